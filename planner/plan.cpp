@@ -18,13 +18,13 @@ std::optional<Recompute> recomputeNamed(std::string_view name) {
   return std::nullopt;
 }
 
-Axes Pins::axes() const {
-  Axes axes;
+ParallelConfig Pins::config() const {
+  ParallelConfig config;
   visitFields([&](const char *, const char *, auto pin, auto field) {
     if constexpr (!std::is_null_pointer_v<decltype(field)>)
-      axes.*field = (this->*pin).value_or(axes.*field);
+      config.*field = (this->*pin).value_or(config.*field);
   });
-  return axes;
+  return config;
 }
 
 Pins Pins::with(const Pins &other) const {
@@ -53,23 +53,23 @@ bool Pins::hold(const Plan &plan) const {
   return holds;
 }
 
-const char *Capability::whyNot(const Axes &axes) const {
-  if (axes.zero > 1 && splitsBackward(axes.schedule) && !zeroWithWeights)
+const char *Capability::whyNot(const ParallelConfig &config) const {
+  if (config.zero > 1 && splitsBackward(config.schedule) && !zeroWithWeights)
     return "ZeRO 2 and 3 where weight gradients are actions of their own";
-  return axes.offloads() && !offloads ? "offloading" : nullptr;
+  return config.offloads() && !offloads ? "offloading" : nullptr;
 }
 
 const char *Capability::whyNot(const Plan &plan) const {
   for (size_t chunk = 1; chunk + 1 < plan.stages.size(); ++chunk)
     if (plan.stages[chunk].layers == 0 && !emptyInnerChunks)
       return "stages and chunks without layers between others";
-  return whyNot(static_cast<const Axes &>(plan));
+  return whyNot(static_cast<const ParallelConfig &>(plan));
 }
 
 // Of what is not pinned, the least that plans may have.
 const char *Capability::whyNot(const Pins &pins) const {
   Plan plan;
-  static_cast<Axes &>(plan) = pins.axes();
+  static_cast<ParallelConfig &>(plan) = pins.config();
   for (int layers : pins.stageLayers.value_or(std::vector<int>()))
     plan.stages.push_back({0, layers, {}});
   return whyNot(plan);

@@ -3,6 +3,8 @@
 // else.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +12,13 @@
 #include <vector>
 
 namespace espalier::planner {
+
+/// An array that an enumeration indexes: values[Recompute::Full].
+template <typename Enum, typename T, size_t entries> struct EnumArray : std::array<T, entries> {
+  using std::array<T, entries>::operator[];
+  T &operator[](Enum entry) { return (*this)[static_cast<size_t>(entry)]; }
+  const T &operator[](Enum entry) const { return (*this)[static_cast<size_t>(entry)]; }
+};
 
 /// What a layer keeps from forward to backward.
 enum class Recompute {
@@ -19,6 +28,8 @@ enum class Recompute {
 };
 
 inline constexpr Recompute kRecomputes[] = {Recompute::None, Recompute::Selective, Recompute::Full};
+
+template <typename T> using PerRecompute = EnumArray<Recompute, T, 3>;
 
 /// Name as the run file spells it: none, selective, full.
 const char *recomputeName(Recompute recompute);
@@ -36,9 +47,9 @@ struct StagePlan {
   std::vector<Recompute> recompute; ///< one entry per layer of the stage
 };
 
-/// What the search chooses beside the split of layers: all that the cost of a layer depends on. Ranks are numbered with
-/// the mesh order pp, dp, cp, ep, tp (tp varies fastest).
-struct Axes {
+/// What the search chooses beside the split of layers: the mesh, micro-batches and techniques, which is all that the
+/// cost of a layer depends on. Ranks are numbered with the mesh order pp, dp, cp, ep, tp (tp varies fastest).
+struct ParallelConfig {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
   int64_t microBatchSize = 1; ///< samples per micro-batch on one replica
@@ -61,15 +72,15 @@ struct Axes {
   /// Sequence parallelism has split what layers keep already.
   bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
-  bool operator==(const Axes &) const = default;
+  bool operator==(const ParallelConfig &) const = default;
 };
 
-/// A complete plan.
-struct Plan : Axes {
+/// A complete plan: also which layers lie on each stage and what they keep.
+struct Plan : ParallelConfig {
   std::vector<StagePlan> stages;
 };
 
-/// Axes that the user fixed; empty ones are free.
+/// What the user fixed; empty fields are free.
 struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
@@ -86,8 +97,8 @@ struct Pins {
     pins.splitsExperts = splitsExperts;
     return pins;
   }
-  /// Axes as they are pinned; others take their defaults.
-  Axes axes() const;
+  /// Fields as they are pinned; others take their defaults.
+  ParallelConfig config() const;
   /// These, and over them those that are set in `other`.
   Pins with(const Pins &other) const;
   /// Whether a plan is as they want it; its layers keep what `recompute` says.
@@ -95,26 +106,27 @@ struct Pins {
 };
 
 /// Calls visit(key, name, pin, field) for each pin, from the cheapest to give up on: its key as run files spell it, its
-/// name for people, the member of Pins and that of Axes; null for what is said of stages and layers.
+/// name for people, the member of Pins and that of ParallelConfig; null for what is said of stages and layers.
 template <typename Visit> void visitFields(Visit visit) {
   visit("recompute", "recompute", &Pins::recompute, nullptr);
-  visit("micro_batch_size", "the micro-batch size", &Pins::microBatchSize, &Axes::microBatchSize);
-  visit("micro_batches", "the number of micro-batches", &Pins::microBatches, &Axes::microBatches);
-  visit("zero", "the ZeRO stage", &Pins::zero, &Axes::zero);
-  visit("sequence_parallel", "sequence parallelism", &Pins::sequenceParallel, &Axes::sequenceParallel);
+  visit("micro_batch_size", "the micro-batch size", &Pins::microBatchSize, &ParallelConfig::microBatchSize);
+  visit("micro_batches", "the number of micro-batches", &Pins::microBatches, &ParallelConfig::microBatches);
+  visit("zero", "the ZeRO stage", &Pins::zero, &ParallelConfig::zero);
+  visit("sequence_parallel", "sequence parallelism", &Pins::sequenceParallel, &ParallelConfig::sequenceParallel);
   visit("stage_layers", "the layers of each stage", &Pins::stageLayers, nullptr);
-  visit("schedule", "the schedule", &Pins::schedule, &Axes::schedule);
-  visit("virtual_stages", "virtual stages", &Pins::virtualStages, &Axes::virtualStages);
-  visit("offload_optimizer", "where optimizer state lives", &Pins::offloadOptimizer, &Axes::offloadOptimizer);
-  visit("offload_activations", "where activations wait", &Pins::offloadActivations, &Axes::offloadActivations);
-  visit("offload_parameters", "where parameters live", &Pins::offloadParameters, &Axes::offloadParameters);
-  visit("vocab_parallel", "vocab_parallel", &Pins::vocabParallel, &Axes::vocabParallel);
-  visit("expert_tensor_parallel", "expert_tensor_parallel", &Pins::splitsExperts, &Axes::splitsExperts);
-  visit("dp", "dp", &Pins::dp, &Axes::dp);
-  visit("tp", "tp", &Pins::tp, &Axes::tp);
-  visit("pp", "pp", &Pins::pp, &Axes::pp);
-  visit("cp", "cp", &Pins::cp, &Axes::cp);
-  visit("ep", "ep", &Pins::ep, &Axes::ep);
+  visit("schedule", "the schedule", &Pins::schedule, &ParallelConfig::schedule);
+  visit("virtual_stages", "virtual stages", &Pins::virtualStages, &ParallelConfig::virtualStages);
+  visit("offload_optimizer", "where optimizer state lives", &Pins::offloadOptimizer, &ParallelConfig::offloadOptimizer);
+  visit("offload_activations", "where activations wait", &Pins::offloadActivations,
+        &ParallelConfig::offloadActivations);
+  visit("offload_parameters", "where parameters live", &Pins::offloadParameters, &ParallelConfig::offloadParameters);
+  visit("vocab_parallel", "vocab_parallel", &Pins::vocabParallel, &ParallelConfig::vocabParallel);
+  visit("expert_tensor_parallel", "expert_tensor_parallel", &Pins::splitsExperts, &ParallelConfig::splitsExperts);
+  visit("dp", "dp", &Pins::dp, &ParallelConfig::dp);
+  visit("tp", "tp", &Pins::tp, &ParallelConfig::tp);
+  visit("pp", "pp", &Pins::pp, &ParallelConfig::pp);
+  visit("cp", "cp", &Pins::cp, &ParallelConfig::cp);
+  visit("ep", "ep", &Pins::ep, &ParallelConfig::ep);
 }
 
 /// What the executor can run; plans beyond it are priced.
@@ -123,8 +135,8 @@ struct Capability {
   bool offloads = false;
   bool emptyInnerChunks = false; ///< stages and chunks without layers between others
 
-  /// What of a plan, or of all plans with these axes or pins, cannot be executed yet; null when all can.
-  const char *whyNot(const Axes &axes) const;
+  /// What of a plan, or of all plans with this config or these pins, cannot be executed yet; null when all can.
+  const char *whyNot(const ParallelConfig &config) const;
   const char *whyNot(const Plan &plan) const;
   const char *whyNot(const Pins &pins) const;
   template <typename Asked> bool runs(const Asked &asked) const { return !whyNot(asked); }

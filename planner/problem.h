@@ -6,7 +6,6 @@
 
 #include "planner/plan.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@ namespace espalier::planner {
 /// Mesh axes, outermost first in the mesh order pp, dp, cp, ep, tp (tp varies fastest).
 enum class Axis { Pp, Dp, Cp, Ep, Tp };
 inline constexpr int kAxes = 5;
+template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 
 /// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then
 /// Problem::dimensions. `batch` is the samples of one micro-batch over *all* replicas
@@ -44,8 +44,8 @@ struct Monomial {
 using Size = std::vector<Monomial>;
 
 /// When a term is executed. Forward, Backward and Weight once per micro-batch, Step once per step;
-/// Repeat only where its repeated flags say so, before backward.
-enum class Phase { Forward, Backward, Weight, Step, Repeat };
+/// Recompute only where its `recomputed` flags say so, before backward.
+enum class Phase { Forward, Backward, Weight, Step, Recompute };
 
 /// MatMul: m, n, k, batch products of 2 m n k operations. Attention: fused, `operations` given.
 /// Memory: element-wise and reductions, costs its bytes.
@@ -56,12 +56,12 @@ struct ComputeTerm {
   std::string name;
   ComputeClass kind = ComputeClass::Memory;
   Phase phase = Phase::Forward;
-  Size m, n, k, count;            ///< MatMul only: count products [m, k] x [k, n]
-  Size operations;                ///< Attention only: floating-point operations
-  Size bytes;                     ///< read plus written
-  bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
-  bool repeatedFull = false;      ///< ... under Recompute::Full
-  int position = 0;               ///< in the program of its phase; Backward and Weight are one program
+  Size m, n, k, count;              ///< MatMul only: count products [m, k] x [k, n]
+  Size operations;                  ///< Attention only: floating-point operations
+  Size bytes;                       ///< read plus written
+  bool recomputedSelective = false; ///< executed again before backward under Recompute::Selective
+  bool recomputedFull = false;      ///< ... under Recompute::Full
+  int position = 0;                 ///< in the program of its phase; Backward and Weight are one program
   bool operator==(const ComputeTerm &) const = default;
 };
 
@@ -77,8 +77,8 @@ struct CollectiveTerm {
   Phase phase = Phase::Forward;
   Size bytes;
   double calls = 1; ///< how many collectives share the bytes (latency is paid for each)
-  bool repeatedSelective = false;
-  bool repeatedFull = false;
+  bool recomputedSelective = false;
+  bool recomputedFull = false;
   /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
   bool overExperts = false;
   /// Compute at positions from `start` to before `wait` of the same program may run beside it; none where they are
@@ -99,7 +99,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
-  double wholeShare = 1;     ///< of what ZeRO holds whole of the segment (see WholeRoom), what is so at once
+  double unshardedShare = 1; ///< how much of it is unsharded at once, of what ZeRO shards (UnshardedBuffers)
   bool operator==(const ParameterTerm &) const = default;
 };
 
@@ -113,22 +113,22 @@ struct Pattern {
 };
 
 /// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
-/// collectives by start (`orderTerms` of cost.h). Arrays are indexed by Recompute.
+/// collectives by start (`orderTerms` of segment.h).
 struct PatternTerms {
   Pattern pattern;
   std::vector<ComputeTerm> compute;
   std::vector<CollectiveTerm> collectives;
   std::vector<ParameterTerm> parameters;
-  std::array<Size, 3> savedBytes; ///< kept from forward to backward, per micro-batch
+  PerRecompute<Size> savedBytes; ///< kept from forward to backward, per micro-batch
   /// More saved under Full when results of tensor-parallel collectives are kept.
   Size keptCollectiveBytes;
-  std::array<Size, 3> forwardPeakBytes;  ///< transient bytes while forward runs, beyond what is saved
-  std::array<Size, 3> backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
+  PerRecompute<Size> forwardPeakBytes;  ///< transient bytes while forward runs, beyond what is saved
+  PerRecompute<Size> backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
   /// Transient bytes of compiled programs: what lives at their instructions, of which the largest counts. Instructions
   /// where less lives than at another one, whatever the plan, are left out.
-  std::array<std::vector<Size>, 3> workspaceBytes;
+  PerRecompute<std::vector<Size>> workspaceBytes;
   /// The same for micro-batches of one sample: their sequences are cut and joined without copies. Empty: no difference.
-  std::array<std::vector<Size>, 3> oneSampleWorkspaceBytes;
+  PerRecompute<std::vector<Size>> oneSampleWorkspaceBytes;
   Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
   std::vector<Size> stepPeakBytes; ///< transients of what runs once per step, of which the largest counts
   bool operator==(const PatternTerms &) const = default;
@@ -158,10 +158,11 @@ struct StreamBuffers {
   bool ofEachChunk = false;
 };
 
-/// What ZeRO holds whole of embedding, head and two layers: ZeRO 3 their parameters and gradients.
-enum class WholeRoom {
-  Largest, ///< in the room that the largest of them takes
-  Each,    ///< in places of their own, two layers of each kind in turn; so does the compiler, ZeRO 2 with gradients
+/// Where embedding, head and two layers have their unsharded parameters and gradients under ZeRO 3: gathered and not
+/// yet reduced.
+enum class UnshardedBuffers {
+  Shared,   ///< in the room that the largest of them takes
+  Separate, ///< in places of their own, two layers of each kind in turn; so does the compiler, ZeRO 2 with gradients
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
@@ -188,7 +189,7 @@ struct HostMemory {
   int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
 };
 
-/// At most twelve constants describe a machine beside its host; where each comes from stands in configs/clusters.
+/// What a machine has and reaches; where each constant comes from stands in configs/clusters.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
@@ -237,8 +238,8 @@ struct Problem {
   Size boundaryBytes;
   bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
   StreamBuffers streamBuffers;
-  WholeRoom wholeRoom = WholeRoom::Largest;
-  Size inputBytes; ///< tokens and the like, per micro-batch in flight, on the stages that read them
+  UnshardedBuffers unshardedBuffers = UnshardedBuffers::Shared;
+  Size inputBytes;              ///< tokens and the like, per micro-batch in flight, on the stages that read them
   bool layersReadInputs = true; ///< else embed and head alone do
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step

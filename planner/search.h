@@ -2,7 +2,7 @@
 // none fits.
 #pragma once
 
-#include "planner/problem.h"
+#include "planner/price.h"
 
 #include <string>
 #include <vector>
@@ -14,19 +14,11 @@ struct SearchOptions {
   bool all = false;     ///< also plans that the executor cannot run yet
   int alternatives = 5; ///< best plans of other kinds to report
   int threads = 1;      ///< the result does not depend on it
-  int devices = 0;      ///< 0: all devices of the machine
   /// Go through all that bounds leave open below the best; otherwise only through the most promising, for an answer at
   /// once with the gap that is left.
   bool prove = true;
   bool diagnose = true; ///< when nothing fits, say what binds
   bool relax = true;    ///< ... and look for the smallest relaxations
-};
-
-/// A plan and what is expected of it.
-struct PricedPlan {
-  Plan plan;
-  Prediction prediction;
-  bool executable = true; ///< false: the executor cannot run it yet
 };
 
 /// A change that would let a plan fit, smallest first.
@@ -58,19 +50,5 @@ struct SearchResult {
 
 /// Exact under the cost model. Deterministic: same problem, same result, whatever the thread count.
 SearchResult search(const Problem &problem, const SearchOptions &options = {});
-
-/// Faults of a problem (zero devices, missing links, pins out of range), all at once; empty when
-/// sound.
-std::vector<std::string> checkProblem(const Problem &problem);
-
-/// Prices one given plan. Stages may be empty: then layers are spread evenly and keep `recompute`.
-PricedPlan pricePlan(const Problem &problem, Plan plan);
-
-/// The constraints of the problem that a plan violates, each as a sentence; memory is not looked
-/// at.
-std::vector<std::string> violations(const Problem &problem, const Plan &plan);
-
-/// As violations(), without asking whether the model has terms for the plan: quick.
-std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
 } // namespace espalier::planner

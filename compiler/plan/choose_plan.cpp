@@ -51,7 +51,7 @@ std::vector<int> repeatedOfChunks(const std::vector<int> &listed, const planner:
 planner::Plan pinnedPlan(const RunConfig &run) {
   const planner::Pins &pins = run.pins;
   planner::Plan plan;
-  static_cast<planner::Axes &>(plan) = pins.axes();
+  static_cast<planner::ParallelConfig &>(plan) = pins.config();
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   planner::Recompute recompute = pins.recompute.value_or(planner::Recompute::None);

@@ -7,7 +7,7 @@ namespace {
 template <typename Term> void leaveForward(std::vector<Term> &terms) {
   std::erase_if(terms, [](const Term &term) { return term.phase != planner::Phase::Forward; });
   for (Term &term : terms)
-    term.repeatedSelective = term.repeatedFull = false;
+    term.recomputedSelective = term.recomputedFull = false;
 }
 
 void leaveForward(planner::PatternTerms &terms) {

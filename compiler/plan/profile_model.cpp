@@ -95,7 +95,7 @@ private:
   std::optional<PartitionedModel> model;
 };
 
-using LiveBytes = std::array<std::vector<Size>, 3>; ///< by recompute policy
+using LiveBytes = planner::PerRecompute<std::vector<Size>>; ///< by recompute policy
 
 /// What lives at once in forward, backward and evaluation of a segment, or in the last alone; a policy that it does not
 /// have is as `none`.
@@ -207,7 +207,7 @@ private:
     problem.streamBuffers = {
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
-    problem.wholeRoom = planner::WholeRoom::Each;
+    problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
     problem.pins = run.pins;
     describeMachine();
   }

@@ -278,7 +278,7 @@ private:
           add(bytes, scaled(part, -1));
     }
     auto flag = [&](auto term) {
-      (index == 1 ? term.repeatedSelective : term.repeatedFull) = true;
+      (index == 1 ? term.recomputedSelective : term.recomputedFull) = true;
       return term;
     };
     Positions positions = positionsIn(policy);
@@ -290,13 +290,13 @@ private:
       if (!isSingle(&op) || known[signature(&op)]-- > 0)
         continue;
       if (isCollective(&op))
-        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Repeat, positions)));
+        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Recompute, positions)));
       else
-        terms.compute.push_back(at(flag(singleTerm(&op, Phase::Repeat)), positions.lookup(&op)));
+        terms.compute.push_back(at(flag(singleTerm(&op, Phase::Recompute)), positions.lookup(&op)));
     }
     // The difference of two programs has no place in either: it stands before all and hides nothing.
     terms.compute.insert(terms.compute.begin() + first,
-                         at(flag(memoryTerm("element-wise work again", Phase::Repeat, bytes)), -1));
+                         at(flag(memoryTerm("element-wise work again", Phase::Recompute, bytes)), -1));
   }
 
   /// A call keeps its incoming stream where backward reads it, and the results with the role `saved`.

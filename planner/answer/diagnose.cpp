@@ -2,7 +2,7 @@
 #include "planner/answer/diagnose.h"
 
 #include "planner/answer/explain.h"
-#include "planner/search/stages.h"
+#include "planner/search/stage_options.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,25 +20,25 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 }
 
 // Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
-Plan leastPlan(const Problem &problem, const Axes &axes, const std::shared_ptr<ScheduleCache> &schedules,
+Plan leastPlan(const Problem &problem, const ParallelConfig &config, const std::shared_ptr<ScheduleCache> &schedules,
                double *share) {
-  StageOptions options(problem, axes, schedules);
-  LaidStages laid = layStages(options, evenChunks(problem, axes));
-  Plan plan{axes, {}};
+  StageOptions options(problem, config, schedules);
+  LaidStages laid = layStages(options, evenChunks(problem, config));
+  Plan plan{config, {}};
   plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   plan.stages = std::move(laid.stages);
   *share = 0;
-  for (int stage = 0; stage < axes.pp; ++stage)
+  for (int stage = 0; stage < config.pp; ++stage)
     *share = std::max(*share, memoryShare(problem.machine, laid.bytes[stage], laid.hostBytes[stage]));
   return plan;
 }
 
 // The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
 // worth laying out.
-Plan nearestPlan(const Problem &problem, const std::vector<SizedAxes> &axes) {
+Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs) {
   std::vector<std::pair<double, size_t>> order; // of equal ones the first
-  for (size_t i = 0; i < axes.size(); ++i)
-    order.emplace_back(axes[i].leastBytes, i);
+  for (size_t i = 0; i < configs.size(); ++i)
+    order.emplace_back(configs[i].leastBytes, i);
   std::sort(order.begin(), order.end());
   double least = std::numeric_limits<double>::infinity();
   Plan nearest;
@@ -47,7 +47,7 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedAxes> &axes) {
     if (memoryShare(problem.machine, bytes, /*hostBytes=*/0) >= least)
       break;
     double share = 0;
-    Plan plan = leastPlan(problem, axes[i].axes, schedules, &share);
+    Plan plan = leastPlan(problem, configs[i].config, schedules, &share);
     if (share < least) {
       least = share;
       nearest = std::move(plan);
@@ -250,10 +250,7 @@ void nameBatches(const Problem &problem, const SearchOptions &options, SearchRes
       Problem changed = problem;
       changed.globalBatch = batch;
       changed.pins.dp = static_cast<int>(replicas);
-      SearchOptions quiet = options;
-      quiet.diagnose = false;
-      quiet.alternatives = 0;
-      if (!search(changed, quiet).plans.empty())
+      if (bestOf(changed, options))
         (batch < problem.globalBatch ? below : above) = batch;
     }
   }
@@ -281,9 +278,9 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
 
 } // namespace
 
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedAxes> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedConfig> &configs,
               SearchResult &result) {
-  if (axes.empty()) {
+  if (configs.empty()) {
     if (options.relax)
       nameBatches(problem, options, result);
     result.binding = "no combination of axes divides the model, the global batch (" +
@@ -293,7 +290,7 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
       tryAll(problem, options, result);
     return;
   }
-  result.nearest = pricePlan(problem, nearestPlan(problem, axes));
+  result.nearest = pricePlan(problem, nearestPlan(problem, configs));
   result.binding = bindingLimit(problem.machine, result.nearest.prediction);
   if (options.relax)
     tryAll(problem, options, result);

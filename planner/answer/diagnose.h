@@ -22,14 +22,14 @@ struct FreedPins {
 std::vector<FreedPins> freePins(const Problem &problem, const SearchOptions &options);
 
 /// A choice that was allowed, and the bytes that its fullest stage needs at least.
-struct SizedAxes {
+struct SizedConfig {
   double leastBytes = 0;
-  Axes axes;
+  ParallelConfig config;
 };
 
-/// Fills binding, nearest and relaxations of a result without plans. `axes` are the choices that
+/// Fills binding, nearest and relaxations of a result without plans. `configs` are the choices that
 /// were allowed; when there are none, the binding limit is divisibility.
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedAxes> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedConfig> &configs,
               SearchResult &result);
 
 } // namespace espalier::planner

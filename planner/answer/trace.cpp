@@ -1,7 +1,7 @@
 #include "planner/answer/trace.h"
 
 #include "planner/answer/format.h"
-#include "planner/model/price.h"
+#include "planner/model/layout.h"
 
 #include <cmath>
 

@@ -1,14 +1,18 @@
 // All faults of a problem at once, before anything is searched; and the constraints that a given plan violates.
 #include "planner/model/stage.h"
-#include "planner/search.h"
+#include "planner/price.h"
 
 #include <algorithm>
 
 namespace espalier::planner {
 
-std::vector<std::string> checkProblem(const Problem &problem) {
-  std::vector<std::string> faults;
-  const Machine &machine = problem.machine;
+namespace {
+
+using Faults = std::vector<std::string>;
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+void checkMachine(const Machine &machine, Faults &faults) {
   auto wantPositive = [&](double value, const char *name) {
     if (!(value > 0))
       faults.push_back(std::string("machine ") + name + " must be positive");
@@ -27,47 +31,64 @@ std::vector<std::string> checkProblem(const Problem &problem) {
     wantPositive(machine.host.bytes, "host memory (there is a link to it)");
     wantPositive(machine.host.devicesPerLink, "devices per link to host memory");
   }
-  if (problem.globalBatch < 1)
-    faults.push_back("the global batch must be at least 1");
-  if (problem.layerCount() < 1)
-    faults.push_back("the model has no layers");
-  const Pins &pins = problem.pins;
-  int64_t product = 1;
-  bool allPinned = true;
+}
+
+void checkPinnedOffload(const Pins &pins, const Machine &machine, Faults &faults) {
   bool offloadsParameters = pins.offloadParameters.value_or(false);
   if ((pins.offloadOptimizer.value_or(false) || pins.offloadActivations.value_or(false) || offloadsParameters) &&
       !machine.canOffload())
     faults.push_back("offloading is pinned, but machine " + machine.name + " has no link to host memory");
   if (offloadsParameters && (pins.zero.value_or(3) != 3 || !pins.offloadOptimizer.value_or(true)))
     faults.push_back("parameters are pinned to be offloaded, but that takes ZeRO 3 with the optimizer offloaded");
+}
+
+void checkPinnedMesh(const Pins &pins, int devices, Faults &faults) {
+  int64_t product = 1;
+  bool allPinned = true;
   const std::pair<const std::optional<int> &, const char *> axes[] = {
       {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
   for (const auto &[pin, name] : axes) {
-    if (pin && (*pin < 1 || *pin > std::max(1, machine.devices())))
-      faults.push_back(std::string("pinned ") + name + " (" + std::to_string(*pin) + ") must lie between 1 and the " +
-                       std::to_string(machine.devices()) + " devices");
+    if (pin && (*pin < 1 || *pin > std::max(1, devices)))
+      faults.push_back(std::string("pinned ") + name + " (" + number(*pin) + ") must lie between 1 and the " +
+                       number(devices) + " devices");
     allPinned = allPinned && pin.has_value();
     product *= std::clamp(pin.value_or(1), 1, 1 << 20);
   }
-  if (machine.devices() > 0 && (allPinned ? product != machine.devices() : machine.devices() % product != 0))
-    faults.push_back("the pinned axes multiply to " + std::to_string(product) + ", which does not " +
-                     (allPinned ? "equal" : "divide") + " the " + std::to_string(machine.devices()) + " devices");
-  if (pins.stageLayers) {
-    int sum = 0, least = 0;
-    for (int layers : *pins.stageLayers) {
-      sum += layers;
-      least = std::min(least, layers);
-    }
-    if (least < 0)
-      faults.push_back("a pinned stage holds " + std::to_string(least) + " layers");
-    if (sum != problem.layerCount())
-      faults.push_back("the pinned stages hold " + std::to_string(sum) + " layers, the model has " +
-                       std::to_string(problem.layerCount()));
-    size_t chunks = static_cast<size_t>(std::max(1, pins.pp.value_or(1))) * std::max(1, pins.virtualStages.value_or(1));
-    if (pins.pp && pins.stageLayers->size() % chunks != 0)
-      faults.push_back("pp is pinned to " + std::to_string(*pins.pp) + ", the pinned stages are " +
-                       std::to_string(pins.stageLayers->size()));
+  if (devices > 0 && (allPinned ? product != devices : devices % product != 0))
+    faults.push_back("the pinned axes multiply to " + number(product) + ", which does not " +
+                     (allPinned ? "equal" : "divide") + " the " + number(devices) + " devices");
+}
+
+void checkPinnedStages(const Pins &pins, int layersOfModel, Faults &faults) {
+  if (!pins.stageLayers)
+    return;
+  int sum = 0, least = 0;
+  for (int layers : *pins.stageLayers) {
+    sum += layers;
+    least = std::min(least, layers);
   }
+  if (least < 0)
+    faults.push_back("a pinned stage holds " + number(least) + " layers");
+  if (sum != layersOfModel)
+    faults.push_back("the pinned stages hold " + number(sum) + " layers, the model has " + number(layersOfModel));
+  size_t chunks = static_cast<size_t>(std::max(1, pins.pp.value_or(1))) * std::max(1, pins.virtualStages.value_or(1));
+  if (pins.pp && pins.stageLayers->size() % chunks != 0)
+    faults.push_back("pp is pinned to " + number(*pins.pp) + ", the pinned stages are " +
+                     std::to_string(pins.stageLayers->size()));
+}
+
+} // namespace
+
+std::vector<std::string> checkProblem(const Problem &problem) {
+  Faults faults;
+  checkMachine(problem.machine, faults);
+  if (problem.globalBatch < 1)
+    faults.push_back("the global batch must be at least 1");
+  if (problem.layerCount() < 1)
+    faults.push_back("the model has no layers");
+  checkPinnedOffload(problem.pins, problem.machine, faults);
+  checkPinnedMesh(problem.pins, problem.machine.devices(), faults);
+  checkPinnedStages(problem.pins, problem.layerCount(), faults);
   return faults;
 }
 
@@ -83,9 +104,7 @@ int axisSize(const Plan &plan, Axis axis) {
   return sizes[static_cast<int>(axis)];
 }
 
-std::string number(int64_t value) { return std::to_string(value); }
-
-void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
+void checkAxes(const Problem &problem, const Plan &plan, Faults &faults) {
   for (Axis axis : {Axis::Cp, Axis::Ep, Axis::Tp}) {
     bool splittable = false;
     for (const Divisibility &limit : problem.limits)
@@ -106,7 +125,7 @@ void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string
   }
 }
 
-void checkStages(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
+void checkStages(const Problem &problem, const Plan &plan, Faults &faults) {
   size_t wanted = static_cast<size_t>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
   if (plan.stages.empty())
     return;
@@ -127,7 +146,7 @@ void checkStages(const Problem &problem, const Plan &plan, std::vector<std::stri
 } // namespace
 
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
-  std::vector<std::string> faults;
+  Faults faults;
   if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
     faults.push_back("every axis, the micro-batch size and the number of micro-batches must be at least 1");
     return faults;
@@ -162,8 +181,8 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
 }
 
 std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
-  std::vector<std::string> faults = structuralViolations(problem, plan);
-  if (faults.empty() && !buildCostTable(problem, plan).found)
+  Faults faults = structuralViolations(problem, plan);
+  if (faults.empty() && !buildCostTable(problem, plan).isProfiled)
     faults.push_back("the model was not profiled for this combination of axes");
   return faults;
 }

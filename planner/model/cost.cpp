@@ -6,14 +6,14 @@
 
 namespace espalier::planner {
 
-std::vector<double> symbolValues(const Problem &problem, const Axes &plan) {
+std::vector<double> symbolValues(const Problem &problem, const ParallelConfig &config) {
   std::vector<double> values(kFirstDimension + problem.dimensions.size());
-  values[static_cast<int>(Axis::Pp)] = plan.pp;
-  values[static_cast<int>(Axis::Dp)] = plan.dp;
-  values[static_cast<int>(Axis::Cp)] = plan.cp;
-  values[static_cast<int>(Axis::Ep)] = plan.ep;
-  values[static_cast<int>(Axis::Tp)] = plan.tp;
-  values[kBatchSymbol] = static_cast<double>(plan.microBatchSize) * plan.replicas();
+  values[static_cast<int>(Axis::Pp)] = config.pp;
+  values[static_cast<int>(Axis::Dp)] = config.dp;
+  values[static_cast<int>(Axis::Cp)] = config.cp;
+  values[static_cast<int>(Axis::Ep)] = config.ep;
+  values[static_cast<int>(Axis::Tp)] = config.tp;
+  values[kBatchSymbol] = static_cast<double>(config.microBatchSize) * config.replicas();
   for (size_t i = 0; i < problem.dimensions.size(); ++i)
     values[kFirstDimension + i] = static_cast<double>(problem.dimensions[i].size);
   return values;
@@ -71,11 +71,12 @@ double alignmentEfficiency(double m, double n, double k, double count) {
   return shares[worst];
 }
 
-/// Seconds of the arithmetic at `fullSeconds` for full waves of tiles. Where the tiles of a result fill their waves badly
-/// and k is long, as of gradients of weights, libraries cut k: each part makes all tiles, and sums of f32 are written and
-/// read once more for each.
+/// Seconds of the arithmetic at `fullSeconds` for full waves of tiles. Where the tiles of a result fill their waves
+/// badly and k is long, as of gradients of weights, libraries cut k: each part makes all tiles, and sums of f32 are
+/// written and read once more for each.
 static double wavesSeconds(double m, double n, double k, double count, double fullSeconds, const Machine &machine) {
-  constexpr double bad = 0.8, leastDepth = 1024, mostParts = 8; // depth of a part: shorter ones are prologue and epilogue
+  constexpr double bad = 0.8, leastDepth = 1024,
+                   mostParts = 8; // depth of a part: shorter ones are prologue and epilogue
   double tiles = tileEfficiency(m, n, count, machine.multiprocessors), least = fullSeconds / tiles;
   for (int parts = 2; tiles < bad && parts <= mostParts && k / parts >= leastDepth; ++parts) {
     double sums = 2 * 4 * m * n * count * parts / machine.memoryBytesPerSecond;
@@ -101,24 +102,24 @@ double memorySeconds(double bytes, const Machine &machine) {
   return bytes / machine.memoryBytesPerSecond + machine.launchSeconds;
 }
 
-Group groupOf(Axis axis, const Axes &plan, const Machine &machine, bool overExperts) {
-  int stride = 1, ranks = plan.tp;
+Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts) {
+  int stride = 1, ranks = config.tp;
   switch (axis) {
   case Axis::Tp:
     break;
   case Axis::Ep:
-    stride = plan.tp, ranks = plan.ep;
+    stride = config.tp, ranks = config.ep;
     break;
   case Axis::Cp:
-    stride = plan.tp * plan.ep, ranks = plan.cp;
+    stride = config.tp * config.ep, ranks = config.cp;
     break;
   case Axis::Dp: // gradients are summed over the context ranks too, which lie next to each other
-    stride = plan.tp * plan.ep, ranks = plan.dp * plan.cp;
+    stride = config.tp * config.ep, ranks = config.dp * config.cp;
     if (overExperts)
-      stride = plan.tp, ranks *= plan.ep;
+      stride = config.tp, ranks *= config.ep;
     break;
   case Axis::Pp:
-    stride = plan.tp * plan.ep * plan.cp * plan.dp, ranks = plan.pp;
+    stride = config.tp * config.ep * config.cp * config.dp, ranks = config.pp;
     break;
   }
   Group group;
@@ -166,26 +167,26 @@ double overlappedSeconds(double computeSeconds, double communicationSeconds) {
   return std::max(computeSeconds, communicationSeconds) + kCompetition * std::min(computeSeconds, communicationSeconds);
 }
 
-double boundarySeconds(const Problem &problem, const Axes &plan) {
-  if (plan.pp <= 1)
+double boundarySeconds(const Problem &problem, const ParallelConfig &config) {
+  if (config.pp <= 1)
     return 0;
-  double bytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan));
-  Group group = groupOf(Axis::Pp, plan, problem.machine);
+  double bytes = evaluate(problem.boundaryBytes, symbolValues(problem, config));
+  Group group = groupOf(Axis::Pp, config, problem.machine);
   // Neighbouring stages: members of one host come first, so most boundaries of wide stages cross hosts.
-  if (plan.sequenceParallel)
-    bytes /= plan.tp; // the stream's sequence is split over tp
-  if (!problem.boundaryScatters || plan.sequenceParallel || plan.tp == 1)
+  if (config.sequenceParallel)
+    bytes /= config.tp; // the stream's sequence is split over tp
+  if (!problem.boundaryScatters || config.sequenceParallel || config.tp == 1)
     return collectiveSeconds(CollectiveKind::Send, bytes, 1, group);
-  return collectiveSeconds(CollectiveKind::Send, bytes / plan.tp, 1, group) +
-         collectiveSeconds(CollectiveKind::AllGather, bytes, 1, groupOf(Axis::Tp, plan, problem.machine));
+  return collectiveSeconds(CollectiveKind::Send, bytes / config.tp, 1, group) +
+         collectiveSeconds(CollectiveKind::AllGather, bytes, 1, groupOf(Axis::Tp, config, problem.machine));
 }
 
-double tiedEmbeddingSeconds(const Problem &problem, const Axes &plan) {
-  if (!problem.tiedEmbedding || plan.pp <= 1)
+double tiedEmbeddingSeconds(const Problem &problem, const ParallelConfig &config) {
+  if (!problem.tiedEmbedding || config.pp <= 1)
     return 0;
-  Group pair = groupOf(Axis::Pp, plan, problem.machine);
+  Group pair = groupOf(Axis::Pp, config, problem.machine);
   pair.ranks = 2;
-  double bytes = evaluate(problem.tiedBytes, symbolValues(problem, plan));
+  double bytes = evaluate(problem.tiedBytes, symbolValues(problem, config));
   return collectiveSeconds(CollectiveKind::AllReduce, bytes, 1, pair);
 }
 

@@ -11,7 +11,7 @@
 namespace espalier::planner {
 
 /// Values of all symbols under a plan: pp, dp, cp, ep, tp, batch, then the dimensions.
-std::vector<double> symbolValues(const Problem &problem, const Axes &plan);
+std::vector<double> symbolValues(const Problem &problem, const ParallelConfig &config);
 
 /// The size in its unit (elements, bytes, operations).
 double evaluate(const Size &size, const std::vector<double> &symbols);
@@ -56,7 +56,7 @@ struct Group {
 /// network share of its r members on each host: min(link, r * network), because all groups of a
 /// host use it at once. dp groups include cp (gradients are summed over both) and, `overExperts`, ep. Example: 16 ranks
 /// on two hosts, links of 230 GB/s and a network of 22 GB/s: min(230, 8 * 22) = 176 GB/s.
-Group groupOf(Axis axis, const Axes &plan, const Machine &machine, bool overExperts = false);
+Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false);
 
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
 /// hops, all-reduce twice that, send B / W + hop. All-to-all: B / n to each other member, those on the
@@ -74,10 +74,10 @@ inline constexpr double kCompetition = 0.1;
 double overlappedSeconds(double computeSeconds, double communicationSeconds);
 
 /// Seconds of one transfer of the stream between two stages.
-double boundarySeconds(const Problem &problem, const Axes &plan);
+double boundarySeconds(const Problem &problem, const ParallelConfig &config);
 
 /// Seconds to sum the gradient of tied embeddings between the first and last stage; 0 when they are
 /// one.
-double tiedEmbeddingSeconds(const Problem &problem, const Axes &plan);
+double tiedEmbeddingSeconds(const Problem &problem, const ParallelConfig &config);
 
 } // namespace espalier::planner

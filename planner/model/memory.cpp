@@ -2,40 +2,11 @@
 #include "planner/model/memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace espalier::planner {
 
-CostTable buildCostTable(const Problem &problem, const Axes &plan) {
-  CostTable table;
-  auto costOf = [&](int kind, bool isLayer) {
-    bool isFound = true;
-    SegmentCost cost = segmentCost(problem, kind, plan, &isFound);
-    table.found = table.found && isFound;
-    addOffload(cost, problem.machine, plan, isLayer);
-    return cost;
-  };
-  table.embed = costOf(problem.embed, /*isLayer=*/false);
-  table.head = costOf(problem.head, /*isLayer=*/false);
-  table.kinds.resize(problem.kinds.size());
-  std::vector<bool> isCosted(problem.kinds.size());
-  for (const LayerRun &run : problem.layers) {
-    if (!isCosted[run.kind])
-      table.kinds[run.kind] = costOf(run.kind, /*isLayer=*/true);
-    isCosted[run.kind] = true;
-    table.layerKinds.insert(table.layerKinds.end(), run.count, run.kind);
-  }
-  std::vector<double> symbols = symbolValues(problem, plan);
-  table.boundaryBytes = evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
-  table.boundarySeconds = boundarySeconds(problem, plan);
-  table.inputBytes = evaluate(problem.inputBytes, symbols);
-  table.layersReadInputs = problem.layersReadInputs;
-  table.microBatches = static_cast<double>(plan.microBatches);
-  table.passesStream = plan.slicesInputs();
-  table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
-  return table;
-}
-
-double peakBytes(const SegmentCost &cost, int recompute) {
+double peakBytes(const SegmentCost &cost, Recompute recompute) {
   return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute], cost.workspaceBytes[recompute],
                    cost.stepPeakBytes});
 }
@@ -81,54 +52,55 @@ void addSaved(StageMemory &memory, double saved, double buffer) {
 
 SavedBytes savedBytes(const CostTable &table, const StageContent &content) {
   SavedBytes saved;
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int recompute = 0; recompute < 3; ++recompute)
-      if (int count = content.layers[kind][recompute])
-        saved.layers += count * table.kinds[kind].savedBytes[recompute];
-  saved.ends = (content.readsInputs(table) ? table.inputBytes : 0) + (content.embed ? table.embed.savedBytes[0] : 0) +
-               (content.head ? table.head.savedBytes[0] : 0);
+  content.visitLayers([&](size_t kind, Recompute recompute, int count) {
+    saved.layers += count * table.kinds[kind].savedBytes[recompute];
+  });
+  saved.ends = (content.readsInputs(table) ? table.inputBytes : 0) +
+               (content.embed ? table.embed.savedBytes[Recompute::None] : 0) +
+               (content.head ? table.head.savedBytes[Recompute::None] : 0);
   return saved;
 }
 
-SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere) {
+SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedBytes> &chunks,
+                         bool areActivationsOffloaded) {
   SavedBytes most;
-  for (const std::vector<int> &moment : moments) {
-    SavedBytes held;
+  for (const std::vector<int> &inFlight : peaks) {
+    SavedBytes saved;
     for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
-      held.layers += moment[chunk] * chunks[chunk].layers;
-      held.ends += moment[chunk] * chunks[chunk].ends;
+      saved.layers += inFlight[chunk] * chunks[chunk].layers;
+      saved.ends += inFlight[chunk] * chunks[chunk].ends;
     }
-    if (areLayersElsewhere)
-      most = {std::max(most.layers, held.layers), std::max(most.ends, held.ends)};
-    else if (held.layers + held.ends > most.layers + most.ends)
-      most = held;
+    if (areActivationsOffloaded)
+      most = {std::max(most.layers, saved.layers), std::max(most.ends, saved.ends)};
+    else if (saved.layers + saved.ends > most.layers + most.ends)
+      most = saved;
   }
   return most;
 }
 
-HeldChunks heldApart(const HeldChunks &moments) {
-  std::vector<int> most = moments.front();
-  for (const std::vector<int> &moment : moments)
+InFlightPeaks peakOfEachChunk(const InFlightPeaks &peaks) {
+  std::vector<int> most = peaks.front();
+  for (const std::vector<int> &inFlight : peaks)
     for (size_t chunk = 0; chunk < most.size(); ++chunk)
-      most[chunk] = std::max(most[chunk], moment[chunk]);
+      most[chunk] = std::max(most[chunk], inFlight[chunk]);
   return {most};
 }
 
-std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Axes &plan, int stage, const HeldChunks &apart,
-                                 const std::function<bool(int)> &passes) {
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
+                                 const InFlightPeaks &apart, const std::function<bool(int)> &passes) {
   std::vector<ChunkEnds> chunks;
-  int count = chunksOf(plan.schedule, plan.virtualStages), last = plan.pp * count - 1;
+  int count = chunksOf(config.schedule, config.virtualStages), last = config.pp * count - 1;
   if (count == 1 || !problem.streamBuffers.ofEachChunk)
     return chunks;
-  bool vShape = isVShaped(plan.schedule);
+  bool vShape = isVShaped(config.schedule);
   for (int chunk = 0; chunk < count; ++chunk) {
-    int position = modelChunk(stage, chunk, plan.pp, vShape);
-    auto isElsewhere = [&](int other) { return stageOfChunk(other, plan.pp, vShape) != stage; };
+    int position = modelChunk(stage, chunk, config.pp, vShape);
+    auto isElsewhere = [&](int other) { return stageOfChunk(other, config.pp, vShape) != stage; };
     chunks.push_back({.inFlight = static_cast<double>(apart.front()[chunk]),
                       .isOuter = position == 0 || position == last,
                       .receives = position > 0 && isElsewhere(position - 1),
                       .sends = position < last && isElsewhere(position + 1),
-                      .passesStream = passes(position)});
+                      .passesStream = passes(chunk)});
   }
   return chunks;
 }
@@ -139,9 +111,9 @@ namespace {
 bool passesStream(const CostTable &table, const StageContent &content) {
   if (!table.passesStream || !content.receives)
     return false;
-  if (content.first)
-    return *content.first == Recompute::Full;
-  return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[2] > 0; });
+  if (content.firstRecomputes)
+    return *content.firstRecomputes == Recompute::Full;
+  return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[Recompute::Full] > 0; });
 }
 
 // Slots of inputs and of the streams received beyond those of the micro-batches in flight.
@@ -180,23 +152,22 @@ double streamCount(const StreamBuffers &buffers, const StageContent &content) {
   return streams + (content.chunks.front().sends ? 0 : 1);
 }
 
-// Of embedding, head and two layers.
-double wholeBytes(const Problem &problem, const CostTable &table, const StageContent &content) {
+// Unsharded parameters and gradients of embedding, head and two layers.
+double unshardedBytes(const Problem &problem, const CostTable &table, const StageContent &content) {
   int layers = 0;
   double ofEachKind = 0, largest = 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind) {
-    const auto &counts = content.layers[kind];
-    int count = counts[0] + counts[1] + counts[2];
-    double whole = count > 0 ? table.kinds[kind].wholeBytes : 0;
+    int count = std::reduce(content.layers[kind].begin(), content.layers[kind].end());
+    double unsharded = count > 0 ? table.kinds[kind].unshardedBytes : 0;
     layers += count;
-    ofEachKind += whole;
-    largest = std::max(largest, whole);
+    ofEachKind += unsharded;
+    largest = std::max(largest, unsharded);
   }
-  double embed = content.embed ? table.embed.wholeBytes : 0, head = content.head ? table.head.wholeBytes : 0;
-  if (problem.wholeRoom == WholeRoom::Largest)
+  double embed = content.embed ? table.embed.unshardedBytes : 0, head = content.head ? table.head.unshardedBytes : 0;
+  if (problem.unshardedBuffers == UnshardedBuffers::Shared)
     return std::max({2 * largest, embed, head});
   bool isTied = content.embed && content.head && problem.tiedEmbedding;
-  return std::min(layers, 2) * ofEachKind + embed + head - (isTied ? table.head.tiedWholeBytes : 0);
+  return std::min(layers, 2) * ofEachKind + embed + head - (isTied ? table.head.tiedUnshardedBytes : 0);
 }
 
 } // namespace
@@ -205,20 +176,16 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   StageMemory memory;
   double step = 0, optimizerBuffer = 0, parameterBuffer = 0, savedBuffer = 0;
   bool isWithoutLayers = true;
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int recompute = 0; recompute < 3; ++recompute) {
-      int count = content.layers[kind][recompute];
-      if (count == 0)
-        continue;
-      const SegmentCost &cost = table.kinds[kind];
-      isWithoutLayers = false;
-      addParameters(memory, cost, count);
-      step += count * cost.stepBytes;
-      memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
-      optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
-      parameterBuffer = std::max(parameterBuffer, cost.parameterBufferBytes);
-      savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
-    }
+  content.visitLayers([&](size_t kind, Recompute recompute, int count) {
+    const SegmentCost &cost = table.kinds[kind];
+    isWithoutLayers = false;
+    addParameters(memory, cost, count);
+    step += count * cost.stepBytes;
+    memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
+    optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
+    parameterBuffer = std::max(parameterBuffer, cost.parameterBufferBytes);
+    savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
+  });
   if (isWithoutLayers) // pieces are as large as those of the other stages
     for (const SegmentCost &cost : table.kinds)
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
@@ -226,7 +193,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     if (present) {
       addParameters(memory, *cost, 1);
       step += cost->stepBytes;
-      memory.workspace = std::max(memory.workspace, peakBytes(*cost, 0));
+      memory.workspace = std::max(memory.workspace, peakBytes(*cost, Recompute::None));
       parameterBuffer = std::max(parameterBuffer, cost->parameterBufferBytes);
     }
   if (content.embed && content.head && problem.tiedEmbedding) {
@@ -235,12 +202,12 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
   const StreamBuffers &buffers = problem.streamBuffers;
-  memory.communication = table.boundaryBytes * streamCount(buffers, content) + wholeBytes(problem, table, content);
-  SavedBytes held = content.held ? *content.held : savedBytes(table, content);
-  if (!content.held)
-    held = {held.layers * content.inFlight, held.ends * content.inFlight};
-  memory.activations = held.ends + aheadBytes(buffers, table, content);
-  addSaved(memory, held.layers, savedBuffer);
+  memory.communication = table.boundaryBytes * streamCount(buffers, content) + unshardedBytes(problem, table, content);
+  SavedBytes saved = content.savedInFlight ? *content.savedInFlight : savedBytes(table, content);
+  if (!content.savedInFlight)
+    saved = {saved.layers * content.inFlight, saved.ends * content.inFlight};
+  memory.activations = saved.ends + aheadBytes(buffers, table, content);
+  addSaved(memory, saved.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
   moveParameters(memory, parameterBuffer);
   memory.workspace += std::max(0.0, step - memory.activations - memory.workspace); // where these have been

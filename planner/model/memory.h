@@ -2,32 +2,13 @@
 // at once.
 #pragma once
 
+#include "planner/model/cost_table.h"
 #include "planner/model/schedule.h"
-#include "planner/model/segment.h"
 
-#include <array>
 #include <functional>
 #include <vector>
 
 namespace espalier::planner {
-
-/// The segments of a problem evaluated under one choice of axes, micro-batch, ZeRO and sequence
-/// parallelism.
-struct CostTable {
-  SegmentCost embed, head;        ///< zero when the problem has none
-  std::vector<SegmentCost> kinds; ///< per Problem::kinds
-  std::vector<int> layerKinds;    ///< kind of each layer
-  double boundarySeconds = 0, boundaryBytes = 0;
-  double inputBytes = 0;
-  double tiedSeconds = 0;
-  double microBatches = 1;
-  bool layersReadInputs = true;
-  bool passesStream = false; ///< layers under Recompute::Full do not keep the stream that comes in
-  bool found = true;         ///< every segment had terms for this pattern
-};
-
-/// Evaluates all segments for the axes of `plan` (its stages are not looked at).
-CostTable buildCostTable(const Problem &problem, const Axes &plan);
 
 /// Saved values: of the layers, which may be offloaded, and of what stands at the ends: inputs, embedding and head.
 struct SavedBytes {
@@ -45,37 +26,45 @@ struct ChunkEnds {
 /// What lies on one stage: per kind of layer, how many keep what.
 struct StageContent {
   bool embed = false, head = false, receives = false, sends = false;
-  double inFlight = 1;                    ///< micro-batches whose saved values are held at once, of any chunk
-  std::vector<std::array<int, 3>> layers; ///< of all chunks: [kind][Recompute] -> count
-  std::optional<SavedBytes> held;         ///< with several chunks: what they hold at once
-  std::vector<ChunkEnds> chunks;          ///< where they share no room (StreamBuffers::ofEachChunk)
-  std::optional<Recompute> first;         ///< of the first layer; unknown: the one that repeats most
+  double inFlight = 1;                      ///< micro-batches in flight at most, of any chunk
+  std::vector<PerRecompute<int>> layers;    ///< how many, of all chunks, by kind
+  std::optional<SavedBytes> savedInFlight;  ///< with several chunks: at the fullest moment
+  std::vector<ChunkEnds> chunks;            ///< where they share no room (StreamBuffers::ofEachChunk)
+  std::optional<Recompute> firstRecomputes; ///< of the first layer; unknown: the one that recomputes most
   bool readsInputs(const CostTable &table) const { return table.layersReadInputs || embed || head; }
+  /// Calls visit(kind, recompute, count) for all layers, those that are alike at once.
+  template <typename Visit> void visitLayers(Visit visit) const {
+    for (size_t kind = 0; kind < layers.size(); ++kind)
+      for (Recompute recompute : kRecomputes)
+        if (int count = layers[kind][recompute])
+          visit(kind, recompute, count);
+  }
 };
 
-/// What a stage holds of its chunks at its fullest moment, when each keeps `chunks` of a micro-batch. Layers that are
-/// offloaded lie elsewhere, so that each of the two has its own moment. Example: at moments {3, 1} and {2, 2} of
-/// micro-batches in flight, chunks that keep 1 and 4 GB hold 7 and 10 GB: 10 GB.
-SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere);
+/// Saved values of a stage at its fullest moment, when its chunks keep `chunks` of a micro-batch. Offloaded ones of
+/// layers lie elsewhere, so that each of the two has its own moment. Example: with peaks {3, 1} and {2, 2}, chunks that
+/// keep 1 and 4 GB have 7 and 10 GB: 10 GB.
+SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedBytes> &chunks,
+                         bool areActivationsOffloaded);
 
-/// The moments of a stage whose chunks share no room: one, with the most of each chunk.
-HeldChunks heldApart(const HeldChunks &moments);
+/// Of a stage whose chunks share no room: one moment, with the most of each chunk.
+InFlightPeaks peakOfEachChunk(const InFlightPeaks &peaks);
 
 /// Ends of the chunks of a stage, each with as many micro-batches in flight as it ever has; none where they share room.
-/// `passes` tells whether the first layer of a chunk passes its stream on, by the chunk's position in the model.
-std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Axes &plan, int stage, const HeldChunks &apart,
-                                 const std::function<bool(int)> &passes);
+/// `passes(chunk)` tells whether the first layer of a chunk of the stage passes its stream on.
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
+                                 const InFlightPeaks &apart, const std::function<bool(int)> &passes);
 
 /// What one chunk keeps of one micro-batch: `content` is that of the chunk alone.
 SavedBytes savedBytes(const CostTable &table, const StageContent &content);
 
 /// Transient bytes while one segment runs.
-double peakBytes(const SegmentCost &cost, int recompute);
+double peakBytes(const SegmentCost &cost, Recompute recompute);
 
-/// Saved values are held `inFlight` times, or as `held` says; workspace is the largest transient of any one segment;
-/// each neighbour costs a buffer for the stream and one for its gradient; what ZeRO holds whole has
-/// room as WholeRoom says. What is offloaded counts on the host, its buffers on the device; they are never more than
-/// what they replace.
+/// Saved values are held `inFlight` times, or as `savedInFlight` says; workspace is the largest transient of any one
+/// segment; each neighbour costs a buffer for the stream and one for its gradient; what is unsharded under ZeRO has
+/// room as UnshardedBuffers says. What is offloaded counts on the host, its buffers on the device; they are never more
+/// than what they replace.
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
 
 } // namespace espalier::planner

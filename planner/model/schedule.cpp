@@ -171,10 +171,10 @@ int peakInFlight(const ScheduleTable &table, int stage) {
   return peak;
 }
 
-HeldChunks mostHeld(const ScheduleTable &table, int stage) {
+InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {
   ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
   std::vector<int> held(table.chunksPerStage);
-  HeldChunks moments; // in their order; of those on a straight line its ends
+  InFlightPeaks moments; // in their order; of those on a straight line its ends
   std::vector<int> step, lastStep;
   bool isGrowing = false;
   for (const Action &action : table.stages[stage])
@@ -196,7 +196,7 @@ HeldChunks mostHeld(const ScheduleTable &table, int stage) {
     }
   std::ranges::sort(moments);
   moments.erase(std::ranges::unique(moments).begin(), moments.end());
-  HeldChunks most;
+  InFlightPeaks most;
   for (const std::vector<int> &moment : moments) {
     auto isCovered = [&](const std::vector<int> &other) {
       return other != moment && std::ranges::equal(moment, other, std::less_equal<>());
@@ -207,7 +207,7 @@ HeldChunks mostHeld(const ScheduleTable &table, int stage) {
   return most;
 }
 
-HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
   switch (schedule) {
   case Schedule::GPipe:
     return {{microBatches}};
@@ -217,12 +217,12 @@ HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, 
     return {{std::min(microBatches, stages)}};
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
-    return mostHeld(
+    return inFlightPeaks(
         {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
   default:
     break;
   }
-  return mostHeld(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
+  return inFlightPeaks(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
 }
 
 } // namespace espalier::planner

@@ -69,12 +69,12 @@ int peakInFlight(const ScheduleTable &table, int stage);
 /// What a stage holds of each of its chunks at its fullest moments, by playing its list as in peakInFlight(): [moment]
 /// [chunk]. No moment holds at least as much of every chunk as another; moments on a straight line between two others
 /// are left out, as any sum over chunks is larger at one of its ends.
-using HeldChunks = std::vector<std::vector<int>>;
-HeldChunks mostHeld(const ScheduleTable &table, int stage);
+using InFlightPeaks = std::vector<std::vector<int>>;
+InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage);
 
 /// The same by closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p); interleaved repeats itself after p
 /// micro-batches, so that a short list is played. V-shaped schedules have none: their table is built.
 inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, what repeats itself, cool-down
-HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
+InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

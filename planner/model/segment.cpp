@@ -16,14 +16,14 @@ double PhaseSeconds::total() const {
   return sum;
 }
 
-bool matches(const Pattern &pattern, const Axes &plan) {
+bool matches(const Pattern &pattern, const ParallelConfig &config) {
   auto axis = [](const std::optional<bool> &wanted, int size) { return !wanted || *wanted == (size > 1); };
-  return axis(pattern.dp, plan.dp) && axis(pattern.tp, plan.tp) && axis(pattern.cp, plan.cp) &&
-         axis(pattern.ep, plan.ep) &&
-         (!pattern.sequenceParallel || *pattern.sequenceParallel == plan.sequenceParallel) &&
-         (!pattern.vocabParallel || *pattern.vocabParallel == plan.vocabParallel) &&
-         (!pattern.zero || *pattern.zero == plan.zero) && axis(pattern.pp, plan.pp) &&
-         (!pattern.tensorRanks || *pattern.tensorRanks == plan.tp);
+  return axis(pattern.dp, config.dp) && axis(pattern.tp, config.tp) && axis(pattern.cp, config.cp) &&
+         axis(pattern.ep, config.ep) &&
+         (!pattern.sequenceParallel || *pattern.sequenceParallel == config.sequenceParallel) &&
+         (!pattern.vocabParallel || *pattern.vocabParallel == config.vocabParallel) &&
+         (!pattern.zero || *pattern.zero == config.zero) && axis(pattern.pp, config.pp) &&
+         (!pattern.tensorRanks || *pattern.tensorRanks == config.tp);
 }
 
 namespace {
@@ -85,7 +85,7 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   case ComputeClass::Attention:
     return attentionSeconds(evaluate(term.operations, symbols), bytes, machine);
   case ComputeClass::Memory:
-    return memorySeconds(std::max(bytes, 0.0), machine); // repeated work may need fewer bytes
+    return memorySeconds(std::max(bytes, 0.0), machine); // recomputed work may need fewer bytes
   }
   return 0;
 }
@@ -93,27 +93,27 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
 // The programs of one segment: of each phase, and what a class of recompute runs before backward.
 class SegmentPrograms {
 public:
-  SegmentPrograms(const Axes &plan, const Machine &machine, SegmentCost &cost)
-      : plan(plan), machine(machine), cost(cost), weight(splitsBackward(plan.schedule) ? 2 : 1) {}
+  SegmentPrograms(const ParallelConfig &config, const Machine &machine, SegmentCost &cost)
+      : config(config), machine(machine), cost(cost), weight(splitsBackward(config.schedule) ? 2 : 1) {}
 
   void add(const CollectiveTerm &term, double seconds) {
     if (term.besideLastBackward && machine.transfersBesideCompute()) {
-      cost.hideableStep[static_cast<int>(term.axis)] += seconds;
+      cost.hideableStep[term.axis] += seconds;
       return;
     }
     bool isBeside = machine.transfersBesideCompute() && term.wait > term.start && seconds > 0;
     auto addTo = [&](ProgramPlayer &program, PhaseSeconds &phase) {
-      double &exposed = phase.communication[static_cast<int>(term.axis)];
+      double &exposed = phase.communication[term.axis];
       if (isBeside)
         program.add(term, seconds, exposed);
       else
         exposed += seconds;
     };
-    visit(term, term.repeatedFull && !plan.keepTensorParallelResults, addTo);
+    visit(term, term.recomputedFull && !config.keepTensorParallelResults, addTo);
   }
 
   void run(const ComputeTerm &term, double seconds) {
-    visit(term, term.repeatedFull, [&](ProgramPlayer &program, PhaseSeconds &phase) {
+    visit(term, term.recomputedFull, [&](ProgramPlayer &program, PhaseSeconds &phase) {
       phase.compute += seconds;
       program.run(term.position, seconds);
     });
@@ -125,7 +125,7 @@ public:
   }
 
 private:
-  template <typename Term, typename Visit> void visit(const Term &term, bool isRepeatedByFull, Visit visitPart) {
+  template <typename Term, typename Visit> void visit(const Term &term, bool isRecomputedByFull, Visit visitPart) {
     switch (term.phase) {
     case Phase::Forward:
       visitPart(programs[0], cost.forward);
@@ -139,27 +139,27 @@ private:
     case Phase::Step:
       visitPart(programs[3], cost.step);
       break;
-    case Phase::Repeat:
+    case Phase::Recompute:
       break;
     }
-    if (term.repeatedSelective)
-      visitPart(programs[4], cost.recompute[1]);
-    if (isRepeatedByFull)
-      visitPart(programs[5], cost.recompute[2]);
+    if (term.recomputedSelective)
+      visitPart(programs[4], cost.recompute[Recompute::Selective]);
+    if (isRecomputedByFull)
+      visitPart(programs[5], cost.recompute[Recompute::Full]);
   }
 
-  const Axes &plan;
+  const ParallelConfig &config;
   const Machine &machine;
   SegmentCost &cost;
   int weight; ///< program of Phase::Weight
   std::array<ProgramPlayer, 6> programs;
 };
 
-void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols, const Axes &plan,
-             SegmentCost &cost) {
-  SegmentPrograms programs(plan, problem.machine, cost);
+void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
+             const ParallelConfig &config, SegmentCost &cost) {
+  SegmentPrograms programs(config, problem.machine, cost);
   for (const CollectiveTerm &term : terms.collectives) {
-    Group group = groupOf(term.axis, plan, problem.machine, term.overExperts);
+    Group group = groupOf(term.axis, config, problem.machine, term.overExperts);
     programs.add(term, collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group));
   }
   for (const ComputeTerm &term : terms.compute)
@@ -176,43 +176,45 @@ double largest(const std::vector<Size> &sizes, const std::vector<double> &symbol
 
 double roundedUp(double size, double multiple) { return multiple > 0 ? std::ceil(size / multiple) * multiple : size; }
 
-// Of one element that ZeRO shares, what is whole for a while.
-double wholeBytes(const ParameterTerm &term, int zero, WholeRoom room) {
+// Bytes of one element that ZeRO shards while it is unsharded.
+double unshardedBytes(const ParameterTerm &term, int zero, UnshardedBuffers room) {
   if (zero == 3)
     return term.parameterBytes + term.gradientBytes;
-  return zero == 2 && room == WholeRoom::Each ? term.gradientBytes : 0;
+  return zero == 2 && room == UnshardedBuffers::Separate ? term.gradientBytes : 0;
 }
 
-void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols, const Axes &plan,
-               SegmentCost &cost) {
+void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
+               const ParallelConfig &config, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
-    double replicas = static_cast<double>(plan.dp) * plan.cp * (term.expert ? 1 : plan.ep);
+    double replicas = static_cast<double>(config.dp) * config.cp * (term.expert ? 1 : config.ep);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
-    double room = roundedUp(elements + term.padding, term.shareMultiple * (plan.zero >= 1 ? replicas : 1));
-    double parameters = room * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
-    double gradients = room * term.gradientBytes / (plan.zero >= 2 ? replicas : 1);
-    double optimizer = room * term.optimizerBytes / (plan.zero >= 1 ? replicas : 1);
+    double room = roundedUp(elements + term.padding, term.shareMultiple * (config.zero >= 1 ? replicas : 1));
+    double parameters = room * term.parameterBytes / (config.zero >= 3 ? replicas : 1);
+    double gradients = room * term.gradientBytes / (config.zero >= 2 ? replicas : 1);
+    double optimizer = room * term.optimizerBytes / (config.zero >= 1 ? replicas : 1);
     cost.parameterBytes += parameters;
     cost.gradientBytes += gradients;
     cost.optimizerBytes += optimizer;
-    bool isShared = replicas > 1 || problem.wholeRoom == WholeRoom::Largest; // which gathers what a rank has alone, too
-    double whole = isShared ? term.wholeShare * room * wholeBytes(term, plan.zero, problem.wholeRoom) : 0;
-    cost.wholeBytes += whole;
+    bool isShared = replicas > 1 ||
+                    problem.unshardedBuffers == UnshardedBuffers::Shared; // which gathers what a rank has alone, too
+    double unsharded =
+        isShared ? term.unshardedShare * room * unshardedBytes(term, config.zero, problem.unshardedBuffers) : 0;
+    cost.unshardedBytes += unsharded;
     if (term.tied) {
       cost.tiedParameterBytes += parameters;
       cost.tiedGradientBytes += gradients;
       cost.tiedOptimizerBytes += optimizer;
-      cost.tiedWholeBytes += whole;
+      cost.tiedUnshardedBytes += unsharded;
     }
   }
-  for (int i = 0; i < 3; ++i) {
+  for (Recompute i : kRecomputes) {
     cost.savedBytes[i] = evaluate(terms.savedBytes[i], symbols);
-    if (i == 2 && plan.keepTensorParallelResults)
+    if (i == Recompute::Full && config.keepTensorParallelResults)
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    bool isOneSample = plan.microBatchSize == 1 && !terms.oneSampleWorkspaceBytes[i].empty();
+    bool isOneSample = config.microBatchSize == 1 && !terms.oneSampleWorkspaceBytes[i].empty();
     cost.workspaceBytes[i] = largest(isOneSample ? terms.oneSampleWorkspaceBytes[i] : terms.workspaceBytes[i], symbols);
   }
   cost.stepBytes = evaluate(terms.stepBytes, symbols);
@@ -230,24 +232,17 @@ void orderTerms(PatternTerms &terms) {
   insert(terms.collectives, &CollectiveTerm::start);
 }
 
-SegmentCost segmentCost(const Problem &problem, int kind, const Axes &plan, bool *found) {
+std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const ParallelConfig &config) {
   SegmentCost cost;
-  if (found)
-    *found = kind < 0;
   if (kind < 0)
     return cost;
-  const PatternTerms *terms = nullptr;
-  for (const PatternTerms &candidate : problem.kinds[kind].patterns)
-    if (!terms && matches(candidate.pattern, plan))
-      terms = &candidate;
-  if (!terms)
-    return cost;
-  if (found)
-    *found = true;
-
-  std::vector<double> symbols = symbolValues(problem, plan);
-  addTime(problem, *terms, symbols, plan, cost);
-  addMemory(problem, *terms, symbols, plan, cost);
+  const std::vector<PatternTerms> &patterns = problem.kinds[kind].patterns;
+  auto terms = std::ranges::find_if(patterns, [&](const PatternTerms &one) { return matches(one.pattern, config); });
+  if (terms == patterns.end())
+    return std::nullopt;
+  std::vector<double> symbols = symbolValues(problem, config);
+  addTime(problem, *terms, symbols, config, cost);
+  addMemory(problem, *terms, symbols, config, cost);
   return cost;
 }
 
@@ -260,21 +255,21 @@ double exposedTransfer(double besideSeconds, double bytes, const Machine &machin
 
 } // namespace
 
-void addOffload(SegmentCost &cost, const Machine &machine, const Axes &plan, bool isLayer) {
-  double coming = plan.offloadParameters ? cost.parameterBytes : 0;
-  double leaving = plan.offloadParameters ? cost.gradientBytes : 0;
-  if (plan.offloadOptimizer) {
+void addOffload(SegmentCost &cost, const Machine &machine, const ParallelConfig &config, bool isLayer) {
+  double coming = config.offloadParameters ? cost.parameterBytes : 0;
+  double leaving = config.offloadParameters ? cost.gradientBytes : 0;
+  if (config.offloadOptimizer) {
     double passing = cost.optimizerBytes + std::max(coming, leaving);
     cost.step.hostTransfer = exposedTransfer(cost.step.total(), passing, machine);
     cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
   }
   cost.parameterBufferBytes = (isLayer ? 2 : 1) * (coming + leaving);
-  bool keepsElsewhere = plan.offloadActivations && isLayer;
-  if (!keepsElsewhere && !plan.offloadParameters)
+  bool movesActivations = config.offloadActivations && isLayer;
+  if (!movesActivations && !config.offloadParameters)
     return;
-  bool isSplit = splitsBackward(plan.schedule);
-  for (int i = 0; i < 3; ++i) {
-    double kept = keepsElsewhere ? cost.savedBytes[i] : 0;
+  bool isSplit = splitsBackward(config.schedule);
+  for (Recompute i : kRecomputes) {
+    double kept = movesActivations ? cost.savedBytes[i] : 0;
     double weight = cost.weight.total(), backward = cost.backward.total() + cost.recompute[i].total();
     if (isSplit)
       cost.weightTransfer[i] = exposedTransfer(weight, std::max(kept, leaving), machine);

@@ -24,7 +24,7 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
   int microBatches = 0;
   for (size_t stage = 0; stage < stages; ++stage) {
     if (table.vShape)
-      held.push_back(mostHeld(table, static_cast<int>(stage)));
+      peaks.push_back(planner::inFlightPeaks(table, static_cast<int>(stage)));
     for (const Action &action : table.stages[stage])
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
@@ -145,31 +145,31 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
   return built;
 }
 
-std::shared_ptr<const std::vector<HeldChunks>> ScheduleCache::mostHeld(Schedule schedule, int stages, int microBatches,
-                                                                       int virtualStages) {
+std::shared_ptr<const std::vector<InFlightPeaks>> ScheduleCache::inFlightPeaks(Schedule schedule, int stages,
+                                                                               int microBatches, int virtualStages) {
   bool vShape = isVShaped(schedule);
   Key key(schedule, stages, vShape ? microBatches : std::min(microBatches, kRepeatedBatches * stages), virtualStages);
   bool isKept = false; // the ordered table
   {
     std::lock_guard lock(mutex);
-    if (auto found = held.find(key); found != held.end())
+    if (auto found = peaks.find(key); found != peaks.end())
       return found->second;
     isKept = vShape && (known.contains(key) || actions + 6.0 * stages * microBatches <= mostActions);
   }
   if (isKept) { // read off it
     std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
-    return {ordered, &ordered->mostHeldOf()};
+    return {ordered, &ordered->inFlightPeaks()};
   }
-  std::vector<HeldChunks> moments;
+  std::vector<InFlightPeaks> moments;
   ScheduleTable table;
   if (vShape)
     table = buildSchedule(schedule, stages, microBatches, virtualStages);
   for (int stage = 0; stage < stages; ++stage)
-    moments.push_back(vShape ? planner::mostHeld(table, stage)
-                             : planner::mostHeld(schedule, stage, stages, microBatches, virtualStages));
-  auto shared = std::make_shared<const std::vector<HeldChunks>>(std::move(moments));
+    moments.push_back(vShape ? planner::inFlightPeaks(table, stage)
+                             : planner::inFlightPeaks(schedule, stage, stages, microBatches, virtualStages));
+  auto shared = std::make_shared<const std::vector<InFlightPeaks>>(std::move(moments));
   std::lock_guard lock(mutex);
-  return held.emplace(key, shared).first->second;
+  return peaks.emplace(key, shared).first->second;
 }
 
 } // namespace espalier::planner

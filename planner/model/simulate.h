@@ -60,8 +60,8 @@ public:
   /// The critical path, with the work once per step of the stage where it ends.
   CriticalPath criticalPath(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
 
-  /// mostHeld() of each stage, for V-shaped schedules.
-  const std::vector<HeldChunks> &mostHeldOf() const { return held; }
+  /// inFlightPeaks() of each stage, for V-shaped schedules.
+  const std::vector<InFlightPeaks> &inFlightPeaks() const { return peaks; }
   size_t actions() const { return order.size(); }
 
 private:
@@ -78,7 +78,7 @@ private:
   bool splitsBackward, finished = true;
   size_t stages;
   uint32_t slots = 0; ///< ends of actions that others wait for; slot 0 is the start of the step
-  std::vector<HeldChunks> held;
+  std::vector<InFlightPeaks> peaks;
   std::vector<Step> order;
 };
 
@@ -91,9 +91,9 @@ public:
   /// Requires whyNotSchedulable() to be empty.
   std::shared_ptr<const OrderedSchedule> get(Schedule schedule, int stages, int microBatches, int virtualStages);
 
-  /// mostHeld() of each stage.
-  std::shared_ptr<const std::vector<HeldChunks>> mostHeld(Schedule schedule, int stages, int microBatches,
-                                                          int virtualStages);
+  /// inFlightPeaks() of each stage.
+  std::shared_ptr<const std::vector<InFlightPeaks>> inFlightPeaks(Schedule schedule, int stages, int microBatches,
+                                                                  int virtualStages);
 
 private:
   static constexpr size_t mostActions = 1 << 22; ///< kept; what comes later is built each time it is asked for
@@ -101,7 +101,7 @@ private:
   std::mutex mutex;
   using Key = std::tuple<Schedule, int, int, int>;
   std::map<Key, std::shared_ptr<const OrderedSchedule>> known;
-  std::map<Key, std::shared_ptr<const std::vector<HeldChunks>>> held;
+  std::map<Key, std::shared_ptr<const std::vector<InFlightPeaks>>> peaks;
   size_t actions = 0;
 };
 

@@ -5,7 +5,7 @@
 
 namespace espalier::planner {
 
-ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
+ChunkSeconds segmentSeconds(const SegmentCost &cost, Recompute recompute) {
   return {cost.forward.total() + cost.forwardTransfer[recompute],
           cost.backward.total() + cost.recompute[recompute].total(),
           cost.weight.total() + cost.weightTransfer[recompute]};
@@ -13,16 +13,15 @@ ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
 
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
   ChunkSeconds seconds;
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int recompute = 0; recompute < 3; ++recompute)
-      if (int count = content.layers[kind][recompute])
-        seconds.add(segmentSeconds(table.kinds[kind], recompute), count);
+  content.visitLayers([&](size_t kind, Recompute recompute, int count) {
+    seconds.add(segmentSeconds(table.kinds[kind], recompute), count);
+  });
   return seconds;
 }
 
 PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   PhaseSeconds sum;
-  std::array<double, kAxes> hideable{};
+  PerAxis<double> hideable{};
   double backward = 0, hidden = 0;
   auto add = [&](const SegmentCost &cost, double count) {
     sum.compute += count * cost.step.compute;
@@ -34,16 +33,13 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
       hidden += count * cost.hideableStep[axis];
     }
   };
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int count : content.layers[kind])
-      if (count > 0)
-        add(table.kinds[kind], count);
+  content.visitLayers([&](size_t kind, Recompute, int count) { add(table.kinds[kind], count); });
   if (content.embed)
     add(table.embed, 1);
   if (content.head)
     add(table.head, 1);
   if (content.embed != content.head)
-    sum.communication[static_cast<int>(Axis::Dp)] += table.tiedSeconds;
+    sum.communication[Axis::Dp] += table.tiedSeconds;
   double exposed = hidden > 0 ? overlappedSeconds(backward, hidden) - backward : 0;
   for (int axis = 0; axis < kAxes && hidden > 0; ++axis)
     sum.communication[axis] += exposed * hideable[axis] / hidden;
@@ -60,59 +56,59 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
   bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
     if (present)
-      seconds.add(segmentSeconds(*cost, 0));
+      seconds.add(segmentSeconds(*cost, Recompute::None));
   return seconds;
 }
 
-StageContent stageEnds(const Axes &plan, int stage) {
+StageContent stageEnds(const ParallelConfig &config, int stage) {
   StageContent content;
-  int chunks = chunksOf(plan.schedule, plan.virtualStages);
+  int chunks = chunksOf(config.schedule, config.virtualStages);
   content.embed = stage == 0;
-  content.head = stage == (isVShaped(plan.schedule) ? 0 : plan.pp - 1);
-  content.receives = plan.pp > 1 && (stage > 0 || chunks > 1);
-  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || chunks > 1);
+  content.head = stage == (isVShaped(config.schedule) ? 0 : config.pp - 1);
+  content.receives = config.pp > 1 && (stage > 0 || chunks > 1);
+  content.sends = config.pp > 1 && (stage < config.pp - 1 || chunks > 1);
   return content;
 }
 
-int layersOfChunk(const Axes &axes, int stage, int chunk, int layers) {
-  int perStage = chunksOf(axes.schedule, axes.virtualStages), more = layers % perStage;
-  bool isLastFirst = stage == 0 && !isVShaped(axes.schedule);
+int layersOfChunk(const ParallelConfig &config, int stage, int chunk, int layers) {
+  int perStage = chunksOf(config.schedule, config.virtualStages), more = layers % perStage;
+  bool isLastFirst = stage == 0 && !isVShaped(config.schedule);
   return layers / perStage + (isLastFirst ? chunk >= perStage - more : chunk < more);
 }
 
-std::vector<int> spreadOverChunks(const Axes &axes, const std::vector<int> &totals) {
-  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+std::vector<int> spreadOverChunks(const ParallelConfig &config, const std::vector<int> &totals) {
+  int perStage = chunksOf(config.schedule, config.virtualStages);
   std::vector<int> counts(totals.size() * perStage);
-  for (int stage = 0; stage < axes.pp; ++stage)
+  for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
-      counts[modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule))] =
-          layersOfChunk(axes, stage, chunk, totals[stage]);
+      counts[modelChunk(stage, chunk, config.pp, isVShaped(config.schedule))] =
+          layersOfChunk(config, stage, chunk, totals[stage]);
   return counts;
 }
 
-int leastLayers(const Problem &problem, const Axes &axes, int stage) {
-  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+int leastLayers(const Problem &problem, const ParallelConfig &config, int stage) {
+  int chunks = chunksOf(config.schedule, config.virtualStages);
   if (chunks == 1)
     return 1;
-  StageContent ends = stageEnds(axes, stage);
+  StageContent ends = stageEnds(config, stage);
   return chunks - (ends.embed && problem.embed >= 0) - (ends.head && problem.head >= 0);
 }
 
-int leastLayers(const Problem &problem, const Axes &axes) {
-  int chunks = axes.pp * chunksOf(axes.schedule, axes.virtualStages);
-  return chunks == axes.pp ? chunks : chunks - (problem.embed >= 0) - (problem.head >= 0);
+int leastLayers(const Problem &problem, const ParallelConfig &config) {
+  int chunks = config.pp * chunksOf(config.schedule, config.virtualStages);
+  return chunks == config.pp ? chunks : chunks - (problem.embed >= 0) - (problem.head >= 0);
 }
 
-std::vector<int> evenChunks(const Problem &problem, const Axes &axes) {
-  size_t chunks = static_cast<size_t>(axes.pp) * chunksOf(axes.schedule, axes.virtualStages);
+std::vector<int> evenChunks(const Problem &problem, const ParallelConfig &config) {
+  size_t chunks = static_cast<size_t>(config.pp) * chunksOf(config.schedule, config.virtualStages);
   if (problem.pins.stageLayers && problem.pins.stageLayers->size() == chunks)
     return *problem.pins.stageLayers;
   std::vector<int> totals;
   std::vector<bool> isEnd;
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    StageContent ends = stageEnds(axes, stage);
+  for (int stage = 0; stage < config.pp; ++stage) {
+    StageContent ends = stageEnds(config, stage);
     isEnd.push_back(ends.embed || ends.head);
-    totals.push_back(leastLayers(problem, axes, stage));
+    totals.push_back(leastLayers(problem, config, stage));
   }
   int left = problem.layerCount() - std::accumulate(totals.begin(), totals.end(), 0);
   if (left < 0) { // too few for so many chunks
@@ -121,18 +117,18 @@ std::vector<int> evenChunks(const Problem &problem, const Axes &axes) {
   }
   for (; left > 0; --left) {
     int least = 0;
-    for (int stage = 1; stage < axes.pp; ++stage)
+    for (int stage = 1; stage < config.pp; ++stage)
       if (std::pair(totals[stage], isEnd[stage]) < std::pair(totals[least], isEnd[least]))
         least = stage;
     ++totals[least];
   }
-  return spreadOverChunks(axes, totals);
+  return spreadOverChunks(config, totals);
 }
 
 namespace {
 
-// What the layer at a place in the order in which those of its kind recompute keeps.
-Recompute keptAt(const RecomputedLayers &recomputed, int place) {
+// Of the layer at a place in the order in which those of its kind recompute.
+Recompute recomputeAt(const RecomputedLayers &recomputed, int place) {
   return place < recomputed.full                          ? Recompute::Full
          : place < recomputed.full + recomputed.selective ? Recompute::Selective
                                                           : Recompute::None;
@@ -162,20 +158,20 @@ std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const Lay
   return kinds;
 }
 
-std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RecomputedLayers> &recomputed) {
-  std::vector<std::vector<Recompute>> kept;
+std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,
+                                                      const std::vector<RecomputedLayers> &recomputed) {
+  std::vector<std::vector<Recompute>> recompute;
   for (const LayerRange &chunk : chunks)
-    kept.emplace_back(chunk.count);
+    recompute.emplace_back(chunk.count);
   if (recomputed.empty())
-    return kept;
+    return recompute;
   std::vector<LikeLayers> kinds = layersByKind(costs, chunks);
   std::vector<int> seen(kinds.size());
   visitLayers(costs, chunks, [&](int chunk, int place, int kind) {
     auto index = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind) - kinds.begin();
-    kept[chunk][place] = keptAt(recomputed[index], seen[index]++);
+    recompute[chunk][place] = recomputeAt(recomputed[index], seen[index]++);
   });
-  return kept;
+  return recompute;
 }
 
 } // namespace espalier::planner

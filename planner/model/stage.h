@@ -11,11 +11,11 @@
 
 namespace espalier::planner {
 
-/// What of a plan lies on a stage beside its layers: embedding, head and neighbours.
-StageContent stageEnds(const Axes &plan, int stage);
+/// What lies on a stage beside its layers: embedding, head and neighbours.
+StageContent stageEnds(const ParallelConfig &config, int stage);
 
 /// Time of one segment of which a class of recompute keeps what backward reads.
-ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute);
+ChunkSeconds segmentSeconds(const SegmentCost &cost, Recompute recompute);
 
 /// Time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
@@ -32,20 +32,20 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content);
 /// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;
 /// the first ones have more, but on the first stage of an interleaved schedule, whose first chunk has the embedding,
 /// the last.
-std::vector<int> spreadOverChunks(const Axes &axes, const std::vector<int> &totals);
+std::vector<int> spreadOverChunks(const ParallelConfig &config, const std::vector<int> &totals);
 
 /// The layers of one of the chunks of a stage, in its own order, when the stage holds `layers`.
-int layersOfChunk(const Axes &axes, int stage, int chunk, int layers);
+int layersOfChunk(const ParallelConfig &config, int stage, int chunk, int layers);
 
 /// Fewest layers of a stage: one for each chunk, but of several for those that hold the embedding or the head.
-int leastLayers(const Problem &problem, const Axes &axes, int stage);
+int leastLayers(const Problem &problem, const ParallelConfig &config, int stage);
 
 /// The same of all stages together.
-int leastLayers(const Problem &problem, const Axes &axes);
+int leastLayers(const Problem &problem, const ParallelConfig &config);
 
 /// Layers per chunk in model order as they are pinned; else spread evenly over stages, one more first for those between
 /// the ends, and over their chunks by spreadOverChunks(). Example: 10 layers on 4 stages are 2, 3, 3, 2.
-std::vector<int> evenChunks(const Problem &problem, const Axes &axes);
+std::vector<int> evenChunks(const Problem &problem, const ParallelConfig &config);
 
 /// A chunk's layers: first .. first + count - 1.
 struct LayerRange {
@@ -70,7 +70,7 @@ struct LikeLayers {
 std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
 
 /// What each layer of each chunk keeps. `recomputed`: of each kind on the stage, in rising order; empty: none do.
-std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RecomputedLayers> &recomputed);
+std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,
+                                                      const std::vector<RecomputedLayers> &recomputed);
 
 } // namespace espalier::planner

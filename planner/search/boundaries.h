@@ -3,7 +3,7 @@
 // target with at most 5: the second stage begins at layer 2 to 5, the third at 7 to 10.
 #pragma once
 
-#include "planner/search/stages.h"
+#include "planner/search/stage_ranges.h"
 
 #include <algorithm>
 #include <vector>

@@ -14,17 +14,18 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
                  WorkSum &sum) {
   double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, traversal = least;
   sum.once += count * cost.step.total();
-  int from = isLayer && pinned ? static_cast<int>(*pinned) : 0, to = isLayer && !pinned ? 2 : from;
-  for (int kept = from; kept <= to; ++kept) {
-    double forward = cost.forward.total() + cost.forwardTransfer[kept];
+  for (Recompute recompute : kRecomputes) {
+    if (recompute != (isLayer ? pinned.value_or(recompute) : Recompute::None))
+      continue;
+    double forward = cost.forward.total() + cost.forwardTransfer[recompute];
     double rest = cost.backward.total() + cost.weight.total();
-    double seconds = forward + rest + cost.recompute[kept].total() + cost.weightTransfer[kept];
+    double seconds = forward + rest + cost.recompute[recompute].total() + cost.weightTransfer[recompute];
     least = std::min(least, seconds);
     most = std::max(most, seconds);
     if (seconds > 0)
       sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
-    traversal = std::min(traversal, forward + cost.backward.total() + cost.recompute[kept].total());
-    saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
+    traversal = std::min(traversal, forward + cost.backward.total() + cost.recompute[recompute].total());
+    saved = std::min(saved, cost.keepsSavedOnDevice(recompute) ? cost.savedBytes[recompute] : 0);
   }
   sum.work += count * least;
   sum.traversal += count * traversal;
@@ -40,26 +41,26 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
 }
 
 // Whether two choices differ in what is offloaded alone.
-bool areAlikeOnDevice(Axes a, const Axes &b) {
+bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   a.offloadOptimizer = b.offloadOptimizer;
   a.offloadActivations = b.offloadActivations;
   a.offloadParameters = b.offloadParameters;
   return a == b;
 }
 
-// State and what `held` chunks keep where both are spread evenly.
-double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+// State and what `inFlight` chunks keep where both are spread evenly.
+double spreadBytes(const WorkSum &sum, const Machine &machine, double inFlight, int stages, int chunksPerStage) {
+  return (sum.stateBytes + inFlight * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
 }
 
 // The slack is for rounding.
-bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
+bool mayFit(const WorkSum &sum, const Machine &machine, double inFlight, int stages, int chunksPerStage) {
+  return spreadBytes(sum, machine, inFlight, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
 }
 
 // Chunks that some stage holds at once, at least.
-double leastHeld(const Axes &axes) {
-  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
+double leastInFlight(const ParallelConfig &config) {
+  return config.schedule == Schedule::GPipe ? static_cast<double>(config.microBatches) : 1;
 }
 
 } // namespace
@@ -76,29 +77,28 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Axes> choices,
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const ParallelConfig> choices,
                                              const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
   std::vector<int> chunks; // of a stage at most
-  for (const Axes &plan : choices)
-    chunks.push_back(mostChunks(plan.pp));
+  for (const ParallelConfig &config : choices)
+    chunks.push_back(mostChunks(config.pp));
   auto add = [&](int kind, bool isLayer, double count) {
-    SegmentCost plain; // nothing offloaded
-    bool isFound = true;
+    std::optional<SegmentCost> plain; // nothing offloaded
     std::optional<size_t> last;
     for (size_t i = 0; i < choices.size(); ++i) {
-      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*inFlight=*/1, choices[i].pp, chunks[i]))
         continue; // what the other kinds need changes nothing
       if (!last || !areAlikeOnDevice(choices[*last], choices[i]))
-        plain = segmentCost(problem, kind, choices[i], &isFound);
+        plain = segmentCost(problem, kind, choices[i]);
       last = i;
-      if (!isFound) {
+      if (!plain) {
         sums[i].reset();
         continue;
       }
-      SegmentCost cost = plain;
+      SegmentCost cost = *plain;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/isLayer);
       addSegments(cost, problem.pins.recompute, isLayer, count, *sums[i]);
     }
@@ -118,8 +118,8 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
 namespace {
 
 // Transfers of one micro-batch between stages, forward and backward.
-double sentSeconds(const WorkSum &sum, const Axes &axes, int chunks) {
-  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
+double sentSeconds(const WorkSum &sum, const ParallelConfig &config, int chunks) {
+  int pairs = isVShaped(config.schedule) ? 2 * (config.pp - 1) : config.pp > 1 ? config.pp * chunks - 1 : 0;
   return 2.0 * pairs * sum.boundarySeconds;
 }
 
@@ -146,41 +146,41 @@ double interleavedBound(double work, double m, double p, double chunks) {
 
 } // namespace
 
-double leastBytes(const WorkSum &sum, const Machine &machine, const Axes &axes) {
-  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
+double leastBytes(const WorkSum &sum, const Machine &machine, const ParallelConfig &config) {
+  return spreadBytes(sum, machine, leastInFlight(config), config.pp, chunksOf(config.schedule, config.virtualStages));
 }
 
-double workBound(const WorkSum &sum, const Machine &machine, const Axes &axes, int chunks) {
-  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
+double workBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, int chunks) {
+  if (!mayFit(sum, machine, /*inFlight=*/1, config.pp, chunks))
     return std::numeric_limits<double>::infinity();
-  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
+  return (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
 }
 
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Axes &axes, bool chunksAlike) {
-  int chunks = chunksOf(axes.schedule, axes.virtualStages);
-  double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
+double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, bool chunksAlike) {
+  int chunks = chunksOf(config.schedule, config.virtualStages);
+  double m = static_cast<double>(config.microBatches), p = config.pp;
+  if (!mayFit(sum, machine, leastInFlight(config), config.pp, chunks))
     return std::numeric_limits<double>::infinity();
-  double sent = sentSeconds(sum, axes, chunks), work = sum.work + sent;
+  double sent = sentSeconds(sum, config, chunks), work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
   // backward, which are at least the mean, m - 1 times more.
-  if (axes.schedule == Schedule::GPipe)
+  if (config.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
   if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
-    return std::max(bound, axes.schedule == Schedule::Interleaved ? interleavedBound(work, m, p, chunks)
-                                                                  : sum.traversal + sent);
+    return std::max(bound, config.schedule == Schedule::Interleaved ? interleavedBound(work, m, p, chunks)
+                                                                    : sum.traversal + sent);
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
-  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
+  double first = isVShaped(config.schedule) ? sum.layerWork + sent : work;
   // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
-  double less = axes.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
+  double less = config.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
   bound = std::max(bound, warmUpBound(share, first, sum.once, m, p) - less);
   // Without split weights the last backward goes up again to the first stage, which sends none.
-  if (axes.schedule == Schedule::OneFOneB)
+  if (config.schedule == Schedule::OneFOneB)
     bound = std::max(bound, warmUpBound(1, work, 0, m, p));
-  if (axes.schedule == Schedule::Interleaved)
+  if (config.schedule == Schedule::Interleaved)
     bound = std::max(bound, warmUpBound(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
   return bound;
 }

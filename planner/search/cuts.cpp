@@ -12,14 +12,14 @@ double pathSeconds(const std::array<double, 3> &counts, const ChunkSeconds &chun
 } // namespace
 
 SplitPlayer::SplitPlayer(const StageOptions &options)
-    : options(options), axes(options.axes()), perStage(options.chunksPerStage()),
-      splits(splitsBackward(axes.schedule)) {
-  bool vShape = isVShaped(axes.schedule);
-  for (int i = 0; i < axes.pp * perStage; ++i)
-    edges.push_back(edgeSeconds(options.table(), i, axes.pp, perStage, vShape));
-  for (int stage = 0; stage < axes.pp; ++stage)
+    : options(options), config(options.config()), perStage(options.chunksPerStage()),
+      splitsWeight(splitsBackward(config.schedule)) {
+  bool vShape = isVShaped(config.schedule);
+  for (int i = 0; i < config.pp * perStage; ++i)
+    edges.push_back(edgeSeconds(options.table(), i, config.pp, perStage, vShape));
+  for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
-      positions.push_back(modelChunk(stage, chunk, axes.pp, vShape));
+      positions.push_back(modelChunk(stage, chunk, config.pp, vShape));
 }
 
 const OrderedSchedule &SplitPlayer::schedule() {
@@ -30,10 +30,10 @@ const OrderedSchedule &SplitPlayer::schedule() {
 
 // Where weight gradients are part of backward they count as often as it does.
 Cut SplitPlayer::cutOf(const CriticalPath &path) const {
-  Cut cut{{}, std::vector<double>(axes.pp), path.lastStage, path.seconds};
+  Cut cut{{}, std::vector<double>(config.pp), path.lastStage, path.seconds};
   for (const std::array<int, 3> &counts : path.counts)
-    cut.counts.push_back({double(counts[0]), double(counts[1]), double(splits ? counts[2] : counts[1])});
-  for (int stage = 0; stage < axes.pp; ++stage)
+    cut.counts.push_back({double(counts[0]), double(counts[1]), double(splitsWeight ? counts[2] : counts[1])});
+  for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = position(stage, chunk);
       cut.edges[stage] += pathSeconds(cut.counts[i], edges[i]);
@@ -44,7 +44,7 @@ Cut SplitPlayer::cutOf(const CriticalPath &path) const {
 Cut SplitPlayer::play(std::span<const StageOption *const> stages, int slow) {
   std::vector<ChunkSeconds> seconds(edges.size());
   std::vector<double> steps;
-  for (int stage = 0; stage < axes.pp; ++stage) {
+  for (int stage = 0; stage < config.pp; ++stage) {
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = position(stage, chunk);
       const ChunkSeconds &own = stages[stage]->seconds[chunk], &edge = edges[i];

@@ -5,7 +5,7 @@
 // stage 1 makes it longer by three of its forwards and backwards, wherever the others lie.
 #pragma once
 
-#include "planner/search/stages.h"
+#include "planner/search/stage_options.h"
 
 #include <memory>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace espalier::planner {
 
-/// A path of every split of one choice of axes; its length is a lower bound of their steps.
+/// A path of every split of one config; its length is a lower bound of their steps.
 struct Cut {
   std::vector<std::array<double, 3>> counts; ///< per chunk in model order: its forwards, backwards, weight gradients
   std::vector<double> edges;                 ///< per stage: what the path takes beside the layers
@@ -21,10 +21,10 @@ struct Cut {
   double seconds = 0;                        ///< step of the split that it was critical for
 };
 
-/// Plays splits of one choice of axes and schedule.
+/// Plays splits of one config.
 class SplitPlayer {
 public:
-  /// `options` gives the axes, their costs and their schedule, and must outlive this.
+  /// `options` gives the config, its costs and its schedule, and must outlive this.
   explicit SplitPlayer(const StageOptions &options);
 
   /// Position in model order of the chunk `chunk` of `stage`.
@@ -43,10 +43,10 @@ private:
   Cut cutOf(const CriticalPath &path) const;
 
   const StageOptions &options;
-  const Axes &axes;
+  const ParallelConfig &config;
   int perStage;
   std::vector<int> positions; // [stage * perStage + chunk]
-  bool splits;
+  bool splitsWeight;
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::shared_ptr<const OrderedSchedule> ordered;
 };

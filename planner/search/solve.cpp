@@ -21,7 +21,7 @@ using Mesh = std::tuple<int, int, int, int, int>; ///< plans differ in kind when
 
 constexpr double equal = 1e-9; ///< steps that differ by less, relatively, are equally fast
 
-Mesh meshOf(const Axes &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
+Mesh meshOf(const ParallelConfig &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
 
 // The best plan of each mesh; the k-th best of them is what others must beat to be reported.
 class Incumbents {
@@ -29,29 +29,29 @@ public:
   explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
 
   // Of equally fast plans of a mesh the first in the order of enumeration, the simplest, is kept.
-  void offer(const Axes &axes, const SplitResult &result, const Candidate &candidate) {
+  void offer(const ParallelConfig &config, const SplitResult &result, const Candidate &candidate) {
     std::pair place(candidate.choice, candidate.schedule);
-    Incumbent &incumbent = best.try_emplace(meshOf(axes), Incumbent{axes, result, place}).first->second;
+    Incumbent &incumbent = best.try_emplace(meshOf(config), Incumbent{config, result, place}).first->second;
     double known = incumbent.result.seconds;
     if (result.seconds < known * (1 - equal) || (result.seconds < known * (1 + equal) && place < incumbent.place))
-      incumbent = {axes, result, place};
+      incumbent = {config, result, place};
   }
 
   // A plan must beat that of its mesh, or of a new mesh the last one that is reported.
-  double limitFor(const Axes &axes) const {
+  double limitFor(const ParallelConfig &config) const {
     double limit = kthSeconds();
-    auto place = best.find(meshOf(axes));
+    auto place = best.find(meshOf(config));
     return place == best.end() ? limit : std::min(limit, place->second.result.seconds);
   }
 
   double bestSeconds() const { return nthSeconds(1); }
   double kthSeconds() const { return nthSeconds(wanted); }
 
-  // Fastest first; of equally fast plans the order of the axes decides.
-  std::vector<std::pair<Axes, SplitResult>> sorted() const {
-    std::vector<std::pair<Axes, SplitResult>> list;
+  // Fastest first; of equally fast plans the order of meshes decides.
+  std::vector<std::pair<ParallelConfig, SplitResult>> sorted() const {
+    std::vector<std::pair<ParallelConfig, SplitResult>> list;
     for (const auto &[mesh, incumbent] : best)
-      list.emplace_back(incumbent.axes, incumbent.result);
+      list.emplace_back(incumbent.config, incumbent.result);
     std::sort(list.begin(), list.end(),
               [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
     if (static_cast<int>(list.size()) > wanted)
@@ -71,7 +71,7 @@ private:
   }
 
   struct Incumbent {
-    Axes axes;
+    ParallelConfig config;
     SplitResult result;
     std::pair<uint32_t, uint32_t> place; ///< choice and schedule
   };
@@ -81,15 +81,16 @@ private:
 };
 
 // Turns a split into stages with what each layer keeps.
-Plan withStages(const Problem &problem, Axes axes, const SplitResult &split) {
-  axes.splitsExperts = problem.pins.splitsExperts.value_or(true);
-  StageOptions options(problem, axes);
-  return {axes, layStages(options, split.counts, split.recomputed).stages};
+Plan withStages(const Problem &problem, ParallelConfig config, const SplitResult &split) {
+  config.splitsExperts = problem.pins.splitsExperts.value_or(true);
+  StageOptions options(problem, config);
+  return {config, layStages(options, split.counts, split.recomputed).stages};
 }
 
-// Costs of plans with `threads` threads; table i belongs to plans[i]. Plans of the same axes, by `choices`, share a
+// Costs of plans with `threads` threads; table i belongs to plans[i]. Configs of the same choice share a
 // table where their schedules split backward alike.
-std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Axes> &plans,
+std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
+                                                         const std::vector<ParallelConfig> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
   std::map<std::pair<uint32_t, bool>, size_t> firsts; // plan that builds the table
   std::vector<size_t> firstOf;
@@ -122,14 +123,14 @@ public:
   }
 
   /// All that may be chosen, by the order of bounds.
-  std::vector<SizedAxes> axes() {
-    std::vector<SizedAxes> list;
+  std::vector<SizedConfig> sizedConfigs() {
+    std::vector<SizedConfig> list;
     for (size_t i = 0; const Candidate *candidate = space.at(i); ++i)
-      list.push_back({space.leastBytes(*candidate), space.axes(*candidate)});
+      list.push_back({space.leastBytes(*candidate), space.config(*candidate)});
     return list;
   }
 
-  std::vector<std::pair<Axes, SplitResult>> best() const { return incumbents.sorted(); }
+  std::vector<std::pair<ParallelConfig, SplitResult>> best() const { return incumbents.sorted(); }
 
 private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
@@ -164,7 +165,7 @@ private:
   // Schedules of many chunks take long to build and to play: once they took `mostWork`, such candidates are left out,
   // with their bounds. Models of a hundred layers on a thousand devices take less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
-    Axes plan = space.axes(candidate);
+    ParallelConfig plan = space.config(candidate);
     if (!hasSeveralOptions(problem, plan))
       return true;
     double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
@@ -203,7 +204,7 @@ private:
   void leaveOut() {
     if (!space.hasOneKind() && bound < incumbents.bestSeconds())
       std::erase_if(open, [&](const auto &one) {
-        bool isLeftOut = hasSeveralOptions(problem, space.axes(*space.at(one.second)));
+        bool isLeftOut = hasSeveralOptions(problem, space.config(*space.at(one.second)));
         if (isLeftOut)
           bound = std::min(bound, one.first);
         return isLeftOut;
@@ -217,12 +218,12 @@ private:
   // Looks for plans as fast as those that are reported, or faster than the best alone; candidates whose lower bound is
   // still below that go to `stillOpen`. Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
-    std::vector<Axes> plans;
+    std::vector<ParallelConfig> plans;
     std::vector<uint32_t> choices;
     std::vector<double> limits;
     for (size_t i : which) {
       choices.push_back(space.at(i)->choice);
-      plans.push_back(space.axes(*space.at(i)));
+      plans.push_back(space.config(*space.at(i)));
       limits.push_back(onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans.back()) * (1 + equal));
     }
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
@@ -259,33 +260,23 @@ private:
 
 } // namespace
 
-SearchResult search(const Problem &given, const SearchOptions &options) {
+SearchResult search(const Problem &problem, const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   SearchResult result;
-  Problem problem = given;
-  if (options.devices > 0) {
-    Machine &machine = problem.machine;
-    machine.devicesPerHost = std::min(machine.devicesPerHost, options.devices);
-    machine.hosts = (options.devices + machine.devicesPerHost - 1) / std::max(1, machine.devicesPerHost);
-    if (machine.devices() != options.devices)
-      result.errors.push_back(std::to_string(options.devices) + " devices do not fill hosts of " +
-                              std::to_string(machine.devicesPerHost));
-  }
-  for (const std::string &fault : checkProblem(problem))
-    result.errors.push_back(fault);
+  result.errors = checkProblem(problem);
   if (!result.errors.empty())
     return result;
 
   BranchAndBound solver(problem, options);
   result.statistics = solver.run();
-  for (const auto &[axes, solved] : solver.best())
-    result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved)));
+  for (const auto &[config, solved] : solver.best())
+    result.plans.push_back(pricePlan(problem, withStages(problem, config, solved)));
   // A price is the same sum as the search's, in another order: the last digits may differ.
   if (!result.plans.empty())
     result.statistics.lowerBoundSeconds =
         std::min(result.statistics.lowerBoundSeconds, result.plans.front().prediction.stepSeconds);
   if (result.plans.empty() && options.diagnose)
-    diagnose(problem, options, solver.axes(), result);
+    diagnose(problem, options, solver.sizedConfigs(), result);
   result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

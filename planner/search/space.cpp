@@ -19,6 +19,15 @@ std::vector<int> divisors(int value, const std::optional<int> &pin) {
   return list;
 }
 
+// Of the values those that the pin allows.
+template <typename T> std::vector<T> allowed(const std::optional<T> &pin, std::initializer_list<T> values) {
+  std::vector<T> list;
+  for (T value : values)
+    if (value == pin.value_or(value))
+      list.push_back(value);
+  return list;
+}
+
 double binomial(int n, int k) {
   double value = 1;
   for (int i = 1; i <= k; ++i)
@@ -61,14 +70,14 @@ const Candidate *SearchSpace::at(size_t place) {
 }
 
 double SearchSpace::leastBytes(const Candidate &candidate) const {
-  return planner::leastBytes(*works[candidate.choice], problem.machine, axes(candidate));
+  return planner::leastBytes(*works[candidate.choice], problem.machine, config(candidate));
 }
 
-Axes SearchSpace::axes(const Candidate &candidate) const {
-  Axes plan = choices[candidate.choice];
-  const Schedules &known = schedules.at({plan.pp, plan.microBatches, plan.zero});
-  std::tie(plan.schedule, plan.virtualStages) = known.list[candidate.schedule - 1];
-  return plan;
+ParallelConfig SearchSpace::config(const Candidate &candidate) const {
+  ParallelConfig config = choices[candidate.choice];
+  const Schedules &known = schedules.at({config.pp, config.microBatches, config.zero});
+  std::tie(config.schedule, config.virtualStages) = known.list[candidate.schedule - 1];
+  return config;
 }
 
 // Chunks on a stage of any plan of the space, at most.
@@ -89,74 +98,66 @@ void SearchSpace::enumerateAxes() {
     for (int pp : divisors(devices / tp, pins.pp))
       for (int cp : divisors(devices / tp / pp, pins.cp))
         for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
-          Axes plan;
-          plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
-          plan.dp = devices / tp / pp / cp / ep;
-          if (!pins.dp || *pins.dp == plan.dp)
-            addMicroBatches(plan);
+          ParallelConfig config;
+          config.tp = tp, config.pp = pp, config.cp = cp, config.ep = ep;
+          config.dp = devices / tp / pp / cp / ep;
+          if (!pins.dp || *pins.dp == config.dp)
+            addMicroBatches(config);
         }
 }
 
-void SearchSpace::addMicroBatches(Axes plan) {
-  if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
+void SearchSpace::addMicroBatches(ParallelConfig config) {
+  if (problem.globalBatch % config.replicas() != 0 || config.pp > problem.layerCount())
     return;
-  if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
+  if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(config.pp) != 0)
     return;
-  int64_t perReplica = problem.globalBatch / plan.replicas();
+  int64_t perReplica = problem.globalBatch / config.replicas();
   for (int64_t microBatches : microBatchCounts) {
     if (perReplica % microBatches != 0)
       continue;
-    plan.microBatches = microBatches;
-    plan.microBatchSize = perReplica / microBatches;
+    config.microBatches = microBatches;
+    config.microBatchSize = perReplica / microBatches;
     const Pins &pins = problem.pins;
-    if ((!pins.microBatchSize || *pins.microBatchSize == plan.microBatchSize) &&
+    if ((!pins.microBatchSize || *pins.microBatchSize == config.microBatchSize) &&
         (!pins.microBatches || *pins.microBatches == microBatches))
-      addFlags(plan);
+      addFlags(config);
   }
 }
 
 // ZeRO over one rank is none: it is not looked at unless pinned, or to have parameters on the host.
-bool SearchSpace::isNothingShared(const Axes &plan, int zero) const {
-  return !problem.pins.zero && zero > 0 && plan.replicas() * plan.cp == 1;
+bool SearchSpace::isNothingShared(const ParallelConfig &config, int zero) const {
+  return !problem.pins.zero && zero > 0 && config.replicas() * config.cp == 1;
 }
 
-void SearchSpace::addFlags(Axes plan) {
-  for (bool sequenceParallel : {false, true})
-    for (bool vocabParallel : {true, false})
-      for (int zero = 0; zero <= 3; ++zero) {
-        const Pins &pins = problem.pins;
-        if (vocabParallel != pins.vocabParallel.value_or(true) ||
-            (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
-            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-            (isNothingShared(plan, zero) && zero < 3))
-          continue;
-        plan.sequenceParallel = sequenceParallel;
-        plan.vocabParallel = vocabParallel;
-        plan.zero = zero;
-        // Of the schedule, costs only depend on whether it splits backward, which makes nothing faster: bounds hold.
-        plan.schedule = Schedule::OneFOneB;
-        if ((all || problem.capability.runs(plan)) && structuralViolations(problem, {plan, {}}).empty())
-          addOffloads(plan);
-      }
+void SearchSpace::addFlags(ParallelConfig config) {
+  const Pins &pins = problem.pins;
+  config.vocabParallel = pins.vocabParallel.value_or(true);
+  // Of the schedule, costs only depend on whether it splits backward, which makes nothing faster: bounds hold.
+  config.schedule = Schedule::OneFOneB;
+  for (bool sequenceParallel : allowed(pins.sequenceParallel, {false, true}))
+    for (int zero : allowed(pins.zero, {0, 1, 2, 3})) {
+      if ((sequenceParallel && config.tp == 1) || (isNothingShared(config, zero) && zero < 3))
+        continue;
+      config.sequenceParallel = sequenceParallel;
+      config.zero = zero;
+      if ((all || problem.capability.runs(config)) && structuralViolations(problem, {config, {}}).empty())
+        addOffloads(config);
+    }
 }
 
-// The ways to offload under a choice, none first.
-void SearchSpace::addOffloads(Axes plan) {
+// The ways to offload, none first. Parameters leave under ZeRO 3 with the optimizer alone.
+void SearchSpace::addOffloads(ParallelConfig config) {
   const Pins &pins = problem.pins;
   bool mayOffload = all && problem.machine.canOffload();
-  for (bool parameters : {false, true})
-    for (bool optimizer : {false, true})
-      for (bool activations : {false, true}) {
-        if (((optimizer || activations) && !mayOffload) || (parameters && (plan.zero != 3 || !optimizer)) ||
-            (!parameters && isNothingShared(plan, plan.zero)) ||
-            pins.offloadOptimizer.value_or(optimizer) != optimizer ||
-            pins.offloadActivations.value_or(activations) != activations ||
-            pins.offloadParameters.value_or(parameters) != parameters)
-          continue;
-        plan.offloadOptimizer = optimizer;
-        plan.offloadActivations = activations;
-        plan.offloadParameters = parameters;
-        choices.push_back(plan);
+  for (bool parameters : allowed(pins.offloadParameters, {false, true}))
+    for (bool optimizer : allowed(pins.offloadOptimizer, {false, true}))
+      for (bool activations : allowed(pins.offloadActivations, {false, true})) {
+        config.offloadOptimizer = optimizer;
+        config.offloadActivations = activations;
+        config.offloadParameters = parameters;
+        bool isSound = !parameters || (optimizer && config.zero == 3);
+        if (isSound && (mayOffload || !config.offloads()) && (parameters || !isNothingShared(config, config.zero)))
+          choices.push_back(config);
       }
 }
 
@@ -164,29 +165,30 @@ void SearchSpace::sumChoices() {
   works.resize(choices.size());
   constexpr size_t block = 128;
   forEachParallel((choices.size() + block - 1) / block, threads, [&](size_t i) {
-    std::span<const Axes> part = std::span(choices).subspan(i * block, std::min(block, choices.size() - i * block));
+    std::span<const ParallelConfig> part =
+        std::span(choices).subspan(i * block, std::min(block, choices.size() - i * block));
     auto sums = sumWorks(problem, part, [&](int stages) { return mostChunks(stages); });
     std::ranges::move(sums, works.begin() + static_cast<std::ptrdiff_t>(i * block));
   });
   for (uint32_t choice = 0; choice < choices.size(); ++choice)
     if (works[choice]) {
-      const Axes &plan = choices[choice];
-      planCount = std::min(planCount + schedulesOf(plan).plans, 1e300);
+      const ParallelConfig &config = choices[choice];
+      planCount = std::min(planCount + schedulesOf(config).plans, 1e300);
       // Under a bound of all its schedules, with as many chunks as any has.
-      queue.push({workBound(*works[choice], problem.machine, plan, mostChunks(plan.pp)), choice, 0});
+      queue.push({workBound(*works[choice], problem.machine, config, mostChunks(config.pp)), choice, 0});
     }
 }
 
-const SearchSpace::Schedules &SearchSpace::schedulesOf(const Axes &plan) {
-  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches, plan.zero});
+const SearchSpace::Schedules &SearchSpace::schedulesOf(const ParallelConfig &config) {
+  auto [place, inserted] = schedules.try_emplace({config.pp, config.microBatches, config.zero});
   if (!inserted)
     return place->second;
-  Axes with = plan;
+  ParallelConfig with = config;
   for (Schedule schedule : kSchedules) {
     const auto &pin = problem.pins.schedule;
-    if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
+    if (pin ? schedule != *pin : config.pp == 1 && schedule != Schedule::OneFOneB)
       continue;
-    int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
+    int most = schedule == Schedule::Interleaved ? mostChunks(config.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
       with.schedule = schedule;
       with.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
@@ -196,28 +198,29 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const Axes &plan) {
   return place->second;
 }
 
-void SearchSpace::addSchedule(const Axes &plan, Schedules &schedules) const {
-  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
+void SearchSpace::addSchedule(const ParallelConfig &config, Schedules &schedules) const {
+  int chunks = config.pp * chunksOf(config.schedule, config.virtualStages), layers = problem.layerCount();
   const Pins &pins = problem.pins;
   bool pinned = pins.stageLayers.has_value();
-  int least = leastLayers(problem, plan);
-  if (pins.virtualStages.value_or(plan.virtualStages) != plan.virtualStages ||
-      (pinned && !maySplit(*pins.stageLayers, plan.pp, chunks)) || (!all && !problem.capability.runs(plan)) ||
-      (!pinned && least > layers) || static_cast<double>(plan.microBatches) * chunks > kMostActions ||
-      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+  int least = leastLayers(problem, config);
+  if (pins.virtualStages.value_or(config.virtualStages) != config.virtualStages ||
+      (pinned && !maySplit(*pins.stageLayers, config.pp, chunks)) || (!all && !problem.capability.runs(config)) ||
+      (!pinned && least > layers) || static_cast<double>(config.microBatches) * chunks > kMostActions ||
+      !whyNotSchedulable(config.schedule, config.pp, static_cast<int>(config.microBatches), config.virtualStages)
+           .empty())
     return;
-  schedules.list.emplace_back(plan.schedule, plan.virtualStages);
-  int parts = isOneKind ? plan.pp : chunks; // like layers are laid on a stage's chunks by rule
+  schedules.list.emplace_back(config.schedule, config.virtualStages);
+  int parts = isOneKind ? config.pp : chunks; // like layers are laid on a stage's chunks by rule
   schedules.plans += pinned ? 1 : binomial(layers - least + parts - 1, parts - 1);
 }
 
 std::vector<Candidate> SearchSpace::expand(uint32_t choice, const WorkSum &work) {
-  Axes plan = choices[choice];
-  const Schedules &known = schedulesOf(plan);
+  ParallelConfig config = choices[choice];
+  const Schedules &known = schedulesOf(config);
   std::vector<Candidate> list;
   for (uint32_t i = 0; i < known.list.size(); ++i) {
-    std::tie(plan.schedule, plan.virtualStages) = known.list[i];
-    double bound = relaxedBound(work, problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
+    std::tie(config.schedule, config.virtualStages) = known.list[i];
+    double bound = relaxedBound(work, problem.machine, config, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
     list.push_back({bound, choice, i + 1});
   }
   return list;

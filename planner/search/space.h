@@ -1,4 +1,4 @@
-// The space of a search: every choice of axes, micro-batch, flags and schedule under the pins, by rising lower bound.
+// The space of a search: every config under the pins, by rising lower bound. A choice is a config without its schedule.
 // There are hundreds of thousands, of which a search looks at a few: a choice is not expanded to its schedules before
 // its own bound is due.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace espalier::planner {
 
-/// Everything but the split of layers: one of the choices of axes, and the schedule.
+/// Everything but the split of layers: one of the choices, and the schedule.
 struct Candidate {
   double bound = 0; ///< no split of it is faster
   uint32_t choice = 0;
@@ -44,7 +44,7 @@ public:
   bool hasOneKind() const { return isOneKind; }
 
   /// All of it.
-  Axes axes(const Candidate &candidate) const;
+  ParallelConfig config(const Candidate &candidate) const;
 
 private:
   using ScheduleKey = std::tuple<int, int64_t, int>; ///< stages, micro-batches and ZeRO decide which there are
@@ -54,14 +54,14 @@ private:
   };
 
   void enumerateAxes();
-  void addMicroBatches(Axes plan);
-  bool isNothingShared(const Axes &plan, int zero) const;
-  void addFlags(Axes plan);
-  void addOffloads(Axes plan);
+  void addMicroBatches(ParallelConfig config);
+  bool isNothingShared(const ParallelConfig &config, int zero) const;
+  void addFlags(ParallelConfig config);
+  void addOffloads(ParallelConfig config);
   void sumChoices();
   int mostChunks(int stages) const;
-  const Schedules &schedulesOf(const Axes &plan);
-  void addSchedule(const Axes &plan, Schedules &schedules) const;
+  const Schedules &schedulesOf(const ParallelConfig &config);
+  void addSchedule(const ParallelConfig &config, Schedules &schedules) const;
   std::vector<Candidate> expand(uint32_t choice, const WorkSum &work);
 
   const Problem &problem;
@@ -69,7 +69,7 @@ private:
   int threads;
   bool isOneKind = true;                     ///< all layers are alike
   std::vector<int64_t> microBatchCounts;     ///< those that divide the global batch, smallest micro-batches first
-  std::vector<Axes> choices;                 ///< all but the schedule
+  std::vector<ParallelConfig> choices;       ///< all but the schedule
   std::vector<std::optional<WorkSum>> works; ///< of each choice for which the model has terms
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;

@@ -5,8 +5,8 @@
 
 #include "planner/search/boundaries.h"
 #include "planner/search/bounds.h"
-#include "planner/search/climb.h"
 #include "planner/search/cut_table.h"
+#include "planner/search/local_search.h"
 
 #include <algorithm>
 
@@ -25,9 +25,10 @@ class SplitSearch {
 public:
   SplitSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
       : problem(problem), stageOptions(stageOptions), player(stageOptions), ranges(problem, stageOptions),
-        axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        isQuick(budget <= 0), budget(isQuick ? kQuickBudget : budget), given(this->budget),
-        boundaries(ranges, stages, layers), table(ranges, player, boundaries, stages) {}
+        config(stageOptions.config()), stages(config.pp),
+        layers(static_cast<int>(stageOptions.table().layerKinds.size())), isQuick(budget <= 0),
+        budget(isQuick ? kQuickBudget : budget), given(this->budget), boundaries(ranges, stages, layers),
+        table(ranges, player, boundaries, stages) {}
 
   SplitResult run(double limitSeconds) {
     limit = std::min(limitSeconds, kLongest);
@@ -35,7 +36,7 @@ public:
     double within = limit < kLongest ? limit * kSlack : kLongest;
     if (!boundaries.narrow(within))
       return result;
-    double relaxed = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
+    double relaxed = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, config,
                                   /*chunksAlike=*/stageOptions.hasOneKind() && !ranges.arePinned());
     lowerBound = relaxed;
     Split split{initialCounts(within), std::vector<size_t>(stages)};
@@ -114,7 +115,7 @@ private:
     Cut cut = player.play(options);
     if (cut.seconds < result.seconds && cut.seconds < limit) {
       result.seconds = cut.seconds;
-      result.counts = ranges.arePinned() ? *problem.pins.stageLayers : spreadOverChunks(axes, split.counts);
+      result.counts = ranges.arePinned() ? *problem.pins.stageLayers : spreadOverChunks(config, split.counts);
       result.recomputed.clear();
       for (const StageOption *option : options)
         result.recomputed.push_back(option->recomputed);
@@ -246,7 +247,7 @@ private:
   StageOptions &stageOptions;
   SplitPlayer player;
   StageRanges ranges;
-  const Axes &axes;
+  const ParallelConfig &config;
   int stages, layers;
   bool isQuick;
   int64_t budget, given;
@@ -266,7 +267,7 @@ private:
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   if (options.chunksPerStage() > 1 && !options.hasOneKind() && !problem.pins.stageLayers)
-    return climb(problem, options, limitSeconds, budget);
+    return searchLocally(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

@@ -1,7 +1,7 @@
-// The split of layers over stages for one choice of axes and schedule: which layers each stage gets and what they keep.
+// The split of layers over stages for one config: which layers each stage gets and what they keep.
 #pragma once
 
-#include "planner/search/stages.h"
+#include "planner/search/stage_options.h"
 
 #include <cstdint>
 #include <limits>
@@ -21,9 +21,9 @@ struct SplitResult {
 };
 
 /// Searches splits faster than `limitSeconds`: any number of layers on each stage. Chunks of a stage differ by at most
-/// one layer where all are alike; unlike layers on several chunks are left to local search (climb.h); what the user
-/// pins is taken. `budget` bounds the work, in actions played; when it ends, the bound is returned with a gap. Without
-/// any, the first few splits are looked at.
+/// one layer where all are alike; unlike layers on several chunks are left to local search (local_search.h); what the
+/// user pins is taken. `budget` bounds the work, in actions played; when it ends, the bound is returned with a gap.
+/// Without any, the first few splits are looked at.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
 } // namespace espalier::planner

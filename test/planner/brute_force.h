@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/search/stages.h"
+#include "planner/search/stage_options.h"
 
 #include <algorithm>
 #include <functional>
@@ -104,10 +104,10 @@ inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<Recomputed
 }
 
 // Plans of several chunks per stage under one split: of each stage any number of layers of each kind repeat work.
-inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, const std::vector<int> &counts) {
+inline double bruteForceOverRepeats(const Problem &problem, const Plan &config, const std::vector<int> &counts) {
   double best = std::numeric_limits<double>::infinity();
-  CostTable costs = buildCostTable(problem, axes);
-  Plan plan = axes;
+  CostTable costs = buildCostTable(problem, config);
+  Plan plan = config;
   plan.stages.clear();
   int first = 0;
   for (int count : counts) {
@@ -115,7 +115,7 @@ inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, co
     first += count;
   }
   std::function<void(int)> choose = [&](int stage) {
-    if (stage == axes.pp) {
+    if (stage == config.pp) {
       PricedPlan priced = pricePlan(problem, plan);
       if (priced.prediction.fits())
         best = std::min(best, priced.prediction.stepSeconds);
@@ -124,7 +124,7 @@ inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, co
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
     std::vector<RecomputedLayers> head;
     repeats(layersByKind(costs, rangesOf(chunks)), head, [&] {
-      auto classes = keptLayers(costs, rangesOf(chunks), head);
+      auto classes = recomputeOfLayers(costs, rangesOf(chunks), head);
       for (size_t i = 0; i < chunks.size(); ++i)
         chunks[i]->recompute = classes[i];
       choose(stage + 1);
@@ -136,38 +136,39 @@ inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, co
 
 // Plans of several chunks per stage: every number of layers of each stage where all are alike, and else of each chunk;
 // or those that are pinned.
-inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+inline double bruteForceOverChunks(const Problem &problem, const Plan &config) {
   if (problem.pins.stageLayers)
-    return bruteForceOverRepeats(problem, axes, *problem.pins.stageLayers);
+    return bruteForceOverRepeats(problem, config, *problem.pins.stageLayers);
   double best = std::numeric_limits<double>::infinity();
   std::vector<int> kinds = kindsOfLayers(problem), least, counts;
   bool isOneKind = std::ranges::count(kinds, kinds.front()) == static_cast<int>(kinds.size());
   if (isOneKind) {
-    for (int stage = 0; stage < axes.pp; ++stage)
-      least.push_back(leastLayers(problem, axes, stage));
+    for (int stage = 0; stage < config.pp; ++stage)
+      least.push_back(leastLayers(problem, config, stage));
   } else {
-    least.assign(axes.pp * chunksOf(axes.schedule, axes.virtualStages), 1);
+    least.assign(config.pp * chunksOf(config.schedule, config.virtualStages), 1);
     least.front() = least.back() = 0; // they hold the embedding and the head
   }
   totals(problem.layerCount(), least, counts, [&] {
-    best = std::min(best, bruteForceOverRepeats(problem, axes, isOneKind ? spreadOverChunks(axes, counts) : counts));
+    best =
+        std::min(best, bruteForceOverRepeats(problem, config, isOneKind ? spreadOverChunks(config, counts) : counts));
   });
   return best;
 }
 
 // Least step time over everything under fixed axes, by pricing each plan.
-inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
+inline double bruteForceUnder(const Problem &problem, const Plan &config) {
   double best = std::numeric_limits<double>::infinity();
-  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return bruteForceOverChunks(problem, axes);
+  if (chunksOf(config.schedule, config.virtualStages) > 1)
+    return bruteForceOverChunks(problem, config);
   std::vector<int> counts, kinds = kindsOfLayers(problem);
-  splits(problem.layerCount(), axes.pp, counts, [&] {
+  splits(problem.layerCount(), config.pp, counts, [&] {
     if (problem.pins.stageLayers && counts != *problem.pins.stageLayers)
       return;
-    Plan plan = axes;
-    plan.stages.assign(axes.pp, {});
+    Plan plan = config;
+    plan.stages.assign(config.pp, {});
     std::function<void(int, int)> choose = [&](int stage, int first) {
-      if (stage == axes.pp) {
+      if (stage == config.pp) {
         PricedPlan priced = pricePlan(problem, plan);
         if (priced.prediction.fits())
           best = std::min(best, priced.prediction.stepSeconds);

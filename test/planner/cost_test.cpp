@@ -44,7 +44,7 @@ TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
   };
   EXPECT_NEAR(rate(768, 768, 32768), 527, 5);
   EXPECT_NEAR(rate(3072, 768, 32768), 527, 5);
-  EXPECT_LT(rate(768, 768, 1024), 290); // too short to be cut
+  EXPECT_LT(rate(768, 768, 1024), 290);    // too short to be cut
   EXPECT_GT(rate(8192, 2048, 16384), 600); // fills its waves as it is
 }
 
@@ -85,7 +85,7 @@ TEST(Cost, AWorkspaceIsTheLargestOfWhatLivesAtOnce) {
   auto workspaces = [&](int64_t samples, int contextRanks) {
     Plan plan;
     plan.dp = 2, plan.cp = contextRanks, plan.microBatchSize = samples;
-    return segmentCost(problem, 1, plan).workspaceBytes;
+    return segmentCost(problem, 1, plan).value().workspaceBytes;
   };
   EXPECT_EQ(workspaces(2, 1), (std::array<double, 3>{45, 45, 45}));
   EXPECT_EQ(workspaces(2, 4), (std::array<double, 3>{20, 20, 20}));
@@ -99,7 +99,7 @@ static SegmentCost layerOf(const System &system, bool gated = true) {
   Problem problem = shapeProblem(shape, system, testMachine(1, 8), 16);
   Plan plan;
   plan.tp = 4, plan.dp = 2, plan.microBatchSize = 2, plan.microBatches = 4, plan.zero = 1;
-  return segmentCost(problem, problem.layers[0].kind, plan);
+  return segmentCost(problem, problem.layers[0].kind, plan).value();
 }
 
 TEST(Published, AccumulationByItsOwnKernelTakesItsBytes) {
@@ -218,26 +218,26 @@ TEST(Memory, ExpertsAreSharedOverFewerRanksThanTheRest) {
   Problem problem = withExperts(shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 8), 8), 4);
   Plan plan;
   plan.dp = 2, plan.ep = 4;
-  SegmentCost layer = segmentCost(problem, 1, plan), head = segmentCost(problem, 2, plan);
+  SegmentCost layer = segmentCost(problem, 1, plan).value(), head = segmentCost(problem, 2, plan).value();
   plan.zero = 1;
-  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).optimizerBytes, layer.optimizerBytes / 2);
-  EXPECT_DOUBLE_EQ(segmentCost(problem, 2, plan).optimizerBytes, head.optimizerBytes / 8);
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).value().optimizerBytes, layer.optimizerBytes / 2);
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 2, plan).value().optimizerBytes, head.optimizerBytes / 8);
   Plan dense;
   dense.dp = 8;
-  EXPECT_DOUBLE_EQ(layer.parameterBytes, segmentCost(problem, 1, dense).parameterBytes / 4);
-  EXPECT_DOUBLE_EQ(layer.savedBytes[0], segmentCost(problem, 1, dense).savedBytes[0]);
+  EXPECT_DOUBLE_EQ(layer.parameterBytes, segmentCost(problem, 1, dense).value().parameterBytes / 4);
+  EXPECT_DOUBLE_EQ(layer.savedBytes[0], segmentCost(problem, 1, dense).value().savedBytes[0]);
 }
 
 TEST(Memory, ZeroShardsWhatItSays) {
   Problem problem = shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 4), 4);
   Plan plan;
   plan.dp = 4;
-  SegmentCost none = segmentCost(problem, 1, plan);
+  SegmentCost none = segmentCost(problem, 1, plan).value();
   plan.zero = 3;
-  SegmentCost all = segmentCost(problem, 1, plan);
+  SegmentCost all = segmentCost(problem, 1, plan).value();
   EXPECT_DOUBLE_EQ(all.parameterBytes, none.parameterBytes / 4);
   EXPECT_DOUBLE_EQ(all.gradientBytes, none.gradientBytes / 4);
   EXPECT_DOUBLE_EQ(all.optimizerBytes, none.optimizerBytes / 4);
   plan.zero = 1;
-  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).gradientBytes, none.gradientBytes);
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).value().gradientBytes, none.gradientBytes);
 }

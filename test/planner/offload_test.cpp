@@ -354,41 +354,42 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
   std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
   for (int trial = 0; trial < trials; ++trial) {
-    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/unlike ? trial % 8 > 1 : trial % 8 != 5,
-                           /*parameters=*/trial % 4 == 1);
-    axes.pp = 1 + static_cast<int>(random() % (unlike ? 2 : 3));
-    axes.schedule = axes.pp > 1 ? kSchedules[random() % std::size(kSchedules)] : Schedule::OneFOneB;
-    axes.virtualStages = chunksOf(axes.schedule, 2);
-    axes.microBatches = axes.pp * (1 + static_cast<int>(random() % 3));
-    int layers = axes.pp * axes.virtualStages + static_cast<int>(random() % 3);
-    Machine machine = withHost(testMachine(1, axes.pp), 2e12, between(random, 3e10, 3e12));
+    Plan config = offloading(/*optimizer=*/trial % 2, /*activations=*/unlike ? trial % 8 > 1 : trial % 8 != 5,
+                             /*parameters=*/trial % 4 == 1);
+    config.pp = 1 + static_cast<int>(random() % (unlike ? 2 : 3));
+    config.schedule = config.pp > 1 ? kSchedules[random() % std::size(kSchedules)] : Schedule::OneFOneB;
+    config.virtualStages = chunksOf(config.schedule, 2);
+    config.microBatches = config.pp * (1 + static_cast<int>(random() % 3));
+    int layers = config.pp * config.virtualStages + static_cast<int>(random() % 3);
+    Machine machine = withHost(testMachine(1, config.pp), 2e12, between(random, 3e10, 3e12));
     Problem problem =
-        unlike ? mixedLayers(random, layers, machine, axes.microBatches)
-               : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
-    pinPipeline(problem, axes);
-    problem.pins.zero = axes.zero;
-    problem.pins.offloadParameters = axes.offloadParameters;
-    problem.pins.offloadOptimizer = axes.offloadOptimizer;
-    problem.pins.offloadActivations = axes.offloadActivations;
+        unlike ? mixedLayers(random, layers, machine, config.microBatches)
+               : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, config.microBatches);
+    pinPipeline(problem, config);
+    problem.pins.zero = config.zero;
+    problem.pins.offloadParameters = config.offloadParameters;
+    problem.pins.offloadOptimizer = config.offloadOptimizer;
+    problem.pins.offloadActivations = config.offloadActivations;
     if (unlike) {
-      problem.pins.stageLayers = std::vector<int>(axes.pp * axes.virtualStages, 1);
-      for (int left = layers - axes.pp * axes.virtualStages; left > 0; --left)
+      problem.pins.stageLayers = std::vector<int>(config.pp * config.virtualStages, 1);
+      for (int left = layers - config.pp * config.virtualStages; left > 0; --left)
         ++(*problem.pins.stageLayers)[random() % problem.pins.stageLayers->size()];
     }
     SearchOptions options;
     options.all = true;
     options.relax = false;
-    problem.machine.memoryBytes = leastBytes(problem, options) * between(random, 0.98, axes.offloadActivations ? 4 : 2);
+    problem.machine.memoryBytes =
+        leastBytes(problem, options) * between(random, 0.98, config.offloadActivations ? 4 : 2);
     if (SearchResult roomy = search(problem, options); trial % 4 && !roomy.plans.empty()) {
       double most = 0; // in a host's memory
       for (const StageMemory &memory : roomy.plans[0].prediction.memory)
         most = std::max(most, (trial % 16 == 5 ? 0.9 : 1) *
                                       (memory.hostOptimizer + memory.hostParameters + memory.hostGradients) +
                                   memory.hostActivations * between(random, 0.2, 1));
-      problem.machine.host.bytes = std::max(most, 1.0) * axes.pp;
+      problem.machine.host.bytes = std::max(most, 1.0) * config.pp;
     }
     SearchResult result = search(problem, options);
-    double best = bruteForceUnder(problem, axes);
+    double best = bruteForceUnder(problem, config);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
     if (result.plans.empty())
       continue;
@@ -397,7 +398,7 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
     for (const StagePlan &stage : result.plans[0].plan.stages)
       isMixed = isMixed || (stage.layers > 0 && std::ranges::count(stage.recompute, stage.recompute[0]) < stage.layers);
     mixed += isMixed;
-    split += isMixed && splitsBackward(axes.schedule);
+    split += isMixed && splitsBackward(config.schedule);
     EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
     EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;

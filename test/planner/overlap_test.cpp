@@ -47,7 +47,7 @@ SegmentCost costOf(PatternTerms terms, Schedule schedule = Schedule::OneFOneB, c
   Plan plan;
   plan.tp = 2;
   plan.schedule = schedule;
-  return segmentCost(problem, 0, plan);
+  return segmentCost(problem, 0, plan).value();
 }
 
 /// Seconds of a forward program.
@@ -93,10 +93,10 @@ TEST(Overlap, WeightGradientsHideNothingOfBackwardWhereTheyRunElsewhere) {
 
 TEST(Overlap, WhatIsRepeatedHidesBesideWhatIsRepeated) {
   PatternTerms terms;
-  terms.compute = {kernel(0, 1, Phase::Repeat), kernel(2, 2, Phase::Repeat), kernel(2, 8, Phase::Backward)};
-  terms.compute[0].repeatedFull = terms.compute[1].repeatedFull = true;
-  terms.collectives = {gather(1, 9, 3, Phase::Repeat)};
-  terms.collectives[0].repeatedFull = true;
+  terms.compute = {kernel(0, 1, Phase::Recompute), kernel(2, 2, Phase::Recompute), kernel(2, 8, Phase::Backward)};
+  terms.compute[0].recomputedFull = terms.compute[1].recomputedFull = true;
+  terms.collectives = {gather(1, 9, 3, Phase::Recompute)};
+  terms.collectives[0].recomputedFull = true;
   SegmentCost cost = costOf(terms);
   EXPECT_DOUBLE_EQ(cost.recompute[2].total(), 1 + overlappedSeconds(2, 3));
   EXPECT_DOUBLE_EQ(cost.recompute[1].total(), 0);

@@ -18,15 +18,15 @@ namespace {
 
 // Any schedule of several chunks per stage, with so many at most.
 Plan randomChunks(std::mt19937 &random, int stages, int mostChunks) {
-  Plan axes;
-  axes.pp = stages;
-  axes.schedule =
+  Plan config;
+  config.pp = stages;
+  config.schedule =
       std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
-  axes.virtualStages = 2;
-  if (axes.schedule == Schedule::Interleaved && mostChunks > 2)
-    axes.virtualStages += static_cast<int>(random() % (mostChunks - 1));
-  axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
-  return axes;
+  config.virtualStages = 2;
+  if (config.schedule == Schedule::Interleaved && mostChunks > 2)
+    config.virtualStages += static_cast<int>(random() % (mostChunks - 1));
+  config.microBatches = stages * (1 + static_cast<int>(random() % 3));
+  return config;
 }
 
 Machine randomLink(std::mt19937 &random, int stages) {
@@ -54,14 +54,14 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   int fitting = 0, uneven = 0, mixed = 0, empty = 0;
   for (int trial = 0; trial < 200; ++trial) {
     int stages = 2 + trial % 2;
-    Plan axes = randomChunks(random, stages, /*mostChunks=*/3);
-    int layers = axes.virtualStages * stages - 2 + static_cast<int>(random() % 4);
+    Plan config = randomChunks(random, stages, /*mostChunks=*/3);
+    int layers = config.virtualStages * stages - 2 + static_cast<int>(random() % 4);
     Machine machine = randomLink(random, stages);
     Problem problem =
-        shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
-    pinPipeline(problem, axes);
+        shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, config.microBatches);
+    pinPipeline(problem, config);
     SearchResult result = searchScarce(problem, random, 1.12);
-    double best = bruteForceUnder(problem, axes);
+    double best = bruteForceUnder(problem, config);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
     if (result.plans.empty())
       continue;
@@ -98,14 +98,14 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
   int fitting = 0, uneven = 0, mixed = 0, same = 0;
   for (int trial = 0; trial < 80; ++trial) {
     int stages = 2 + trial % 2;
-    Plan axes = randomChunks(random, stages, /*mostChunks=*/2);
+    Plan config = randomChunks(random, stages, /*mostChunks=*/2);
     int layers = 2 * stages - 1 + static_cast<int>(random() % 3);
     Machine machine = randomLink(random, stages);
-    Problem problem = trial % 2 ? mixedLayers(random, layers, machine, axes.microBatches)
-                                : distinctLayers(layers, 512, 8, machine, axes.microBatches);
-    pinPipeline(problem, axes);
+    Problem problem = trial % 2 ? mixedLayers(random, layers, machine, config.microBatches)
+                                : distinctLayers(layers, 512, 8, machine, config.microBatches);
+    pinPipeline(problem, config);
     SearchResult result = searchScarce(problem, random, 1.3);
-    double best = bruteForceUnder(problem, axes);
+    double best = bruteForceUnder(problem, config);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
     std::vector<int> fewest(2 * stages, 1), counts;
     fewest.front() = fewest.back() = 0;
@@ -140,20 +140,20 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
   int fitting = 0, open = 0, proved = 0;
   for (int trial = 0; trial < 600; ++trial) {
     int kind = trial % 6, stages = kind == 5 ? 3 : 2;
-    Plan axes = randomChunks(random, stages, /*mostChunks=*/kind == 0 ? 3 : 2);
-    if (axes.offloadActivations = kind > 3; kind == 5) {
-      axes.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
-      axes.virtualStages = 1;
+    Plan config = randomChunks(random, stages, /*mostChunks=*/kind == 0 ? 3 : 2);
+    if (config.offloadActivations = kind > 3; kind == 5) {
+      config.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+      config.virtualStages = 1;
     }
-    int chunks = stages * axes.virtualStages, layers = chunks + static_cast<int>(random() % 2);
+    int chunks = stages * config.virtualStages, layers = chunks + static_cast<int>(random() % 2);
     Machine machine = withHost(randomLink(random, stages), 2e12, between(random, 3e10, 3e12));
-    Problem problem = kind % 3 && trial % 12 < 9 ? mixedLayers(random, layers, machine, axes.microBatches)
+    Problem problem = kind % 3 && trial % 12 < 9 ? mixedLayers(random, layers, machine, config.microBatches)
                                                  : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)),
-                                                                System{}, machine, axes.microBatches);
-    pinPipeline(problem, axes);
+                                                                System{}, machine, config.microBatches);
+    pinPipeline(problem, config);
     problem.pins.zero = 0;
     problem.pins.offloadOptimizer = false;
-    problem.pins.offloadActivations = axes.offloadActivations;
+    problem.pins.offloadActivations = config.offloadActivations;
     if (kind == 2 || kind == 3) {
       problem.pins.stageLayers = std::vector<int>(chunks, 1);
       for (int left = layers - chunks; left > 0; --left)
@@ -162,21 +162,21 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
     SearchOptions options;
     options.all = true;
     problem.machine.memoryBytes = leastBytes(problem, options) * between(random, 0.99, 1.5);
-    double best = bruteForceUnder(problem, axes);
+    double best = bruteForceUnder(problem, config);
     fitting += best < std::numeric_limits<double>::infinity();
     std::vector<int> kinds = kindsOfLayers(problem);
     bool areAlike = std::ranges::count(kinds, kinds.front()) == layers;
-    bool isClimbed = !areAlike && axes.virtualStages > 1 && !problem.pins.stageLayers; // its bound is that of the work
+    bool isLocal = !areAlike && config.virtualStages > 1 && !problem.pins.stageLayers; // its bound is that of the work
     for (int64_t budget : {0, 100, 1000, 10'000, 1'000'000})
       for (double limit : {std::numeric_limits<double>::infinity(), 1.1 * best, 0.97 * best}) {
-        StageOptions stageOptions(problem, axes);
+        StageOptions stageOptions(problem, config);
         SplitResult result = bestSplit(problem, stageOptions, limit, budget);
         EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial << " " << budget;
         EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial << " " << budget;
         EXPECT_GE(result.lowerBound, 0);
         bool isProved = result.lowerBound >= std::min(result.seconds, limit) * (1 - 1e-8);
         (isProved ? proved : open) += 1;
-        if (budget == 1'000'000 && !isClimbed)
+        if (budget == 1'000'000 && !isLocal)
           EXPECT_TRUE(isProved) << trial << " " << kind << " " << limit;
       }
   }
@@ -191,24 +191,24 @@ TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
   int open = 0;
   for (int trial = 0; trial < 8; ++trial) {
     const int layers = 9;
-    Plan axes;
-    axes.offloadActivations = true;
-    axes.microBatches = 1 + static_cast<int>(random() % 4);
-    axes.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+    Plan config;
+    config.offloadActivations = true;
+    config.microBatches = 1 + static_cast<int>(random() % 4);
+    config.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
     Machine machine = withHost(testMachine(1, 1), 2e12, between(random, 3e10, 3e12));
-    Problem problem = distinctLayers(layers, 512, 8, machine, axes.microBatches);
+    Problem problem = distinctLayers(layers, 512, 8, machine, config.microBatches);
     if (trial % 2)
       problem.pins.stageLayers = std::vector<int>{layers};
     // What a rank has for the values that its layers keep: between the least and the most.
-    CostTable costs = buildCostTable(problem, axes);
+    CostTable costs = buildCostTable(problem, config);
     double least = 0, most = 0;
     for (int kind : costs.layerKinds) {
       least += costs.kinds[kind].savedBytes[2];
       most += costs.kinds[kind].savedBytes[0];
     }
-    int held = mostHeld(axes.schedule, 0, 1, static_cast<int>(axes.microBatches), 1).front().front();
+    int held = inFlightPeaks(config.schedule, 0, 1, static_cast<int>(config.microBatches), 1).front().front();
     problem.machine.host.bytes = held * (least + (most - least) * between(random, 0.05, 0.8));
-    Plan plan = axes;
+    Plan plan = config;
     plan.stages = {{0, layers, std::vector<Recompute>(layers)}};
     double best = std::numeric_limits<double>::infinity();
     for (const std::vector<Recompute> &kept : keptChoices(kindsOfLayers(problem))) {
@@ -218,7 +218,7 @@ TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
         best = std::min(best, priced.prediction.stepSeconds);
     }
     for (int64_t budget : {0, 1'000'000}) {
-      StageOptions stageOptions(problem, axes);
+      StageOptions stageOptions(problem, config);
       SplitResult result = bestSplit(problem, stageOptions, std::numeric_limits<double>::infinity(), budget);
       EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial;
       EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial;

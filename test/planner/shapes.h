@@ -1,8 +1,8 @@
 // Small and large models and machines that several planner tests share.
 #pragma once
 
-#include "tools/published/shape_problem.h"
 #include "planner/search.h"
+#include "tools/published/shape_problem.h"
 
 #include <cmath>
 #include <random>
@@ -141,11 +141,11 @@ inline double between(std::mt19937 &random, double low, double high) {
 }
 
 /// Pins stages and schedule to those of `axes`, with micro-batches of one sample.
-inline void pinPipeline(Problem &problem, const Plan &axes) {
-  problem.pins.pp = axes.pp;
+inline void pinPipeline(Problem &problem, const Plan &config) {
+  problem.pins.pp = config.pp;
   problem.pins.microBatchSize = 1;
-  problem.pins.schedule = axes.schedule;
-  problem.pins.virtualStages = axes.virtualStages;
+  problem.pins.schedule = config.schedule;
+  problem.pins.virtualStages = config.virtualStages;
 }
 
 /// Bytes that the fullest stage of the plan takes that needs least; 0 when there is no plan. `options` say which may be

@@ -72,10 +72,10 @@ TEST(Simulate, LongTablesHoldWhatTheySay) {
   ScheduleCache cache;
   const int stages = 2, microBatches = 400'000;
   ScheduleTable table = buildSchedule(Schedule::VHalf, stages, microBatches);
-  auto held = cache.mostHeld(Schedule::VHalf, stages, microBatches, 1);
-  EXPECT_EQ(held, cache.mostHeld(Schedule::VHalf, stages, microBatches, 1)); // built once
+  auto held = cache.inFlightPeaks(Schedule::VHalf, stages, microBatches, 1);
+  EXPECT_EQ(held, cache.inFlightPeaks(Schedule::VHalf, stages, microBatches, 1)); // built once
   for (int stage = 0; stage < stages; ++stage)
-    EXPECT_EQ((*held)[stage], mostHeld(table, stage));
+    EXPECT_EQ((*held)[stage], inFlightPeaks(table, stage));
 }
 
 TEST(Simulate, OneStageHasNoBubble) {
@@ -98,8 +98,8 @@ TEST(Simulate, StagesHoldWhatTheirTablesSay) {
     ++compared;
     ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
     for (int stage = 0; stage < stages; ++stage) {
-      HeldChunks held = mostHeld(table, stage);
-      EXPECT_EQ(held, mostHeld(schedule, stage, stages, microBatches, virtualStages)) << scheduleName(schedule);
+      InFlightPeaks held = inFlightPeaks(table, stage);
+      EXPECT_EQ(held, inFlightPeaks(schedule, stage, stages, microBatches, virtualStages)) << scheduleName(schedule);
       int most = 0;
       for (const std::vector<int> &moment : held)
         most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
@@ -113,7 +113,7 @@ TEST(Simulate, StagesHoldWhatTheirTablesSay) {
 TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
   for (int microBatches : {4, 8, 12}) {
     int most = 0;
-    for (const std::vector<int> &moment : mostHeld(Schedule::Interleaved, 3, 4, microBatches, 3))
+    for (const std::vector<int> &moment : inFlightPeaks(Schedule::Interleaved, 3, 4, microBatches, 3))
       most = std::max(most, moment.back());
     EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
   }

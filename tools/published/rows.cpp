@@ -2,7 +2,7 @@
 #include "tools/published/rows.h"
 
 #include "planner/search.h"
-#include "planner/search/stages.h"
+#include "planner/search/stage_options.h"
 #include "tools/published/machines.h"
 #include "tools/published/systems.h"
 

@@ -97,8 +97,8 @@ private:
   }
 
   void compute(ComputeTerm term, bool selective, bool full) {
-    term.repeatedSelective = selective;
-    term.repeatedFull = full;
+    term.recomputedSelective = selective;
+    term.recomputedFull = full;
     terms.compute.push_back(std::move(term));
   }
 
@@ -173,7 +173,7 @@ private:
     bool keepsNorm = !system.fusedAttention; // selective of the unfused system repeats only the core
     elementwise("norm", stream, 4, 8, !keepsNorm);
     if (slicesInputs())
-      addCollective("kept input", CollectiveKind::AllGather, Phase::Repeat, false, true);
+      addCollective("kept input", CollectiveKind::AllGather, Phase::Recompute, false, true);
     enterPair("attention input");
     matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
     if (shape.rotary)
@@ -253,7 +253,7 @@ private:
     term.gradientBytes = system.gradientBytes;
     term.optimizerBytes = system.optimizerBytes;
     term.tied = tied;
-    term.wholeShare = system.gatheredShare;
+    term.unshardedShare = system.gatheredShare;
     for (const Monomial &part : elements)
       terms.stepBytes.push_back(system.updateBytes * share(part));
     if (reduced) {

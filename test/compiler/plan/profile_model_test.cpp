@@ -503,7 +503,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       Traffic again;
       count(*model->module, "block.full.backward", 1, again);
       count(*model->module, "block.none.backward", -1, again);
-      expectSame(again, predicted(planner::Phase::Repeat, [](const auto &term) { return term.repeatedFull; }),
+      expectSame(again, predicted(planner::Phase::Recompute, [](const auto &term) { return term.recomputedFull; }),
                  "recompute of " + where);
     }
   }

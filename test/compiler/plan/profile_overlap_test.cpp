@@ -136,7 +136,7 @@ TEST_P(Overlap, MakesStepsShorterButHidesNoForwardOfTensorRanks) {
   auto seconds = [](const planner::Problem &of, const planner::Plan &plan) {
     return planner::pricePlan(of, plan).prediction.stepSeconds;
   };
-  auto block = [&](const planner::Problem &of) { return planner::segmentCost(of, of.layers[0].kind, plan); };
+  auto block = [&](const planner::Problem &of) { return planner::segmentCost(of, of.layers[0].kind, plan).value(); };
   EXPECT_EQ(block(*problem).forward.total(), block(exposed).forward.total());
   EXPECT_LT(block(*problem).backward.total(), block(exposed).backward.total());
   std::mt19937 random(1);

@@ -3,7 +3,7 @@
 // other stages do; with several chunks, or offloaded activations, several options are Pareto-optimal.
 #pragma once
 
-#include "planner/search/keep.h"
+#include "planner/search/recompute_choices.h"
 
 #include <limits>
 #include <memory>
@@ -21,11 +21,11 @@ struct StageOption {
   std::vector<RecomputedLayers> recomputed; ///< of each kind of layer on the stage
 };
 
-/// The options of all stages under one choice of axes, memoized for ranges of layers.
+/// The options of all stages under one config, memoized for ranges of layers.
 class StageOptions {
 public:
   /// Plans of one search share `schedules`, and plans whose schedules split backward alike may share `costs`.
-  StageOptions(const Problem &problem, const Axes &axes,
+  StageOptions(const Problem &problem, const ParallelConfig &config,
                std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>(),
                std::shared_ptr<const CostTable> costs = nullptr);
 
@@ -48,11 +48,10 @@ public:
   /// False when with very many kinds of layers some options were left out.
   bool isComplete() const { return complete; }
 
-  const Axes &axes() const { return plan; }
+  const ParallelConfig &config() const { return parallel; }
   const CostTable &table() const { return *costs; }
   bool hasOneKind() const { return isOneKind; }
   int chunksPerStage() const { return perStage; }
-  /// The schedule of the axes.
   std::shared_ptr<const OrderedSchedule> schedule() const;
 
 private:
@@ -65,15 +64,15 @@ private:
   const std::vector<StageOption> &memoized(Memo &memo, int stage, int first, int count, bool onlyFastest);
 
   const Problem &problem;
-  Axes plan;
+  ParallelConfig parallel;
   std::shared_ptr<ScheduleCache> schedules;
   std::shared_ptr<const CostTable> costs;
   int perStage;
   bool isOneKind = true;
-  std::vector<int> runStart;                           // per layer: where its run of like layers begins
-  std::shared_ptr<const std::vector<HeldChunks>> held; // per stage
-  std::vector<int> likeStage;                          // the first stage that holds and costs the same
-  std::vector<double> mostInFlight;                    // chunks that each stage holds at once
+  std::vector<int> runStart;                               // per layer: where its run of like layers begins
+  std::shared_ptr<const std::vector<InFlightPeaks>> peaks; // per stage
+  std::vector<int> likeStage;                              // the first stage that holds and costs the same
+  std::vector<double> mostInFlight;                        // chunks that each stage holds at once
   Memo paretoSets, fastestOnly;
   bool complete = true;
   StageContent content;            // of the stage that is priced
@@ -82,46 +81,7 @@ private:
 };
 
 /// Whether a stage may have several Pareto-optimal options.
-bool hasSeveralOptions(const Problem &problem, const Axes &axes);
-
-/// What the stages of a split may hold, any range of layers or what the user pins, and lower bounds by one stage alone.
-class StageRanges {
-public:
-  /// All must outlive this.
-  StageRanges(const Problem &problem, StageOptions &stageOptions);
-
-  bool arePinned() const { return !totals.empty(); }
-  int fewestLayers(int stage) const { return arePinned() ? totals[stage] : leastLayers(problem, axes, stage); }
-  /// Whether it matters which layers a stage has, not only how many.
-  bool areUnlike() const { return !stageOptions.hasOneKind() && !arePinned(); }
-
-  /// Options of a stage with layers first .. first + count - 1; the fastest in all first.
-  const std::vector<StageOption> &options(int stage, int first, int count);
-
-  /// A lower bound of the step by one stage alone: it waits for its first micro-batch, and works on all. Infinite where
-  /// the stage does not fit, or takes longer than `target` with nothing recomputed. Example: 1F1B, 4 micro-batches, a
-  /// stage of 2 s each behind forwards of 1 s: 1 + 4 * 2 = 9 s.
-  double stageBound(int stage, int first, int count, double target);
-
-  /// Seconds of one micro-batch in the layers before each, at least.
-  const std::vector<double> &workBefore() const { return work; }
-
-  /// Seconds of one micro-batch that a stage takes beside its layers: embedding, head and sends.
-  double edgeSeconds(int stage) const { return edges[stage]; }
-
-private:
-  std::vector<LayerRange> pinnedRanges(int stage) const;
-
-  const Problem &problem;
-  StageOptions &stageOptions;
-  const Axes &axes;
-  int perStage;
-  std::vector<std::vector<StageOption>> pinned;                  // options per stage, where chunks are pinned
-  std::vector<int> totals;                                       // layers per stage, where chunks are pinned
-  std::vector<double> edges, waits;                              // per stage; forwards of edges above it
-  std::vector<double> forwards = {0}, work = {0};                // of the layers before each, at least
-  double leastSeconds = std::numeric_limits<double>::infinity(); // of any layer
-};
+bool hasSeveralOptions(const Problem &problem, const ParallelConfig &config);
 
 /// What stages hold and need.
 struct LaidStages {
@@ -129,8 +89,8 @@ struct LaidStages {
   std::vector<double> bytes, hostBytes; ///< per stage
 };
 
-/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what `recomputed` says for
-/// each, otherwise what fits and is fastest, or needs the least.
+/// Lays `counts` (layers per chunk, in model order) on the stages of the options' config, with what `recomputed` says
+/// for each, otherwise what fits and is fastest, or needs the least.
 LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
                      const std::vector<std::vector<RecomputedLayers>> &recomputed = {});
 

@@ -1,4 +1,4 @@
-#include "planner/search/climb.h"
+#include "planner/search/local_search.h"
 
 #include "planner/search/bounds.h"
 #include "planner/search/cuts.h"
@@ -15,19 +15,19 @@ constexpr int64_t kQuickBudget = 100'000, kMostBudget = 4'000'000;
 constexpr int64_t kOptionWork = 2'000; // of choosing what a layer keeps, in actions played
 constexpr double kSlack = 1 - 1e-9;    // for rounding
 
-class Climber {
+class LocalSearch {
 public:
-  Climber(const Problem &problem, StageOptions &stageOptions, double limit, int64_t budget)
-      : problem(problem), axes(stageOptions.axes()), perStage(stageOptions.chunksPerStage()),
+  LocalSearch(const Problem &problem, StageOptions &stageOptions, double limit, int64_t budget)
+      : problem(problem), config(stageOptions.config()), perStage(stageOptions.chunksPerStage()),
         stageOptions(stageOptions), player(stageOptions), limit(limit), budget(budget) {
-    known.resize(axes.pp);
+    known.resize(config.pp);
     const CostTable &costs = stageOptions.table();
-    int kept = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
+    Recompute recompute = problem.pins.recompute.value_or(Recompute::None);
     for (int kind : costs.layerKinds)
-      work.push_back(work.back() + segmentSeconds(costs.kinds[kind], kept).total());
-    int chunks = axes.pp * perStage;
+      work.push_back(work.back() + segmentSeconds(costs.kinds[kind], recompute).total());
+    int chunks = config.pp * perStage;
     for (int i = 0; i < chunks; ++i) {
-      edges.push_back(edgeSeconds(costs, i, axes.pp, perStage, isVShaped(axes.schedule)).total());
+      edges.push_back(edgeSeconds(costs, i, config.pp, perStage, isVShaped(config.schedule)).total());
       bool isEnd = (i == 0 && problem.embed >= 0) || (i == chunks - 1 && problem.head >= 0);
       fewest.push_back(isEnd ? 0 : 1);
     }
@@ -35,9 +35,9 @@ public:
 
   SplitResult run() {
     int64_t given = budget;
-    std::vector<size_t> first(axes.pp);
+    std::vector<size_t> first(config.pp);
     play(balanced(), first);
-    play(evenChunks(problem, axes), first);
+    play(evenChunks(problem, config), first);
     for (bool improved = !best.empty(); improved && budget > 0;)
       improved = moveLayers() || changeOptions();
     result.spent = given - budget;
@@ -103,7 +103,7 @@ private:
     stages.clear();
     placeLayers(counts);
     double excess = 0;
-    for (int stage = 0; stage < axes.pp; ++stage) {
+    for (int stage = 0; stage < config.pp; ++stage) {
       const std::vector<StageOption> &all = optionsOf(stage);
       stages.push_back(&all[std::min(chosen[stage], all.size() - 1)]);
       excess += excessOf(*stages.back());
@@ -119,9 +119,9 @@ private:
     double target = std::min(limit, result.seconds) * kSlack;
     for (const Cut &cut : cuts) {
       double seconds = 0;
-      for (int stage = 0; stage < axes.pp; ++stage)
+      for (int stage = 0; stage < config.pp; ++stage)
         seconds += player.seconds(cut, stage, *stages[stage]);
-      budget -= axes.pp * perStage;
+      budget -= config.pp * perStage;
       if (seconds > target)
         return false;
     }
@@ -158,7 +158,7 @@ private:
   bool changeOptions() {
     bool improved = false;
     placeLayers(best);
-    for (int stage = 0; stage < axes.pp; ++stage)
+    for (int stage = 0; stage < config.pp; ++stage)
       for (size_t option = 0; budget > 0 && option < optionsOf(stage).size(); ++option) {
         std::vector<size_t> chosen = options;
         if (std::exchange(chosen[stage], option) != option)
@@ -168,7 +168,7 @@ private:
   }
 
   const Problem &problem;
-  const Axes &axes;
+  const ParallelConfig &config;
   int perStage;
   StageOptions &stageOptions;
   SplitPlayer player;
@@ -189,17 +189,17 @@ private:
 
 } // namespace
 
-SplitResult climb(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
+SplitResult searchLocally(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   bool isQuick = budget <= 0;
-  double bound = relaxedBound(sumWork(problem, options.table()), problem.machine, options.axes(),
+  double bound = relaxedBound(sumWork(problem, options.table()), problem.machine, options.config(),
                               /*chunksAlike=*/false);
   // A first look only goes on from what beats the limit; later on a slower split may be improved past it.
   constexpr double none = std::numeric_limits<double>::infinity();
   SplitResult result;
   if (bound < limitSeconds)
-    result =
-        Climber(problem, options, isQuick ? limitSeconds : none, isQuick ? kQuickBudget : std::min(budget, kMostBudget))
-            .run();
+    result = LocalSearch(problem, options, isQuick ? limitSeconds : none,
+                         isQuick ? kQuickBudget : std::min(budget, kMostBudget))
+                 .run();
   if (result.seconds >= limitSeconds) {
     result.counts.clear();
     result.seconds = none;

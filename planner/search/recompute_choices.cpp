@@ -1,9 +1,9 @@
 // Dynamic programming over kinds: every state so far is extended by every choice for the next kind. States that another
 // one dominates in time and bytes are dropped on the way, and with a single chunk those that a Lagrangian bound rules
-// out (keep_bound.h), so that few are left.
-#include "planner/search/keep.h"
+// out (recompute_bound.h), so that few are left.
+#include "planner/search/recompute_choices.h"
 
-#include "planner/search/keep_bound.h"
+#include "planner/search/recompute_bound.h"
 
 #include <algorithm>
 #include <array>
@@ -22,8 +22,24 @@ constexpr size_t kFewKinds = 8;        // with more of them,
 constexpr size_t kFewStates = 48;      // so many states are left behind each kind
 constexpr size_t kMostExtended = 8192; // of 126 layers of one kind there are 8,128 choices
 
-// A choice for the kinds so far. Its row of KeepSearch::rows holds for each chunk the seconds of forward, backward and
-// weight gradients, and the bytes that one micro-batch keeps.
+// What layers of a chunk take for one micro-batch.
+struct ChunkUse {
+  ChunkSeconds seconds;
+  double savedBytes = 0;
+
+  void add(const PerRecompute<ChunkUse> &perLayer, const PerRecompute<int> &layers) {
+    for (Recompute recompute : kRecomputes) {
+      seconds.add(perLayer[recompute].seconds, layers[recompute]);
+      savedBytes += layers[recompute] * perLayer[recompute].savedBytes;
+    }
+  }
+};
+
+bool takesNoLonger(const ChunkSeconds &a, const ChunkSeconds &b) {
+  return a.forward <= b.forward && a.backward <= b.backward && a.weight <= b.weight;
+}
+
+// A choice for the kinds so far. What each chunk takes under it stands in RecomputeSearch::uses.
 struct State {
   double total = 0;                      // seconds of all chunks
   double peakBytes = 0, bufferBytes = 0; // largest of any layer
@@ -31,19 +47,19 @@ struct State {
   RecomputedLayers recomputed;
 };
 
-class KeepSearch {
+class RecomputeSearch {
 public:
-  KeepSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool onlyFastest)
-      : costs(costs), kinds(kinds), room(room), onlyFastest(onlyFastest), chunks(room.ends.size()), width(4 * chunks),
+  RecomputeSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool onlyFastest)
+      : costs(costs), kinds(kinds), room(room), onlyFastest(onlyFastest), chunks(room.ends.size()),
         mostStates(kinds.size() > kFewKinds ? kFewStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
-        kept(chunks) {
-    for (const std::vector<int> &moment : room.held) {
+        saved(chunks) {
+    for (const std::vector<int> &inFlight : room.inFlight) {
       double ends = 0;
       for (size_t chunk = 0; chunk < chunks; ++chunk)
-        ends += moment[chunk] * room.ends[chunk];
-      heldEnds.push_back(ends);
+        ends += inFlight[chunk] * room.ends[chunk];
+      endsInFlight.push_back(ends);
     }
-    mostEnds = heldEnds.empty() ? 0 : *std::ranges::max_element(heldEnds);
+    mostEnds = endsInFlight.empty() ? 0 : std::ranges::max(endsInFlight);
     leastAfter.assign((kinds.size() + 1) * chunks, 0);
     for (size_t kind = kinds.size(); kind-- > 0;) {
       std::copy_n(&leastAfter[(kind + 1) * chunks], chunks, &leastAfter[kind * chunks]);
@@ -52,14 +68,14 @@ public:
     }
   }
 
-  KeepChoices run() {
-    if (chunks == 1 && onlyFastest && !room.areLayersElsewhere && kinds.size() > 1)
-      bound.emplace(costs, kinds, room.held[0][0], room.endsPeakBytes,
-                    room.bytes / kRounded - room.fixedBytes - heldEnds[0]);
+  RecomputeChoices run() {
+    if (chunks == 1 && onlyFastest && !room.areActivationsOffloaded && kinds.size() > 1)
+      bound.emplace(costs, kinds, room.inFlight[0][0], room.endsPeakBytes,
+                    room.bytes / kRounded - room.fixedBytes - endsInFlight[0]);
     if (bound)
       mostStates = kMostStates;
     solve();
-    KeepChoices choices;
+    RecomputeChoices choices;
     choices.fits = anyFits;
     choices.isComplete = isComplete;
     if (!anyFits && kinds.size() > 1) { // what needs least is among all
@@ -78,7 +94,7 @@ private:
     leastShare = std::numeric_limits<double>::infinity();
     states.assign(1, {});
     states[0].peakBytes = room.endsPeakBytes;
-    rows.assign(width, 0);
+    uses.assign(chunks, {});
     for (size_t i = 0; i < kinds.size() && !states.empty(); ++i) {
       size_t layers = kinds[i].chunks.size();
       thin(std::max(kFewStates, 2 * kMostExtended / ((layers + 1) * (layers + 2))));
@@ -101,12 +117,11 @@ private:
   void loadKind(const LikeLayers &like) {
     layers = static_cast<int>(like.chunks.size());
     const SegmentCost &cost = costs.kinds[like.kind];
-    for (int i = 0; i < 3; ++i) {
-      ChunkSeconds seconds = segmentSeconds(cost, i);
-      perLayer[i] = {seconds.forward, seconds.backward, seconds.weight, cost.savedBytes[i]};
-      layerTotals[i] = seconds.total();
-      layerPeaks[i] = planner::peakBytes(cost, i);
-      layerBuffers[i] = cost.savedBufferBytes[i];
+    for (Recompute recompute : kRecomputes) {
+      perLayer[recompute] = {segmentSeconds(cost, recompute), cost.savedBytes[recompute]};
+      layerTotals[recompute] = perLayer[recompute].seconds.total();
+      layerPeaks[recompute] = planner::peakBytes(cost, recompute);
+      layerBuffers[recompute] = cost.savedBufferBytes[recompute];
     }
     firstLayers.assign((layers + 1) * chunks, 0);
     for (int i = 0; i < layers; ++i) {
@@ -120,15 +135,15 @@ private:
   void extend(const LikeLayers &like) {
     loadKind(like);
     history.push_back(std::move(states));
-    parentRows = std::move(rows);
+    parentUses = std::move(uses);
     states.clear();
-    rows.clear();
+    uses.clear();
     for (uint32_t parent = 0; parent < history.back().size(); ++parent) {
       auto fits = [&](int full, int selective) {
         propose(parent, {full, selective});
-        return isLast ? fitsOrNeedsLeast() : (!mustFit || shareOf(proposed) <= 1) && (!bound || mayBeFastest());
+        return isLast ? fitsOrNeedsLeast() : (!mustFit || shareOfProposed() <= 1) && (!bound || mayBeFastest());
       };
-      if (isLast && !room.areLayersElsewhere)
+      if (isLast && !room.areActivationsOffloaded)
         extendByFewest(fits);
       else
         for (int full = 0; full <= layers; ++full)
@@ -160,40 +175,42 @@ private:
   }
 
   bool mayBeFastest() {
-    double bytes = room.held[0][0] * (kept[0] - leastAfter[history.size()]);
+    double bytes = room.inFlight[0][0] * (saved[0] - leastAfter[history.size()]);
     return bound->mayBeFastest(history.size(), proposed.total, bytes, proposed.peakBytes);
   }
 
   // How many layers of the present kind a chunk has in each class.
-  std::array<int, 3> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
+  PerRecompute<int> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
     int full = firstLayers[recomputed.full * chunks + chunk],
         some = firstLayers[(recomputed.full + recomputed.selective) * chunks + chunk];
     return {firstLayers[layers * chunks + chunk] - some, some - full, full};
   }
 
-  // Sets `proposed` and `kept` to a state extended by a choice. It gets a row when it is accepted.
+  // Sets `proposed` and `saved` to a state extended by a choice. What its chunks take is noted when it is accepted.
   void propose(uint32_t parent, const RecomputedLayers &recomputed) {
     proposed = history.back()[parent];
     proposed.parent = parent;
     proposed.recomputed = recomputed;
-    const int counts[] = {layers - recomputed.full - recomputed.selective, recomputed.selective, recomputed.full};
-    for (int i = 0; i < 3; ++i)
+    const PerRecompute<int> counts = {layers - recomputed.full - recomputed.selective, recomputed.selective,
+                                      recomputed.full};
+    for (Recompute i : kRecomputes)
       if (counts[i] > 0) {
         proposed.total += counts[i] * layerTotals[i];
         proposed.peakBytes = std::max(proposed.peakBytes, layerPeaks[i]);
         proposed.bufferBytes = std::max(proposed.bufferBytes, layerBuffers[i]);
       }
-    const double *behind = &leastAfter[history.size() * chunks];
+    const double *after = &leastAfter[history.size() * chunks];
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      std::array<int, 3> here = countsOf(chunk, recomputed);
-      kept[chunk] = behind[chunk] + parentRows[parent * width + 4 * chunk + 3] + here[0] * perLayer[0][3] +
-                    here[1] * perLayer[1][3] + here[2] * perLayer[2][3];
+      PerRecompute<int> here = countsOf(chunk, recomputed);
+      saved[chunk] = after[chunk] + parentUses[parent * chunks + chunk].savedBytes;
+      for (Recompute i : kRecomputes)
+        saved[chunk] += here[i] * perLayer[i].savedBytes;
     }
   }
 
   // Whether the proposed state fits. As long as none does, the one that needs least is the only state.
   bool fitsOrNeedsLeast() {
-    double share = shareOf(proposed);
+    double share = shareOfProposed();
     if (share > 1 && !anyFits && share < leastShare) {
       leastShare = share;
       makeOnlyState();
@@ -203,18 +220,16 @@ private:
 
   void makeOnlyState() {
     states.assign(1, proposed);
-    rows.clear();
+    uses.clear();
   }
 
   void append() {
     states.push_back(proposed);
-    rows.resize(states.size() * width);
-    double *row = &rows[rows.size() - width];
-    const double *parent = &parentRows[proposed.parent * width];
-    for (size_t chunk = 0; chunk < chunks; ++chunk, row += 4, parent += 4) {
-      std::array<int, 3> here = countsOf(chunk, proposed.recomputed);
-      for (size_t i = 0; i < 4; ++i)
-        row[i] = parent[i] + here[0] * perLayer[0][i] + here[1] * perLayer[1][i] + here[2] * perLayer[2][i];
+    uses.resize((states.size() - 1) * chunks);
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
+      ChunkUse use = parentUses[proposed.parent * chunks + chunk];
+      use.add(perLayer, countsOf(chunk, proposed.recomputed));
+      uses.push_back(use);
     }
   }
 
@@ -232,47 +247,54 @@ private:
   }
 
   // What layers keep at the fullest moment, with what is kept beside them where that lies in the same memory, when
-  // chunk i keeps chunkBytes[stride * i] of a micro-batch.
-  double heldBytes(const double *chunkBytes, size_t stride) const {
+  // chunks keep savedBytes(chunk) of a micro-batch.
+  template <typename SavedBytes> double bytesInFlight(SavedBytes savedBytes) const {
     double most = 0;
-    for (size_t i = 0; i < room.held.size(); ++i) {
-      double bytes = room.areLayersElsewhere ? 0 : heldEnds[i];
+    for (size_t i = 0; i < room.inFlight.size(); ++i) {
+      double bytes = room.areActivationsOffloaded ? 0 : endsInFlight[i];
       for (size_t chunk = 0; chunk < chunks; ++chunk)
-        bytes += room.held[i][chunk] * chunkBytes[stride * chunk];
+        bytes += room.inFlight[i][chunk] * savedBytes(chunk);
       most = std::max(most, bytes);
     }
     return most;
   }
 
-  // The share of memory that a state needs, on the device or in host memory, whichever is more.
-  double shareOf(const State &state) const {
-    double most = heldBytes(kept.data(), 1), device = most + state.peakBytes, host = room.fixedHostBytes;
-    if (room.areLayersElsewhere) {
-      device = std::max(mostEnds + state.peakBytes, room.stepBytes) + std::min(most, state.bufferBytes);
+  double bytesInFlightOf(size_t state) const {
+    return bytesInFlight([&](size_t chunk) { return uses[state * chunks + chunk].savedBytes; });
+  }
+
+  // The share of memory that the proposed state needs, on the device or in host memory, whichever is more.
+  double shareOfProposed() const {
+    double most = bytesInFlight([&](size_t chunk) { return saved[chunk]; });
+    double device = most + proposed.peakBytes, host = room.fixedHostBytes;
+    if (room.areActivationsOffloaded) {
+      device = std::max(mostEnds + proposed.peakBytes, room.stepBytes) + std::min(most, proposed.bufferBytes);
       host = (host + most) * kRounded;
     }
     double share = (room.fixedBytes + std::max(device, room.stepBytes)) / room.bytes * kRounded;
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Drops dominated states: another one takes no longer in any action and, before the last kind, no more bytes.
+  // Whether one state makes another needless: it takes no longer in any action and, before the last kind, no more
+  // bytes.
+  bool dominates(uint32_t one, uint32_t other) const {
+    if (!isLast &&
+        (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
+      return false;
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
+      const ChunkUse &a = uses[one * chunks + chunk], &b = uses[other * chunks + chunk];
+      if ((mustFit && !takesNoLonger(a.seconds, b.seconds)) || (!isLast && a.savedBytes > b.savedBytes))
+        return false;
+    }
+    return true;
+  }
+
+  // Where nothing fits (not `mustFit`), time does not matter.
   void dropDominated() {
     std::vector<std::pair<double, uint32_t>> order;
     for (uint32_t i = 0; i < states.size(); ++i)
-      order.emplace_back(mustFit ? states[i].total : heldBytes(&rows[i * width + 3], 4), i);
+      order.emplace_back(mustFit ? states[i].total : bytesInFlightOf(i), i);
     std::ranges::sort(order);
-    size_t first = mustFit ? 0 : 3, last = isLast ? 3 : 4; // of a chunk's part of a row
-    auto dominates = [&](uint32_t one, uint32_t other) {
-      if (!isLast &&
-          (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
-        return false;
-      const double *a = &rows[one * width], *b = &rows[other * width];
-      for (size_t chunk = 0; chunk < chunks; ++chunk)
-        for (size_t i = first; i < last; ++i)
-          if (a[4 * chunk + i] > b[4 * chunk + i])
-            return false;
-      return true;
-    };
     std::vector<uint32_t> left;
     for (const auto &[key, i] : order)
       if (std::ranges::none_of(std::views::reverse(left), [&](uint32_t other) { return dominates(other, i); }))
@@ -288,7 +310,7 @@ private:
     isComplete = false;
     std::vector<std::pair<double, uint32_t>> order;
     for (uint32_t i = 0; i < states.size(); ++i)
-      order.emplace_back(heldBytes(&rows[i * width + 3], 4), i);
+      order.emplace_back(bytesInFlightOf(i), i);
     std::ranges::sort(order);
     std::vector<uint32_t> left = {order[0].second};
     for (size_t part = 0, parts = most - 1; part < parts; ++part) {
@@ -303,22 +325,20 @@ private:
   }
 
   void retain(const std::vector<uint32_t> &left) {
-    std::vector<State> some;
-    std::vector<double> someRows;
+    std::vector<State> someStates;
+    std::vector<ChunkUse> someUses;
     for (uint32_t i : left) {
-      some.push_back(states[i]);
-      someRows.insert(someRows.end(), rows.begin() + i * width, rows.begin() + (i + 1) * width);
+      someStates.push_back(states[i]);
+      someUses.insert(someUses.end(), uses.begin() + i * chunks, uses.begin() + (i + 1) * chunks);
     }
-    states = std::move(some);
-    rows = std::move(someRows);
+    states = std::move(someStates);
+    uses = std::move(someUses);
   }
 
-  KeepChoice choiceOf(size_t i) const {
-    KeepChoice choice;
-    for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      const double *row = &rows[i * width + 4 * chunk];
-      choice.seconds.push_back({row[0], row[1], row[2]});
-    }
+  RecomputeChoice choiceOf(size_t i) const {
+    RecomputeChoice choice;
+    for (size_t chunk = 0; chunk < chunks; ++chunk)
+      choice.seconds.push_back(uses[i * chunks + chunk].seconds);
     choice.recomputed.resize(kinds.size());
     const State *state = &states[i];
     for (size_t kind = kinds.size(); kind-- > 0; state = &history[kind][state->parent])
@@ -330,23 +350,23 @@ private:
   const std::vector<LikeLayers> &kinds;
   const StageRoom &room;
   bool onlyFastest;
-  size_t chunks, width, mostStates;
-  std::optional<KeepBound> bound; // where one chunk keeps its values on the device
-  std::vector<double> heldEnds;   // per moment: kept beside the layers
+  size_t chunks, mostStates;
+  std::optional<RecomputeBound> bound; // where one chunk keeps its values on the device
+  std::vector<double> endsInFlight;    // what is kept beside the layers, at each of the fullest moments
   double mostEnds = 0;
   std::vector<State> states;
-  std::vector<double> rows;                // of the states
+  std::vector<ChunkUse> uses;              // [state * chunks + chunk]
   std::vector<std::vector<State>> history; // the states before each kind
-  std::vector<double> parentRows;          // of those before the present kind
+  std::vector<ChunkUse> parentUses;        // of those before the present kind
   // The present kind: what one layer takes in each class, and how many of its first layers each chunk has:
   // firstLayers[n * chunks + chunk] of the first n.
   int layers = 0;
   bool isLast = false;
-  std::array<std::array<double, 4>, 3> perLayer{};
-  std::array<double, 3> layerTotals{}, layerPeaks{}, layerBuffers{};
+  PerRecompute<ChunkUse> perLayer;
+  PerRecompute<double> layerTotals{}, layerPeaks{}, layerBuffers{};
   std::vector<int> firstLayers;
   State proposed;
-  std::vector<double> kept;       // of one micro-batch by each chunk, with the least of the kinds that follow
+  std::vector<double> saved;      // of one micro-batch by each chunk, with the least of the kinds that follow
   std::vector<double> leastAfter; // what the kinds from one on keep at least: [kind * chunks + chunk]
   bool mustFit = true;            // states that cannot fit are dropped on the way
   bool anyFits = false, isComplete = true;
@@ -355,9 +375,9 @@ private:
 
 } // namespace
 
-KeepChoices chooseKept(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
-                       bool onlyFastest) {
-  return KeepSearch(costs, kinds, room, onlyFastest).run();
+RecomputeChoices chooseRecompute(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
+                                 bool onlyFastest) {
+  return RecomputeSearch(costs, kinds, room, onlyFastest).run();
 }
 
 } // namespace espalier::planner

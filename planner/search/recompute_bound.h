@@ -4,18 +4,19 @@
 // 0.5 = 0.3 s more: one of them recomputes.
 #pragma once
 
-#include "planner/search/keep.h"
+#include "planner/search/recompute_choices.h"
 
 #include <limits>
 #include <vector>
 
 namespace espalier::planner {
 
-class KeepBound {
+class RecomputeBound {
 public:
-  /// What `held` micro-batches keep and the largest transient share `capacity` bytes. `leastPeak` is the transient of
-  /// what runs beside the layers.
-  KeepBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int held, double leastPeak, double capacity);
+  /// What `inFlight` micro-batches keep and the largest transient share `capacity` bytes. `leastPeak` is the transient
+  /// of what runs beside the layers.
+  RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double leastPeak,
+                 double capacity);
 
   /// Whether a choice for the kinds before `next`, with its time, bytes and transient, may be completed to the fastest
   /// one that fits: false where its bound is above the incumbent. Completions that fit become the incumbent.
@@ -31,7 +32,7 @@ private:
 
   const CostTable &costs;
   const std::vector<LikeLayers> &kinds;
-  int held;
+  int inFlight;
   double leastPeak, capacity;
   double multiplier = 0;                            ///< seconds for a byte, which give the tightest bound
   std::vector<std::vector<Completion>> completions; ///< [multiplier][kind], at the tightest one first

@@ -7,6 +7,6 @@
 namespace espalier::planner {
 
 /// A good split, for bestSplit().
-SplitResult climb(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
+SplitResult searchLocally(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 } // namespace espalier::planner

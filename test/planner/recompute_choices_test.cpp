@@ -1,5 +1,5 @@
 // What the layers of a stage may keep: every class for each layer by hand, and very many kinds.
-#include "planner/search/keep.h"
+#include "planner/search/recompute_choices.h"
 
 #include "planner/model/stage.h"
 
@@ -46,11 +46,11 @@ CostTable onDevice(CostTable table) {
 
 StageRoom roomFor(double bytes, double hostBytes) {
   StageRoom room;
-  room.held = {{3}};
+  room.inFlight = {{3}};
   room.ends = {2};
   room.bytes = bytes;
   room.hostBytes = hostBytes;
-  room.areLayersElsewhere = true;
+  room.areActivationsOffloaded = true;
   return room;
 }
 
@@ -58,7 +58,7 @@ struct Taken {
   double forward = 0, backward = 0, kept = 0, peak = 0, buffer = 0;
 };
 
-Taken taken(const CostTable &table, const std::vector<int> &classes) {
+Taken taken(const CostTable &table, const std::vector<Recompute> &classes) {
   Taken sum;
   for (size_t layer = 0; layer < classes.size(); ++layer) {
     const SegmentCost &cost = table.kinds[layer];
@@ -77,10 +77,12 @@ bool fits(const StageRoom &room, const Taken &sum) {
   return 6 + sum.peak + std::min(3 * sum.kept, sum.buffer) <= room.bytes && 3 * sum.kept <= room.hostBytes;
 }
 
-std::vector<int> classesOf(const KeepChoice &choice) {
-  std::vector<int> classes;
+std::vector<Recompute> classesOf(const RecomputeChoice &choice) {
+  std::vector<Recompute> classes;
   for (const RecomputedLayers &recomputed : choice.recomputed) // of one layer each
-    classes.push_back(recomputed.full ? 2 : recomputed.selective);
+    classes.push_back(recomputed.full        ? Recompute::Full
+                      : recomputed.selective ? Recompute::Selective
+                                             : Recompute::None);
   return classes;
 }
 
@@ -93,36 +95,36 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 } // namespace
 
 // Every choice that fits is covered by one of the list, and each of the list fits and is needed.
-TEST(Keep, AreAllThatNoneIsBetterThan) {
+TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;
   for (int trial = 0; trial < 200; ++trial) {
     int layers = 1 + trial % 6;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(20 + random() % 30, 4 * layers + random() % (12 * layers));
-    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false);
-    KeepChoices one = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
+    RecomputeChoices choices = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false);
+    RecomputeChoices one = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_TRUE(choices.isComplete && one.isComplete);
     ASSERT_FALSE(choices.list.empty());
-    std::vector<int> classes(layers);
+    std::vector<Recompute> classes(layers);
     bool isAny = false;
     double fastest = std::numeric_limits<double>::infinity();
     for (int code = 0, all = static_cast<int>(std::pow(3, layers)); code < all; ++code) {
       for (int layer = 0, rest = code; layer < layers; ++layer, rest /= 3)
-        classes[layer] = rest % 3;
+        classes[layer] = kRecomputes[rest % 3];
       Taken sum = taken(table, classes);
       if (!fits(room, sum))
         continue;
       isAny = true;
       fastest = std::min(fastest, sum.forward + sum.backward);
-      EXPECT_TRUE(std::ranges::any_of(choices.list, [&](const KeepChoice &choice) {
+      EXPECT_TRUE(std::ranges::any_of(choices.list, [&](const RecomputeChoice &choice) {
         return choice.seconds[0].forward <= sum.forward + 1e-9 && choice.seconds[0].backward <= sum.backward + 1e-9;
       })) << trial;
     }
     ASSERT_EQ(choices.fits, isAny) << trial;
     infeasible += !isAny;
     several += choices.list.size() > 1;
-    for (const KeepChoice &choice : choices.list) {
+    for (const RecomputeChoice &choice : choices.list) {
       Taken sum = taken(table, classesOf(choice));
       EXPECT_EQ(fits(room, sum), isAny) << trial;
       EXPECT_NEAR(choice.seconds[0].forward, sum.forward, 1e-9);
@@ -138,7 +140,7 @@ TEST(Keep, AreAllThatNoneIsBetterThan) {
 }
 
 // Of values on the device only the fastest choice counts: that of all numbers of layers in each class.
-TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
+TEST(RecomputeChoices, TheFastestOnTheDeviceIsThatOfAllNumbers) {
   std::mt19937 random(5);
   int fitting = 0, mixed = 0;
   for (int trial = 0; trial < 600; ++trial) {
@@ -152,7 +154,7 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
     }
     auto layers = static_cast<int>(table.layerKinds.size());
     StageRoom room = roomFor(15 + 3 * layers * std::uniform_real_distribution<double>(0.5, 7)(random), 1);
-    room.areLayersElsewhere = false;
+    room.areActivationsOffloaded = false;
     double fastest = std::numeric_limits<double>::infinity();
     std::vector<RecomputedLayers> recomputed;
     std::function<void(Taken)> choose = [&](Taken sum) {
@@ -166,8 +168,8 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
       for (int full = 0; full <= count; ++full)
         for (int selective = 0; full + selective <= count; ++selective) {
           Taken with = sum;
-          const int some[] = {count - full - selective, selective, full};
-          for (int i = 0; i < 3; ++i) {
+          const PerRecompute<int> some = {count - full - selective, selective, full};
+          for (Recompute i : kRecomputes) {
             with.forward += some[i] * segmentSeconds(cost, i).forward;
             with.backward += some[i] * segmentSeconds(cost, i).backward;
             with.kept += some[i] * cost.savedBytes[i];
@@ -179,13 +181,13 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
         }
     };
     choose({});
-    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
+    RecomputeChoices choices = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_EQ(choices.fits, fastest < std::numeric_limits<double>::infinity()) << trial;
     EXPECT_TRUE(choices.isComplete);
     if (!choices.fits)
       continue;
     ++fitting;
-    const KeepChoice &found = choices.list.at(0);
+    const RecomputeChoice &found = choices.list.at(0);
     EXPECT_NEAR(found.seconds[0].total(), fastest, 1e-9) << trial;
     mixed += std::ranges::any_of(found.recomputed, [](const RecomputedLayers &r) { return r.full && r.selective; });
   }
@@ -194,20 +196,20 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
 }
 
 // Forty kinds: the bound leaves so few choices that the fastest is found, whose time is at least the bound's.
-TEST(Keep, TheFastestOfManyKindsIsProved) {
+TEST(RecomputeChoices, TheFastestOfManyKindsIsProved) {
   std::mt19937 random(13);
   for (int trial = 0; trial < 20; ++trial) {
     CostTable table = onDevice(distinctKinds(random, 40));
     StageRoom room = roomFor(15 + 3 * 40 * std::uniform_real_distribution<double>(1.5, 5)(random), 1);
-    room.areLayersElsewhere = false;
-    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
+    room.areActivationsOffloaded = false;
+    RecomputeChoices choices = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_TRUE(choices.fits);
     EXPECT_TRUE(choices.isComplete);
     Taken sum = taken(table, classesOf(choices.list.at(0)));
     EXPECT_LE(6 + sum.peak + 3 * sum.kept, room.bytes);
     for (int layer = 0; layer < 40; ++layer) // no other class of one layer is faster and fits
-      for (int kept = 0; kept < 3; ++kept) {
-        std::vector<int> classes = classesOf(choices.list[0]);
+      for (Recompute kept : kRecomputes) {
+        std::vector<Recompute> classes = classesOf(choices.list[0]);
         classes[layer] = kept;
         Taken other = taken(table, classes);
         if (6 + other.peak + 3 * other.kept <= room.bytes)
@@ -217,57 +219,57 @@ TEST(Keep, TheFastestOfManyKindsIsProved) {
 }
 
 // When nothing fits, the least share of what there is.
-TEST(Keep, NeedLeastWhenNothingFits) {
+TEST(RecomputeChoices, NeedLeastWhenNothingFits) {
   std::mt19937 random(9);
   for (int trial = 0; trial < 50; ++trial) {
     int layers = 1 + trial % 5;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(1, 1);
-    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/trial % 2);
+    RecomputeChoices choices = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/trial % 2);
     ASSERT_FALSE(choices.fits);
-    auto share = [&](const std::vector<int> &classes) {
+    auto share = [&](const std::vector<Recompute> &classes) {
       Taken sum = taken(table, classes);
       return std::max(6 + sum.peak + std::min(3 * sum.kept, sum.buffer), 3 * sum.kept);
     };
     double least = share(classesOf(choices.list.at(0)));
-    std::vector<int> classes(layers);
+    std::vector<Recompute> classes(layers);
     for (int code = 0, all = static_cast<int>(std::pow(3, layers)); code < all; ++code) {
       for (int layer = 0, rest = code; layer < layers; ++layer, rest /= 3)
-        classes[layer] = rest % 3;
+        classes[layer] = kRecomputes[rest % 3];
       EXPECT_GE(share(classes), least * (1 - 1e-9)) << trial;
     }
   }
 }
 
 // Optimizer state alone may be more than host memory has, whatever layers keep on the device.
-TEST(Keep, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   std::mt19937 random(10);
   CostTable table = distinctKinds(random, 3);
   StageRoom room = roomFor(1000, 8);
-  room.areLayersElsewhere = false;
+  room.areActivationsOffloaded = false;
   room.fixedHostBytes = 8;
-  EXPECT_TRUE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
+  EXPECT_TRUE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
   room.fixedHostBytes = 8.5;
-  EXPECT_FALSE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
-  EXPECT_FALSE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
+  EXPECT_FALSE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
+  EXPECT_FALSE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
 }
 
 // With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
 // for all layers.
-TEST(Keep, AreBoundedWhereKindsAreVeryMany) {
+TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
     int layers = 40 + trial;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(60, 3 * layers * std::uniform_real_distribution<double>(2, 7)(random));
-    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false);
+    RecomputeChoices choices = chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false);
     ASSERT_TRUE(choices.fits);
     EXPECT_FALSE(choices.isComplete);
     EXPECT_LT(choices.list.size(), 8192u);
-    for (const KeepChoice &choice : choices.list)
+    for (const RecomputeChoice &choice : choices.list)
       EXPECT_TRUE(fits(room, taken(table, classesOf(choice))));
-    for (int kept = 0; kept < 3; ++kept) {
-      Taken sum = taken(table, std::vector<int>(layers, kept));
+    for (Recompute kept : kRecomputes) {
+      Taken sum = taken(table, std::vector<Recompute>(layers, kept));
       if (fits(room, sum))
         EXPECT_LE(choices.list[0].seconds[0].total(), sum.forward + sum.backward);
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "planner/model/stage.h"
-#include "planner/search.h"
 
 #include <vector>
 

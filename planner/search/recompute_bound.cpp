@@ -1,4 +1,4 @@
-#include "planner/search/keep_bound.h"
+#include "planner/search/recompute_bound.h"
 
 #include <algorithm>
 #include <tuple>
@@ -7,17 +7,17 @@ namespace espalier::planner {
 
 // The bound is tightest at the least multiplier at which all fits; there some layer may as well change its class, so
 // that only such multipliers are tried: seconds over bytes of two classes.
-KeepBound::KeepBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int held, double peak,
-                     double capacity)
-    : costs(costs), kinds(kinds), held(held), leastPeak(peak), capacity(capacity) {
+RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double peak,
+                               double capacity)
+    : costs(costs), kinds(kinds), inFlight(inFlight), leastPeak(peak), capacity(capacity) {
   std::vector<double> multipliers = {0};
   for (const LikeLayers &like : kinds) {
     const SegmentCost &cost = costs.kinds[like.kind];
     double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 3; ++i) {
+    for (Recompute i : kRecomputes) {
       least = std::min(least, planner::peakBytes(cost, i));
-      for (int other = 0; other < 3; ++other) {
-        double saved = held * (cost.savedBytes[i] - cost.savedBytes[other]);
+      for (Recompute other : kRecomputes) {
+        double saved = inFlight * (cost.savedBytes[i] - cost.savedBytes[other]);
         double more = segmentSeconds(cost, other).total() - segmentSeconds(cost, i).total();
         if (saved > 0 && more > 0)
           multipliers.push_back(more / saved);
@@ -35,27 +35,27 @@ KeepBound::KeepBound(const CostTable &costs, const std::vector<LikeLayers> &kind
 }
 
 // Of classes that are equally good, the one that keeps most or least.
-std::vector<KeepBound::Completion> KeepBound::completionsAt(double multiplier, bool keepsMost) const {
+std::vector<RecomputeBound::Completion> RecomputeBound::completionsAt(double multiplier, bool keepsMost) const {
   std::vector<Completion> after(kinds.size() + 1);
   for (size_t kind = kinds.size(); kind-- > 0;) {
     const SegmentCost &cost = costs.kinds[kinds[kind].kind];
-    std::tuple<double, double, int> best{std::numeric_limits<double>::infinity(), 0, 0};
-    for (int i = 0; i < 3; ++i) {
-      double bytes = held * cost.savedBytes[i], lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;
+    std::tuple<double, double, Recompute> best{std::numeric_limits<double>::infinity(), 0, Recompute::None};
+    for (Recompute i : kRecomputes) {
+      double bytes = inFlight * cost.savedBytes[i], lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;
       best = std::min(best, {lagrangian, keepsMost ? -bytes : bytes, i});
     }
     auto [lagrangian, unused, i] = best;
     auto layers = static_cast<double>(kinds[kind].chunks.size());
     after[kind] = after[kind + 1];
     after[kind].seconds += layers * segmentSeconds(cost, i).total();
-    after[kind].bytes += layers * held * cost.savedBytes[i];
+    after[kind].bytes += layers * inFlight * cost.savedBytes[i];
     after[kind].lagrangian += layers * lagrangian;
     after[kind].peakBytes = std::max(after[kind].peakBytes, planner::peakBytes(cost, i));
   }
   return after;
 }
 
-bool KeepBound::mayBeFastest(size_t next, double seconds, double bytes, double peakBytes) {
+bool RecomputeBound::mayBeFastest(size_t next, double seconds, double bytes, double peakBytes) {
   for (const std::vector<Completion> &after : completions)
     if (bytes + after[next].bytes + std::max(peakBytes, after[next].peakBytes) <= capacity)
       incumbent = std::min(incumbent, seconds + after[next].seconds);

@@ -1,0 +1,221 @@
+#include "planner/search/stage_options.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier::planner {
+
+bool hasSeveralOptions(const Problem &problem, const ParallelConfig &config) {
+  return chunksOf(config.schedule, config.virtualStages) > 1 || (config.offloadActivations && !problem.pins.recompute);
+}
+
+StageOptions::StageOptions(const Problem &problem, const ParallelConfig &config,
+                           std::shared_ptr<ScheduleCache> schedules, std::shared_ptr<const CostTable> given)
+    : problem(problem), parallel(config), schedules(std::move(schedules)),
+      costs(given ? std::move(given) : std::make_shared<const CostTable>(buildCostTable(problem, config))),
+      perStage(chunksOf(config.schedule, config.virtualStages)) {
+  const std::vector<int> &kinds = costs->layerKinds;
+  for (int layer = 0; layer < static_cast<int>(kinds.size()); ++layer)
+    runStart.push_back(layer > 0 && kinds[layer] == kinds[layer - 1] ? runStart.back() : layer);
+  isOneKind = kinds.empty() || runStart.back() == 0;
+}
+
+std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
+  return schedules->get(parallel.schedule, parallel.pp, static_cast<int>(parallel.microBatches),
+                        parallel.virtualStages);
+}
+
+// A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
+void StageOptions::countInFlight() {
+  peaks = schedules->inFlightPeaks(parallel.schedule, parallel.pp, static_cast<int>(parallel.microBatches),
+                                   parallel.virtualStages);
+  if (problem.streamBuffers.ofEachChunk) {
+    auto apart = std::make_shared<std::vector<InFlightPeaks>>();
+    for (const InFlightPeaks &moments : *peaks)
+      apart->push_back(peakOfEachChunk(moments));
+    peaks = std::move(apart);
+  }
+  for (int stage = 0; stage < parallel.pp; ++stage) {
+    int like = stage;
+    if (stage < parallel.pp - 1) // between the ends
+      for (int other = 1; other < stage && like == stage; ++other)
+        like = likeStage[other] == other && (*peaks)[other] == (*peaks)[stage] ? other : stage;
+    likeStage.push_back(like);
+    int most = 0;
+    for (const std::vector<int> &moment : (*peaks)[stage])
+      most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
+    mostInFlight.push_back(std::max(most, 1));
+  }
+}
+
+const std::vector<StageOption> &StageOptions::memoized(Memo &memo, int stage, int first, int count, bool onlyFastest) {
+  if (!peaks)
+    countInFlight();
+  // Ranges of like layers are alike wherever they begin.
+  if (count > 0 && runStart[first + count - 1] <= first)
+    first = runStart[first];
+  memo.resize(parallel.pp);
+  std::vector<std::vector<std::vector<StageOption>>> &byFirst = memo[likeStage[stage]];
+  byFirst.resize(std::max<size_t>(byFirst.size(), first + 1));
+  std::vector<std::vector<StageOption>> &byCount = byFirst[first];
+  byCount.resize(std::max<size_t>(byCount.size(), count + 1));
+  if (byCount[count].empty()) {
+    std::vector<LayerRange> chunks;
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      chunks.push_back({first, layersOfChunk(parallel, stage, chunk, count)});
+    byCount[count] = choose(stage, chunks, onlyFastest);
+  }
+  return byCount[count];
+}
+
+const std::vector<StageOption> &StageOptions::options(int stage, int first, int count) {
+  return memoized(paretoSets, stage, first, count, /*onlyFastest=*/false);
+}
+
+const StageOption &StageOptions::fastest(int stage, int first, int count) {
+  bool isQuicker = hasSeveralOptions(problem, parallel); // else the Pareto set is this one
+  return memoized(isQuicker ? fastestOnly : paretoSets, stage, first, count, isQuicker).front();
+}
+
+std::vector<StageOption> StageOptions::options(int stage, std::span<const LayerRange> chunks) {
+  return choose(stage, chunks, /*onlyFastest=*/false);
+}
+
+StageOption StageOptions::fastest(int stage, std::span<const LayerRange> chunks) {
+  return choose(stage, chunks, /*onlyFastest=*/true).front();
+}
+
+namespace {
+
+Recompute fastestClass(const SegmentCost &cost) {
+  return std::ranges::min(kRecomputes, {},
+                          [&](Recompute recompute) { return segmentSeconds(cost, recompute).total(); });
+}
+
+} // namespace
+
+// The fastest classes without a limit of memory; the pinned one where the user pins it.
+std::vector<RecomputedLayers> StageOptions::unconstrained(const std::vector<LikeLayers> &kinds) const {
+  std::vector<RecomputedLayers> recomputed;
+  for (const LikeLayers &like : kinds) {
+    int layers = static_cast<int>(like.chunks.size());
+    Recompute recompute = problem.pins.recompute.value_or(fastestClass(costs->kinds[like.kind]));
+    recomputed.push_back({recompute == Recompute::Full ? layers : 0, recompute == Recompute::Selective ? layers : 0});
+  }
+  return recomputed;
+}
+
+std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRange> chunks, bool onlyFastest) {
+  std::vector<LikeLayers> kinds;
+  // Keeping all is fastest, but where kept values are offloaded keeping less may be faster.
+  bool isFree = !problem.pins.recompute, mayKeepLess = isFree && parallel.offloadActivations;
+  if (mayKeepLess || !isFree)
+    kinds = layersByKind(*costs, chunks);
+  StageOption first = price(stage, chunks, unconstrained(kinds));
+  bool isEmpty = std::ranges::all_of(chunks, [](const LayerRange &chunk) { return chunk.count == 0; });
+  if (!isFree || isEmpty || (first.fits && (!mayKeepLess || onlyFastest)))
+    return {first};
+  if (!mayKeepLess)
+    kinds = layersByKind(*costs, chunks);
+  RecomputeChoices found =
+      chooseRecompute(*costs, kinds, roomOf(stage), onlyFastest || !hasSeveralOptions(problem, parallel));
+  complete = complete && found.isComplete;
+  if (!found.fits)
+    return {price(stage, chunks, found.list.front().recomputed)};
+  std::vector<StageOption> options(found.list.size(), first); // they differ in what is recomputed alone
+  for (size_t i = 0; i < options.size(); ++i) {
+    options[i].fits = true;
+    options[i].recomputed = std::move(found.list[i].recomputed);
+    options[i].seconds = std::move(found.list[i].seconds);
+  }
+  return options;
+}
+
+// Memory of the stage that was priced last, as far as it does not depend on what its layers keep.
+StageRoom StageOptions::roomOf(int stage) const {
+  StageRoom room;
+  room.inFlight = (*peaks)[stage];
+  for (const SavedBytes &chunk : saved)
+    room.ends.push_back(chunk.ends);
+  content.visitLayers(
+      [&](size_t kind, Recompute, int count) { room.stepBytes += count * costs->kinds[kind].stepBytes; });
+  for (const auto &[present, cost] : {std::pair(content.embed, &costs->embed), std::pair(content.head, &costs->head)})
+    if (present) {
+      room.endsPeakBytes = std::max(room.endsPeakBytes, peakBytes(*cost, Recompute::None));
+      room.stepBytes += cost->stepBytes;
+    }
+  StageContent nothingSaved = content;
+  nothingSaved.savedInFlight = SavedBytes{};
+  StageMemory memory = stageMemory(problem, *costs, nothingSaved);
+  room.fixedBytes = memory.total() - memory.workspace;
+  room.fixedHostBytes = memory.host();
+  room.bytes = problem.machine.memoryBytes;
+  room.hostBytes = problem.machine.hostShareBytes();
+  room.areActivationsOffloaded = parallel.offloadActivations;
+  return room;
+}
+
+StageOption StageOptions::price(int stage, std::span<const LayerRange> chunks,
+                                const std::vector<RecomputedLayers> &recomputed) {
+  if (!peaks)
+    countInFlight();
+  parts.resize(perStage);
+  content = stageEnds(parallel, stage);
+  content.layers.resize(problem.kinds.size());
+  std::vector<std::vector<Recompute>> recompute = recomputeOfLayers(*costs, chunks, recomputed);
+  StageOption option;
+  option.recomputed = recomputed;
+  saved.clear();
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    StageContent &part = parts[chunk];
+    part.layers.assign(problem.kinds.size(), {});
+    for (int place = 0; place < chunks[chunk].count; ++place) {
+      int kind = costs->layerKinds[chunks[chunk].first + place];
+      ++part.layers[kind][recompute[chunk][place]];
+      ++content.layers[kind][recompute[chunk][place]];
+    }
+    int position = modelChunk(stage, chunk, parallel.pp, isVShaped(parallel.schedule));
+    part.embed = position == 0;
+    part.head = position == parallel.pp * perStage - 1;
+    saved.push_back(savedBytes(*costs, part));
+    option.seconds.push_back(chunkSeconds(*costs, part));
+  }
+  content.inFlight = mostInFlight[stage];
+  content.savedInFlight = savedInFlight((*peaks)[stage], saved, parallel.offloadActivations);
+  content.chunks = chunkEnds(problem, parallel, stage, (*peaks)[stage], [&](int chunk) {
+    return costs->passesStream && !recompute[chunk].empty() && recompute[chunk].front() == Recompute::Full;
+  });
+  StageMemory memory = stageMemory(problem, *costs, content);
+  option.bytes = memory.total();
+  option.hostBytes = memory.host();
+  option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
+  option.stepSeconds = stepPhase(*costs, content).total();
+  return option;
+}
+
+LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<std::vector<RecomputedLayers>> &recomputed) {
+  const ParallelConfig &config = options.config();
+  int perStage = options.chunksPerStage();
+  LaidStages laid;
+  for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
+    laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
+  for (int stage = 0; stage < config.pp; ++stage) {
+    std::vector<LayerRange> own;
+    std::vector<StagePlan *> chunks;
+    for (int i = 0; i < perStage; ++i) {
+      chunks.push_back(&laid.stages[modelChunk(stage, i, config.pp, isVShaped(config.schedule))]);
+      own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
+    }
+    StageOption option =
+        options.price(stage, own, recomputed.empty() ? options.fastest(stage, own).recomputed : recomputed[stage]);
+    std::vector<std::vector<Recompute>> kept = recomputeOfLayers(options.table(), own, option.recomputed);
+    for (int i = 0; i < perStage; ++i)
+      chunks[i]->recompute = std::move(kept[i]);
+    laid.bytes.push_back(option.bytes);
+    laid.hostBytes.push_back(option.hostBytes);
+  }
+  return laid;
+}
+
+} // namespace espalier::planner
