@@ -121,7 +121,7 @@ Path checkpointAt(const Path &path) {
   if (names.empty())
     throw PlanError(fmt::format("{}: holds no checkpoint", path.string()));
   if (std::string fault = latestFault(path); !fault.empty())
-    throw PlanError(fault);
+    throw PlanError(fmt::format("{}; name one of its steps, as {}", fault, (path / names.front()).string()));
   return path / names.front();
 }
 

@@ -141,7 +141,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
   if (isWritten) {
     try {
       if (options.keep > 0)
-        folder.prune(options.keep, damaged);
+        folder.prune(options.keep, apart);
     } catch (const std::exception &error) {
       fmt::print(stderr, "espalier: warning: an old checkpoint stays: {}\n", error.what());
     }
