@@ -27,10 +27,7 @@ std::string sizeOf(const launch::RankTable &table) {
 }
 
 void write(const std::string &file, const launch::RankTable &table) {
-  std::string text = launch::printRankTable(table);
-  rt::AtomicFile output(file);
-  output.write(text.data(), text.size());
-  output.commit();
+  rt::writeWhole(file, launch::printRankTable(table));
   fmt::print("{}: {}\n", file, sizeOf(table));
 }
 

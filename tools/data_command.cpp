@@ -18,17 +18,20 @@ namespace espalier {
 using namespace rt;
 
 void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
-  command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
-      ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
-  command.add_option("--vocab-file", options.vocabFile, "gpt2: vocab.json");
-  command.add_option("--merge-file", options.mergeFile, "gpt2: merges.txt");
-  command.add_option("--tokenizer-model", options.modelFile, "hf: tokenizer.json; sentencepiece: tokenizer.model");
-  command.add_option("--vocab-size", options.vocabSize, "null: number of ids");
-  command.add_flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token");
-  command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document");
-  command.add_flag("--special-tokens", options.specialTokens,
-                   "as HF does: special tokens in the text become their ids, and the tokens of an hf "
-                   "post-processor are added");
+  CLI::Option *kind = command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
+                          ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
+  for (CLI::Option *ofKind :
+       {command.add_option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
+        command.add_option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
+        command.add_option("--tokenizer-model", options.modelFile,
+                           "hf: tokenizer.json; sentencepiece: tokenizer.model"),
+        command.add_option("--vocab-size", options.vocabSize, "null: number of ids"),
+        command.add_flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
+        command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
+        command.add_flag("--special-tokens", options.specialTokens,
+                         "as HF does: special tokens in the text become their ids, and the tokens of an hf "
+                         "post-processor are added")})
+    ofKind->needs(kind); // bytes, the default, has none of these
 }
 
 namespace {
@@ -48,7 +51,7 @@ public:
                            : "";
     fmt::print(stderr, "\r{} documents, {} tokens, {:.1f} MB/s{}   ", now.documents, now.tokens, rate / 1e6, left);
   }
-  void end() const {
+  ~ProgressLine() {
     if (isTerminal && lastShown > 0)
       fmt::print(stderr, "\n");
   }
@@ -70,7 +73,6 @@ void runTokenize(TokenizeArguments arguments) {
   ProgressLine line;
   arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
   TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
-  line.end();
   if (report.skippedLines > 0)
     fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
   fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);

@@ -11,10 +11,14 @@
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <string>
 
 namespace {
 
@@ -63,10 +67,18 @@ int main(int argc, char **argv) {
     return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);
+  } catch (const std::filesystem::filesystem_error &error) { // of a path that the user gave
+    std::string text = error.path1().string() + ": " + error.code().message();
+    return report(text.c_str(), espalier::UserError);
   } catch (const std::bad_alloc &) {
     return report("the system refuses more memory", espalier::Failed);
   } catch (const std::exception &error) {
     return report(error.what(), espalier::Failed);
+  }
+  // A run has told so itself, and goes on where it leaves files.
+  if (exitCode == espalier::Success && !app.got_subcommand("run") && std::fflush(stdout) != 0) {
+    std::string text = std::string("standard output cannot be written: ") + std::strerror(errno);
+    return report(text.c_str(), espalier::Failed);
   }
   return exitCode;
 }

@@ -7,6 +7,7 @@
 #include "runtime/generate/generator.h"
 #include "runtime/status.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -41,22 +42,29 @@ std::vector<int32_t> parseIds(const std::string &text) {
   return ids;
 }
 
+/// A text to continue, and what an error calls it.
+struct Prompt {
+  std::string text, name;
+};
+
 /// A prompt per line of a file.
-std::vector<std::string> readLines(const std::string &file) {
+std::vector<Prompt> readLines(const std::string &file) {
   std::ifstream stream(file);
-  if (!stream)
+  if (!stream || std::filesystem::is_directory(file))
     throw rt::PlanError(fmt::format("--file: {} cannot be read", file));
-  std::vector<std::string> lines;
+  std::vector<Prompt> lines;
   for (std::string line; std::getline(stream, line);)
-    lines.push_back(line);
+    lines.push_back({line, fmt::format("{}:{}", file, lines.size() + 1)});
   return lines;
 }
 
 std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer,
                                     const rt::GenerationSizes &sizes) {
-  std::vector<std::string> texts = words.prompts;
+  std::vector<Prompt> texts;
+  for (const std::string &text : words.prompts)
+    texts.push_back({text, fmt::format("prompt '{}'", text.substr(0, 40))});
   if (!words.file.empty())
-    for (std::string &line : readLines(words.file))
+    for (Prompt &line : readLines(words.file))
       texts.push_back(std::move(line));
   if (!tokenizer && (!texts.empty() || !words.request.stop.empty()))
     throw rt::PlanError("text needs a tokenizer; give --tokenizer KIND, or prompts as ids with --tokens");
@@ -67,8 +75,8 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
     if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
   };
-  for (const std::string &text : texts)
-    add(tokenizer->encode(text), fmt::format("prompt '{}'", text.substr(0, 40)));
+  for (const Prompt &prompt : texts)
+    add(tokenizer->encode(prompt.text), prompt.name);
   for (const std::string &text : words.ids)
     add(parseIds(text), fmt::format("--tokens '{}'", text.substr(0, 40)));
   if (requests.empty())

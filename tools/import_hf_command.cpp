@@ -40,9 +40,7 @@ ExitCode importHf(const ImportHfWords &words) {
     fmt::print("{}", imported.yaml);
     return Success;
   }
-  rt::AtomicFile written(words.output);
-  written.write(imported.yaml.data(), imported.yaml.size());
-  written.commit();
+  rt::writeWhole(words.output, imported.yaml);
   // The checks of run files hold for it, too.
   ImportedRun run = importRun(words.output);
   fmt::print(stderr, "{}", run.diagnostics.render());

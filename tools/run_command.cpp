@@ -27,6 +27,8 @@ struct RunWords {
   std::string plan, device, dumpGradients, dumpParameters;
   CommWords comm;
   rt::RunOptions options;
+  CLI::Option *steps = nullptr;
+  CLI::Option_group *evaluation = nullptr; ///< what says how
 };
 
 /// Writes the tensors of every step as "STEP/NAME".
@@ -41,22 +43,35 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
   rt::writeSafetensors(file, tensors, {});
 }
 
-/// Before hours of training: whether what is written at their end has a place.
-void checkTrace(const std::filesystem::path &file) {
-  std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
-    throw rt::PlanError(fmt::format("--trace {}: cannot be written; name a file in a folder that can", file.string()));
+/// Before hours of training: whether what is written once they have begun has a place.
+void checkPlaces(const RunWords &words) {
+  const rt::RunOptions &options = words.options;
+  for (const auto &[option, file] : std::initializer_list<std::pair<const char *, std::filesystem::path>>{
+           {"--trace", options.trace},
+           {"--status", options.status},
+           {"--failure-report", options.failureReport},
+           {"--dump-gradients", words.dumpGradients},
+           {"--dump-parameters", words.dumpParameters}}) {
+    std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+    if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
+      throw rt::PlanError(
+          fmt::format("{} {}: cannot be written; name a file in a folder that can", option, file.string()));
+  }
 }
 
 /// The plan, if it is one that this command runs as it is asked to.
 rt::pb::Plan readTrainingPlan(const RunWords &words) {
-  checkTrace(words.options.trace);
+  checkPlaces(words);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
                                     words.plan, plan.model()));
+  bool evaluates = words.options.evalEvery > 0 || rt::isForEvaluation(plan.settings());
+  if (!evaluates && words.evaluation->count_all() > 0)
+    throw rt::PlanError("--eval-batches and --eval-split are of evaluations, of which this run has none; give "
+                        "--eval-every N");
   return plan;
 }
 
@@ -67,6 +82,8 @@ int runPlanFile(RunWords &words) {
   words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::orDecline(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
+    if (int64_t planned = plan.settings().learning_rate().total_steps(); words.steps->empty() && planned > 0)
+      words.options.steps = planned;
     topology = chooseComm(words.comm, plan, words.plan, words.options);
     int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
     words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
@@ -123,19 +140,23 @@ void addRunCommand(CLI::App &app, int &exitCode) {
   run->add_option("--device", words->device,
                   "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
-  run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
+  words->steps = run->add_option("--steps", options.steps,
+                                 "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
+                     ->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
-  run->add_option("--load", options.load,
+  CLI::Option *load = run->add_option(
+      "--load", options.load,
                   "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
                   "load_checkpoint");
   CLI::Option *checkpoint = run->add_option(
       "--checkpoint", options.checkpoint, "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
-      ->check(CLI::Range(0, mostSteps));
+      ->check(CLI::Range(0, mostSteps))
+      ->needs(checkpoint);
   run->add_option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       ->check(CLI::Range(1, mostSteps))
       ->needs(checkpoint);
-  run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_flag("--resume", options.resume, "continue from the latest checkpoint")->excludes(load);
   run->add_flag("--accept-changes", options.acceptChanges,
                 "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
@@ -151,11 +172,13 @@ void addRunCommand(CLI::App &app, int &exitCode) {
       ->check(CLI::Range(0, mostSteps));
   std::map<std::string, rt::Split> splits = {
       {"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}};
-  run->add_option("--eval-split", options.evalSplit, "what evaluations read: train, valid (default) or test")
+  words->evaluation = run->add_option_group("evaluations");
+  words->evaluation->add_option("--eval-split", options.evalSplit, "what evaluations read: train, valid (default) or test")
       ->transform(CLI::CheckedTransformer(splits));
-  run->add_option(
-         "--eval-batches", options.evalBatches,
-         "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
+  words->evaluation
+      ->add_option(
+          "--eval-batches", options.evalBatches,
+          "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
       ->check(CLI::Range(1, mostSteps));
   run->add_option("--dump-gradients", words->dumpGradients,
                   "write the unsharded gradients of each step here, as safetensors");

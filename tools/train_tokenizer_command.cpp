@@ -40,11 +40,8 @@ void countFile(const std::string &path, const std::string &key, WordCounts &word
 }
 
 void writeFile(const std::string &path, const std::string &text) {
-  if (path.empty())
-    return;
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  if (!path.empty())
+    writeWhole(path, text);
 }
 
 } // namespace

@@ -28,16 +28,9 @@ std::vector<std::string> errorsOf(const std::string &path) {
   return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
 }
 
-void writeResealed(const std::string &from, const std::string &to) {
-  std::string bytes = rt::resealed(rt::readPlanBytes(from));
-  rt::AtomicFile file(to);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
-}
-
 ExitCode verifyPath(const VerifyWords &words) {
   if (!words.reseal.empty()) {
-    writeResealed(words.path, words.reseal);
+    rt::writeWhole(words.reseal, rt::resealed(rt::readPlanBytes(words.path)));
     return Success;
   }
   std::vector<std::string> errors;

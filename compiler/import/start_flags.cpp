@@ -93,8 +93,12 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
       if (std::optional<std::string> word = shellWord(*folder))
         words += " --checkpoint " + *word;
   add("--save-interval", "--save-every", 1, 1);
+  const std::string training = words;
   add("--eval-interval", "--eval-every", 1, 1);
+  bool evaluates = words != training;
   add("--eval-iters", "--eval-batches", microBatches, 1); // of each replica
+  if (!evaluates) // then nobody asks how much
+    words = training;
   return words.empty() ? "" : "espalier run RUN.plan" + words;
 }
 

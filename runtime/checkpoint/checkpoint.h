@@ -58,7 +58,7 @@ private:
   CheckpointFolder folder;
   std::vector<std::string> candidates; ///< not looked at yet, the next one last
   std::optional<StoredCheckpoint> chosen;
-  std::set<std::string> damaged;
+  std::set<std::string> apart; ///< neither counted nor removed: damaged, or of another run than this one, which begins anew
   std::string lastGood; ///< name of the newest checkpoint that this run wrote, or of `chosen`
   std::string theLoadFault;
 };

@@ -42,12 +42,6 @@ Latest readLatest(const Path &folder) {
   return latest;
 }
 
-void writeText(const Path &file, const std::string &text) {
-  AtomicFile written(file.string());
-  written.write(text.data(), text.size());
-  written.commit();
-}
-
 /// A folder name that no checkpoint has yet: a run that resumed before an old checkpoint must not
 /// destroy it.
 std::string freeName(const Path &folder, int64_t step) {
@@ -127,7 +121,7 @@ Path checkpointAt(const Path &path) {
   if (names.empty())
     throw PlanError(fmt::format("{}: holds no checkpoint", path.string()));
   if (std::string fault = latestFault(path); !fault.empty())
-    throw PlanError(fault);
+    throw PlanError(fmt::format("{}; name one of its steps, as {}", fault, (path / names.front()).string()));
   return path / names.front();
 }
 
@@ -194,12 +188,13 @@ void CheckpointFolder::begin(int64_t step) const { std::filesystem::create_direc
 
 std::string CheckpointFolder::commit(int64_t step, const std::string &manifest) const {
   Path written = partial(step);
-  writeText(written / manifestName, manifest);
+  writeWhole(written / manifestName, manifest);
   syncFolder(written);
   std::string name = freeName(folder, step);
   std::filesystem::rename(written, folder / name);
   syncFolder(folder);
-  writeText(folder / latestName, fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
+  writeWhole(folder / latestName,
+             fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
   syncFolder(folder);
   return name;
 }

@@ -14,14 +14,21 @@ Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &progra
       program(program), continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
       folder(options.folder, options.token) {
   bool isSpeaker = options.token.empty();
+  candidates = checkpointNames(options.folder);
   if (options.resume) {
-    candidates = checkpointNames(options.folder);
     if (candidates.empty())
       throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
     if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
       fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);
     chooseNext(isSpeaker);
+  } else if (!candidates.empty()) {
+    if (isSpeaker)
+      fmt::print(stderr,
+                 "espalier: note: {}: holds checkpoints of another run, the newest is {}; they stay, and this run begins "
+                 "anew; --resume goes on with them\n",
+                 options.folder.string(), candidates.front());
+    apart = {candidates.begin(), candidates.end()};
   }
   if (isSpeaker)
     requireRoom();
@@ -36,7 +43,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     try {
       chosen.emplace(folder.path() / name);
     } catch (const PlanError &error) {
-      damaged.insert(name);
+      apart.insert(name);
       passOver(error.what(), isAloud);
       continue;
     }
@@ -46,7 +53,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     return;
   }
   throw PlanError(
-      fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(damaged, ", ")));
+      fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(apart, ", ")));
 }
 
 void Checkpoints::loadPieces(Executor &executor) const {
@@ -97,7 +104,7 @@ std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agre
     if (fault.empty())
       break;
     if (agreement.isFirstHere()) { // the others of this process wait, and then look at what it chose
-      damaged.insert(lastGood);
+      apart.insert(lastGood);
       passOver(fault, agreement.isLeader());
       try {
         chooseNext(agreement.isLeader());

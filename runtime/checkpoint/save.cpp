@@ -132,9 +132,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
   };
   auto write = [&] {
     std::string note = shardText(writeShard(executor, state.step));
-    AtomicFile file(noteFile(folder.partial(state.step), executor.rankProgram().rank).string());
-    file.write(note.data(), note.size());
-    file.commit();
+    writeWhole(noteFile(folder.partial(state.step), executor.rankProgram().rank), note);
   };
   bool isWritten = isDone(isLeader, [&] { folder.begin(state.step); }) && isDone(true, write) &&
                    isDone(isLeader, [&] { commit(state); });
@@ -143,7 +141,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
   if (isWritten) {
     try {
       if (options.keep > 0)
-        folder.prune(options.keep, damaged);
+        folder.prune(options.keep, apart);
     } catch (const std::exception &error) {
       fmt::print(stderr, "espalier: warning: an old checkpoint stays: {}\n", error.what());
     }

@@ -50,4 +50,10 @@ void AtomicFile::commit() {
   }
 }
 
+void writeWhole(const std::filesystem::path &path, std::string_view text) {
+  AtomicFile file(path.string());
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 } // namespace espalier::rt

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace espalier::rt {
 
@@ -31,5 +33,8 @@ private:
   std::string neighbour;
   std::FILE *file = nullptr;
 };
+
+/// A file of this text, whole or absent; throws DataError.
+void writeWhole(const std::filesystem::path &path, std::string_view text);
 
 } // namespace espalier::rt

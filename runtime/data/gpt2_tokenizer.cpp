@@ -53,7 +53,7 @@ private:
 
 std::unique_ptr<Tokenizer> openGpt2Tokenizer(const TokenizerOptions &options) {
   if (options.vocabFile.empty() || options.mergeFile.empty())
-    throw DataError("tokenizer gpt2", "needs a vocab file and a merge file");
+    throw DataError("tokenizer gpt2", "needs --vocab-file and --merge-file");
   std::string text = readWholeFile(options.vocabFile, largestModelFile);
   auto vocabulary = std::make_shared<BpeVocabulary>(
       BpeVocabulary::fromJson(options.vocabFile, parseJsonFile(options.vocabFile, text)));

@@ -263,7 +263,7 @@ void findEndOfDocument(HfFile &file, const std::string &wanted) {
 
 std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   if (options.modelFile.empty())
-    throw DataError("tokenizer hf", "needs a tokenizer model file");
+    throw DataError("tokenizer hf", "needs --tokenizer-model");
   auto file = std::make_shared<HfFile>();
   file->name = options.modelFile;
   file->json = parseJsonFile(file->name, readWholeFile(file->name, largestModelFile));

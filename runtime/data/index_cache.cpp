@@ -134,9 +134,7 @@ std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source, const G
   store(files.document, index->document);
   store(files.sample, index->sample);
   store(files.shuffle, index->shuffle);
-  AtomicFile description(files.descriptionPath);
-  description.write(files.description.data(), files.description.size());
-  description.commit();
+  writeWhole(files.descriptionPath, files.description);
   return index;
 }
 

@@ -65,11 +65,21 @@ std::unique_ptr<Tokenizer> makeByteTokenizer() { return std::make_unique<ByteTok
 
 std::unique_ptr<Tokenizer> makeNullTokenizer(int64_t vocabSize) {
   if (vocabSize < 1 || vocabSize > 0x7fffffff)
-    throw DataError("null tokenizer", fmt::format("vocabulary of {} ids, want 1 to 2147483647", vocabSize));
+    throw DataError("null tokenizer", fmt::format("--vocab-size is {}, want 1 to 2147483647", vocabSize));
   return std::make_unique<NullTokenizer>(vocabSize);
 }
 
 std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options) {
+  auto refuse = [&](bool isGiven, const char *option, std::string_view kinds) {
+    if (isGiven && kinds.find(options.kind) == std::string_view::npos)
+      throw DataError("tokenizer " + options.kind, fmt::format("takes no {}, which is for {}", option, kinds));
+  };
+  refuse(!options.vocabFile.empty(), "--vocab-file", "gpt2");
+  refuse(!options.mergeFile.empty(), "--merge-file", "gpt2");
+  refuse(!options.modelFile.empty(), "--tokenizer-model", "hf and sentencepiece");
+  refuse(options.vocabSize != 0, "--vocab-size", "null");
+  refuse(options.addBos, "--add-bos", "sentencepiece");
+  refuse(!options.eodText.empty(), "--eod-token", "hf");
   if (options.kind == "bytes")
     return makeByteTokenizer();
   if (options.kind == "null")

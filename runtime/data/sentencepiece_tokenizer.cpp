@@ -244,7 +244,7 @@ void indexPieces(Model &model) {
 
 std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &options) {
   if (options.modelFile.empty())
-    throw DataError("tokenizer sentencepiece", "needs a tokenizer model file");
+    throw DataError("tokenizer sentencepiece", "needs --tokenizer-model");
   auto model = std::make_shared<Model>();
   model->file = options.modelFile;
   std::string bytes = readWholeFile(model->file, largestModelFile);

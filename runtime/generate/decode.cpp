@@ -111,10 +111,12 @@ void Decoder::end() {
   ranks.clear();
 }
 
-/// Returns once all have finished what they were told. Throws RankFailure.
+/// Returns once all have finished what they were told. Throws RankFailure, or PlanError where weights are at fault.
 void Decoder::awaitRanks() {
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return running == 0; });
+  if (refusal)
+    std::rethrow_exception(refusal);
   if (std::optional<Failure> failure = world.failure())
     throw RankFailure(*failure);
 }
@@ -194,6 +196,10 @@ void Decoder::rankLoop(int rank) {
       isFailed = true;
     } catch (const std::exception &error) {
       isFailed = true;
+      if (!decoding && dynamic_cast<const PlanError *>(&error)) {
+        std::lock_guard lock(mutex);
+        refusal = std::current_exception();
+      }
       abortFor(place.abort, rank, decoding ? &decoding->executor() : nullptr, error);
     }
     report();

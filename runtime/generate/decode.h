@@ -7,6 +7,7 @@
 #include "runtime/program.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -79,6 +80,7 @@ private:
   uint32_t entry = 0;
   int64_t tokens = 0;
   std::span<const Feed> feeds;
+  std::exception_ptr refusal; ///< of the weights, where a rank cannot begin with them
   std::vector<std::jthread> ranks;
 };
 

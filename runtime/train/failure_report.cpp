@@ -48,10 +48,7 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
                  {"checkpoint", textOrNull(checkpoint)},
                  {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)}};
   try {
-    std::string text = report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    AtomicFile file(options.failureReport.string());
-    file.write(text.data(), text.size());
-    file.commit();
+    writeWhole(options.failureReport, report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const std::exception &error) {
     fmt::print(stderr, "espalier: warning: no report of the failure: {}\n", error.what());
   }

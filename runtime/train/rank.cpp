@@ -27,10 +27,7 @@ void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
     size_t end = words[rank].find(' ');
     ranks.push_back({{"rank", rank}, {"pid", std::stoll(words[rank])}, {"host", words[rank].substr(end + 1)}});
   }
-  std::string text = ranks.dump() + "\n";
-  AtomicFile written(file.string());
-  written.write(text.data(), text.size());
-  written.commit();
+  writeWhole(file, ranks.dump() + "\n");
 }
 
 } // namespace

@@ -17,10 +17,13 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
                                                 : std::string("done");
   if (result.steps.empty() && !result.evaluations.empty())
     return text;
+  std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
+  if (options.resume && result.steps.empty() && text == "done" && !checkpoint.empty())
+    return fmt::format("nothing to do: {} is not before step {}; --steps N says up to which step to go on", checkpoint,
+                       options.steps);
   if (!result.steps.empty())
     text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
   text += fmt::format(": {} {} in {:.1f} s", result.steps.size(), result.steps.size() == 1 ? "step" : "steps", seconds);
-  std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
   if (!checkpoint.empty())
     return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume goes on from it" : "");
   if (!result.stopSignal)

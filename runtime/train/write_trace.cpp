@@ -124,10 +124,7 @@ void writeTrace(const Program &program, int rank, const TraceRecorder &recorder,
     all += separator + text;
     separator = ",";
   }
-  all += "\n]}\n";
-  AtomicFile written(file.string());
-  written.write(all.data(), all.size());
-  written.commit();
+  writeWhole(file, all + "\n]}\n");
 }
 
 } // namespace espalier::rt

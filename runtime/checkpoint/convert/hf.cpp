@@ -1,6 +1,7 @@
 // The order of tensors is safetensors' own: larger elements first, then by name.
 #include "runtime/checkpoint/convert/hf.h"
 
+#include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
-#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
@@ -90,12 +90,6 @@ std::unique_ptr<WeightSource> openIndexed(const Path &folder, const FormatNames 
   return joinSources(std::move(sources));
 }
 
-void writeText(const Path &file, const std::string &text) {
-  AtomicFile written(file.string());
-  written.write(text.data(), text.size());
-  written.commit();
-}
-
 bool comesFirst(const WrittenTensor &a, const WrittenTensor &b) {
   size_t sizeOfA = elementBytes(a.type), sizeOfB = elementBytes(b.type);
   return sizeOfA != sizeOfB ? sizeOfA > sizeOfB : a.name < b.name;
@@ -116,42 +110,6 @@ std::vector<std::vector<WrittenTensor>> shardsOf(std::vector<WrittenTensor> tens
   }
   return shards;
 }
-
-/// The folder while it is written: beside its place, and gone unless it was given its name.
-class NewFolder {
-public:
-  explicit NewFolder(const Path &wanted) : target(std::filesystem::absolute(wanted / "").lexically_normal()) {
-    target = target.parent_path(); // without the slash at its end
-    std::error_code error;
-    if (std::filesystem::exists(target) && !std::filesystem::is_directory(target))
-      throw PlanError(fmt::format("{}: cannot be made a folder", wanted.string()));
-    if (std::filesystem::exists(target) && !std::filesystem::is_empty(target))
-      throw PlanError(fmt::format("{}: is not empty; give a new folder", wanted.string()));
-    partial = target.parent_path() / fmt::format(".{}.partial-{}", target.filename().string(), getpid());
-    std::filesystem::create_directories(partial, error);
-    if (error)
-      throw PlanError(fmt::format("{}: cannot be made a folder: {}", wanted.string(), error.message()));
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(partial, ignored);
-  }
-  NewFolder(const NewFolder &) = delete;
-
-  const Path &path() const { return partial; }
-
-  void commit() {
-    syncFolder(partial);
-    std::error_code error;
-    std::filesystem::rename(partial, target, error); // takes the place of an empty one
-    if (error)
-      throw PlanError(fmt::format("{}: cannot be made a folder: {}", target.string(), error.message()));
-    syncFolder(target.parent_path());
-  }
-
-private:
-  Path target, partial;
-};
 
 } // namespace
 
@@ -190,13 +148,13 @@ void writeHfFolder(const Path &target, std::vector<WrittenTensor> tensors, const
       map[tensor.name] = file;
   }
   if (count > 1)
-    writeText(folder / names.index(),
+    writeWhole(folder / names.index(),
               nlohmann::json({{"metadata", {{"total_size", total}}}, {"weight_map", map}}).dump(2) + "\n");
-  writeText(folder / "config.json", options.config);
+  writeWhole(folder / "config.json", options.config);
   for (const char *name : sideFiles)
     if (Path from = options.reference / name; !options.reference.empty() && std::filesystem::exists(from)) {
       requireInside(from);
-      writeText(folder / name, readText(from, mostSideBytes));
+      writeWhole(folder / name, readText(from, mostSideBytes));
     }
   written.commit();
 }

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/convert/megatron.h"
 
 #include "runtime/checkpoint/convert/convert.h"
+#include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/data/atomic_file.h"
@@ -193,9 +194,10 @@ void writeMegatron(const Path &folder, const NameMap &names, const NativeSource 
     ranks.push_back(
         names.tensors(shareOf(stage * each, each, stage, options.pp, {options.tp, rank % options.tp}), padded, {}));
   }
+  NewFolder written(iteration);
   for (int64_t rank = 0; rank < options.tp * options.pp; ++rank) {
     int64_t stage = rank / options.tp;
-    Path place = iteration / rankFolder(rank % options.tp, stage, options.pp > 1);
+    Path place = written.path() / rankFolder(rank % options.tp, stage, options.pp > 1);
     std::filesystem::create_directories(place);
     // A stage that has the token table needs no copy of it.
     std::vector<WrittenTensor> tensors = tensorsOf(names, source, ranks[rank], /*writesTied=*/stage > 0);
@@ -204,10 +206,8 @@ void writeMegatron(const Path &folder, const NameMap &names, const NativeSource 
                                              {"iteration", static_cast<double>(options.iteration)}},
                     tensors);
   }
-  std::string text = std::to_string(options.iteration);
-  AtomicFile tracker((folder / trackerName).string());
-  tracker.write(text.data(), text.size());
-  tracker.commit();
+  written.commit();
+  writeWhole(folder / trackerName, std::to_string(options.iteration));
 }
 
 } // namespace espalier::rt

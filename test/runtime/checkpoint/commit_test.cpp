@@ -117,11 +117,17 @@ TEST_F(Commit, KeepsTheNewest) {
   Resumed said = resume(samplePlan({}), run);
   EXPECT_THAT(said.aloud, HasSubstr("the newest 2 checkpoints are kept"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000005"}));
-  // A run from the start in the same folder: its first steps are newer than the last ones of the other.
-  run.steps = 1;
+  EXPECT_THAT(said.aloud, testing::Not(HasSubstr("another run")));
+}
+
+// Who forgets --resume must not lose what was trained: it stays beside what the new run keeps, and that is said.
+TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
+  train({}, 6, /*resume=*/false, /*saveEvery=*/3);
+  RunOptions run = options(4, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 1;
-  resume(samplePlan({}), run);
-  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001"}));
+  EXPECT_THAT(resume(samplePlan({}), run).aloud,
+              HasSubstr("holds checkpoints of another run, the newest is step-00000006; they stay"));
+  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000004", "step-00000006", "step-00000003"}));
   EXPECT_TRUE(faults(folder / latest()).empty());
 }
 

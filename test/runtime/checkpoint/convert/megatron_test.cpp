@@ -112,6 +112,17 @@ TEST_F(Megatron, ChunksOfAStage) {
   EXPECT_THAT(importSays(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
 }
 
+// What the last stage holds is damaged: nothing is left of the first.
+TEST_F(Megatron, AFailedExportLeavesNoFolder) {
+  Path there = folder / "m", ours = writeSmall(converted.model);
+  std::fstream stream(ours / "weights.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(-1, std::ios::end);
+  stream.put('\x55');
+  stream.close();
+  EXPECT_THROW(convertToMegatron(converted, ours, there, "mcore", {1, 2, 1}), PlanError);
+  EXPECT_FALSE(std::filesystem::exists(there / "iter_0000001"));
+}
+
 TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
   Path there = exported("mcore", {2, 2, 1}, "m"), iteration = there / "iter_0000001";
   EXPECT_EQ(importSays(there), "");

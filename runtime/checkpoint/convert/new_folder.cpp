@@ -1,0 +1,39 @@
+#include "runtime/checkpoint/convert/new_folder.h"
+
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/status.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace espalier::rt {
+
+NewFolder::NewFolder(const std::filesystem::path &wanted)
+    : target(std::filesystem::absolute(wanted / "").lexically_normal()) {
+  target = target.parent_path(); // without the slash at its end
+  std::error_code error;
+  if (std::filesystem::exists(target) && !std::filesystem::is_directory(target))
+    throw PlanError(fmt::format("{}: cannot be made a folder", wanted.string()));
+  if (std::filesystem::exists(target) && !std::filesystem::is_empty(target))
+    throw PlanError(fmt::format("{}: is not empty; give a new folder", wanted.string()));
+  partial = target.parent_path() / fmt::format(".{}.partial-{}", target.filename().string(), getpid());
+  std::filesystem::create_directories(partial, error);
+  if (error)
+    throw PlanError(fmt::format("{}: cannot be made a folder: {}", wanted.string(), error.message()));
+}
+
+NewFolder::~NewFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(partial, ignored);
+}
+
+void NewFolder::commit() {
+  syncFolder(partial);
+  std::error_code error;
+  std::filesystem::rename(partial, target, error); // takes the place of an empty one
+  if (error)
+    throw PlanError(fmt::format("{}: cannot be made a folder: {}", target.string(), error.message()));
+  syncFolder(target.parent_path());
+}
+
+} // namespace espalier::rt
