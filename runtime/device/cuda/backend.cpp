@@ -69,7 +69,7 @@ std::unique_ptr<Device> CudaBackend::open(const pb::Stage &stage, const RankHost
   device.context.makeCurrent();
   std::unique_ptr<NcclGroups> groups;
   if (nccl)
-    groups = joinGroups(*nccl, plan, mesh, host);
+    groups = joinGroups(*nccl, device.context, plan, mesh, host);
   return std::make_unique<CudaDevice>(device, stage, host, std::move(groups));
 }
 

@@ -43,6 +43,14 @@ void addLine(pb::Plan &plan, uint32_t line, uint32_t sender, uint32_t receiver) 
   communicator->set_receiver(receiver);
 }
 
+void addCollective(pb::Plan &plan, pb::Transfer::Kind kind, uint32_t group, uint32_t queue, int32_t shift = 0) {
+  pb::Transfer *transfer = plan.add_transfers();
+  transfer->set_kind(kind);
+  transfer->set_group(group);
+  transfer->set_queue(queue);
+  transfer->set_shift(shift);
+}
+
 pb::Plan samplePlan() {
   pb::Plan plan;
   plan.set_target("cuda");
@@ -61,6 +69,11 @@ pb::Plan samplePlan() {
   addLine(plan, /*line=*/0, /*sender=*/0, /*receiver=*/1);
   addCommunicator(plan, everybody, collectives);
   addLine(plan, /*line=*/1, /*sender=*/1, /*receiver=*/0);
+  addCollective(plan, pb::Transfer::REDUCE_SCATTER, replicas, gradients);
+  addCollective(plan, pb::Transfer::ALL_GATHER, replicas, gradients);
+  addCollective(plan, pb::Transfer::ALL_REDUCE, everybody, collectives);
+  addCollective(plan, pb::Transfer::ALL_TO_ALL, everybody, collectives);
+  addCollective(plan, pb::Transfer::SHIFT, everybody, collectives, /*shift=*/-1);
   for (uint32_t stage : {0, 1}) {
     pb::Stage *made = plan.add_stages();
     made->add_arena_bytes(1 << 16);
