@@ -142,8 +142,9 @@ void take(ncclComm &communicator, int64_t bytes) {
 
 using Flags = std::vector<const std::atomic<uint32_t> *>;
 
-/// As the real library, which connects nobody before it must: the first collective, and the first send or receive between
-/// two, takes memory and waits until the hosts of the others have come to theirs. Returns what says that they have.
+/// As the real library, which connects nobody before it must: the first collective, and the first send or receive
+/// between two, takes memory and waits until the hosts of the others have come to theirs. Returns what says that they
+/// have.
 Flags connect(ncclComm &communicator, const std::vector<Part> &parts) {
   const Member &member = *communicator.member;
   Group &group = member.world->group(member.group);

@@ -432,8 +432,8 @@ TEST_F(NcclPair, ASendLastsUntilItIsReceived) {
   });
 }
 
-// Hosts wait for each other at the first transfer between two of them, and at the first collective: what was tried out
-// before takes no memory and waits for nobody.
+// The first transfer between two takes memory, and its call is in progress until both hosts have come to it; those after
+// it take none.
 TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
   inProcesses(2, [](Rank &rank) {
     auto freeBytes = [] {
@@ -449,7 +449,6 @@ TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
       }
       return state == ncclInProgress;
     };
-    // Both receive first: in progress for ever, as each waits for the other's host to send.
     size_t before = freeBytes();
     ncclComm_t line = rank.split(0, rank.rank);
     size_t unconnected = freeBytes();
@@ -471,6 +470,7 @@ TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
     EXPECT_EQ(freeBytes(), connected);
     EXPECT_EQ(ncclCommAbort(line), ncclSuccess);
     EXPECT_EQ(freeBytes(), before);
+    // Both receive first: each waits for the other's host to send.
     EXPECT_EQ(ncclRecv(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclInProgress);
     EXPECT_TRUE(isConnecting());
   });

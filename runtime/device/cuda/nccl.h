@@ -46,8 +46,8 @@ public:
   void start(uint32_t communicator, const TransferShape &transfer, std::span<const CUdeviceptr> from,
              std::span<const CUdeviceptr> to, CUstream stream);
 
-  /// Does one transfer whose bytes matter to nobody, to its end: with the first of a kind NCCL takes memory and hosts wait
-  /// for each other, which belongs into no step. All members of the communicator do the same.
+  /// Does one transfer whose bytes matter to nobody, to its end: with the first of a kind NCCL takes memory and hosts
+  /// wait for each other, which belongs into no step. All members of the communicator do the same.
   void tryOut(uint32_t communicator, const TransferShape &transfer, Queue &queue, const Memory &room);
 
   /// Throws CallError where a communicator has failed.

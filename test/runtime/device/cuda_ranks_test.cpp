@@ -16,6 +16,10 @@
 
 extern "C" espalier::rt::Backend *espalierCudaBackend(const espalier::rt::pb::Plan &plan);
 
+namespace espalier::emulator {
+__attribute__((visibility("default"))) uint64_t timesMemoryWasTaken();
+}
+
 namespace espalier::rt {
 namespace {
 
@@ -264,6 +268,34 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
                 EXPECT_THAT(rank.read(256, 2), ElementsAre(peer, turn));
               }
             }),
+            "");
+}
+
+// What NCCL takes with the first transfer of a kind was taken when the communicators were made: nothing is allocated
+// once a rank is open.
+TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
+  EXPECT_EQ(inProcesses(samplePlan(),
+                        [](Rank &rank) {
+                          uint64_t before = emulator::timesMemoryWasTaken();
+                          std::vector<int> all = {0, 1, 2, 3};
+                          using Shape = pb::Transfer;
+                          uint32_t sum = rank.collective(Shape::ALL_REDUCE, collectives, all, {4});
+                          uint32_t toAll = rank.collective(Shape::ALL_TO_ALL, collectives, all, {4});
+                          uint32_t shift = rank.collective(Shape::SHIFT, collectives, all, {4}, /*shift=*/-1);
+                          uint32_t scatter = rank.collective(Shape::REDUCE_SCATTER, gradients, rank.own(), {4});
+                          uint32_t gather = rank.collective(Shape::ALL_GATHER, gradients, rank.own(), {4});
+                          bool sends = rank.stage == 0;
+                          uint32_t line = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
+                                                                    .queue = out,
+                                                                    .peer = (rank.number + 2) % ranks,
+                                                                    .bytes = {16}});
+                          rank.write(0, std::vector<float>(4));
+                          for (uint32_t transfer : {sum, toAll, shift, scatter, gather})
+                            rank.device->wait(rank.start(transfer, {{0}}, {{256}}));
+                          rank.device->wait(sends ? rank.start(line, {{0}}, {}) : rank.start(line, {}, {{512}}));
+                          rank.finish();
+                          EXPECT_EQ(emulator::timesMemoryWasTaken(), before);
+                        }),
             "");
 }
 
