@@ -239,7 +239,7 @@ void measureLink(const Driver &driver, const Nccl &nccl, const Sizes &sizes, dou
 
 MeasuredDevice measureDevice(double seconds, std::span<const rt::pb::Plan> plans) {
   Driver driver;
-  CublasLt cublas;
+  CublasLt cublas(cublasLtNames(driver.version));
   MeasuredDevice result;
   DeviceFacts facts(driver, 0);
   result.isEmulated = facts.name.find("emulated") != std::string::npos;

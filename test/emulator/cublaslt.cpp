@@ -181,7 +181,9 @@ EMULATOR_EXPORT const char *cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 EMULATOR_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-  int devices = 0;
+  int devices = 0, driver = 0;
+  if (cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver < 13000) // of CUDA 13 itself
+    return CUBLAS_STATUS_NOT_INITIALIZED;
   if (cuDeviceGetCount(&devices) != CUDA_SUCCESS || !devices)
     return CUBLAS_STATUS_NOT_INITIALIZED;
   return create(handle, cublasLtContext());

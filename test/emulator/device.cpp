@@ -1,5 +1,6 @@
 #include "test/emulator/device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,11 @@ namespace espalier::emulator {
 thread_local int currentDevice = -1;
 
 namespace {
+
+/// A device gives out no less at once.
+constexpr uint64_t pageBytes = 2 << 20;
+
+uint64_t inPages(uint64_t bytes) { return (bytes + pageBytes - 1) / pageBytes * pageBytes; }
 
 uint64_t setting(const char *name, uint64_t otherwise) {
   const char *value = std::getenv(name);
@@ -70,6 +76,7 @@ Device::Device()
     : queue(setting("ESPALIER_EMULATOR_SEED", 0)),
       shown(shownDevices()),
       level(static_cast<int>(setting("ESPALIER_EMULATOR_CAPABILITY", 80))),
+      driver(static_cast<int>(setting("ESPALIER_EMULATOR_DRIVER", 13000))),
       memoryBytes(setting("ESPALIER_EMULATOR_MEMORY", uint64_t(2) << 30)) {
   contexts.resize(shown.size());
   queue.onFault = [this](const std::exception &error) { report(statusOf(error), error.what()); };
@@ -107,15 +114,43 @@ uint64_t Device::usedBytes(int device) const {
   auto others = reserved.find(device);
   uint64_t used = others == reserved.end() ? 0 : others->second;
   for (const auto &[address, allocation] : allocations)
-    used += allocation.device == device ? allocation.bytes : 0;
+    used += allocation.device == device ? inPages(allocation.bytes) : 0;
   return used;
+}
+
+bool Device::understands(uint32_t ptxVersion) const {
+  static constexpr uint32_t ofCuda12[] = {80, 81, 82, 83, 84, 85, 85, 86, 87, 88};
+  uint32_t minor = driver % 1000 / 10;
+  uint32_t newest = driver >= 13000 ? 90 + minor : driver >= 12000 ? ofCuda12[std::min(minor, 9u)] : 78;
+  return ptxVersion <= newest;
+}
+
+// Of the CUDA programming guide's table: 163, 99 and 227 KiB.
+int Device::sharedBytes() const {
+  bool isSmall = level == 86 || level == 89 || level >= 120;
+  return (level >= 90 && !isSmall ? 227 : isSmall ? 99 : 163) * 1024;
+}
+
+Accesses Device::runOn(int device, const std::function<Accesses()> &work) const {
+  Accesses touched = work();
+  for (const Ranges *ranges : {&touched.reads, &touched.writes})
+    for (const Range &range : *ranges) {
+      auto after = allocations.upper_bound(range.begin);
+      if (after != allocations.begin() && std::prev(after)->second.device != device &&
+          range.begin - std::prev(after)->first < std::prev(after)->second.bytes)
+        throw Fault(Fault::Check::bounds, "", 0,
+                    "work of device " + std::to_string(device) + " touches memory of device " +
+                        std::to_string(std::prev(after)->second.device) + ": " + memory.describe(range.begin));
+    }
+  return touched;
 }
 
 CUresult Device::allocate(CUdeviceptr *address, uint64_t bytes, int device) {
   if (!address || !bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  if (bytes > memoryBytes - usedBytes(device))
+  if (uint64_t used = usedBytes(device); used > memoryBytes || inPages(bytes) > memoryBytes - used)
     return CUDA_ERROR_OUT_OF_MEMORY;
+  ++takenTimes;
   std::unique_ptr<std::byte, void (*)(void *)> host(
       static_cast<std::byte *>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)), std::free);
   if (!host)
@@ -146,6 +181,7 @@ CUresult Device::allocateHost(void **address, uint64_t bytes) {
   *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*address)
     return CUDA_ERROR_OUT_OF_MEMORY;
+  ++takenTimes;
   pinned[static_cast<std::byte *>(*address)] = bytes;
   return CUDA_SUCCESS;
 }
@@ -200,8 +236,11 @@ void reserveFor(int device, int64_t bytes) {
 CUresult enqueueFor(CUstream stream, Operation operation) {
   return guarded([&](Device &device) {
     Stream *target = device.workStream(stream);
-    if (!target)
+    if (!target || target->device != currentDevice)
       return CUDA_ERROR_INVALID_HANDLE;
+    operation.run = [&device, number = currentDevice, run = std::move(operation.run)] {
+      return device.runOn(number, run);
+    };
     device.queue.enqueue(target, std::move(operation));
     return CUDA_SUCCESS;
   });
@@ -214,6 +253,12 @@ bool carryOn() {
 }
 
 std::byte *hostMemory(CUdeviceptr address, uint64_t bytes) { return Device::instance().memory.find(address, bytes); }
+
+uint64_t timesMemoryWasTaken() {
+  Device &device = Device::instance();
+  std::lock_guard held(device.lock);
+  return device.takings();
+}
 
 int forgetFaults() {
   Device &device = Device::instance();

@@ -22,6 +22,7 @@ namespace espalier::emulator {
 /// A loaded text and its kernels' limits.
 struct LoadedModule {
   Module module;
+  int device;
   std::map<std::string, struct LoadedKernel> kernels;
 };
 struct LoadedKernel {
@@ -45,15 +46,24 @@ public:
   /// The machine's number of a device that this process counts as `number`.
   int physical(int number) const { return shown.at(number); }
   int capability() const { return level; } // 80 or 90
+  int driverVersion() const { return driver; } // 13000: CUDA 13.0
+  /// The version of PTX that came with this driver, or an older one: 8.0 is 80.
+  bool understands(uint32_t ptxVersion) const;
+  /// That a block may have.
+  int sharedBytes() const;
   uint64_t totalBytes() const { return memoryBytes; }
   uint64_t usedBytes(int device) const;
 
-  void reserve(int device, int64_t bytes) { reserved[device] += bytes; }
+  void reserve(int device, int64_t bytes) { reserved[device] += bytes, takenTimes += bytes > 0; }
   CUresult allocate(CUdeviceptr *address, uint64_t bytes, int device);
   CUresult release(CUdeviceptr address);
   CUresult allocateHost(void **address, uint64_t bytes);
   CUresult releaseHost(void *address);
   bool isPinned(const void *address, uint64_t bytes) const;
+  /// How often memory was taken, by whomever.
+  uint64_t takings() const { return takenTimes; }
+  /// Runs work of a device that has access to its own memory alone. Throws Fault where it has touched another one's.
+  Accesses runOn(int device, const std::function<Accesses()> &work) const;
 
   std::set<std::unique_ptr<LoadedModule>> modules;
   std::set<std::unique_ptr<Event>> events;
@@ -89,8 +99,8 @@ private:
   std::map<int, uint64_t> reserved;             // of each device, by other libraries
   std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
   std::vector<int> shown; // the machine's numbers of this process' devices
-  int level, faults = 0;
-  uint64_t memoryBytes;
+  int level, driver, faults = 0;
+  uint64_t memoryBytes, takenTimes = 0;
 };
 
 /// What another library takes of a device's memory, or gives back.
@@ -101,6 +111,8 @@ EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
 EMULATOR_EXPORT bool carryOn();
 /// Host memory behind device memory, for the time of an operation; nullptr where it is no allocation.
 EMULATOR_EXPORT std::byte *hostMemory(CUdeviceptr address, uint64_t bytes);
+/// How often memory of devices, or pinned one, was taken in this process.
+EMULATOR_EXPORT uint64_t timesMemoryWasTaken();
 /// Number of faults so far, which are forgotten.
 EMULATOR_EXPORT int forgetFaults();
 

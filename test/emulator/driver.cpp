@@ -27,6 +27,8 @@ const std::map<int, ErrorText> errorTexts = {
     {CUDA_ERROR_NO_BINARY_FOR_GPU,
      {"CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}},
     {CUDA_ERROR_INVALID_PTX, {"CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"}},
+    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+     {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."}},
     {CUDA_ERROR_INVALID_HANDLE, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
     {CUDA_ERROR_NOT_FOUND, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
     {CUDA_ERROR_NOT_READY, {"CUDA_ERROR_NOT_READY", "device not ready"}},
@@ -57,6 +59,7 @@ const std::map<int, int> deviceAttributes = {{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PE
                                              {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
                                              {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
                                              {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+                                             {CU_DEVICE_ATTRIBUTE_MAX_PITCH, INT32_MAX},
                                              {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
                                              {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
                                              {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
@@ -65,9 +68,7 @@ const std::map<int, int> deviceAttributes = {{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PE
                                              {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
                                              {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
                                              {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-                                             {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
-                                             {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-                                             {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448}};
+                                             {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536}};
 
 /// A call about a device: no context is needed.
 template <class F> CUresult aboutDevice(CUdevice number, F call) {
@@ -105,7 +106,7 @@ EMULATOR_EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
 EMULATOR_EXPORT CUresult cuDriverGetVersion(int *version) {
   if (!version)
     return CUDA_ERROR_INVALID_VALUE;
-  *version = 13000;
+  *version = Device::instance().driverVersion();
   return CUDA_SUCCESS;
 }
 
@@ -156,6 +157,10 @@ EMULATOR_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute att
       *value = device.capability() / 10;
     else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
       *value = device.capability() % 10;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+      *value = device.sharedBytes();
+    else if (attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)
+      *value = device.sharedBytes() + 1024;
     else if (found != deviceAttributes.end())
       *value = found->second;
     else
@@ -254,7 +259,8 @@ EMULATOR_EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
   return guarded([&](Device &device) {
     if (flags & ~(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))
       return CUDA_ERROR_INVALID_VALUE;
-    auto fresh = std::make_unique<Event>(Event{.hasTiming = !(flags & CU_EVENT_DISABLE_TIMING)});
+    bool hasTiming = !(flags & CU_EVENT_DISABLE_TIMING);
+    auto fresh = std::make_unique<Event>(Event{.hasTiming = hasTiming, .device = currentDevice});
     *event = reinterpret_cast<CUevent>(fresh.get());
     device.events.insert(std::move(fresh));
     return CUDA_SUCCESS;
@@ -269,7 +275,7 @@ EMULATOR_EXPORT CUresult cuEventDestroy_v2(CUevent handle) {
 EMULATOR_EXPORT CUresult cuEventRecord(CUevent handle, CUstream stream) {
   return withEvent(handle, [&](Device &device, Event &event) {
     Stream *target = device.stream(stream);
-    if (!target)
+    if (!target || (target != device.queue.legacy() && target->device != event.device))
       return CUDA_ERROR_INVALID_HANDLE;
     device.queue.record(event, target);
     return CUDA_SUCCESS;

@@ -29,7 +29,10 @@ CUresult load(LoadedModule *&loaded, const void *image, const CUjit_option *opti
     if (!image)
       return CUDA_ERROR_INVALID_VALUE;
     try {
-      auto fresh = std::make_unique<LoadedModule>(Module::parse(static_cast<const char *>(image)));
+      auto fresh =
+          std::make_unique<LoadedModule>(Module::parse(static_cast<const char *>(image)), currentDevice);
+      if (!device.understands(fresh->module.version()))
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
       if (fresh->module.target() > static_cast<uint32_t>(device.capability()))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
       for (const EntryInfo &info : fresh->module.entries())
@@ -72,7 +75,8 @@ CUresult launch(const void *handle, Launch launch, CUstream streamHandle, void *
   return guarded([&](Device &device) {
     LoadedKernel *kernel = device.kernel(handle);
     Stream *stream = device.workStream(streamHandle);
-    if (!kernel || !stream)
+    bool isLegacy = stream == device.queue.legacy();
+    if (!kernel || !stream || kernel->owner->device != currentDevice || (!isLegacy && stream->device != currentDevice))
       return CUDA_ERROR_INVALID_HANDLE;
     if (extra || (!parameters && !kernel->info.parameterBytes.empty()) ||
         launch.sharedBytes > kernel->dynamicSharedBytes)
@@ -90,9 +94,11 @@ CUresult launch(const void *handle, Launch launch, CUstream streamHandle, void *
     } catch (const Fault &) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    auto run = [&device, &module, launch] {
-      Report report = module.launch(launch, device.memory);
-      return Accesses{std::move(report.reads), std::move(report.writes)};
+    auto run = [&device, &module, launch, number = currentDevice] {
+      return device.runOn(number, [&] {
+        Report report = module.launch(launch, device.memory);
+        return Accesses{std::move(report.reads), std::move(report.writes)};
+      });
     };
     device.queue.enqueue(stream, {"kernel " + launch.entry, run});
     return CUDA_SUCCESS;
@@ -133,8 +139,13 @@ EMULATOR_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule modu
 }
 EMULATOR_EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
   return guarded([&](Device &device) {
-    *function = reinterpret_cast<CUfunction>(device.kernel(kernel));
-    return *function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    LoadedKernel *found = device.kernel(kernel);
+    if (!found)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (found->owner->device != currentDevice) // the real one compiles it for that device, too
+      return CUDA_ERROR_NOT_SUPPORTED;
+    *function = reinterpret_cast<CUfunction>(found);
+    return CUDA_SUCCESS;
   });
 }
 
@@ -181,7 +192,7 @@ EMULATOR_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attr
     if (!kernel)
       return CUDA_ERROR_INVALID_HANDLE;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-        value + kernel->info.sharedBytes > 227 * 1024)
+        value + static_cast<int>(kernel->info.sharedBytes) > device.sharedBytes())
       return CUDA_ERROR_INVALID_VALUE;
     kernel->dynamicSharedBytes = value;
     return CUDA_SUCCESS;

@@ -1,4 +1,6 @@
 // The double of libcuda.so.1: allocations, copies, fills.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "test/emulator/device.h"
@@ -13,6 +15,8 @@ struct Place {
   uint64_t address; // of the first row
   uint64_t pitch;
 };
+
+constexpr uint64_t maxPitch = INT32_MAX;
 
 struct Copy {
   Place to, from;
@@ -43,14 +47,22 @@ std::string nameOf(const Copy &copy) {
   return bytes + (!copy.from.isDevice ? "to the device" : copy.to.isDevice ? "on the device" : "to the host");
 }
 
+/// The driver says nothing of the order in which bytes are copied.
+void checkOverlap(const Accesses &touched, const Copy &copy) {
+  if (Range both = firstCommon(touched.reads, touched.writes); both.begin < both.end)
+    throw Fault(Fault::Check::race, "", 0, nameOf(copy) + ": what it writes overlaps what it reads");
+}
+
 Accesses carryOut(Device &device, const Copy &copy) {
+  Accesses touched = {rangesOf(copy.from, copy.width, copy.height), rangesOf(copy.to, copy.width, copy.height)};
+  checkOverlap(touched, copy);
   for (uint64_t row = 0; row < copy.height; ++row) {
     std::byte *to = rowOf(device, copy.to, row, copy.width), *from = rowOf(device, copy.from, row, copy.width);
     if (!to || !from)
       throw Fault(Fault::Check::bounds, "", 0, nameOf(copy) + ": the memory is gone");
-    std::memmove(to, from, copy.width);
+    std::memcpy(to, from, copy.width);
   }
-  return {rangesOf(copy.from, copy.width, copy.height), rangesOf(copy.to, copy.width, copy.height)};
+  return touched;
 }
 
 /// Host memory that is not pinned: the driver reads it before the call returns, and writes it before, too.
@@ -90,7 +102,7 @@ CUresult copyRows(const CUDA_MEMCPY2D *plan, CUstream stream, bool isSynchronous
     };
     auto isKnown = [](CUmemorytype type) { return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_HOST; };
     const CUDA_MEMCPY2D &p = *plan;
-    if (!isKnown(p.srcMemoryType) || !isKnown(p.dstMemoryType) ||
+    if (!isKnown(p.srcMemoryType) || !isKnown(p.dstMemoryType) || std::max(p.srcPitch, p.dstPitch) > maxPitch ||
         (p.Height > 1 && (p.srcPitch < p.srcXInBytes + p.WidthInBytes || p.dstPitch < p.dstXInBytes + p.WidthInBytes)))
       return CUDA_ERROR_INVALID_VALUE;
     Copy copy{side(p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, p.dstPitch),

@@ -257,6 +257,11 @@ TEST_F(Driver, RefusesWhatTheRealOneRefuses) {
   ASSERT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
   CUdeviceptr more = 0;
   EXPECT_EQ(cuMemAlloc(&more, free + 1), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(cuMemAlloc(&more, 1), CUDA_SUCCESS); // takes a page
+  size_t left = 0;
+  EXPECT_EQ(cuMemGetInfo(&left, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free - left, size_t(2) << 20);
+  EXPECT_EQ(cuMemFree(more), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAlloc(&more, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemFree(data + 8), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launchAdd(data, 1, 10, first, 65), CUDA_ERROR_INVALID_VALUE);
@@ -282,6 +287,10 @@ TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
   EXPECT_EQ(cuLibraryLoadData(&other, bad.c_str(), options, settings, 2, nullptr, nullptr, 0), CUDA_ERROR_INVALID_PTX);
   EXPECT_STREQ(log, "kernel add, line 21: opcode foo.s32 is not known");
   bad = text;
+  bad.replace(bad.find(".version 8.0"), 12, ".version 9.1");
+  EXPECT_EQ(cuLibraryLoadData(&other, bad.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  bad = text;
   bad.replace(bad.find("sm_80"), 5, "sm_90");
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadDataEx(&module, bad.c_str(), 0, nullptr, nullptr), CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -293,7 +302,8 @@ TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
   EXPECT_EQ(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function), CUDA_SUCCESS);
   EXPECT_EQ(threads, 64);
   EXPECT_EQ(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000), CUDA_SUCCESS);
-  EXPECT_EQ(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300000),
+  EXPECT_EQ(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 163 * 1024), CUDA_SUCCESS);
+  EXPECT_EQ(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 163 * 1024 + 1),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
@@ -325,8 +335,23 @@ TEST_F(Driver, CopiesRows) {
   plan.Height = 2;
   EXPECT_EQ(cuMemcpy2DAsync(&plan, first), CUDA_SUCCESS);
   EXPECT_EQ(values(data, 16), (std::vector<int>{9, 9, 9, 9, 9, 1, 2, 3, 9, 4, 5, 6, 9, 9, 9, 9}));
-  plan.dstPitch = 8;
-  EXPECT_EQ(cuMemcpy2DAsync(&plan, first), CUDA_ERROR_INVALID_VALUE);
+  for (size_t pitch : {size_t(8), size_t(1) << 31}) {
+    plan.dstPitch = pitch;
+    EXPECT_EQ(cuMemcpy2DAsync(&plan, first), CUDA_ERROR_INVALID_VALUE);
+  }
+  EXPECT_EQ(cuMemFree(data), CUDA_SUCCESS);
+}
+
+TEST_F(Driver, CopiesThatOverlapAreAFault) {
+  CUdeviceptr data = allocate(64);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cuMemcpyDtoDAsync(data + 8, data, 8, first), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(first), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyDtoDAsync(data + 4, data, 8, first), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(first), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("copy of 8 bytes on the device: what it writes overlaps what it reads"));
+  EXPECT_EQ(espalier::emulator::forgetFaults(), 1);
   EXPECT_EQ(cuMemFree(data), CUDA_SUCCESS);
 }
 
@@ -348,6 +373,47 @@ TEST_F(Driver, DoesNotSurviveAFork) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+// Devices share neither memory nor streams nor code: what is one's another refuses, or breaks on. The program starts
+// anew, as this one has but one device.
+TEST(DriverOfTwoDevices, KeepsThemApart) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto program = [] {
+    setenv("ESPALIER_EMULATOR_DEVICES", "2", /*overwrite=*/1);
+    CUcontext contexts[2];
+    CUstream streams[2];
+    CUevent event;
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction add;
+    CUdeviceptr data;
+    cuInit(0);
+    for (int number : {0, 1}) {
+      cuDevicePrimaryCtxRetain(&contexts[number], number);
+      cuCtxSetCurrent(contexts[number]);
+      cuStreamCreate(&streams[number], CU_STREAM_NON_BLOCKING);
+    }
+    cuCtxSetCurrent(contexts[0]);
+    cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    cuMemAlloc(&data, 8);
+    cuMemsetD8Async(data, 0, 8, streams[0]);
+    cuStreamSynchronize(streams[0]);
+    EXPECT_EQ(cuEventRecord(event, streams[1]), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuEventRecord(event, streams[0]), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(streams[1], event, 0), CUDA_SUCCESS);
+    cuCtxSetCurrent(contexts[1]);
+    cuLibraryLoadData(&library, text, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    cuLibraryGetKernel(&kernel, library, "add");
+    cuKernelGetFunction(&add, kernel);
+    long by = 1, n = 2;
+    void *parameters[] = {&data, &by, &n};
+    EXPECT_EQ(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, streams[0], parameters, nullptr), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, streams[1], parameters, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(program(), testing::ExitedWithCode(70), "work of device 1 touches memory of device 0: byte 0 of");
 }
 
 // A program that looks at no status still ends badly. It starts anew, as the driver of this one would not survive.

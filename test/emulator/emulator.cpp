@@ -77,6 +77,7 @@ std::vector<EntryInfo> Module::entries() const {
 }
 
 uint32_t Module::target() const { return program->target; }
+uint32_t Module::version() const { return program->version; }
 
 void Module::check(const Launch &launch) const {
   auto found = program->entries.find(launch.entry);

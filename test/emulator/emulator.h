@@ -71,6 +71,8 @@ public:
   std::vector<EntryInfo> entries() const;
   /// Of .target: sm_80 is 80.
   uint32_t target() const;
+  /// Of .version: 8.0 is 80.
+  uint32_t version() const;
   /// What launch() refuses before it begins.
   void check(const Launch &launch) const;
   /// Runs every block of the grid, one after another.

@@ -24,13 +24,14 @@ struct ncclComm {
   int device;
   ncclResult_t state = ncclInProgress;
   int questions = 2;            // that are still answered "in progress"
+  int64_t bytes = 0;            // of the device
   std::function<bool()> finish; // the rest of what was begun; whether it is done
 };
 
 namespace {
 
 constexpr int questionsAtFirst = 2, questionsOfCalls = 2;
-constexpr int64_t communicatorBytes = 4 << 20;            // of the device
+constexpr int64_t communicatorBytes = 4 << 20, connectionBytes = 1 << 20; // of the device
 constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device, if told to
 
 /// ESPALIER_EMULATOR_NCCL_VERSION plays another one.
@@ -133,6 +134,39 @@ bool enqueue(CUstream stream, const std::shared_ptr<Transfer> &transfer) {
   return true;
 }
 
+void take(ncclComm &communicator, int64_t bytes) {
+  communicator.bytes += bytes;
+  reserveFor(communicator.device, bytes);
+}
+
+using Flags = std::vector<const std::atomic<uint32_t> *>;
+
+/// As the real library, which connects nobody before it must: the first collective, and the first send or receive
+/// between two, takes memory and waits until the hosts of the others have come to theirs. Returns what says that they
+/// have.
+Flags connect(ncclComm &communicator, const std::vector<Part> &parts) {
+  const Member &member = *communicator.member;
+  Group &group = member.world->group(member.group);
+  Flags others;
+  auto meet = [&](std::atomic<uint32_t> &own) {
+    if (own.exchange(1) == 0)
+      take(communicator, connectionBytes);
+  };
+  for (const Part &part : parts)
+    if (part.kind == Part::Send) {
+      meet(group.sends[member.rank][part.peer]);
+      others.push_back(&group.receives[part.peer][member.rank]);
+    } else if (part.kind == Part::Receive) {
+      meet(group.receives[member.rank][part.peer]);
+      others.push_back(&group.sends[part.peer][member.rank]);
+    } else {
+      meet(group.rings[member.rank]);
+      for (int rank = 0; rank < member.size; ++rank)
+        others.push_back(&group.rings[rank]);
+    }
+  return others;
+}
+
 /// All calls of a group on one communicator are one transfer, in one stream.
 ncclResult_t issue(std::vector<Call> calls) {
   std::vector<ncclComm *> order;
@@ -146,9 +180,12 @@ ncclResult_t issue(std::vector<Call> calls) {
       return refuse(ncclInvalidUsage, "the double takes calls of one communicator in one group on one stream only");
   }
   for (ncclComm *communicator : order) {
+    Flags others = connect(*communicator, parts[communicator]);
     auto transfer = std::make_shared<Transfer>(communicator->member, std::move(parts[communicator]));
-    begin(*communicator, questionsOfCalls,
-          [transfer, stream = streams[communicator]] { return enqueue(stream, transfer); });
+    begin(*communicator, questionsOfCalls, [others, transfer, stream = streams[communicator]] {
+      return std::ranges::all_of(others, [](auto *isThere) { return isThere->load() != 0; }) &&
+             enqueue(stream, transfer);
+    });
   }
   return order.empty() ? ncclSuccess : ncclInProgress;
 }
@@ -193,7 +230,7 @@ ncclComm *add(std::shared_ptr<Member> member, int device) {
   auto fresh = std::make_unique<ncclComm>();
   fresh->member = std::move(member);
   fresh->device = device;
-  reserveFor(device, communicatorBytes);
+  take(*fresh, communicatorBytes);
   ncclComm *handle = fresh.get();
   communicators().insert(std::move(fresh));
   return handle;
@@ -233,7 +270,7 @@ bool finishSplit(ncclComm &parent, uint32_t split, ncclComm_t *child) {
 }
 
 ncclResult_t remove(ncclComm_t handle) {
-  reserveFor(handle->device, -communicatorBytes);
+  reserveFor(handle->device, -handle->bytes);
   std::erase_if(communicators(), [&](const auto &one) { return one.get() == handle; });
   return ncclSuccess;
 }

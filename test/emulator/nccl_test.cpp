@@ -18,6 +18,7 @@ const ncclConfig_t unsetConfig = NCCL_CONFIG_INITIALIZER;
 #include "test/emulator/cuda_calls.h"
 #include "test/emulator/nccl_calls.h"
 #define cuMemAlloc cuMemAlloc_v2
+#define cuMemGetInfo cuMemGetInfo_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
@@ -190,23 +191,25 @@ std::vector<float> valuesOf(int rank, size_t count) {
   return values;
 }
 
-std::vector<float> sums(int ranks, size_t first, size_t count) {
+/// Of all ranks' elements, those of a ring: part r begins behind rank r.
+std::vector<float> sums(int ranks, size_t all, size_t first, size_t count) {
   std::vector<float> result(count);
   for (size_t i = 0; i < count; ++i) {
-    result[i] = valueOf(0, first + i);
-    for (int rank = 1; rank < ranks; ++rank)
-      result[i] += valueOf(rank, first + i);
+    size_t part = (first + i) * ranks / all;
+    result[i] = valueOf(static_cast<int>((part + 1) % ranks), first + i);
+    for (int term = 2; term <= ranks; ++term)
+      result[i] += valueOf(static_cast<int>((part + term) % ranks), first + i);
   }
   return result;
 }
 
-TEST_P(Nccl, SumsInTheOrderOfRanks) {
+TEST_P(Nccl, SumsInTheOrderOfARing) {
   inRanks([](Rank &rank) {
     const size_t count = 1000;
     for (size_t to : {size_t(0), size_t(8192)}) { // in place, and not
       rank.put(0, valuesOf(rank.rank, count));
       rank.issued(ncclAllReduce(rank.place(0), rank.place(to), count, ncclFloat32, ncclSum, rank.all, rank.stream));
-      EXPECT_EQ(rank.get<float>(to, count), sums(rank.ranks, 0, count));
+      EXPECT_EQ(rank.get<float>(to, count), sums(rank.ranks, count, 0, count));
     }
   });
 }
@@ -218,10 +221,12 @@ TEST_P(Nccl, ReducesOtherTypes) {
     int total = rank.ranks * (rank.ranks - 1) / 2;
     EXPECT_THAT(rank.get<int32_t>(0, 3), ElementsAre(total, 7 * rank.ranks, -total));
 
-    // Rounded once: 256 + 1 + 1 is 258 in bf16, where 256 + 1 rounds to 256.
-    rank.put<BF16>(0, {narrow<BF16>(rank.rank == 0 ? 256 : 2.0 / (rank.ranks - 1))});
-    rank.issued(ncclAllReduce(rank.place(0), rank.place(0), 1, ncclBfloat16, ncclSum, rank.all, rank.stream));
-    EXPECT_EQ(widen(rank.get<BF16>(0, 1)[0]), 258);
+    // Each addition is rounded: in bf16 256 + 1 is 256, so that only the part that ends with it holds the ones in sum.
+    rank.put<BF16>(0, std::vector<BF16>(rank.ranks, narrow<BF16>(rank.rank == 0 ? 256 : 1)));
+    rank.issued(
+        ncclAllReduce(rank.place(0), rank.place(0), rank.ranks, ncclBfloat16, ncclSum, rank.all, rank.stream));
+    EXPECT_EQ(widen(rank.get<BF16>(0, 1)[0]), rank.ranks == 2 ? 256 : 260); // 259 between 258 and 260
+    EXPECT_EQ(widen(rank.get<BF16>(0, rank.ranks).back()), 256);
 
     rank.put<F16>(0, {narrow<F16>(-1.0 - rank.rank), narrow<F16>(rank.rank)});
     rank.issued(ncclAllReduce(rank.place(0), rank.place(0), 2, ncclFloat16, ncclMax, rank.all, rank.stream));
@@ -236,9 +241,9 @@ TEST_P(Nccl, ScattersAndGathersInPlace) {
     rank.put(0, valuesOf(rank.rank, all));
     rank.issued(
         ncclReduceScatter(rank.place(0), rank.place(own * 4), part, ncclFloat32, ncclSum, rank.all, rank.stream));
-    EXPECT_EQ(rank.get<float>(own * 4, part), sums(rank.ranks, own, part));
+    EXPECT_EQ(rank.get<float>(own * 4, part), sums(rank.ranks, all, own, part));
     rank.issued(ncclAllGather(rank.place(own * 4), rank.place(0), part, ncclFloat32, rank.all, rank.stream));
-    EXPECT_EQ(rank.get<float>(0, all), sums(rank.ranks, 0, all));
+    EXPECT_EQ(rank.get<float>(0, all), sums(rank.ranks, all, 0, all));
   });
 }
 
@@ -415,11 +420,59 @@ TEST_F(NcclPair, ResultsLieInPlaceOrApart) {
 TEST_F(NcclPair, ASendLastsUntilItIsReceived) {
   inProcesses(2, [](Rank &rank) {
     rank.put<float>(0, {1});
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess); // connects them
+    EXPECT_EQ(ncclSend(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclSuccess);
+    EXPECT_EQ(ncclRecv(rank.place(4), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclSuccess);
+    rank.issued(ncclGroupEnd());
     rank.issued(ncclSend(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream));
     rank.issued(ncclRecv(rank.place(4), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream));
     EXPECT_FALSE(rank.ends(rank.stream));
     EXPECT_EQ(ncclCommAbort(rank.all), ncclSuccess);
     EXPECT_TRUE(rank.ends(rank.stream));
+  });
+}
+
+// The first transfer between two takes memory, and its call is in progress until both hosts have come to it; those after
+// it take none.
+TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
+  inProcesses(2, [](Rank &rank) {
+    auto freeBytes = [] {
+      size_t free = 0, total = 0;
+      EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+      return free;
+    };
+    auto isConnecting = [&] {
+      ncclResult_t state = ncclInProgress;
+      for (int i = 0; i < 200 && state == ncclInProgress; ++i) {
+        EXPECT_EQ(ncclCommGetAsyncError(rank.all, &state), ncclSuccess);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      return state == ncclInProgress;
+    };
+    size_t before = freeBytes();
+    ncclComm_t line = rank.split(0, rank.rank);
+    size_t unconnected = freeBytes();
+    EXPECT_LT(unconnected, before);
+    for (bool isFirst : {true, false}) {
+      CUstream other = nullptr;
+      EXPECT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+      if (isFirst != (rank.rank == 0))
+        EXPECT_EQ(ncclRecv(rank.place(0), 1, ncclFloat32, 1 - rank.rank, line, other), ncclInProgress);
+      else
+        EXPECT_EQ(ncclSend(rank.place(4), 1, ncclFloat32, 1 - rank.rank, line, other), ncclInProgress);
+      EXPECT_EQ(Rank::settle(line), ncclSuccess);
+      EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+    }
+    size_t connected = freeBytes();
+    EXPECT_LT(connected, unconnected);
+    EXPECT_EQ(ncclRecv(rank.place(0), 1, ncclFloat32, 1 - rank.rank, line, rank.stream), ncclInProgress);
+    EXPECT_EQ(Rank::settle(line), ncclSuccess);
+    EXPECT_EQ(freeBytes(), connected);
+    EXPECT_EQ(ncclCommAbort(line), ncclSuccess);
+    EXPECT_EQ(freeBytes(), before);
+    // Both receive first: each waits for the other's host to send.
+    EXPECT_EQ(ncclRecv(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclInProgress);
+    EXPECT_TRUE(isConnecting());
   });
 }
 

@@ -19,40 +19,36 @@ template <class T> T valueAt(const std::byte *place, uint64_t index) {
   return value;
 }
 
-template <class T>
-void reduce(const std::vector<const std::byte *> &sources, std::byte *to, uint64_t count, bool isMax) {
+int32_t add(int32_t a, int32_t b) { return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b)); }
+template <class T> T add(T a, T b) { return narrow<T>(widen(a) + widen(b)); }
+
+int32_t greater(int32_t a, int32_t b) { return std::max(a, b); }
+template <class T> T greater(T a, T b) { return widen(b) > widen(a) || std::isnan(widen(b)) ? b : a; }
+
+/// `last(i)`: the member whose term comes last in element i; the one behind it begins.
+template <class T, class Last>
+void reduce(const std::vector<const std::byte *> &sources, std::byte *to, uint64_t count, bool isMax, Last last) {
   for (uint64_t i = 0; i < count; ++i) {
-    T result;
-    if constexpr (std::is_same_v<T, int32_t>) {
-      result = valueAt<T>(sources[0], i);
-      for (size_t s = 1; s < sources.size(); ++s) {
-        auto next = valueAt<T>(sources[s], i);
-        result = isMax ? std::max(result, next) : static_cast<T>(static_cast<uint32_t>(result) + next);
-      }
-    } else {
-      float sum = widen(valueAt<T>(sources[0], i));
-      for (size_t s = 1; s < sources.size(); ++s) {
-        float next = widen(valueAt<T>(sources[s], i));
-        if (!isMax)
-          sum += next;
-        else if (next > sum || std::isnan(next))
-          sum = next;
-      }
-      result = narrow<T>(sum);
+    size_t first = last(i) + 1;
+    auto result = valueAt<T>(sources[first % sources.size()], i);
+    for (size_t s = 1; s < sources.size(); ++s) {
+      auto next = valueAt<T>(sources[(first + s) % sources.size()], i);
+      result = isMax ? greater(result, next) : add(result, next);
     }
     std::memcpy(to + i * sizeof(T), &result, sizeof(T));
   }
 }
 
+template <class Last>
 void reduce(ncclDataType_t type, const std::vector<const std::byte *> &sources, std::byte *to, uint64_t count,
-            bool isMax) {
+            bool isMax, Last last) {
   if (type == ncclInt32)
-    return reduce<int32_t>(sources, to, count, isMax);
+    return reduce<int32_t>(sources, to, count, isMax, last);
   if (type == ncclFloat16)
-    return reduce<F16>(sources, to, count, isMax);
+    return reduce<F16>(sources, to, count, isMax, last);
   if (type == ncclBfloat16)
-    return reduce<BF16>(sources, to, count, isMax);
-  reduce<float>(sources, to, count, isMax);
+    return reduce<BF16>(sources, to, count, isMax, last);
+  reduce<float>(sources, to, count, isMax, last);
 }
 
 /// Sorted, and apart from one another.
@@ -226,7 +222,9 @@ bool Transfer::takeFromAll(Part &part) {
     for (int rank = 0; rank < members(); ++rank)
       std::memcpy(part.result.data() + rank * partBytes, sources[rank], partBytes);
   else
-    reduce(part.type, sources, part.result.data(), part.count, part.reduction == ncclMax);
+    reduce(part.type, sources, part.result.data(), part.count, part.reduction == ncclMax, [&](uint64_t i) {
+      return part.kind == Part::ReduceScatter ? static_cast<uint64_t>(member->rank) : i * members() / part.count;
+    });
   for (Post *post : posts)
     ++post->taken;
   return part.isTaken = true;

@@ -1,5 +1,6 @@
 // What the calls of NCCL do once their turn in a stream has come: members post what they send and take what others have
-// posted. Sums have the order of ranks, in f32, rounded once.
+// posted. Sums are those of a ring: part i of a buffer begins with the member behind member i and ends with its own
+// term, each addition rounded to the type.
 #pragma once
 #include <memory>
 #include <string>

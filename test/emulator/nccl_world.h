@@ -42,6 +42,8 @@ struct Group {
   int color, size;
   std::atomic<uint32_t> joined;
   Line lines[maxMembers][maxMembers + 1];
+  // Whether the host of a member has come to its first collective, its first send and receive to and from another.
+  std::atomic<uint32_t> rings[maxMembers], sends[maxMembers][maxMembers], receives[maxMembers][maxMembers];
   SplitVote votes[maxSplits][maxMembers];
 };
 

@@ -118,7 +118,8 @@ struct Entry {
 };
 
 struct Program {
-  uint32_t target = 0; // sm_80 is 80
+  uint32_t target = 0;  // sm_80 is 80
+  uint32_t version = 0; // of the language: 8.0 is 80
   std::map<std::string, Entry> entries;
 };
 

@@ -109,7 +109,9 @@ private:
 
   void readModuleStatement() {
     std::string_view name = word();
-    if (name == ".version" || name == ".file") {
+    if (name == ".version") {
+      program.version = readVersion();
+    } else if (name == ".file") {
       skipLine();
     } else if (name == ".target") {
       readTarget();
@@ -133,6 +135,18 @@ private:
       --at;
       fail("directive " + std::string(name) + " is not known");
     }
+  }
+
+  /// `8.0` is 80.
+  uint32_t readVersion() {
+    std::string_view text = peek().text;
+    size_t point = text.find('.');
+    if (peek().kind != Kind::number || point + 2 != text.size() || point == 0 || !std::isdigit(text.back()))
+      fail("expected a version as 8.0, got '" + std::string(text) + "'");
+    ++at;
+    uint32_t major = 0;
+    std::from_chars(text.data(), text.data() + point, major);
+    return 10 * major + static_cast<uint32_t>(text.back() - '0');
   }
 
   void readTarget() {

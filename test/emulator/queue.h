@@ -47,6 +47,7 @@ struct Stream {
 /// What was recorded into it last.
 struct Event {
   bool hasTiming;
+  int device = 0; // whose streams alone may record it
   std::shared_ptr<Work> recorded = {};
 };
 

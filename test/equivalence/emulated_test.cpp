@@ -69,6 +69,19 @@ TEST_P(EmulatedStorage, FollowsSinglePrecision) {
   }
 }
 
+/// Ranks add in the storage type, one rounding for each of them.
+TEST_P(EmulatedStorage, FollowsSinglePrecisionOnSeveralRanks) {
+  double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
+  RunConfig run = runOf({"", "llama", storageSets(GetParam()), {}});
+  const TrainingRecord &expected = unsplit({"", "llama", {}, {}});
+  SplitCase split = {.dp = 2, .tp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true};
+  TrainingRecord actual = trainCompiled(run, planOf(run, split), steps, 1, "cuda");
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step)
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], 8 * unit * expected.losses[step]) << "step " << step;
+  EXPECT_EQ(trainCompiled(run, planOf(run, split), steps, 1, "cuda").losses, actual.losses);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, EmulatedStorage, testing::Values("bfloat16", "float16"),
                          [](const auto &info) { return info.param; });
 

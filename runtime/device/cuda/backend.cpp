@@ -35,7 +35,8 @@ LoadedPlan::LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::P
 
 // A plan of one rank is loaded at once, so that what is wrong is said here. Of several, each process loads what its
 // ranks use, when it knows them; libraries that lack are named here, before any of them.
-CudaBackend::CudaBackend(const pb::Plan &plan) : plan(plan), mesh(plan.mesh()) {
+CudaBackend::CudaBackend(const pb::Plan &plan)
+    : plan(plan), mesh(plan.mesh()), cublas(cublasLtNames(driver.version)) {
   if (mesh.ranks() > 1)
     nccl.emplace();
   else

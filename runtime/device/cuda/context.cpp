@@ -80,12 +80,17 @@ Context::Bytes Context::memory() const {
 }
 
 void Context::requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const {
+  if (arenaBytes + workspaceBytes > memory().free)
+    lackMemory(arenaBytes, workspaceBytes);
+}
+
+void Context::lackMemory(uint64_t arenaBytes, uint64_t workspaceBytes) const {
   Bytes device = memory();
-  if (arenaBytes + workspaceBytes > device.free)
-    throw MemoryError(fmt::format("the plan needs {} of device memory (arena of {} bytes, workspace of {} bytes), CUDA "
-                                  "device {} ({}) has {} free of {}",
-                                  gibibytes(arenaBytes + workspaceBytes), arenaBytes, workspaceBytes, ordinal,
-                                  describe(), gibibytes(device.free), gibibytes(device.total)));
+  throw MemoryError(fmt::format("the plan needs {} of device memory (arena of {} bytes, workspace of {} bytes), CUDA "
+                                "device {} ({}) has {} free of {}{}",
+                                gibibytes(arenaBytes + workspaceBytes), arenaBytes, workspaceBytes, ordinal, describe(),
+                                gibibytes(device.free), gibibytes(device.total),
+                                arenaBytes + workspaceBytes > device.free ? "" : ", but not in one piece"));
 }
 
 void Context::makeCurrent() const { driver.cuCtxSetCurrent(context); }

@@ -47,6 +47,8 @@ public:
   Bytes memory() const;
   /// Throws MemoryError, with what is free and what is wanted, unless that many bytes are free.
   void requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const;
+  /// Throws MemoryError with the same numbers.
+  [[noreturn]] void lackMemory(uint64_t arenaBytes, uint64_t workspaceBytes) const;
   /// Calls of this thread go to this device from now on.
   void makeCurrent() const;
 

@@ -2,6 +2,7 @@
 
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ constexpr size_t oldestCublasLt = 120000;
 constexpr int oldestNccl = 22600; // keeps the order of issue across communicators
 
 const std::vector<std::string> driverNames = {"libcuda.so.1"};
-const std::vector<std::string> cublasLtNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
+constexpr int newestCuda = 13; // whose libraries are known
 const std::vector<std::string> ncclNames = {"libnccl.so.2"};
 
 std::span<const std::string> orElse(std::span<const std::string> names, std::span<const std::string> usual) {
@@ -46,6 +47,13 @@ std::span<const std::string> withNcclSettings(std::span<const std::string> names
 }
 
 } // namespace
+
+std::vector<std::string> cublasLtNames(int driverVersion) {
+  std::vector<std::string> names;
+  for (int major = std::min(driverVersion / 1000, newestCuda); major >= oldestDriver / 1000; --major)
+    names.push_back(fmt::format("libcublasLt.so.{}", major));
+  return names;
+}
 
 std::string versionText(size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -113,8 +121,10 @@ std::string CublasLtTexts::text(cublasStatus_t status) const {
 }
 
 std::string NcclTexts::text(ncclResult_t status) const {
-  const char *words = ncclGetErrorString(status);
-  return words ? words : fmt::format("error {} of NCCL", static_cast<int>(status));
+  const char *words = ncclGetErrorString(status), *last = ncclGetLastError(/*communicator, unused=*/nullptr);
+  std::string text = words ? words : fmt::format("error {} of NCCL", static_cast<int>(status));
+  // The first are words like "unhandled system error" alone; which call of the system it was the second say.
+  return last && *last ? text + ": " + last : text;
 }
 
 // Version and texts before all else: an older library is named as such, and not by the first symbol that it lacks.
@@ -135,7 +145,7 @@ Driver::Driver(std::span<const std::string> names)
 }
 
 CublasLt::CublasLt(std::span<const std::string> names)
-    : library("cuBLASLt", orElse(names, cublasLtNames), libraryFolders()) {
+    : library("cuBLASLt", orElse(names, cublasLtNames(newestCuda * 1000)), libraryFolders()) {
 #define CUBLASLT_TEXT(name, result, parameters)                                                                        \
   this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"

@@ -54,6 +54,9 @@ struct Driver : DriverTexts {
   int version = 0; ///< 13000: CUDA 13.0
 };
 
+/// Of the libraries that run on a driver for that version of CUDA, newest first: one of a later major version does not.
+std::vector<std::string> cublasLtNames(int driverVersion);
+
 #define CUBLASLT_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
 struct CublasLtTexts {
 #include "runtime/device/cuda/symbols.def"

@@ -15,7 +15,10 @@ Memory::Memory(const Context &context, Queue &queue, uint64_t arenaBytes, uint64
       workspaceOffset((arenaBytes + workspaceAlignment - 1) / workspaceAlignment * workspaceAlignment),
       size(workspaceOffset + workspaceBytes) {
   context.requireFree(arenaBytes, workspaceBytes);
-  driver.cuMemAlloc_v2(&base, size);
+  if (driver.cuMemAlloc_v2.answer(&base, size) == CUDA_ERROR_OUT_OF_MEMORY)
+    context.lackMemory(arenaBytes, workspaceBytes);
+  if (!base)
+    driver.cuMemAlloc_v2(&base, size); // throws what else is wrong
   driver.cuMemsetD8Async(base, 0, size, queue.stream());
 }
 

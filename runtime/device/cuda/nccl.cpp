@@ -23,6 +23,8 @@ constexpr unsigned configMagic = 0xcafebeef, configVersion = 21801;
 /// Lines wait for each other's ends: few blocks of a device are taken by that.
 constexpr int channelsOfLines = 2;
 constexpr std::chrono::microseconds sleep{10};
+/// Of an element of transfers that are tried out.
+constexpr size_t wordBytes = 4;
 
 ncclConfig_t configOf(int channels) {
   return {sizeof(ncclConfig_t), configMagic, configVersion, /*blocking=*/0, unset, unset, channels, nullptr, unset};
@@ -111,7 +113,7 @@ NcclGroups::NcclGroups(const Nccl &nccl, const ncclUniqueId &id, int ranks, int 
 
 NcclGroups::~NcclGroups() { abort(); }
 
-void NcclGroups::join(NcclGroup group) {
+std::optional<uint32_t> NcclGroups::join(NcclGroup group) {
   auto own = std::ranges::find(group.members, rank);
   bool isMember = own != group.members.end();
   ncclConfig_t config = configOf(group.sender >= 0 ? channelsOfLines : unset);
@@ -120,10 +122,12 @@ void NcclGroups::join(NcclGroup group) {
   ncclComm_t *made = &communicators.emplace_back(std::move(group), index).handle;
   CALL(ncclCommSplit, all, color, rank, made, &config);
   settle(all);
-  if (isMember)
-    settle(*made);
-  else
+  if (!isMember) {
     communicators.pop_back();
+    return std::nullopt;
+  }
+  settle(*made);
+  return communicators.size() - 1;
 }
 
 uint32_t NcclGroups::find(const NcclGroup &group) const {
@@ -141,6 +145,12 @@ void NcclGroups::start(uint32_t communicator, const TransferShape &transfer, std
   issue(used, transfer, from, to, stream);
   CALL(ncclGroupEnd);
   settle(used.handle);
+}
+
+void NcclGroups::tryOut(uint32_t communicator, const TransferShape &transfer, Queue &queue, const Memory &room) {
+  CUdeviceptr from = room.at(0), to = room.at(room.bytes() / 2);
+  start(communicator, transfer, {&from, 1}, {&to, 1}, queue.stream());
+  queue.finish();
 }
 
 void NcclGroups::issue(const Communicator &communicator, const TransferShape &transfer,
@@ -299,18 +309,48 @@ NcclGroup groupOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Co
   return {{std::min(sender, receiver), std::max(sender, receiver)}, communicator.line(), sender};
 }
 
+/// What the plan does on a communicator, each kind once and as small as it can be. Kinds, and not one for all: to its
+/// neighbour a SHIFT takes other connections than a ring.
+std::vector<TransferShape> usesOf(const pb::Plan &plan, const Mesh &mesh, int rank, const NcclGroup &group) {
+  if (group.sender >= 0)
+    return {{.kind = rank == group.sender ? pb::Transfer::SEND : pb::Transfer::RECEIVE, .bytes = {wordBytes}}};
+  std::map<std::pair<pb::Transfer::Kind, int32_t>, TransferShape> uses;
+  auto elements = static_cast<int64_t>(group.members.size());
+  for (const pb::Transfer &transfer : plan.transfers()) {
+    bool isCollective = transfer.kind() <= pb::Transfer::SHIFT;
+    if (isCollective && transfer.queue() == group.number &&
+        mesh.members(rank, plan.groups(transfer.group())) == group.members)
+      uses[{transfer.kind(), transfer.shift()}] = {
+          .kind = transfer.kind(),
+          .shape = {.kind = transfer.kind(), .elements = {elements}, .shift = transfer.shift()},
+          .bytes = {wordBytes * group.members.size()}};
+  }
+  std::vector<TransferShape> list;
+  for (const auto &[key, use] : uses)
+    list.push_back(use);
+  return list;
+}
+
 } // namespace
 
-std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const DeviceFacts &device, const pb::Plan &plan,
-                                       const Mesh &mesh, const RankHost &host) {
+std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const Context &context, const pb::Plan &plan, const Mesh &mesh,
+                                       const RankHost &host) {
   int rank = host.communicator.rank();
-  ncclUniqueId id = shareId(nccl, device, plan.queues_size(), host);
-  auto groups = std::make_unique<NcclGroups>(nccl, id, mesh.ranks(), rank,
-                                             [&communicator = host.communicator] { throwIfStopped(communicator); });
+  ncclUniqueId id = shareId(nccl, context, plan.queues_size(), host);
+  Watch watch = [&communicator = host.communicator] { throwIfStopped(communicator); };
+  // Outlive the communicators, should these fail: what is freed must not be in use.
+  Queue queue(context.driver);
+  queue.watch = watch;
+  Memory room(context, queue, /*arenaBytes=*/2 * wordBytes * mesh.ranks(), /*workspaceBytes=*/0);
+  auto groups = std::make_unique<NcclGroups>(nccl, id, mesh.ranks(), rank, watch);
   for (const pb::Communicator &communicator : plan.communicators()) {
     NcclGroup group = groupOf(plan, mesh, rank, communicator);
-    if (group.members.size() > 1 || !plan.groups(communicator.group()).stages().empty())
-      groups->join(std::move(group));
+    if (group.members.size() == 1 && plan.groups(communicator.group()).stages().empty())
+      continue;
+    std::optional<uint32_t> joined = groups->join(group);
+    if (joined && group.members.size() > 1)
+      for (const TransferShape &use : usesOf(plan, mesh, rank, group))
+        groups->tryOut(*joined, use, queue, room);
   }
   return groups;
 }

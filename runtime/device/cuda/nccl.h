@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/device/cuda/context.h"
+#include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/device/device.h"
 #include "runtime/mesh.h"
@@ -35,8 +36,8 @@ public:
   NcclGroups &operator=(const NcclGroups &) = delete;
 
   /// All ranks say the same groups in the same order, each with its own members or, where the rank is none of any,
-  /// none.
-  void join(NcclGroup group);
+  /// none. Returns the communicator, if the rank is in it.
+  std::optional<uint32_t> join(NcclGroup group);
 
   /// The communicator of a group that was joined; throws PlanError where there is none.
   uint32_t find(const NcclGroup &group) const;
@@ -45,6 +46,10 @@ public:
   /// behind it.
   void start(uint32_t communicator, const TransferShape &transfer, std::span<const CUdeviceptr> from,
              std::span<const CUdeviceptr> to, CUstream stream);
+
+  /// Does one transfer whose bytes matter to nobody, to its end: with the first of a kind NCCL takes memory and hosts
+  /// wait for each other, which belongs into no step. All members of the communicator do the same.
+  void tryOut(uint32_t communicator, const TransferShape &transfer, Queue &queue, const Memory &room);
 
   /// Throws CallError where a communicator has failed.
   void check() const;
@@ -75,10 +80,10 @@ private:
   std::deque<Communicator> communicators;
 };
 
-/// Joins the communicators that the plan lists; the ranks meet through the host's. Throws PlanError where another rank
-/// has the same device and may not.
-std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const DeviceFacts &device, const pb::Plan &plan,
-                                       const Mesh &mesh, const RankHost &host);
+/// Joins the communicators that the plan lists, and tries out what it does on each; the ranks meet through the host's.
+/// `context` is current. Throws PlanError where another rank has the same device and may not.
+std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const Context &context, const pb::Plan &plan, const Mesh &mesh,
+                                       const RankHost &host);
 
 /// Throws RankStopped where another rank has failed.
 void throwIfStopped(Communicator &communicator);

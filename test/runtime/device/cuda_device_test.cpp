@@ -122,6 +122,9 @@ pb::Plan samplePlan() {
   return plan;
 }
 
+// Before anybody asks: a device whose memory is no multiple of the pages that it gives out.
+[[maybe_unused]] const int memorySet = setenv("ESPALIER_EMULATOR_MEMORY", "2148532224", /*overwrite=*/1);
+
 class CudaDevice : public testing::Test {
 protected:
   explicit CudaDevice(pb::Plan plan = samplePlan()) : plan(std::move(plan)) {}
@@ -319,6 +322,24 @@ std::string refusal(const std::function<void(pb::Plan &)> &change) {
 TEST(CudaBackend, KernelsForNewerDevicesAreRefused) {
   EXPECT_THAT(refusal([](pb::Plan &plan) { plan.mutable_objects(0)->set_level("sm_999"); }),
               MatchesRegex("the plan's kernels are for \\[sm_999\\], CUDA device 0 is .+ sm_[0-9]+"));
+}
+
+/// As much as is free may be there in no piece; here the last half page is none.
+TEST(CudaBackend, MemoryThatTheDriverDoesNotGiveIsALackOfIt) {
+  pb::Plan plan = samplePlan();
+  plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, 2148532224 - (32 << 20));
+  LocalWorld world(1);
+  std::unique_ptr<Communicator> communicator = world.communicator(0);
+  ThreadPool pool(1, /*spins=*/0);
+  std::unique_ptr<Backend> backend = loadBackend(plan, /*threads=*/1);
+  try {
+    backend->open(plan.stages(0), {*communicator, pool, /*spins=*/0});
+    ADD_FAILURE() << "it was given";
+  } catch (const MemoryError &error) {
+    EXPECT_THAT(error.what(), MatchesRegex("the plan needs 2.00 GiB of device memory .arena of 2114977792 bytes, "
+                                           "workspace of 33554432 bytes., CUDA device 0 .* has 2.00 GiB free of 2.00 "
+                                           "GiB, but not in one piece"));
+  }
 }
 
 TEST(CudaBackend, KernelsWithoutABlockAreRefused) {

@@ -17,6 +17,8 @@ size_t cublasLtGetVersion(void) { return VERSION * 10; }
 
 const char *ncclGetErrorString(int status) { return "out of order"; }
 
+const char *ncclGetLastError(void *communicator) { return "a link is down"; }
+
 int ncclGetVersion(int *version) {
   *version = VERSION * 2;
   return STATUS;

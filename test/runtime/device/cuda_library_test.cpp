@@ -43,6 +43,13 @@ TEST(CudaLibrary, AMissingCublasLtIsNamedWithTheFoldersLookedIn) {
                     EndsWith("; nor is it in /none, /nowhere")));
 }
 
+/// A library of CUDA 13 does not start on a driver for CUDA 12, the other way round it does.
+TEST(CudaLibrary, CublasLtIsNoNewerThanTheDriver) {
+  EXPECT_THAT(cublasLtNames(12040), testing::ElementsAre("libcublasLt.so.12"));
+  EXPECT_THAT(cublasLtNames(13010), testing::ElementsAre("libcublasLt.so.13", "libcublasLt.so.12"));
+  EXPECT_THAT(cublasLtNames(14000), testing::ElementsAre("libcublasLt.so.13", "libcublasLt.so.12"));
+}
+
 TEST(CudaLibrary, TheSecondNameAndTheFoldersAreTried) {
   std::vector<std::string> names = {"libno_blas.so.13", "cuda_old_driver.so"};
   std::vector<std::string> folders = {"/none", std::string(ESPALIER_BINARY_DIR) + "/test/lib"};
@@ -70,7 +77,8 @@ TEST(CudaLibrary, AMissingNcclIsNamed) {
 }
 
 TEST(CudaLibrary, AnNcclWithoutAVersionIsRefusedInItsOwnWords) {
-  EXPECT_THAT(opening<Nccl>(doubleOf("cuda_broken_driver")), EndsWith("does not tell its version: out of order"));
+  EXPECT_THAT(opening<Nccl>(doubleOf("cuda_broken_driver")),
+              EndsWith("does not tell its version: out of order: a link is down"));
 }
 
 TEST(CudaLibrary, ADriverWithoutAVersionIsRefusedInItsOwnWords) {

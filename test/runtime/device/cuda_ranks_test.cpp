@@ -16,6 +16,10 @@
 
 extern "C" espalier::rt::Backend *espalierCudaBackend(const espalier::rt::pb::Plan &plan);
 
+namespace espalier::emulator {
+__attribute__((visibility("default"))) uint64_t timesMemoryWasTaken();
+}
+
 namespace espalier::rt {
 namespace {
 
@@ -43,6 +47,14 @@ void addLine(pb::Plan &plan, uint32_t line, uint32_t sender, uint32_t receiver) 
   communicator->set_receiver(receiver);
 }
 
+void addCollective(pb::Plan &plan, pb::Transfer::Kind kind, uint32_t group, uint32_t queue, int32_t shift = 0) {
+  pb::Transfer *transfer = plan.add_transfers();
+  transfer->set_kind(kind);
+  transfer->set_group(group);
+  transfer->set_queue(queue);
+  transfer->set_shift(shift);
+}
+
 pb::Plan samplePlan() {
   pb::Plan plan;
   plan.set_target("cuda");
@@ -61,6 +73,11 @@ pb::Plan samplePlan() {
   addLine(plan, /*line=*/0, /*sender=*/0, /*receiver=*/1);
   addCommunicator(plan, everybody, collectives);
   addLine(plan, /*line=*/1, /*sender=*/1, /*receiver=*/0);
+  addCollective(plan, pb::Transfer::REDUCE_SCATTER, replicas, gradients);
+  addCollective(plan, pb::Transfer::ALL_GATHER, replicas, gradients);
+  addCollective(plan, pb::Transfer::ALL_REDUCE, everybody, collectives);
+  addCollective(plan, pb::Transfer::ALL_TO_ALL, everybody, collectives);
+  addCollective(plan, pb::Transfer::SHIFT, everybody, collectives, /*shift=*/-1);
   for (uint32_t stage : {0, 1}) {
     pb::Stage *made = plan.add_stages();
     made->add_arena_bytes(1 << 16);
@@ -251,6 +268,34 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
                 EXPECT_THAT(rank.read(256, 2), ElementsAre(peer, turn));
               }
             }),
+            "");
+}
+
+// What NCCL takes with the first transfer of a kind was taken when the communicators were made: nothing is allocated
+// once a rank is open.
+TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
+  EXPECT_EQ(inProcesses(samplePlan(),
+                        [](Rank &rank) {
+                          uint64_t before = emulator::timesMemoryWasTaken();
+                          std::vector<int> all = {0, 1, 2, 3};
+                          using Shape = pb::Transfer;
+                          uint32_t sum = rank.collective(Shape::ALL_REDUCE, collectives, all, {4});
+                          uint32_t toAll = rank.collective(Shape::ALL_TO_ALL, collectives, all, {4});
+                          uint32_t shift = rank.collective(Shape::SHIFT, collectives, all, {4}, /*shift=*/-1);
+                          uint32_t scatter = rank.collective(Shape::REDUCE_SCATTER, gradients, rank.own(), {4});
+                          uint32_t gather = rank.collective(Shape::ALL_GATHER, gradients, rank.own(), {4});
+                          bool sends = rank.stage == 0;
+                          uint32_t line = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
+                                                                    .queue = out,
+                                                                    .peer = (rank.number + 2) % ranks,
+                                                                    .bytes = {16}});
+                          rank.write(0, std::vector<float>(4));
+                          for (uint32_t transfer : {sum, toAll, shift, scatter, gather})
+                            rank.device->wait(rank.start(transfer, {{0}}, {{256}}));
+                          rank.device->wait(sends ? rank.start(line, {{0}}, {}) : rank.start(line, {}, {{512}}));
+                          rank.finish();
+                          EXPECT_EQ(emulator::timesMemoryWasTaken(), before);
+                        }),
             "");
 }
 
