@@ -399,6 +399,7 @@ int checkDevice(std::span<char *> files, bool isSmall) {
 
 int main(int argc, char **argv) {
   try {
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // what was said stays where it then hangs
     if (argc > 1 && std::string_view(argv[1]) == "--epilogues")
       return showMissingEpilogues();
     bool isSmall = argc > 1 && std::string_view(argv[1]) == "--small";

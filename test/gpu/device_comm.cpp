@@ -70,6 +70,7 @@ int checkCommunicators() {
 
 int main() {
   try {
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // what was said stays where it then hangs
     return checkCommunicators();
   } catch (const std::exception &error) {
     fmt::print(stderr, "device_comm: {}\n", error.what());
