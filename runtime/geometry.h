@@ -7,6 +7,9 @@
 
 namespace espalier::rt {
 
+/// Elements that a block of square_blocks adds up are a multiple of this, so that it can read as many at once.
+constexpr int64_t squareBlockMultiple = 4;
+
 /// The line of one kernel, without its end.
 inline std::string geometryLine(const std::string &symbol, int64_t threads, int64_t extentPerBlock,
                                 int64_t columnsPerBlock, int64_t sharedBytes) {

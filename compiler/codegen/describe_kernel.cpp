@@ -42,9 +42,22 @@ public:
     pb::Operand &operand = sum(type, reach);
     if (destination != cuda::Destination::Overwrite)
       operand.set_access(pb::Operand::ADD);
-    if (destination == cuda::Destination::AddUnlessFirst)
+    if (destination == cuda::Destination::AddUnlessFirst) {
       operand.set_unless(scalar(first));
+      use(first, pb::Kernel::FIRST);
+    }
     return operand;
+  }
+  /// What a scalar is, if no size.
+  void use(unsigned index, pb::Kernel::Scalar what) {
+    while (message.uses_size() <= static_cast<int>(index))
+      message.add_uses(pb::Kernel::SIZE);
+    message.set_uses(static_cast<int>(index), what);
+  }
+  /// The operand that was added last is the table of which the scalar says where its rows begin.
+  void isTable(unsigned firstRow) {
+    message.set_space(static_cast<uint32_t>(message.operands_size()));
+    use(firstRow, pb::Kernel::FIRST_ROW);
   }
 
   pb::Kernel &message;
@@ -165,11 +178,10 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
   }
   kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
   kernel.message.set_space(1);
-  for (int size = 0; size < int(FirstPosition); ++size)
-    kernel.message.add_uses(pb::Kernel::SIZE);
+  unsigned next = FirstPosition;
   for (auto use : {pb::Kernel::FIRST_QUERY, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::FIRST_HEAD,
                    pb::Kernel::WHOLE_SEQUENCE, pb::Kernel::SEED})
-    kernel.message.add_uses(use);
+    kernel.use(next++, use);
   if (isForward) {
     kernel.write(type, queries);
     kernel.write(pb::F32, rows);
@@ -208,21 +220,17 @@ void describeTakeRow(exec::KernelOp op, Description &kernel) {
 
 void describeEmbed(exec::KernelOp op, Description &kernel) {
   kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)}).set_linear(1);
+  kernel.isTable(/*firstRow=*/0);
   kernel.read(pb::I32, {extent});
   kernel.sum(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)}).set_linear(1);
-  kernel.message.set_space(1);
-  for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
-    kernel.message.add_uses(use);
 }
 
-/// The table's gradient has one term of the three kernels: order_tokens begins it, the others go on with it. Where the
-/// sum always adds, sum_segments begins it.
+/// The table's gradient has one term of the three kernels: order_tokens begins it, the others go on with it.
 void describeOrderTokens(exec::KernelOp op, Description &kernel) {
   kernel.read(pb::I32, {scalar(3)});
   kernel.write(pb::I32, {scalar(3)});
-  cuda::Destination destination = cuda::destinationOf(op);
-  if (destination != cuda::Destination::Add)
-    kernel.store(pb::F32, {scalar(1), scalar(2)}, destination, /*first=*/4);
+  kernel.store(pb::F32, {scalar(1), scalar(2)}, cuda::destinationOf(op), /*first=*/4);
+  kernel.isTable(/*firstRow=*/0);
 }
 
 void describeSegments(exec::KernelOp op, Description &kernel) {
@@ -235,10 +243,10 @@ void describeSegments(exec::KernelOp op, Description &kernel) {
     kernel.read(dataType(cuda::typeParameter(op, "type")), {scalar(2), scalar(0)}).set_linear(1);
     kernel.write(pb::F32, partial).set_linear(1);
   }
-  bool begins = cuda::destinationOf(op) == cuda::Destination::Add;
   pb::Operand &sum = kernel.sum(pb::F32, table);
-  sum.set_access(begins ? pb::Operand::ADD : pb::Operand::UPDATE);
+  sum.set_access(pb::Operand::UPDATE);
   sum.set_linear(1);
+  kernel.isTable(/*firstRow=*/1);
 }
 
 void describeRoute(exec::KernelOp op, Description &kernel) {
@@ -285,6 +293,7 @@ void describeRope(exec::KernelOp op, Description &kernel) {
 void describeSquareBlocks(exec::KernelOp, Description &kernel) {
   kernel.read(pb::F32, {scalar(0)});
   kernel.write(pb::F32, {extent, scalar(2)});
+  kernel.use(1, pb::Kernel::BLOCK_ROWS);
 }
 
 void describeAddSquares(exec::KernelOp op, Description &kernel) {
@@ -345,6 +354,7 @@ void describeKernel(exec::KernelOp kernel, pb::Kernel &message) {
   if (Describe describe = describerOf(kernel.getShape())) {
     describe(kernel, description);
     message.set_scalars(cuda::integerParameter(kernel, "scalars"));
+    message.mutable_uses()->Resize(static_cast<int>(message.scalars()), pb::Kernel::SIZE);
     assert(message.operands_size() == cuda::integerParameter(kernel, "buffers") && "operands as its launches have");
     return;
   }

@@ -416,8 +416,9 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     extent = shape.columns;
     grain = std::min(flatGrainElements, extent);
   } else if (shape.kind == "column") {
-    int64_t blocks = std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
-    int64_t blockRows = isCuda ? cuda::rowsPerColumnBlock(shape) : llvm::divideCeil(shape.rows, blocks);
+    int64_t blocks = isCuda ? cuda::columnBlocks(shape)
+                            : std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
+    int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
     extent = llvm::divideCeil(shape.rows, blockRows);
     grain = 1;
     shape.scalars[2] = constantScalar(builder.getContext(), blockRows);

@@ -11,13 +11,17 @@ namespace {
 
 class Kernels {
 public:
-  Kernels(const pb::Plan &plan, PlanErrors &errors) : plan(plan), errors(errors) {}
+  Kernels(const pb::Plan &plan, PlanErrors &errors)
+      : plan(plan), errors(errors),
+        isByHand(std::ranges::all_of(plan.kernels(), [](const pb::Kernel &kernel) { return kernel.uses().empty(); })) {}
 
   void check();
 
 private:
   void checkGeometries(const pb::Object &object);
   void checkLaunch(const pb::Launch &launch);
+  void checkScalars(const pb::Launch &launch);
+  void checkBlocks(const pb::Launch &launch, int index);
   void checkReach(const pb::Launch &launch, int index);
   void checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index);
   void checkExtent(const pb::Launch &launch);
@@ -30,7 +34,8 @@ private:
 
   const pb::Plan &plan;
   PlanErrors &errors;
-  std::string name; ///< of the instruction at hand
+  const bool isByHand; ///< no kernel says what its scalars are
+  std::string name;    ///< of the instruction at hand
 };
 
 void Kernels::check() {
@@ -68,23 +73,54 @@ void Kernels::checkLaunch(const pb::Launch &launch) {
       static_cast<uint32_t>(launch.scalars_size()) != kernel.scalars())
     return add("{} buffers and {} scalars, {} takes {} and {}", launch.buffers_size(), launch.scalars_size(),
                kernel.symbol(), kernel.operands_size(), kernel.scalars());
-  std::vector<bool> asksForFirst(kernel.scalars(), false);
+  checkScalars(launch);
   for (int i = 0; i < launch.buffers_size(); ++i) {
     const pb::Operand &operand = kernel.operands(i);
     if (operand.type() != valueOf(launch.buffers(i)).type())
       add("buffer {} holds {}, {} takes {}", i, pb::DataType_Name(valueOf(launch.buffers(i)).type()), kernel.symbol(),
           pb::DataType_Name(operand.type()));
     checkReach(launch, i);
-    if (operand.unless() == 0)
-      continue;
-    asksForFirst[operand.unless() - 1] = true;
-    checkFirst(launch, operand, i);
+    if (operand.unless() > 0)
+      checkFirst(launch, operand, i);
   }
-  for (int i = 0; i < launch.scalars_size(); ++i)
-    if (launch.scalars(i).first() && !asksForFirst[static_cast<size_t>(i)])
-      add("scalar {} asks for the first micro-batch of a bucket, {} adds to nothing by it", i, kernel.symbol());
   checkExtent(launch);
   checkGrid(launch);
+}
+
+/// Sizes are the same on every rank and in every run; `first` is what an operand overwrites by, and stands alone.
+void Kernels::checkScalars(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  if (!isByHand && static_cast<uint32_t>(kernel.uses_size()) != kernel.scalars())
+    return add("{} scalars, of which {} are said to be something", kernel.scalars(), kernel.uses_size());
+  std::vector<bool> isFirst(kernel.scalars(), false);
+  for (const pb::Operand &operand : kernel.operands())
+    if (operand.unless() > 0)
+      isFirst[operand.unless() - 1] = true;
+  for (int i = 0; i < launch.scalars_size(); ++i) {
+    pb::Affine rest = launch.scalars(i);
+    rest.clear_first();
+    pb::Kernel::Scalar use = isByHand ? pb::Kernel::FIRST : kernel.uses(i);
+    if (!isByHand && (use == pb::Kernel::FIRST) != isFirst[static_cast<size_t>(i)])
+      add("scalar {} is said to be {}, {} adds otherwise", i, pb::Kernel::Scalar_Name(use), kernel.symbol());
+    else if (launch.scalars(i).first() && !isFirst[static_cast<size_t>(i)])
+      add("scalar {} asks for the first micro-batch of a bucket, {} adds to nothing by it", i, kernel.symbol());
+    else if (launch.scalars(i).first() && rest.ByteSizeLong() > 0)
+      add("scalar {} asks for the first micro-batch of a bucket and is a number besides", i);
+    else if ((use == pb::Kernel::SIZE || use == pb::Kernel::BLOCK_ROWS) && !isConstant(launch.scalars(i)))
+      add("scalar {} is a size and differs from rank to rank or run to run", i);
+    if (use == pb::Kernel::BLOCK_ROWS)
+      checkBlocks(launch, i);
+  }
+}
+
+/// Each row is in one block, and blocks are as nearly equal as they can be.
+void Kernels::checkBlocks(const pb::Launch &launch, int index) {
+  bool isSquare = plan.kernels(static_cast<int>(launch.kernel())).shape() == "square_blocks";
+  int64_t each = launch.scalars(index).constant(), rows = index > 0 ? launch.scalars(index - 1).constant() : 0;
+  int64_t blocks = launch.extent(), multiple = isSquare ? squareBlockMultiple : 1;
+  int64_t wanted = rows > 0 && blocks > 0 ? (rows - 1) / blocks / multiple * multiple + multiple : 0;
+  if (each < 1 || each != wanted || blocks != (rows - 1) / each + 1)
+    add("{} blocks of {} rows are not {} rows once each", blocks, each, rows);
 }
 
 void Kernels::checkReach(const pb::Launch &launch, int index) {

@@ -21,6 +21,7 @@ private:
   void checkTransfer(const pb::Transfer &transfer);
   void checkExchange(const pb::Exchange &exchange);
   void checkSubprogram(const pb::Subprogram &subprogram);
+  void checkCapacity(const pb::Instruction &instruction, const std::string &name);
   void checkLaunch(const pb::Launch &launch, const std::string &name);
   void checkLocation(const pb::Instruction &instruction, const std::string &name);
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
@@ -34,6 +35,7 @@ private:
   PlanErrors &errors;
   std::map<std::string, uint32_t> kernels;                           ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
+  std::map<uint32_t, int64_t> capacities;                           ///< of experts, by value of the slots
 };
 
 void ShapeRule::check() {
@@ -147,6 +149,7 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
     const pb::Instruction &instruction = subprogram.instructions(i);
     std::string name = instructionName(plan, subprogram, i);
     checkLocation(instruction, name);
+    checkCapacity(instruction, name);
     if (instruction.has_launch()) {
       checkLaunch(instruction.launch(), name);
     } else if (instruction.has_call()) {
@@ -154,6 +157,38 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
         add("{}: {}", name, fault);
     }
   }
+}
+
+/// The slots that an instruction gives or goes by, and how many of them it takes an expert to have.
+std::optional<std::pair<uint32_t, int64_t>> slotsOf(const pb::Plan &plan, const pb::Instruction &instruction) {
+  using Call = pb::LibraryCall;
+  const Call &call = instruction.call();
+  const pb::Launch &launch = instruction.launch();
+  bool gives = call.function() == Call::ROUTE, goes = call.function() == Call::DISPATCH || call.function() == Call::COMBINE;
+  if (instruction.has_launch()) {
+    const std::string &shape = plan.kernels(static_cast<int>(launch.kernel())).shape();
+    gives = shape == "give_slots";
+    goes = shape == "find_rows" || shape == "combine";
+  }
+  int size = gives ? 4 : 5, buffer = instruction.has_call() && gives ? 2 : 1;
+  if (!gives && !goes)
+    return std::nullopt;
+  if (instruction.has_call())
+    return std::pair(call.buffers(buffer).value(), call.sizes(size));
+  if (buffer >= launch.buffers_size() || size >= launch.scalars_size())
+    return std::nullopt;
+  return std::pair(launch.buffers(buffer).value(), launch.scalars(size).constant());
+}
+
+/// A token has a slot where its expert has room: who gives slots and who goes by them mean the same room.
+void ShapeRule::checkCapacity(const pb::Instruction &instruction, const std::string &name) {
+  auto slots = slotsOf(plan, instruction);
+  if (!slots)
+    return;
+  auto [known, isNew] = capacities.emplace(*slots);
+  if (!isNew && known->second != slots->second)
+    add("{}: goes by {} slots of an expert, '{}' has {}", name, slots->second,
+        plan.values(static_cast<int>(slots->first)).name(), known->second);
 }
 
 void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {

@@ -31,7 +31,6 @@ private:
   std::string faultOf(size_t rows);
   std::string faultOfOperand(int index, size_t rows);
   std::string faultOfScalars(size_t rows);
-  std::string faultOfBlocks() const;
   std::string faultOfSizes() const;
   pb::Affine wanted(pb::Kernel::Scalar use, const pb::Affine &found, size_t rows) const;
   bool isGenerated() const { return kernel.shape() == "row" || kernel.shape() == "column" || kernel.shape() == "flat"; }
@@ -52,9 +51,6 @@ private:
 };
 
 std::string Space::fault() {
-  bool isSized = kernel.uses().empty() || static_cast<uint32_t>(kernel.uses_size()) == kernel.scalars();
-  if (!isSized)
-    return fmt::format("{} scalars, of which {} are said to be something", kernel.scalars(), kernel.uses_size());
   int sums = launch.buffers_size() / 2;
   if (kernel.shape() == "reduce_parts" && (launch.scalars_size() == 0 || scalar(0) != sums))
     return fmt::format("has the parts of {} sums, as many as scalar 0 must say", sums);
@@ -133,8 +129,6 @@ std::string Space::faultOf(size_t rows) {
     if (std::string found = isPartialSum(kernel, i) ? "" : faultOfOperand(i, rows); !found.empty())
       return found;
   }
-  if (std::string found = faultOfBlocks(); !found.empty())
-    return found;
   return faultOfScalars(rows);
 }
 
@@ -193,19 +187,6 @@ bool Space::areScalars(int first, const std::vector<Term> &terms) const {
         return false;
     }
   return true;
-}
-
-/// Each row is in one block: all but the last have as many, on cpu as nearly equal as they can be.
-std::string Space::faultOfBlocks() const {
-  for (int i = 0; i < kernel.uses_size(); ++i) {
-    if (kernel.uses(i) != pb::Kernel::BLOCK_ROWS)
-      continue;
-    int64_t rows = scalar(1), each = scalar(i), blocks = launch.extent();
-    bool isEqual = plan.target() == "cuda" || each == (rows + blocks - 1) / std::max<int64_t>(blocks, 1);
-    if (!isConstant(launch.scalars(i)) || each < 1 || blocks != (rows + each - 1) / each || !isEqual)
-      return fmt::format("{} blocks of {} rows are not {} rows once each", blocks, each, rows);
-  }
-  return "";
 }
 
 /// Element d of a sample lies at the product of the whole sizes behind it.
@@ -293,9 +274,8 @@ std::string Space::faultOfScalars(size_t rows) {
     } else {
       walked = 0;
     }
-    bool isNumber = use == pb::Kernel::SIZE || use == pb::Kernel::BLOCK_ROWS;
-    if ((isNumber && !isConstant(found)) || !isSame(found, right))
-      return fmt::format("scalar {} is {}, it must be {}", i, textOf(found), isNumber ? "a size" : textOf(right));
+    if (!isSame(found, right))
+      return fmt::format("scalar {} is {}, it must be {}", i, textOf(found), textOf(right));
     if (use == pb::Kernel::STREAM && (found.constant() < 0 || found.constant() > 255))
       return fmt::format("scalar {} names op {} of a layer, of 256", i, found.constant());
   }

@@ -5,6 +5,7 @@
 #include "test/equivalence/splits.h"
 #include "test/runtime/verify_cases.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace espalier {
@@ -14,6 +15,7 @@ namespace pb = rt::pb;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 /// Whose plan is changed.
 struct Original {
@@ -43,7 +45,8 @@ const Original halfV = {"gpt2",
                          .schedule = planner::Schedule::VHalf}};
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
 const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
-const Original device = {"gpt2", {.name = "device", .dp = 2, .microBatches = 2}, "cuda"};
+const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
+const Original expertsOnDevice = {"mixtral", {.name = "experts_on_device", .microBatches = 2}, "cuda"};
 
 /// What an action starts or waits for.
 google::protobuf::RepeatedPtrField<pb::Flight> &flightsOf(pb::Action &action) {
@@ -387,6 +390,14 @@ const Refusal subprograms[] = {
        int join = find(p, "embed.none.backward", isShape("join_segments")).at(0);
        rt::programOf(p, "embed.none.backward")->mutable_instructions()->DeleteSubrange(join, 1);
      }},
+    // Tokens that find no slot are dropped.
+    {"FewerSlotsGiven", &experts, "slots of an expert, 'block.none.saved",
+     [](pb::Plan &p) {
+       IsIt isRoute = [](const pb::Plan &, const pb::Instruction &one) { return isCall(one, pb::LibraryCall::ROUTE); };
+       int route = find(p, "block.none.forward", isRoute).at(0);
+       pb::LibraryCall *call = rt::instructionOf(p, "block.none.forward", route)->mutable_call();
+       call->set_sizes(4, call->sizes(4) - 1);
+     }},
     {"ProductOntoItsOperand", &pipeline, "while operand 0 lies at bytes",
      [](pb::Plan &p) {
        pb::LibraryCall *product = productOf(p, "block.none.backward");
@@ -436,6 +447,63 @@ const Refusal subprograms[] = {
 std::string nameOf(const testing::TestParamInfo<Refusal> &info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Lists, CompiledPlan, testing::ValuesIn(lists), nameOf);
 INSTANTIATE_TEST_SUITE_P(Subprograms, CompiledPlan, testing::ValuesIn(subprograms), nameOf);
+
+// Numbers that launches hand to their kernels.
+
+/// Changes each number of one launch of each shape, and says which changes are refused by nothing: "embed 0 +1".
+std::vector<std::string> numbersThatAreFree(const Original &original) {
+  pb::Plan plan = compiled(original);
+  std::vector<std::string> free;
+  std::set<std::string> tried;
+  auto attempt = [&](const std::string &name, pb::Affine &scalar, const pb::Affine &changed) {
+    pb::Affine was = scalar;
+    scalar = changed;
+    if (tried.insert(name).second && changed.SerializeAsString() != was.SerializeAsString() &&
+        rt::verifyPlan(plan).empty())
+      free.push_back(name);
+    scalar = was;
+  };
+  for (pb::Subprogram &subprogram : *plan.mutable_subprograms())
+    for (pb::Instruction &instruction : *subprogram.mutable_instructions())
+      for (int i = 0; i < instruction.launch().scalars_size(); ++i) {
+        const pb::Kernel &kernel = plan.kernels(static_cast<int>(instruction.launch().kernel()));
+        pb::Affine &scalar = *instruction.mutable_launch()->mutable_scalars(i);
+        std::string name = fmt::format("{} {}", kernel.shape(), i);
+        if (scalar.first() > 0)
+          name += " first";
+        pb::Affine changed = scalar;
+        for (int64_t by : {-1, 1, 64}) {
+          changed.set_constant(scalar.constant() + by);
+          attempt(fmt::format("{} {:+}", name, by), scalar, changed);
+        }
+        for (const char *variable : {"micro_batch", "layer", "seed", "dp", "tp", "first"}) {
+          changed = scalar;
+          const auto *field = pb::Affine::descriptor()->FindFieldByName(variable);
+          if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT32)
+            changed.set_first(scalar.first() + 1);
+          else
+            changed.GetReflection()->SetInt64(&changed, field, changed.GetReflection()->GetInt64(changed, field) + 1);
+          attempt(fmt::format("{} {}", name, variable), scalar, changed);
+        }
+      }
+  EXPECT_GT(tried.size(), 50u);
+  return free;
+}
+
+TEST(LaunchedNumbers, AreHeldOnTheCpu) {
+  EXPECT_THAT(numbersThatAreFree(tensors), IsEmpty());
+  EXPECT_THAT(numbersThatAreFree(experts), IsEmpty());
+}
+
+TEST(LaunchedNumbers, AreHeldOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
+
+/// But for those that a kernel of experts is given and does not read.
+TEST(LaunchedNumbers, OfExpertsAreHeldOnADevice) {
+  for (const std::string &name : numbersThatAreFree(expertsOnDevice))
+    EXPECT_THAT(name, testing::AnyOf(StartsWith("choose_experts 4"), StartsWith("find_rows 3"),
+                                     StartsWith("find_rows 4"), StartsWith("dispatch 0"), StartsWith("dispatch 4"),
+                                     StartsWith("dispatch 5")));
+}
 
 } // namespace
 } // namespace espalier

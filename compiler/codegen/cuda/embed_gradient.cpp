@@ -14,8 +14,8 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last) and, unless it always adds, dtable. Scalars:
-/// first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: rows.
+/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable, which it clears unless it always adds.
+/// Scalars: first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: rows.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)

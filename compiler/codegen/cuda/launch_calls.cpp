@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
+#include "runtime/geometry.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -198,14 +199,11 @@ private:
     exec::BufferAttr partial = scratch(builder.getF32Type(), {segments, 2, hidden}, {"segment", "side", "hidden"});
     SpecialLaunch sort{.shape = "order_tokens",
                        .geometry = geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes),
-                       .buffers = {ids, order},
+                       .buffers = {ids, order, table},
+                       .outputs = 2,
                        .scalars = {call.scalars[0], scalar(rows), scalar(hidden), scalar(tokens)},
                        .extent = rows};
     setDestination(sort);
-    if (!alwaysAdds()) {
-      sort.buffers.push_back(table);
-      ++sort.outputs;
-    }
     add(std::move(sort));
     IntegerAttr width = builder.getI64IntegerAttr(widthFor({dout, table}, hidden, 4));
     SpecialLaunch sum{.shape = "sum_segments",
@@ -217,8 +215,6 @@ private:
     sum.parameters.set("width", width);
     SpecialLaunch join = sum;
     sum.parameters.set("type", TypeAttr::get(call.elements[1]));
-    if (alwaysAdds()) // order_tokens has added no term
-      sum.parameters.set("always_adds", builder.getUnitAttr());
     add(std::move(sum));
     join.shape = "join_segments";
     join.buffers = {ids, order, partial, table};
@@ -288,7 +284,8 @@ private:
   void squaredNorm() {
     constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
     int64_t elements = call.sizes[0];
-    int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mostBlocks), 4), leastElements);
+    int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
+    int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
     int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
     exec::BufferAttr sums = scratch(builder.getF32Type(), {blocks, 2}, {"part", "word"}); // f64
     SpecialLaunch squares{.shape = "square_blocks",

@@ -155,10 +155,10 @@ bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
          (!origin || llvm::all_of(origin.getStrides(), [&](int64_t stride) { return stride % bytes == 0; }));
 }
 
-int64_t rowsPerColumnBlock(const KernelShape &shape) {
+int64_t columnBlocks(const KernelShape &shape) {
   bool isReduced = countReductions(shape) > 0;
-  int64_t blocks = isReduced ? mostReducedBlocks : mostBlocks;
-  return std::max<int64_t>(isReduced ? leastReducedRows : leastRows, llvm::divideCeil(shape.rows, blocks));
+  int64_t blocks = llvm::divideCeil(shape.rows, isReduced ? leastReducedRows : leastRows);
+  return std::min<int64_t>(blocks, isReduced ? mostReducedBlocks : mostBlocks);
 }
 
 Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {

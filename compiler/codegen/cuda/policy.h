@@ -27,7 +27,7 @@ Policy choosePolicy(const KernelShape &shape, llvm::ArrayRef<exec::BufferAttr> o
 /// Whether every place of a buffer, on every rank, lies at a multiple of `bytes`.
 bool isAligned(exec::BufferAttr buffer, int64_t bytes);
 
-/// Rows of one block of a column kernel.
-int64_t rowsPerColumnBlock(const KernelShape &shape);
+/// Into how many blocks the rows of a column kernel are cut, at most.
+int64_t columnBlocks(const KernelShape &shape);
 
 } // namespace espalier::codegen::cuda
