@@ -326,14 +326,17 @@ void Emitter::addMatmulAlgorithms() {
     }
 }
 
-/// The values that its launches hand over, which are numbered once all programs are there. A kernel that no lowering
+/// The values that its launches hand over and the random bits that they ask for, which are numbered once all programs are there. A kernel that no lowering
 /// made names none.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
   auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
   for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>()) {
-    auto values = cast<ArrayAttr>(use).getAsValueRange<StringAttr>();
+    auto said = cast<ArrayAttr>(use).getValue();
+    auto values = said.take_front(static_cast<size_t>(message.operands_size()));
     for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), values))
-      operand.add_values(static_cast<uint32_t>(tables.findValue(value.str())));
+      operand.add_values(static_cast<uint32_t>(tables.findValue(cast<StringAttr>(value).str())));
+    for (Attribute op : said.drop_front(values.size()))
+      message.add_draws(cast<IntegerAttr>(op).getInt());
   }
 }
 

@@ -216,8 +216,14 @@ exec::ScalarAttr firstScalar(MLIRContext *context, int64_t bucket) {
   return exec::ScalarAttr::get(context, 0, 0, 0, 0, {}, bucket);
 }
 
+constexpr int64_t opsOfALayer = 256; ///< that draw random bits, at most
+
 exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
-  return exec::ScalarAttr::get(context, id, 0, /*layer=*/256, 0, {}, 0);
+  return exec::ScalarAttr::get(context, id, 0, opsOfALayer, 0, {}, 0);
+}
+
+std::optional<int64_t> drawingOp(exec::ScalarAttr scalar) {
+  return scalar.getLayer() == opsOfALayer ? std::optional(scalar.getConstant()) : std::nullopt;
 }
 
 exec::ScalarAttr originScalar(MLIRContext *context, Attribute attribute, int64_t factor) {

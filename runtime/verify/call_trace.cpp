@@ -59,6 +59,7 @@ void CallTrace::addStep(const pb::Subprogram &program, int number, int instructi
   step.name = instructionName(plan, program, instruction);
   step.program = number;
   addUses(step, *step.instruction);
+  addFactors(step);
   for (size_t i = 0; i < step.uses.size(); ++i)
     addsGradients |= step.isWritten[i] && values[step.uses[i].value].part == ValueInfo::Gradient;
   list.push_back(std::move(step));
@@ -108,6 +109,27 @@ void CallTrace::addParameter(Parameters &to, const TraceStep &step, size_t opera
   (step.isElementwise || isOfEpilogue ? to.others : to.weights).insert({info.bucket, static_cast<uint64_t>(info.begin / info.width)});
 }
 
+/// Factors of a product are its first two operands; its third may be the gradient of one.
+constexpr size_t factorsOfProduct = 2;
+
+void CallTrace::addFactors(TraceStep &step) const {
+  if (!step.instruction->has_call() || step.instruction->call().function() != pb::LibraryCall::MATMUL)
+    return;
+  for (size_t i = 0; i < std::min(step.uses.size(), factorsOfProduct + 1); ++i)
+    if (auto part = values[step.uses[i].value].part; part == ValueInfo::Stored || part == ValueInfo::Gathered ||
+                                                     part == ValueInfo::Gradient)
+      addParameter(step.factors, step, i);
+}
+
+/// The weights of the last products on the way to what a step writes.
+Parameters CallTrace::makersOf(const TraceStep &step) const {
+  Parameters found = step.factors;
+  for (size_t i = step.factors.isEmpty() ? 0 : factorsOfProduct; i < step.uses.size(); ++i)
+    if (step.isRead[i] && !isCotangent(step.uses[i]))
+      found.include(madeBy(step.uses[i]));
+  return found;
+}
+
 /// What a call finds beside its inputs when it goes backward: no subprogram of it has written that, and the first one
 /// did not read it.
 bool CallTrace::isFound(const TraceStep &step, const ValueUse &use) {
@@ -145,6 +167,7 @@ void CallTrace::followForward(size_t index) {
     if (step.isCotangent)
       cotangents.insert(use);
     include(origins, use, step.draws.empty() ? step.before : Parameters());
+    include(makers, use, makersOf(step));
   }
 }
 
@@ -158,6 +181,13 @@ void CallTrace::followBackward(TraceStep &step) {
     else
       step.behind.include(behind(use));
   }
+  Parameters takenOn;
+  for (size_t i = 0; i < step.uses.size(); ++i)
+    if (step.isWritten[i] && values[step.uses[i].value].part != ValueInfo::Gradient)
+      takenOn.include(goesTo(step.uses[i]));
+  for (size_t i = 0; i < step.uses.size(); ++i)
+    if (step.isRead[i])
+      include(takers, step.uses[i], step.factors.isEmpty() || i >= factorsOfProduct ? takenOn : step.factors);
   for (size_t i = 0; i < step.uses.size(); ++i)
     if (step.isRead[i] && step.draws.empty() && values[step.uses[i].value].layering != ValueInfo::OfBucket)
       include(sinks, step.uses[i], step.behind);

@@ -46,6 +46,7 @@ struct TraceStep {
   std::vector<int64_t> draws; ///< ops whose random bits a generated kernel draws
   Parameters before;          ///< what it reads depends on these, but for cotangents
   Parameters behind;          ///< gradients that come of it
+  Parameters factors;         ///< of a product: the weight that it multiplies by, or whose gradient it makes
 };
 
 /// Dependences end at what draws random bits: a value depends on the parameters between the draw before it and itself.
@@ -62,6 +63,9 @@ public:
   /// Parameters that a value depends on, or gradients that depend on it.
   Parameters before(const ValueUse &use) const { return of(origins, use); }
   Parameters behind(const ValueUse &use) const { return of(sinks, use); }
+  /// Weights of the products nearest before a value, and of those that it goes into next.
+  Parameters madeBy(const ValueUse &use) const { return of(makers, use); }
+  Parameters goesTo(const ValueUse &use) const { return of(takers, use); }
   /// The step that wrote a value, and as which of its buffers; null where none did.
   std::pair<const TraceStep *, int> writerOf(const ValueUse &use) const;
 
@@ -80,6 +84,8 @@ private:
   void include(Map &map, const ValueUse &use, const Parameters &more);
   bool isFound(const TraceStep &step, const ValueUse &use);
   void addParameter(Parameters &to, const TraceStep &step, size_t operand) const;
+  void addFactors(TraceStep &step) const;
+  Parameters makersOf(const TraceStep &step) const;
 
   const pb::Plan &plan;
   const Values &values;
@@ -88,7 +94,7 @@ private:
   std::set<int> backward; ///< subprograms that make cotangents
   std::set<ValueUse> cotangents, foundFirst;
   std::map<ValueUse, std::pair<size_t, int>> writers;
-  Map origins, sinks;
+  Map origins, sinks, makers, takers;
 };
 
 } // namespace espalier::rt::verify

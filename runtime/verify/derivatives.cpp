@@ -217,8 +217,8 @@ void Derivatives::checkBackward(const Attention &attention) {
     if (!isWithin(before(attention, i), before(*forward, i)))
       add(*attention.step, "has other {} than {}", operandNames[i], forward->step->name);
     if (int made = attention.gradients[static_cast<size_t>(i)]; made >= 0) {
-      Parameters behind = trace.behind(use(made));
-      if (!behind.weights.empty() && !isWithin(before(attention, i), behind))
+      Parameters to = trace.goesTo(use(made)), from = trace.madeBy(use(i));
+      if (!to.isEmpty() && !from.isEmpty() && to.weights != from.weights)
         add(*attention.step, "makes of the derivative of {} one of something else", operandNames[i]);
     }
   }
@@ -259,6 +259,12 @@ void Derivatives::checkRoutes(const TraceStep &step) {
     if (isCall ? !isOfCall || place != static_cast<int>(i) + 1 : !isOfLaunch)
       add(step, "buffer {} holds no {} of a route", i, i == 0 ? "ids" : "slots");
   }
+  // Rows of experts are weighted on their way back, and so are the cotangents on theirs; each choice's alone are not.
+  constexpr size_t buffersWithWeights = 5;
+  bool isWeighted = step.uses.size() == buffersWithWeights, isBack = function == pb::LibraryCall::COMBINE;
+  bool isAlone = isCall && step.instruction->call().sizes(6) != 0;
+  if (isCall && trace.hasGradients() && isWeighted != (!isAlone && isBack != trace.isCotangent(step.uses[2])))
+    add(step, "{} by a weight for each choice", isWeighted ? "multiplies" : "does not multiply");
 }
 
 /// Of a product with gelu backward takes gelu's operand, and the next product its result.

@@ -241,11 +241,24 @@ void Kernels::checkCall(const pb::LibraryCall &call) {
     add("{} adds to nothing", function);
 }
 
-/// The operand that does not hold what a use of the kernel says, by the use that is most alike; none: -1.
-int otherOperand(const pb::Kernel &kernel, const pb::Launch &launch) {
+/// What a launch hands over besides buffers that says what it is: the ops whose random bits it asks for.
+std::vector<int64_t> drawsOf(const pb::Kernel &kernel, const pb::Launch &launch) {
+  std::vector<int64_t> draws;
+  for (int i = 0; i < std::min(kernel.uses_size(), launch.scalars_size()); ++i)
+    if (kernel.uses(i) == pb::Kernel::STREAM)
+      draws.push_back(launch.scalars(i).constant());
+  return draws;
+}
+
+/// What a launch holds that no use of its kernel has, by the use that is most alike; empty: it is one of the uses.
+std::string otherThanMade(const pb::Plan &plan, const pb::Kernel &kernel, const pb::Launch &launch) {
   int uses = kernel.operands().empty() ? 0 : kernel.operands(0).values_size();
+  std::vector<int64_t> draws = drawsOf(kernel, launch);
+  if (uses * static_cast<int>(draws.size()) != kernel.draws_size())
+    return fmt::format("draws random bits of {} ops, {} of each use", draws.size(), kernel.draws_size());
   int most = -1, other = launch.buffers().empty() ? -1 : 0;
-  for (int use = 0; use < uses && other >= 0; ++use) {
+  bool drawsOthers = false;
+  for (int use = 0; use < uses; ++use) {
     int alike = 0, firstOther = -1;
     for (int i = 0; i < launch.buffers_size(); ++i) {
       bool isAlike = kernel.operands(i).values(use) == launch.buffers(i).value();
@@ -253,10 +266,16 @@ int otherOperand(const pb::Kernel &kernel, const pb::Launch &launch) {
       if (!isAlike && firstOther < 0)
         firstOther = i;
     }
+    bool hasDraws = std::equal(draws.begin(), draws.end(), kernel.draws().begin() + use * std::ssize(draws));
+    if (firstOther < 0 && hasDraws)
+      return "";
     if (alike > most)
-      most = alike, other = firstOther;
+      most = alike, other = firstOther, drawsOthers = !hasDraws;
   }
-  return other;
+  if (other >= 0)
+    return fmt::format("buffer {} holds '{}', {} is not made to take it there", other,
+                       plan.values(static_cast<int>(launch.buffers(other).value())).name(), kernel.symbol());
+  return drawsOthers ? fmt::format("draws random bits of op {}, {} is not made to", fmt::join(draws, " and "), kernel.symbol()) : "";
 }
 
 } // namespace
@@ -268,9 +287,8 @@ void verifyUses(const pb::Plan &plan, PlanErrors &errors) {
         continue;
       const pb::Launch &launch = subprogram.instructions(i).launch();
       const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
-      if (int other = otherOperand(kernel, launch); other >= 0)
-        errors.add(fmt::format("{}: buffer {} holds '{}', {} is not made to take it there", instructionName(plan, subprogram, i),
-                               other, plan.values(static_cast<int>(launch.buffers(other).value())).name(), kernel.symbol()));
+      if (std::string other = otherThanMade(plan, kernel, launch); !other.empty())
+        errors.add(fmt::format("{}: {}", instructionName(plan, subprogram, i), other));
     }
 }
 

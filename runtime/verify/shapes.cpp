@@ -22,6 +22,7 @@ private:
   void checkExchange(const pb::Exchange &exchange);
   void checkSubprogram(const pb::Subprogram &subprogram);
   void checkCapacity(const pb::Instruction &instruction, const std::string &name);
+  void checkScalars(const pb::Instruction &instruction, const std::string &name);
   void checkLaunch(const pb::Launch &launch, const std::string &name);
   void checkLocation(const pb::Instruction &instruction, const std::string &name);
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
@@ -36,6 +37,7 @@ private:
   std::map<std::string, uint32_t> kernels;                           ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
   std::map<uint32_t, int64_t> capacities;                           ///< of experts, by value of the slots
+  std::optional<std::pair<uint32_t, int64_t>> scalars;              ///< where slot 0 lies: region and offset
 };
 
 void ShapeRule::check() {
@@ -150,6 +152,7 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
     std::string name = instructionName(plan, subprogram, i);
     checkLocation(instruction, name);
     checkCapacity(instruction, name);
+    checkScalars(instruction, name);
     if (instruction.has_launch()) {
       checkLaunch(instruction.launch(), name);
     } else if (instruction.has_call()) {
@@ -189,6 +192,22 @@ void ShapeRule::checkCapacity(const pb::Instruction &instruction, const std::str
   if (!isNew && known->second != slots->second)
     add("{}: goes by {} slots of an expert, '{}' has {}", name, slots->second,
         plan.values(static_cast<int>(slots->first)).name(), known->second);
+}
+
+/// The host fills all slots of the scalars: what is made of one in another place would not be what is read.
+void ShapeRule::checkScalars(const pb::Instruction &instruction, const std::string &name) {
+  const auto &buffers = instruction.has_launch() ? instruction.launch().buffers() : instruction.call().buffers();
+  for (const pb::Buffer &buffer : buffers) {
+    const pb::Value &value = valueOf(buffer);
+    if (value.whole() == 0 || plan.values(static_cast<int>(value.whole()) - 1).name() != "scalars")
+      continue;
+    std::pair place(buffer.region(), static_cast<int64_t>(buffer.offset() - value.first() * sizeof(Scalars::value_type)));
+    if (scalars.value_or(place) != place)
+      add("{}: '{}' lies at {} of {}, where no other scalar does", name, value.name(), buffer.offset(),
+          plan.regions(static_cast<int>(buffer.region())));
+    else
+      scalars = place;
+  }
 }
 
 void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {

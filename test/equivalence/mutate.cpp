@@ -1,5 +1,7 @@
 #include "test/equivalence/mutate.h"
 
+#include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <google/protobuf/reflection.h>
 #include <memory>
@@ -34,101 +36,133 @@ std::string textOf(const Message &message) {
   return "  " + (isLong ? message.GetDescriptor()->name() + " of many fields" : message.ShortDebugString()) + "\n";
 }
 
-/// Drops (0), swaps with its neighbour (1) or doubles (2) entry i; says how.
-std::string shuffle(const Site &site, int i, size_t how) {
-  const Reflection &reflection = *site.message->GetReflection();
-  int size = reflection.FieldSize(*site.message, site.field);
-  auto swap = [&](int a, int b) { reflection.SwapElements(site.message, site.field, a, b); };
-  switch (how) {
-  case 0:
-    for (int k = i; k + 1 < size; ++k)
-      swap(k, k + 1);
-    reflection.RemoveLast(site.message, site.field);
-    return "dropped";
-  case 1:
-    if (i + 1 == size)
-      return "";
-    swap(i, i + 1);
-    return "swapped";
+/// One entry of a field, or the field where it has none, and the ways to change it. Entries keep their places in memory.
+class Change {
+public:
+  Change(const std::vector<Site> &all, const Site &site, int entry)
+      : all(all), site(site), entry(entry), kept(site.message->New()), reflection(*site.message->GetReflection()) {
+    if (!isMessage())
+      kept->CopyFrom(*site.message);
+  }
+
+  /// In how many ways.
+  size_t ways() const { return shuffles() + others(); }
+  /// Says how; nothing where it changes nothing.
+  std::string apply(size_t way);
+  void undo();
+
+private:
+  bool isMessage() const { return site.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
+  size_t shuffles() const { return isMessage() ? 3 : site.field->is_repeated() ? 2 : 0; }
+  size_t others() const;
+  std::string shuffle(size_t way);
+  std::string setName(size_t other);
+  std::string setNumber(size_t way);
+  void move(int from, int to);
+
+  const std::vector<Site> &all; ///< those of its kind
+  const Site &site;
+  const int entry;
+  std::unique_ptr<Message> kept; ///< the field; of messages the entry that was dropped
+  const Reflection &reflection;
+  std::function<void()> back; ///< of messages
+};
+
+constexpr std::array numberChanges = {"+1", "-1", "doubled", "zero", "+64"};
+
+size_t Change::others() const {
+  switch (site.field->cpp_type()) {
+  case FieldDescriptor::CPPTYPE_MESSAGE:
+    return 0;
+  case FieldDescriptor::CPPTYPE_STRING:
+    return entry < 0 ? all.size() : static_cast<size_t>(reflection.FieldSize(*site.message, site.field));
+  case FieldDescriptor::CPPTYPE_BOOL:
+    return 1;
+  case FieldDescriptor::CPPTYPE_ENUM:
+    return static_cast<size_t>(site.field->enum_type()->value_count());
   default:
-    reflection.AddMessage(site.message, site.field)
-        ->CopyFrom(reflection.GetRepeatedMessage(*site.message, site.field, i));
-    for (int k = size; k > i + 1; --k)
-      swap(k, k - 1);
-    return "doubled";
+    return numberChanges.size();
   }
 }
 
-/// A change of one field.
-struct Change {
-  std::mt19937 &random;
-  const std::vector<Site> &all; ///< those of its kind
-  const Site &site;
+std::string Change::apply(size_t way) {
+  std::string how;
+  if (way < shuffles())
+    return shuffle(way);
+  way -= shuffles();
+  std::string bytes = site.message->SerializeAsString();
+  how = site.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? setName(way) : setNumber(way);
+  return site.message->SerializeAsString() == bytes ? "" : how;
+}
 
-  std::string apply();
+void Change::undo() {
+  if (!isMessage())
+    reflection.SwapFields(site.message, kept.get(), {site.field});
+  else if (back)
+    back();
+}
 
-private:
-  size_t below(size_t bound) { return bound ? random() % bound : 0; }
-  std::string setName(int index);
-  std::string setNumber(int index);
-  template <typename Number> Number otherNumber(Number number, std::string &how);
-};
+/// Moves an entry, those between one on.
+void Change::move(int from, int to) {
+  for (int k = from; k != to; k += from < to ? 1 : -1)
+    reflection.SwapElements(site.message, site.field, k, from < to ? k + 1 : k - 1);
+}
 
-std::string Change::apply() {
-  const FieldDescriptor *field = site.field;
-  int size = field->is_repeated() ? site.message->GetReflection()->FieldSize(*site.message, field) : 0;
-  bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-  if (field->is_repeated() && (isMessage || below(2))) {
-    int entry = static_cast<int>(below(size));
-    return shuffle(site, entry, below(isMessage ? 3 : 2));
+/// Drops, swaps with the next, or doubles.
+std::string Change::shuffle(size_t way) {
+  int last = reflection.FieldSize(*site.message, site.field) - 1;
+  if (way == 1) {
+    if (entry == last)
+      return "";
+    back = [this] { move(entry, entry + 1); };
+    back();
+    return "swapped";
   }
-  int index = field->is_repeated() ? static_cast<int>(below(size)) : -1;
-  return field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? setName(index) : setNumber(index);
+  if (way == 2) {
+    reflection.AddMessage(site.message, site.field)
+        ->CopyFrom(reflection.GetRepeatedMessage(*site.message, site.field, entry));
+    move(last + 1, entry + 1);
+    back = [this, last] {
+      move(entry + 1, last + 1);
+      reflection.RemoveLast(site.message, site.field);
+    };
+    return "doubled";
+  }
+  move(entry, last);
+  if (isMessage()) {
+    kept.reset(reflection.ReleaseLast(site.message, site.field));
+    back = [this, last] {
+      reflection.AddAllocatedMessage(site.message, site.field, kept.release());
+      move(last, entry);
+    };
+  } else {
+    reflection.RemoveLast(site.message, site.field);
+  }
+  return "dropped";
 }
 
 /// The name of another one.
-std::string Change::setName(int index) {
-  const Site &other = all[below(all.size())];
-  const Reflection &reflection = *site.message->GetReflection();
-  if (index < 0)
-    reflection.SetString(site.message, site.field, reflection.GetString(*other.message, site.field));
+std::string Change::setName(size_t other) {
+  if (entry < 0)
+    reflection.SetString(site.message, site.field, reflection.GetString(*all[other].message, site.field));
   else
-    reflection.SetRepeatedString(site.message, site.field, index,
-                                 reflection.GetRepeatedString(*other.message, site.field, static_cast<int>(below(
-                                     reflection.FieldSize(*other.message, site.field)))));
+    reflection.SetRepeatedString(site.message, site.field, entry,
+                                 reflection.GetRepeatedString(*site.message, site.field, static_cast<int>(other)));
   return "of another";
 }
 
-template <typename Number> Number Change::otherNumber(Number number, std::string &how) {
-  switch (below(5)) {
-  case 0:
-    how = "+1";
-    return number + 1;
-  case 1:
-    how = "-1";
-    return number - 1;
-  case 2:
-    how = "doubled";
-    return number * 2;
-  case 3:
-    how = "zero";
-    return 0;
-  default:
-    how = "+64";
-    return number + 64;
-  }
+template <typename Number> Number otherNumber(Number number, size_t way) {
+  return static_cast<Number>(std::array<Number, 5>{number + 1, number - 1, number * 2, 0, number + 64}[way]);
 }
 
-std::string Change::setNumber(int index) {
-  const Reflection &reflection = *site.message->GetReflection();
+std::string Change::setNumber(size_t way) {
   Message *message = site.message;
   const FieldDescriptor *field = site.field;
-  std::string how;
   auto set = [&](auto get, auto put, auto getAt, auto putAt) {
-    if (index < 0)
-      (reflection.*put)(message, field, otherNumber((reflection.*get)(*message, field), how));
+    if (entry < 0)
+      (reflection.*put)(message, field, otherNumber((reflection.*get)(*message, field), way));
     else
-      (reflection.*putAt)(message, field, index, otherNumber((reflection.*getAt)(*message, field, index), how));
+      (reflection.*putAt)(message, field, entry, otherNumber((reflection.*getAt)(*message, field, entry), way));
   };
   switch (field->cpp_type()) {
   case FieldDescriptor::CPPTYPE_INT32:
@@ -150,29 +184,48 @@ std::string Change::setNumber(int index) {
     reflection.SetBool(message, field, !reflection.GetBool(*message, field));
     return "negated";
   case FieldDescriptor::CPPTYPE_ENUM: {
-    const auto &values = *field->enum_type();
-    reflection.SetEnum(message, field, values.value(static_cast<int>(below(values.value_count()))));
-    return "another";
+    const auto &value = *field->enum_type()->value(static_cast<int>(way));
+    entry < 0 ? reflection.SetEnum(message, field, &value)
+              : reflection.SetRepeatedEnum(message, field, entry, &value);
+    return value.name();
   }
   default:
     break;
   }
-  return how;
+  return numberChanges[way];
+}
+
+int entriesOf(const Site &site) {
+  return site.field->is_repeated() ? site.message->GetReflection()->FieldSize(*site.message, site.field) : 1;
 }
 
 } // namespace
 
-Mutations::Mutations(rt::pb::Plan &plan, const std::string &part) {
-  collect(plan, "Plan");
+Mutations::Mutations(rt::pb::Plan &plan, const std::string &part) : plan(plan) {
+  collect(plan, "Plan", "");
   std::erase_if(sites, [&](const auto &entry) { return entry.first.find(part) == std::string::npos; });
   if (sites.empty())
     throw std::invalid_argument("no field of the plan has '" + part + "' in its name");
 }
 
+/// What a message is, where it says so.
+std::string Mutations::placeOf(const Message &message, const std::string &outer) const {
+  if (const auto *launch = dynamic_cast<const pb::Launch *>(&message))
+    return "launch " + plan.kernels(static_cast<int>(launch->kernel())).shape();
+  if (const auto *call = dynamic_cast<const pb::LibraryCall *>(&message))
+    return pb::LibraryCall::Function_Name(call->function());
+  if (const auto *transfer = dynamic_cast<const pb::Transfer *>(&message))
+    return pb::Transfer::Kind_Name(transfer->kind());
+  if (const auto *kernel = dynamic_cast<const pb::Kernel *>(&message))
+    return "kernel " + kernel->shape();
+  return outer;
+}
+
 /// `name`: of the message, and of an affine number whose it is.
-void Mutations::collect(Message &message, const std::string &name) {
+void Mutations::collect(Message &message, const std::string &name, const std::string &outer) {
   const Reflection &reflection = *message.GetReflection();
   const auto &descriptor = *message.GetDescriptor();
+  std::string place = placeOf(message, outer);
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor *field = descriptor.field(i);
     bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
@@ -181,16 +234,17 @@ void Mutations::collect(Message &message, const std::string &name) {
     if (isSkipped(field) || isAbsent)
       continue;
     if (field->is_repeated() || !isMessage)
-      sites[name + "." + field->name()].push_back({&message, field});
+      sites[name + "." + field->name()].push_back({&message, field, place});
     if (!isMessage)
       continue;
     std::string inner = field->message_type()->name();
     if (inner == "Affine")
       inner = name + "." + field->name();
     for (int k = 0; field->is_repeated() && k < reflection.FieldSize(message, field); ++k)
-      collect(*reflection.MutableRepeatedMessage(&message, field, k), inner);
+      collect(*reflection.MutableRepeatedMessage(&message, field, k), inner,
+              place.empty() ? "" : fmt::format("{}, {} {}", place, field->name(), k));
     if (!field->is_repeated())
-      collect(*reflection.MutableMessage(&message, field), inner);
+      collect(*reflection.MutableMessage(&message, field), inner, place);
   }
 }
 
@@ -198,27 +252,36 @@ std::optional<Mutant> Mutations::apply(std::mt19937 &random) const {
   auto kind = std::next(sites.begin(), static_cast<int>(random() % sites.size()));
   const std::vector<Site> &all = kind->second;
   const Site &site = all[random() % all.size()];
-  std::string bytes = site.message->SerializeAsString(), before = textOf(*site.message);
-  std::string how = Change{random, all, site}.apply();
-  if (site.message->SerializeAsString() == bytes)
+  std::string before = textOf(*site.message);
+  int entry = static_cast<int>(random() % static_cast<unsigned>(entriesOf(site)));
+  Change change(all, site, site.field->is_repeated() ? entry : -1);
+  std::string how = change.apply(random() % change.ways());
+  if (how.empty())
     return std::nullopt;
-  return Mutant{kind->first + " " + how, before + textOf(*site.message)};
+  return Mutant{kind->first + " " + how, site.place, before + textOf(*site.message)};
 }
 
-void Mutations::forEachEntry(const std::vector<std::string> &fields,
-                             const std::function<void(const Mutant &)> &visit) const {
-  for (const std::string &field : fields)
-    for (const Site &site : sites.at(field)) {
-      std::unique_ptr<Message> kept(site.message->New());
-      kept->CopyFrom(*site.message);
-      for (int i = 0; i < kept->GetReflection()->FieldSize(*kept, site.field); ++i)
-        for (size_t how = 0; how < 3; ++how) {
-          std::string done = shuffle(site, i, how);
-          if (!done.empty())
-            visit({field + " " + done, fmt::format("  entry {} of\n{}", i, textOf(*kept))});
-          site.message->CopyFrom(*kept);
+void Mutations::forEach(const std::function<void(const Mutant &)> &visit,
+                        const std::vector<std::string> &fields) const {
+  for (const auto &[name, all] : sites) {
+    if (!fields.empty() && std::find(fields.begin(), fields.end(), name) == fields.end())
+      continue;
+    for (const Site &site : all) {
+      std::string before = textOf(*site.message);
+      int entries = entriesOf(site);
+      for (int entry = 0; entry < entries; ++entry)
+        for (size_t way = 0, ways = 1; way < ways; ++way) {
+          Change change(all, site, site.field->is_repeated() ? entry : -1);
+          ways = change.ways();
+          std::string how = change.apply(way);
+          std::string place = site.field->is_repeated() && !site.place.empty()
+                                  ? fmt::format("{}, {} {}", site.place, site.field->name(), entry) : site.place;
+          if (!how.empty())
+            visit({name + " " + how, place, before + textOf(*site.message)});
+          change.undo();
         }
     }
+  }
 }
 
 } // namespace espalier

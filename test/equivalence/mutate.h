@@ -13,9 +13,10 @@
 
 namespace espalier {
 
-/// A change: its kind, "Buffer.offset +1" for example, and the message before and after it, a line each.
+/// A change: its kind, "Buffer.offset +1" for example, where it lies, "launch row, buffers 2", and the message before and
+/// after it, a line each.
 struct Mutant {
-  std::string kind, change;
+  std::string kind, place, change;
 };
 
 /// What can be changed of a plan: the fields that say how data moves, by message and field. The plan keeps its place.
@@ -28,18 +29,20 @@ public:
   /// where the change that was drawn changes nothing.
   std::optional<Mutant> apply(std::mt19937 &random) const;
 
-  /// Drops, doubles and swaps with the next each entry of the fields, "Block.actions" for example, one at a time. They
-  /// may not lie inside each other.
-  void forEachEntry(const std::vector<std::string> &fields, const std::function<void(const Mutant &)> &visit) const;
+  /// Changes each field in each way, one at a time, of the fields named, "Block.actions" for example, or of all.
+  void forEach(const std::function<void(const Mutant &)> &visit, const std::vector<std::string> &fields = {}) const;
 
   struct Site {
     google::protobuf::Message *message;
     const google::protobuf::FieldDescriptor *field;
+    std::string place;
   };
 
 private:
-  void collect(google::protobuf::Message &message, const std::string &name);
+  void collect(google::protobuf::Message &message, const std::string &name, const std::string &outer);
+  std::string placeOf(const google::protobuf::Message &message, const std::string &outer) const;
 
+  const rt::pb::Plan &plan;
   std::map<std::string, std::vector<Site>> sites;
 };
 
