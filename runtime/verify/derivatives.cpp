@@ -45,6 +45,7 @@ private:
   void checkBackward(const Attention &attention);
   void checkRotations();
   void checkRoutes(const TraceStep &step);
+  void checkWeights(const TraceStep &step);
   void checkGelu(const TraceStep &step);
   std::string_view shapeOf(const TraceStep &step) const;
   Parameters before(const Attention &attention, int operand) const {
@@ -259,12 +260,23 @@ void Derivatives::checkRoutes(const TraceStep &step) {
     if (isCall ? !isOfCall || place != static_cast<int>(i) + 1 : !isOfLaunch)
       add(step, "buffer {} holds no {} of a route", i, i == 0 ? "ids" : "slots");
   }
-  // Rows of experts are weighted on their way back, and so are the cotangents on theirs; each choice's alone are not.
-  constexpr size_t buffersWithWeights = 5;
-  bool isWeighted = step.uses.size() == buffersWithWeights, isBack = function == pb::LibraryCall::COMBINE;
-  bool isAlone = isCall && step.instruction->call().sizes(6) != 0;
-  if (isCall && trace.hasGradients() && isWeighted != (!isAlone && isBack != trace.isCotangent(step.uses[2])))
-    add(step, "{} by a weight for each choice", isWeighted ? "multiplies" : "does not multiply");
+  if (isCall && trace.hasGradients())
+    checkWeights(step);
+}
+
+/// Rows of experts are weighted on their way back, and so are cotangents on theirs; what each choice gets alone is not.
+void Derivatives::checkWeights(const TraceStep &step) {
+  auto isWeighted = [](const TraceStep &of) { return of.uses.size() == 5; };
+  auto isWeightedDispatch = [&](const TraceStep &of) {
+    return of.instruction->call().function() == pb::LibraryCall::DISPATCH && isWeighted(of) && trace.isCotangent(of.uses[2]);
+  };
+  const pb::LibraryCall &call = step.instruction->call();
+  bool isBack = call.function() == pb::LibraryCall::COMBINE, isOfCotangent = trace.isCotangent(step.uses[2]);
+  bool isAlone = call.sizes(6) != 0;
+  if (isWeighted(step) ? isAlone || (!isBack && !isOfCotangent) : isBack && !isAlone && !isOfCotangent)
+    add(step, "{} by a weight for each choice", isWeighted(step) ? "multiplies" : "does not multiply");
+  else if (isBack && isWeighted(step) && std::ranges::none_of(trace.steps(), isWeightedDispatch))
+    add(step, "weights rows, and nothing weights the cotangents of them");
 }
 
 /// Of a product with gelu backward takes gelu's operand, and the next product its result.
