@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   int exitCode = espalier::Success;
   std::signal(SIGCHLD, SIG_DFL); // whoever started us may ignore it, which is inherited: then no end could be waited for
+  std::signal(SIGXFSZ, SIG_IGN); // a file at the limit of its size (ulimit -f) is an error of the write, which is told
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
   espalier::addGenerateCommand(app, exitCode);
