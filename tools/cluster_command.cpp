@@ -1,6 +1,7 @@
 // `espalier cluster`: makes, joins and checks rank tables.
 #include "tools/commands.h"
 
+#include "runtime/counted.h"
 #include "runtime/data/atomic_file.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/mesh.h"
@@ -21,9 +22,7 @@ struct ClusterWords {
 
 /// "1 host, 8 ranks".
 std::string sizeOf(const launch::RankTable &table) {
-  size_t hosts = table.servers.size();
-  int ranks = table.ranks();
-  return fmt::format("{} host{}, {} rank{}", hosts, hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
+  return rt::counted(static_cast<int64_t>(table.servers.size()), "host") + ", " + rt::counted(table.ranks(), "rank");
 }
 
 void write(const std::string &file, const launch::RankTable &table) {
