@@ -18,13 +18,14 @@ namespace espalier {
 using namespace rt;
 
 void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
-  CLI::Option *kind = command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
-                          ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
+  CLI::Option *kind = command.add_option("--tokenizer,--tokenizer-type", options.kind,
+                                         "gpt2, hf, sentencepiece, bytes or null, or Megatron's name of it")
+                          ->check(CLI::IsMember(tokenizerKinds()));
   for (CLI::Option *ofKind :
        {command.add_option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
         command.add_option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
         command.add_option("--tokenizer-model", options.modelFile,
-                           "hf: tokenizer.json; sentencepiece: tokenizer.model"),
+                           "hf: tokenizer.json or its folder; sentencepiece: tokenizer.model"),
         command.add_option("--vocab-size", options.vocabSize, "null: number of ids"),
         command.add_flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
         command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
@@ -75,6 +76,11 @@ void runTokenize(TokenizeArguments arguments) {
   TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
   if (report.skippedLines > 0)
     fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
+  if (!report.firstMark.empty() && arguments.job.separator.empty() && !arguments.tokenizer.specialTokens)
+    fmt::print(stderr,
+               "{}: note: holds <|endoftext|>, which is tokenized as text; --document-separator '<|endoftext|>' cuts "
+               "documents at lines that hold nothing else\n",
+               report.firstMark);
   fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
   for (const std::string &prefix : report.prefixes)
     fmt::print("wrote {}.bin and .idx\n", prefix);
@@ -84,14 +90,15 @@ void addTokenize(CLI::App &data) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App *command = data.add_subcommand("tokenize", "text to PREFIX_KEY_document.bin and .idx");
   TokenizeJob &job = arguments->job;
-  command->add_option("input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input")->required();
+  command->add_option("input,--input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input")->required();
   command->add_option("--output-prefix", job.outputPrefix, "where the outputs go")->required();
   command->add_option("--json-keys", job.keys, "keys to tokenize, one output for each")->expected(1, -1);
   command->add_option("--document-separator", job.separator,
                       "text files: the line between documents (default: a blank line)");
   command->add_flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
   command->add_flag("--append-eod", job.appendEod, "end each document with the end token");
-  command->add_flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
+  command->add_flag("--skip-bad", job.skipBad, "count bad lines and documents instead of stopping at the first");
+  command->add_flag("--overwrite", job.replaces, "replace datasets of the same names");
   command->add_option("--workers", job.workers, "threads that tokenize")->check(CLI::Range(1, 1024));
   command->add_option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
       ->check(CLI::Range(1, 1024));
@@ -116,13 +123,17 @@ void addVerify(CLI::App &data) {
 void addMerge(CLI::App &data) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto output = std::make_shared<std::string>();
+  auto replaces = std::make_shared<bool>(false);
   CLI::App *command = data.add_subcommand("merge", "several sets of one token type to one");
   command->add_option("prefix", *inputs, "prefixes, in the order of the result")->required();
   command->add_option("--output-prefix", *output, "PREFIX of the result")->required();
-  command->callback(reportingErrors([inputs, output] {
+  command->add_flag("--overwrite", *replaces, "replace a dataset of the same name");
+  command->callback(reportingErrors([inputs, output, replaces] {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
+    if (!*replaces)
+      requireNoDataset(*output);
     // All inputs are checked before anything is written.
     std::vector<IndexedDataset> sets;
     for (const std::string &input : *inputs)
@@ -147,7 +158,7 @@ void addIndex(CLI::App &data) {
   command->add_option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx")->required();
   command->add_option("--seq-length", options.seqLength)->required();
   command->add_option("--samples", options.samples, "samples the run will take (default: one epoch)");
-  command->add_option("--seed", options.seed);
+  command->add_option("--seed", options.seed)->check(CLI::NonNegativeNumber);
   command->add_option("--split", options.splitWeights, "weights of train, valid and test");
   command->add_option("--part", arguments->split)->check(CLI::IsMember({"train", "valid", "test"}));
   command->add_option("--cache", options.cacheFolder, "folder of the index")->required();
