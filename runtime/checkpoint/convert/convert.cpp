@@ -21,6 +21,23 @@ bool hasEntry(const Path &folder, const std::function<bool(const std::string &)>
 
 bool isMindSpore(const Path &path) { return path.extension() == ".ckpt"; }
 
+bool isDistributed(const Path &folder) {
+  auto isFile = [&](const char *name) { return std::filesystem::exists(folder / name); };
+  return isFile(".metadata") || isFile("metadata.json") ||
+         hasEntry(folder, [](const std::string &name) { return name.ends_with(".distcp"); });
+}
+
+bool isMegatron(const Path &folder) {
+  return std::filesystem::exists(folder / "latest_checkpointed_iteration.txt") ||
+         hasEntry(folder, [](const std::string &name) { return name.starts_with("mp_rank_"); });
+}
+
+/// The weights themselves, as transformers and peft name them.
+bool isHfWeights(const std::string &name) {
+  return name.starts_with("pytorch_model") || name.starts_with("adapter_model") ||
+         (name.starts_with("model") && name.find(".safetensors") != std::string::npos);
+}
+
 /// As transformers calls it.
 std::string typeWord(pb::DataType type) {
   return type == pb::BF16 ? "bfloat16" : type == pb::F16 ? "float16" : "float32";
@@ -52,9 +69,7 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
 } // namespace
 
 void refuseDistributed(const Path &folder) {
-  auto isFile = [&](const char *name) { return std::filesystem::exists(folder / name); };
-  if (isFile(".metadata") || isFile("metadata.json") ||
-      hasEntry(folder, [](const std::string &name) { return name.ends_with(".distcp"); }))
+  if (isDistributed(folder))
     throw PlanError(
         fmt::format("{}: a checkpoint of torch's distributed format is not read; let Megatron write it with "
                     "--ckpt-convert-format torch",
@@ -74,8 +89,7 @@ WeightSystem systemAt(const Path &path) {
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
-  if (isFile("latest_checkpointed_iteration.txt") ||
-      hasEntry(path, [](const std::string &name) { return name.starts_with("mp_rank_"); }))
+  if (isMegatron(path))
     return WeightSystem::Megatron;
   if (isFile("adapter_config.json"))
     throw PlanError(
@@ -89,6 +103,14 @@ WeightSystem systemAt(const Path &path) {
   throw PlanError(fmt::format("{}: holds no weights that are known: no checkpoint of Espalier, no folder of "
                               "transformers, no mp_rank_* of Megatron",
                               path.string()));
+}
+
+std::string foreignWeightsAt(const Path &folder) {
+  if (!checkpointNames(folder).empty())
+    return "";
+  if (isMegatron(folder) || isDistributed(folder))
+    return "Megatron";
+  return hasEntry(folder, isHfWeights) ? "transformers" : "";
 }
 
 ConvertedModel convertedModel(const pb::Plan &plan) {
