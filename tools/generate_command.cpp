@@ -23,7 +23,28 @@ struct GenerateWords {
   std::string file;
   rt::Request request; ///< all but the prompt
   bool json = false;
+  CLI::Option *maxTokens = nullptr;
+  std::vector<CLI::Option *> ofDraws; ///< have no effect at temperature 0
 };
+
+/// At temperature 0 nothing is drawn: what is said of draws would be ignored.
+void refuseUnusedOptions(const GenerateWords &words) {
+  if (words.request.sampling.temperature > 0)
+    return;
+  for (const CLI::Option *option : words.ofDraws)
+    if (option->count() > 0)
+      throw rt::PlanError(fmt::format("{} is of draws, and at temperature 0 the best token is taken each time; give "
+                                      "--temperature T above 0, or leave {} out",
+                                      option->get_name(), option->get_name()));
+}
+
+/// Says which texts the end of the context ends before --max-tokens.
+void noteShortContext(const GenerateWords &words, const rt::Request &request, const std::string &name, int64_t context) {
+  int64_t left = context - static_cast<int64_t>(request.prompt.size());
+  if (words.maxTokens->count() > 0 && request.maxTokens > left)
+    fmt::print(stderr, "espalier: note: {}: the context of {} tokens has room for {} of --max-tokens {}\n", name, context,
+               left, request.maxTokens);
+}
 
 /// Ids in decimal, with spaces or commas between.
 std::vector<int32_t> parseIds(const std::string &text) {
@@ -74,6 +95,7 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
     requests.back().prompt = std::move(prompt);
     if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
+    noteShortContext(words, requests.back(), name, sizes.context);
   };
   for (const Prompt &prompt : texts)
     add(tokenizer->encode(prompt.text), prompt.name);
@@ -128,6 +150,7 @@ void print(const GenerateWords &words, const Model &model, const std::vector<rt:
 }
 
 int generate(const GenerateWords &words) {
+  refuseUnusedOptions(words);
   Model model = openModel(words.model);
   std::vector<rt::Request> requests =
       requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
@@ -163,15 +186,17 @@ void addGenerateCommand(CLI::App &app, int &exitCode) {
   generateVerb->add_option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated")
       ->allow_extra_args(false);
   rt::Request &request = words->request;
-  generateVerb->add_option("--max-tokens", request.maxTokens, "tokens to generate at most")
-      ->check(CLI::Range(1, 1 << 30));
+  words->maxTokens = generateVerb->add_option("--max-tokens", request.maxTokens, "tokens to generate at most")
+                         ->check(CLI::Range(1, 1 << 30));
   generateVerb->add_option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
       ->check(CLI::Range(0.0, 1e6));
-  generateVerb->add_option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
-      ->check(CLI::Range(0, 1 << 30));
-  generateVerb->add_option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
-      ->check(CLI::Range(1e-9, 1.0));
-  generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
+  words->ofDraws = {
+      generateVerb->add_option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
+          ->check(CLI::Range(0, 1 << 30)),
+      generateVerb->add_option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
+          ->check(CLI::Range(1e-9, 1.0)),
+      generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text")
+          ->check(CLI::NonNegativeNumber)};
   generateVerb->add_option("--stop", request.stop, "end before this text; may be repeated")->allow_extra_args(false);
   generateVerb->add_flag("--processes", words->model.comm.processes, "ranks as processes of this host");
   rt::RunOptions &run = words->model.run;
