@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
-#include "runtime/data/json_reason.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>

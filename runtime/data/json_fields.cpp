@@ -1,7 +1,7 @@
 // An event handler over nlohmann's parser: only depth and the current key are kept.
 #include "runtime/data/json_fields.h"
 
-#include "runtime/data/json_reason.h"
+#include "runtime/json_reason.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ public:
     return true;
   }
   bool parse_error(size_t, const std::string &, const nlohmann::json::exception &error) override {
-    return refuse("not JSON: " + jsonReason(error));
+    return refuse(fmt::format("not JSON: {}", jsonReason(error)));
   }
 
   std::string result() const {

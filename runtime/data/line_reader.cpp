@@ -48,7 +48,7 @@ int openInput(const std::string &path) {
 } // namespace
 
 LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
-    : name(path == "-" ? "standard input" : path), offset(begin), limit(end) {
+    : name(path == "-" ? standardInput : path), offset(begin), limit(end) {
   int descriptor = path == "-" ? ::dup(STDIN_FILENO) : openInput(path);
   if (descriptor < 0)
     throw DataError(name, fmt::format("cannot open: {}", std::strerror(errno)));

@@ -54,9 +54,10 @@ bool isJsonLine(std::string_view text) {
 } // namespace
 
 void requireTextFormat(const std::string &name, std::string_view beginning) {
+  const std::string file = name == standardInput ? "FILE" : name;
   for (const Format &format : formats)
     if (beginning.starts_with(format.magic))
-      throw DataError(name, fmt::format("is {}, not text; {}", format.name, fmt::format(fmt::runtime(format.wayOut), name)));
+      throw DataError(name, fmt::format("is {}, not text; {}", format.name, fmt::format(fmt::runtime(format.wayOut), file)));
 }
 
 bool isGzip(std::string_view beginning) { return beginning.starts_with(gzipMagic); }

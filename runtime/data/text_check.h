@@ -8,6 +8,9 @@
 
 namespace espalier::rt {
 
+/// What errors call the input "-".
+constexpr const char *standardInput = "standard input";
+
 /// Throws DataError if `beginning`, the first bytes of the input `name`, is that of a known format that is not text. The
 /// error says how the input becomes text. Example: "a.parquet: error: is a Parquet file; ...".
 void requireTextFormat(const std::string &name, std::string_view beginning);

@@ -81,7 +81,7 @@ public:
       if (!reader && !openNext())
         return false;
       const InputRange &range = ranges[input - 1];
-      block.file = range.path == "-" ? "standard input" : range.path;
+      block.file = range.path == "-" ? standardInput : range.path;
       block.rangeBegin = range.begin;
       block.isJson = isJson;
       bool isEnd = isJson ? fillLines(block) : fillDocuments(block);
@@ -284,7 +284,7 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
       requireNoDataset(documentPrefix(job, key));
   for (const std::string &input : job.inputs)
     if (job.partitions > 1 && input == "-")
-      throw DataError("standard input", "cannot be split in partitions; name a file, or leave them out");
+      throw DataError(standardInput, "cannot be split in partitions; name a file, or leave them out");
   for (const std::string &input : job.inputs)
     if (job.keys.size() > 1 && !holdsJson(input, job))
       throw DataError(input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
@@ -295,7 +295,8 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
 void requireTokens(const TokenizeJob &job, const TokenizeReport &report) {
   if (report.tokens > 0)
     return;
-  std::string names = fmt::format("{}", fmt::join(job.inputs, ", "));
+  bool isStandardInput = job.inputs.size() == 1 && job.inputs[0] == "-";
+  std::string names = isStandardInput ? standardInput : fmt::format("{}", fmt::join(job.inputs, ", "));
   if (report.skippedLines > 0)
     throw DataError(names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines,
                                        report.firstSkipped));

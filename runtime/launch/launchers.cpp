@@ -3,7 +3,7 @@
 // that failed; Blob carries a notice, its name up to the first zero.
 #include "runtime/launch/launchers.h"
 
-#include "runtime/data/json_reason.h"
+#include "runtime/json_reason.h"
 
 #include <algorithm>
 #include <fmt/format.h>

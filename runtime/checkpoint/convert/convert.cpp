@@ -32,6 +32,20 @@ bool isMegatron(const Path &folder) {
          hasEntry(folder, [](const std::string &name) { return name.starts_with("mp_rank_"); });
 }
 
+/// Whether each of Megatron's iterations in a folder is of torch's distributed format.
+bool holdsDistributedIterations(const Path &folder) {
+  auto isIteration = [](const std::string &name) { return name.starts_with("iter_") || name == "release"; };
+  auto isOfFormat = [&](bool wanted) {
+    return hasEntry(folder, [&](const std::string &name) {
+      return isIteration(name) && isDistributed(folder / name) == wanted;
+    });
+  };
+  return isOfFormat(true) && !isOfFormat(false);
+}
+
+/// The weights of an adapter, as peft names them.
+bool isAdapter(const std::string &name) { return name.starts_with("adapter_model") || name == "adapter_config.json"; }
+
 /// The weights themselves, as transformers and peft name them.
 bool isHfWeights(const std::string &name) {
   return name.starts_with("pytorch_model") || name.starts_with("adapter_model") ||
@@ -69,10 +83,10 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
 } // namespace
 
 void refuseDistributed(const Path &folder) {
-  if (isDistributed(folder))
+  if (isDistributed(folder) || holdsDistributedIterations(folder))
     throw PlanError(
-        fmt::format("{}: a checkpoint of torch's distributed format is not read; let Megatron write it with "
-                    "--ckpt-convert-format torch",
+        fmt::format("{}: a checkpoint of torch's distributed format (torch_dist) is not read; let Megatron write it with "
+                    "--ckpt-convert-format torch --ckpt-convert-save FOLDER and give that folder",
                     folder.string()));
 }
 
@@ -85,13 +99,13 @@ WeightSystem systemAt(const Path &path) {
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
-    throw PlanError(fmt::format("{}: is no folder", path.string()));
+    throw PlanError(fmt::format("{}: {}", path.string(), std::filesystem::exists(path) ? "is no folder" : "is not there"));
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
   if (isMegatron(path))
     return WeightSystem::Megatron;
-  if (isFile("adapter_config.json"))
+  if (hasEntry(path, isAdapter))
     throw PlanError(
         fmt::format("{}: holds an adapter (LoRA), whose weights are added to those of another folder; merge "
                     "them there (merge_and_unload of peft) and give the result",

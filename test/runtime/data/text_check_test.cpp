@@ -72,6 +72,13 @@ TEST(RequireTextFormat, SaysHowEachFormatBecomesText) {
     } catch (const DataError &error) {
       EXPECT_THAT(error.what(), HasSubstr(hint));
     }
+  try {
+    requireTextFormat(standardInput, "PAR1");
+    ADD_FAILURE();
+  } catch (const DataError &error) {
+    EXPECT_THAT(error.what(), HasSubstr("standard input: error: is a Parquet file, not text; python3 "
+                                        "tools/parquet_to_jsonl.py COLUMN FILE |"));
+  }
   EXPECT_NO_THROW(requireTextFormat("f", "PA"));
 }
 
