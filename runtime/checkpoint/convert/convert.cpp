@@ -99,7 +99,7 @@ WeightSystem systemAt(const Path &path) {
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
-    throw PlanError(fmt::format("{}: {}", path.string(), std::filesystem::exists(path) ? "is no folder" : "is not there"));
+    throw PlanError(fmt::format("{}: is no folder", path.string()));
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;

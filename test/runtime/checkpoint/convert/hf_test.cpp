@@ -210,7 +210,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   write(folder / "dist/.metadata", "");
   write(folder / "dist/__0_0.distcp", "");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "dist"); }), HasSubstr("--ckpt-convert-format torch"));
-  EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is not there"));
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is no folder"));
   write(folder / "megatron/latest_checkpointed_iteration.txt", "10");
   write(folder / "megatron/iter_0000010/.metadata", "");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }), HasSubstr("megatron: a checkpoint of torch's distributed"));
