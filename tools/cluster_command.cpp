@@ -54,9 +54,9 @@ ExitCode check(const ClusterWords &words) {
   if (!words.plan.empty()) {
     int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
-      fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}; make a table of as many, or compile for {} "
-                         "devices\n",
-                 words.table, table.ranks(), words.plan, ranks, table.ranks());
+      fmt::print(stderr, "{}: error: has {}, {} is a plan for {}; make a table of as many, or compile for {}\n",
+                 words.table, rt::counted(table.ranks(), "rank"), words.plan, ranks,
+                 rt::counted(table.ranks(), "device"));
       return UserError;
     }
   }
