@@ -10,6 +10,7 @@
 #include "compiler/plan_command.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
+#include "runtime/counted.h"
 #include "runtime/plan_file.h"
 
 #include <fmt/format.h>
@@ -115,7 +116,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   }
   if (!writeWhole(output, rt::planFileBytes(compiled->plan), "the plan"))
     return UserError;
-  fmt::print("{}: {} on {} ranks: {}, global batch {}\n", output, run->model.name, chosen.plan->ranks(),
+  fmt::print("{}: {} on {}: {}, global batch {}\n", output, run->model.name, rt::counted(chosen.plan->ranks(), "rank"),
              describePlan(*chosen.plan), compiled->plan.settings().global_batch());
   return Success;
 }

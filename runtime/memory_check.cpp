@@ -3,6 +3,7 @@
 // cannot be seen; what remains then is the mounted root.
 #include "runtime/memory_check.h"
 
+#include "runtime/counted.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -102,10 +103,10 @@ void requireMemory(const Program &program, int threadsPerRank, const FreeMemory 
   needed = std::min(needed, largest * hostRanks);
   if (needed > free.bytes)
     throw MemoryError(
-        fmt::format("the plan needs {} of memory for its {} ranks on this host (up to {} each), {} are "
+        fmt::format("the plan needs {} of memory for its {} on this host (up to {} each), {} are "
                     "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
                     "micro-batch, more recompute",
-                    gigabytes(needed), hostRanks, gigabytes(largest), gigabytes(free.bytes), free.source));
+                    gigabytes(needed), counted(hostRanks, "rank"), gigabytes(largest), gigabytes(free.bytes), free.source));
 }
 
 } // namespace espalier::rt

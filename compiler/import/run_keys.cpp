@@ -115,7 +115,8 @@ constexpr Row trainingKeys[] = {
     {"runner_wrapper.scale_sense.scale_factor", T::Number, used, "growth and backoff of the loss scale"},
     {"runner_wrapper.scale_sense.scale_window", T::Count, used, "clean steps before the loss scale grows"},
     {"runner_wrapper.max_skipped_steps", T::Index, used,
-     "so many steps in a row whose gradients are not finite end the run as diverged; 0: any number"},
+     "so many steps in a row whose gradients are not finite end the run as diverged, without those that a dynamic loss "
+     "scale skips before the first step is applied; 0: any number"},
     {"lr_schedule.type", T::String, used, "shape of the learning rate over steps"},
     {"lr_schedule.learning_rate", T::Number, used, "peak learning rate"},
     {"lr_schedule.lr_end", T::Number, used, "learning rate at the last step"},

@@ -1,6 +1,7 @@
 // A checkpoint is sound where its manifest is, its shards are there, and every piece that is read fits its checksum.
 // What is not sound is passed over, aloud, for the one before.
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/convert/convert.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -8,16 +9,36 @@
 #include <fmt/ranges.h>
 
 namespace espalier::rt {
+namespace {
+
+/// The folder of the options, if it can hold the checkpoints of this run. Throws PlanError for one checkpoint, for the
+/// weights of another program, and for a run that resumes where no checkpoint is; nothing is made then.
+const std::filesystem::path &usableFolder(const CheckpointOptions &options) {
+  const std::filesystem::path &folder = options.folder;
+  std::string name = folder.string();
+  if (std::filesystem::exists(folder / manifestName))
+    throw PlanError(fmt::format("{}: is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {} "
+                                "--resume to go on with the newest, or --load {} to start from these weights",
+                                name, (folder / "..").lexically_normal().string(), name));
+  if (std::string program = foreignWeightsAt(folder); !program.empty())
+    throw PlanError(fmt::format("{}: holds weights of {}, among which a run writes no checkpoints; give --load {} to "
+                                "start from them, and --checkpoint another folder",
+                                name, program, name));
+  if (options.resume && checkpointNames(folder).empty())
+    throw PlanError(fmt::format("{}: holds no checkpoint{}; --resume goes on with the --checkpoint of an earlier run",
+                                name, std::filesystem::exists(folder) ? "" : ", and is not there"));
+  return folder;
+}
+
+} // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
     : options(options),
       program(program), continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
-      folder(options.folder, options.token) {
+      folder(usableFolder(options), options.token) {
   bool isSpeaker = options.token.empty();
   candidates = checkpointNames(options.folder);
   if (options.resume) {
-    if (candidates.empty())
-      throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
     if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
       fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <httplib.h>
+#include <sys/socket.h>
 
 namespace espalier::rt {
 
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int readSeconds = 10, writeSeconds = 30;
 constexpr size_t httpThreads = 16;
+/// Connections that the system accepts for the server before it looks; those beyond wait a second for the next try.
+constexpr int backlog = 1024;
 
 /// Compares all of it, whatever the first difference.
 bool isEqual(std::string_view a, std::string_view b) {
@@ -43,6 +46,10 @@ public:
     http.set_read_timeout(readSeconds, 0);
     http.set_write_timeout(writeSeconds, 0);
     http.set_keep_alive_timeout(2);
+    http.set_socket_options([this](socket_t opened) {
+      httplib::default_socket_options(opened);
+      listener = opened;
+    });
     http.set_pre_routing_handler([&](const httplib::Request &request, httplib::Response &response) {
       return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                        : httplib::Server::HandlerResponse::Handled;
@@ -65,6 +72,7 @@ public:
     if (port < 0 || (options.port != 0 && !http.bind_to_port(options.host, port)))
       throw PlanError(fmt::format("cannot listen on {} port {}; give another --port, or 0 for a free one",
                                   options.host, options.port));
+    ::listen(listener, backlog); // again, as the library keeps 5
     bool isV6 = options.host.find(':') != std::string::npos;
     fmt::print("listening on http://{}{}{}:{}\n", isV6 ? "[" : "", options.host, isV6 ? "]" : "", port);
     std::fflush(stdout);
@@ -166,6 +174,7 @@ private:
   DecodeThread decoding;
   std::atomic<uint64_t> answers = 0;
   httplib::Server http;
+  socket_t listener = INVALID_SOCKET;
 };
 
 } // namespace

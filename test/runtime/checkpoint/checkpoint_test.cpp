@@ -71,10 +71,47 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
+  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume goes on with"));
+  EXPECT_FALSE(fs::exists(folder)); // a typing error leaves nothing
   fs::create_directories(folder);
   write(folder / "latest", "step-00000001\n");
   EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
+}
+
+TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
+  train({}, 1);
+  Path step = folder / "step-00000001";
+  for (bool resumes : {false, true}) {
+    RunOptions run = options(2, resumes);
+    run.checkpoint = step;
+    EXPECT_THAT(resume(samplePlan({}), run).error,
+                HasSubstr(fmt::format("is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {}/ "
+                                      "--resume to go on with the newest, or --load {}",
+                                      folder.string(), step.string())));
+    EXPECT_FALSE(fs::exists(step / ".lock"));
+  }
+}
+
+// A run that named them would begin with initial values, and write among them.
+TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
+  for (auto [file, program] : {std::pair("model.safetensors", "transformers"),
+                               {"model-00001-of-00002.safetensors", "transformers"},
+                               {"pytorch_model.bin", "transformers"},
+                               {"adapter_model.safetensors", "transformers"},
+                               {"latest_checkpointed_iteration.txt", "Megatron"},
+                               {"__0_0.distcp", "Megatron"}}) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    write(folder / file, "");
+    EXPECT_THAT(resume(samplePlan({}), options(1)).error,
+                HasSubstr(fmt::format("holds weights of {}, among which a run writes no checkpoints; give --load", program)))
+        << file;
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1) << file;
+  }
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write(folder / "gradients.safetensors", ""); // as --dump-gradients writes
+  EXPECT_EQ(resume(samplePlan({}), options(1)).error, "");
 }
 
 struct Change {
