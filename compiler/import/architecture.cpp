@@ -1,5 +1,6 @@
 // Reads `sizes:` of a model file and resolves them against a run file's model_config.
 #include "compiler/import/architecture.h"
+#include "compiler/import/base_config.h"
 #include "compiler/import/expression.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
-const std::vector<std::string> optionalKeys = {"weights", "hf_config"};
+const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_config"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
@@ -62,6 +63,20 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
       rule.choices[choice.key] = choice.value->text;
   }
   return rule;
+}
+
+/// Reads `arch:`, a name or a list of names and of maps from a name to its condition.
+void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics &diagnostics) {
+  if (node.isScalar())
+    architecture.archNames = {node.text};
+  for (const YamlPtr &item : node.items) {
+    if (item->isScalar())
+      architecture.archNames.push_back(item->text);
+    else if (!item->isMap())
+      diagnostics.error(item->where, fmt::format("arch must list names or {{NAME: CONDITION}}, got {}", flowText(*item)));
+    for (const YamlEntry &entry : item->entries)
+      architecture.conditionalArchs.push_back({entry.key, entry.value->text});
+  }
 }
 
 /// Resolves sizes in the order of the model file, so that a default may refer to an earlier size; a
@@ -234,6 +249,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
     return std::nullopt;
   }
+  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics);
   std::vector<std::string> known = modelKeys;
   known.insert(known.end(), optionalKeys.begin(), optionalKeys.end());
   checkKeys(*architecture.root, known, "a model file", diagnostics);
@@ -246,8 +262,10 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   if (!complete)
     return std::nullopt;
   architecture.name = architecture.root->find("name")->text;
-  architecture.configType = architecture.root->find("config")->text;
-  architecture.archNames = yamlTexts(architecture.root->find("arch"));
+  architecture.configTypes = yamlTexts(architecture.root->find("config"));
+  if (architecture.configTypes.empty())
+    architecture.configTypes.emplace_back();
+  readArchNames(*architecture.root->find("arch"), architecture, diagnostics);
   for (const YamlEntry &entry : architecture.root->find("sizes")->entries)
     architecture.sizes.push_back(readSizeRule(entry, diagnostics));
   return architecture;

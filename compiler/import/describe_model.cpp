@@ -83,12 +83,14 @@ private:
       }
     }
   }
-  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over
-  /// another.
+  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over another, or a default of
+  /// this form: first_of(head_dim, hidden_size / num_heads).
   std::string notAMultiple(const std::string &dim, const std::string &text, double value) const {
+    constexpr const char *delimiters = " ,()";
     size_t slash = text.find(" / ");
     if (slash != std::string::npos) {
-      std::string over = text.substr(0, slash), under = text.substr(slash + 3);
+      size_t begin = text.find_last_of(delimiters, slash - 1) + 1, end = text.find_first_of(delimiters, slash + 3);
+      std::string over = text.substr(begin, slash - begin), under = text.substr(slash + 3, end - slash - 3);
       if (sizes.count(over) && sizes.count(under))
         return fmt::format("{} ({:.10g}) is not a multiple of {} ({:.10g})", over, sizes.at(over).number.value_or(0),
                            under, sizes.at(under).number.value_or(0));

@@ -291,17 +291,18 @@ private:
       given.error("--no-position-embedding", "gpt2 has learned positions, llama --position-embedding-type rope");
     bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
     bool isBare = given.isSet("--disable-bias-linear", section + "type");
-    int marks = isGated + isRms + isRotary + isUntied + isBare;
-    if (marks != 0 && marks != 5)
+    int marks = isGated + isRms + isRotary + isBare;
+    if ((marks != 0 && marks != 4) || (marks == 0 && isUntied))
       given.error(
           isGated    ? "--swiglu"
           : isRms    ? "--normalization"
           : isRotary ? "--position-embedding-type"
-                     : "--disable-bias-linear",
+          : isBare   ? "--disable-bias-linear"
+                     : "--untie-embeddings-and-output-weights",
           "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
-          "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
-          "of them");
-    bool isLlama = marks == 5;
+          "--position-embedding-type rope and --disable-bias-linear, with or without "
+          "--untie-embeddings-and-output-weights; gpt2 none of them");
+    bool isLlama = marks == 4;
     hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || options.base.empty();
     writeRouting(given, yaml, layers, statesModel);
@@ -309,15 +310,27 @@ private:
       return;
     if (statesModel) {
       hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
+      bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
       if (hasExperts && marks == 0)
         given.error("--num-experts", "gpt2 has no experts, mixtral and qwen3_moe have llama's flags beside them");
-      if (hasHeadNorms && !(hasExperts && isLlama))
-        given.error("--qk-layernorm", "only qwen3_moe has norms of q and k, which has --num-experts and llama's flags");
-      const char *name = !isLlama ? "GPT2" : !hasExperts ? "Llama" : hasHeadNorms ? "Qwen3Moe" : "Mixtral";
+      if (hasHeadNorms && !isLlama)
+        given.error("--qk-layernorm", "gpt2 has no norms of q and k, qwen3 and qwen3_moe have llama's flags beside them");
+      if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
+        given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
+                                      "and --qk-layernorm");
+      if (hasExperts && isLlama && !isUntied)
+        given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
+                                     "--untie-embeddings-and-output-weights");
+      const char *name = !isLlama     ? "GPT2"
+                         : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
+                         : hasBiases  ? "Qwen2"
+                                      : (hasHeadNorms ? "Qwen3" : "Llama");
       put("model.arch.type", fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
       put(section + "type", fmt::format("{}Config", name));
+      if (isLlama && !isUntied)
+        put(section + "tie_word_embeddings", "True");
       writeSizes(section, isLlama);
-      writeHeads(section);
+      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || !hasExperts));
     }
     if (statesDType) {
       put(section + "param_init_type", dtype, dtype == "float16" ? "--fp16" : dtype == "bfloat16" ? "--bf16" : "");
@@ -325,17 +338,17 @@ private:
     }
   }
 
-  /// The width of heads is hidden / heads except in qwen3_moe.
-  void writeHeads(const std::string &section) {
+  /// The width of heads is hidden / heads unless the model file has a size of its own for it.
+  void writeHeads(const std::string &section, bool hasOwnWidth) {
     int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
     int64_t heads = given.count("--num-attention-heads", section + "num_heads").value_or(1);
-    std::optional<int64_t> width = given.count("--kv-channels", section + (hasHeadNorms ? "head_dim" : "num_heads"));
-    if (hasHeadNorms)
+    std::optional<int64_t> width = given.count("--kv-channels", section + (hasOwnWidth ? "head_dim" : "num_heads"));
+    if (hasOwnWidth && (width || hasHeadNorms))
       put(section + "head_dim", fmt::format("{}", width.value_or(hidden / heads)), "--kv-channels");
     else if (width && *width * heads != hidden)
-      given.error("--kv-channels", fmt::format("heads are hidden {} / heads {} wide, got {}; only qwen3_moe, of "
-                                               "--num-experts and --qk-layernorm, has any width",
-                                               hidden, heads, *width));
+      given.error("--kv-channels",
+                  fmt::format("heads are hidden {} / heads {} wide, got {}; gpt2 and mixtral have no other width", hidden,
+                              heads, *width));
   }
 
   void writeSizes(const std::string &section, bool isLlama) {
@@ -370,7 +383,7 @@ private:
       // Megatron's own default; an expert is as wide as a dense MLP would be.
       int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
       const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
-      const std::string key = section + (hasHeadNorms ? "moe_intermediate_size" : "intermediate_size");
+      const std::string key = section + (hasHeadNorms && hasExperts ? "moe_intermediate_size" : "intermediate_size");
       std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
       put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
       put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");

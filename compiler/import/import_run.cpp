@@ -2,6 +2,7 @@
 // on as far as it can, so that the faults of all of them are shown together.
 #include "compiler/import/import_run.h"
 #include "compiler/import/base_config.h"
+#include "compiler/import/expression.h"
 #include "compiler/import/pin_option.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
@@ -85,7 +86,27 @@ YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *arch
   return all;
 }
 
-/// The model file that knows the run's model.arch.type, or that is named by it.
+/// The value of a number or switch of model_config or moe_config, 0 where it is not given.
+double givenSize(const RunReader &reader, const std::string &name) {
+  for (const char *section : {"model.model_config.", "moe_config."})
+    if (const YamlNode *node = reader.find(section + name))
+      return yamlBool(*node) ? *yamlBool(*node) : yamlNumber(*node).value_or(0);
+  return 0;
+}
+
+/// Whether the run file's own sizes make `type` the architecture.
+bool isChosenBySizes(const RunReader &reader, const Architecture &architecture, const std::string &type) {
+  return std::ranges::any_of(architecture.conditionalArchs, [&](const ConditionalArch &arch) {
+    if (arch.name != type)
+      return false;
+    ExpressionValue value = evaluateExpression(
+        arch.condition, [&](const std::string &name, bool &) { return std::optional(givenSize(reader, name)); });
+    return value.value.value_or(0) > 0;
+  });
+}
+
+/// The model file that knows the run's model.arch.type, or that is named by it. A file that the run's sizes choose goes
+/// before one that knows the name alone.
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
   std::optional<std::string> type = reader.text("model.arch.type");
   if (!type) {
@@ -93,21 +114,25 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
     return std::nullopt;
   }
   std::vector<std::string> known;
+  std::string chosen;
   for (const std::string &file : modelFiles(folders)) {
     Diagnostics own;
     std::optional<Architecture> architecture = loadArchitecture(file, own);
     bool matches = fs::path(file).stem() == *type;
+    if (architecture && isChosenBySizes(reader, *architecture, *type)) {
+      chosen = file;
+      break;
+    }
     if (architecture) {
       known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
       matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(), *type) !=
                                architecture->archNames.end();
     }
-    if (!matches)
-      continue;
-    if (own.hasErrors()) // read again, so that the faults have their source lines
-      architecture = loadArchitecture(file, reader.diagnostics());
-    return architecture;
+    if (matches && chosen.empty())
+      chosen = file;
   }
+  if (!chosen.empty()) // faults are reported where their source lines are
+    return loadArchitecture(chosen, reader.diagnostics());
   reader.error("model.arch.type", known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
                                                 : fmt::format("no model file has arch '{}', there are {}{}", *type,
                                                               fmt::join(known, ", "), didYouMean(*type, known)));
@@ -138,18 +163,22 @@ std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
   std::vector<WeightRules> systems;
   if (const YamlNode *weights = architecture.root->find("weights"))
     for (const YamlEntry &system : weights->entries) {
+      if (system.value->kind == YamlNode::Kind::Null) // a file takes away what its base has
+        continue;
       WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
       for (const YamlEntry &rule : system.value->entries)
-        rules.rules.emplace_back(rule.key, rule.value->text);
+        if (rule.value->kind != YamlNode::Kind::Null)
+          rules.rules.emplace_back(rule.key, rule.value->text);
     }
   return systems;
 }
 
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
-  if (type && *type != architecture.configType)
+  const std::vector<std::string> &wanted = architecture.configTypes;
+  if (type && std::find(wanted.begin(), wanted.end(), *type) == wanted.end())
     reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} wants {}", *type,
-                                                        architecture.name, architecture.configType));
+                                                        architecture.name, fmt::join(wanted, " or ")));
 }
 
 std::string grouped(int64_t number) {

@@ -79,6 +79,7 @@ constexpr const char *mappedFlags[] = {
     "--offload-optimizer-states",
     "--kv-channels",
     "--qk-layernorm",
+    "--add-qkv-bias",
     "--rotary-percent",
     "--num-experts",
     "--expert-model-parallel-size",

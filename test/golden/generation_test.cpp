@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -51,6 +52,10 @@ public:
   }
 
   std::vector<Tokens> prompts() const { return golden["prompts"].get<std::vector<Tokens>>(); }
+  int64_t context() const {
+    const nlohmann::json &config = golden["config"];
+    return config[config.contains("n_positions") ? "n_positions" : "max_position_embeddings"];
+  }
   std::vector<Tokens> tokens() const { return golden["tokens"].get<std::vector<Tokens>>(); }
 
   nlohmann::json golden;
@@ -112,6 +117,14 @@ TEST_P(Generation, SaysWhatTransformersSays) {
   const Subject &subject = subjectOf(name);
   ASSERT_GT(subject.golden["closest"].get<double>(), 1e-4);
   Running model(subject, split);
+  std::vector<std::vector<float>> logits = subject.golden["logits"];
+  for (size_t i = 0; i < logits.size(); ++i) {
+    Tokens text = subject.prompts()[i];
+    rt::Feed prompt = {0, 0, text};
+    model.decoder->prefill({&prompt, 1});
+    std::span<const float> said = model.decoder->logits(0).first(logits[i].size());
+    EXPECT_THAT(said, testing::Pointwise(testing::FloatNear(1e-4F), logits[i])) << "prompt " << i;
+  }
   std::vector<Tokens> expected = subject.tokens();
   EXPECT_EQ(model.greedy(subject.prompts(), static_cast<int64_t>(expected[0].size())), expected);
 }
@@ -136,6 +149,10 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2", axes(2, 1)},
                                                           Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)},
                                                           Split{"dp2", replicas("data_parallel", 1, 1)})),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
+                         testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                          testing::Combine(testing::Values("mixtral", "qwen3_moe"),
@@ -178,7 +195,7 @@ TEST(Cache, KeepsSequencesApart) {
 TEST(Generator, EndsWithTheContext) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
-  EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), 96U - 70U);
+  EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), static_cast<size_t>(subject.context()) - 70U);
 }
 
 TEST(Generator, SaysWhatItCannotServe) {
@@ -187,7 +204,7 @@ TEST(Generator, SaysWhatItCannotServe) {
   auto reason = [&](rt::Request request) { return whyNotServed(request, model.decoder->sizes()); };
   EXPECT_EQ(reason({.prompt = {1}}), "");
   EXPECT_EQ(reason({.prompt = {}}), "the prompt has no token");
-  EXPECT_EQ(reason({.prompt = Tokens(96, 1)}), "the prompt has 96 tokens; with a context of 96 it may have 95");
+  EXPECT_EQ(reason({.prompt = Tokens(144, 1)}), "the prompt has 144 tokens; with a context of 144 it may have 143");
   EXPECT_EQ(reason({.prompt = {19}}), "token 19 is outside of the model's vocabulary of 19");
   EXPECT_EQ(reason({.prompt = {1}, .maxTokens = 0}), "max_tokens is 0, needs to be at least 1");
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.temperature = -1}}), "temperature is -1, needs to be at least 0");

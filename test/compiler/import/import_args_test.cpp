@@ -243,6 +243,25 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
   EXPECT_THAT(errorsOf(small + marks), HasSubstr("no architecture of configs/models has this mix"));
 }
 
+TEST(ImportArgs, ModelsOfLlamasKind) {
+  const std::string llama = small + "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
+                                    "--hidden-dropout 0 --attention-dropout 0 --swiglu ";
+  auto model = [&](const std::string &flags) {
+    ImportedArgs args = importText(llama + flags);
+    EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+    return args.yaml.substr(args.yaml.find("\nmodel:"));
+  };
+  EXPECT_THAT(model("--untie-embeddings-and-output-weights"),
+              AllOf(HasSubstr("type: LlamaForCausalLM"), Not(HasSubstr("tie_word")), Not(HasSubstr("head_dim"))));
+  EXPECT_THAT(model("--kv-channels 32"), AllOf(HasSubstr("type: LlamaForCausalLM"), HasSubstr("head_dim: 32"),
+                                               HasSubstr("tie_word_embeddings: True")));
+  EXPECT_THAT(model("--add-qkv-bias"), AllOf(HasSubstr("type: Qwen2ForCausalLM"), HasSubstr("type: Qwen2Config")));
+  EXPECT_THAT(model("--qk-layernorm --kv-channels 128 --ffn-hidden-size 2816"),
+              AllOf(HasSubstr("type: Qwen3ForCausalLM"), HasSubstr("head_dim: 128"), HasSubstr(" intermediate_size: 2816")));
+  EXPECT_THAT(errorsOf(small + "--add-qkv-bias"), HasSubstr("only qwen2 has biases of q, k and v alone"));
+  EXPECT_THAT(errorsOf(llama + "--num-experts 8"), HasSubstr("mixtral and qwen3_moe have a head of their own"));
+}
+
 TEST(ImportArgs, EveryFlagIsAccountedFor) {
   ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100 --split 8,1,1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
@@ -417,5 +436,5 @@ TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {
         "--rotary-percent → 1"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small + "--num-experts 8"), HasSubstr("gpt2 has no experts"));
-  EXPECT_THAT(errorsOf(small + "--qk-layernorm"), HasSubstr("only qwen3_moe has norms of q and k"));
+  EXPECT_THAT(errorsOf(small + "--qk-layernorm"), HasSubstr("gpt2 has no norms of q and k"));
 }
