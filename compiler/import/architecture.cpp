@@ -73,7 +73,8 @@ void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics
     if (item->isScalar())
       architecture.archNames.push_back(item->text);
     else if (!item->isMap())
-      diagnostics.error(item->where, fmt::format("arch must list names or {{NAME: CONDITION}}, got {}", flowText(*item)));
+      diagnostics.error(item->where,
+                        fmt::format("arch must list names or {{NAME: CONDITION}}, got {}", flowText(*item)));
     for (const YamlEntry &entry : item->entries)
       architecture.conditionalArchs.push_back({entry.key, entry.value->text});
   }
@@ -93,6 +94,7 @@ public:
   }
 
 private:
+  /// The entry of a size under any of its names. Of two files, one merged over the other, the upper one's wins.
   const YamlEntry *givenEntry(const SizeRule &rule) {
     const YamlEntry *found = nullptr;
     for (size_t i = 0; modelConfig && i < modelConfig->entries.size(); ++i) {
@@ -100,7 +102,7 @@ private:
       bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
         continue;
-      if (found)
+      if (found && !isMergedBelow(*found, entry) && flowText(*found->value) != flowText(*entry.value))
         diagnostics.error(entry.keyWhere,
                           fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
       found = &entry;
@@ -120,7 +122,7 @@ private:
       readGiven(rule, *given->value, value);
     } else if (rule.type == SizeRule::Type::String) {
       value.text = rule.choices.count(rule.defaultText) ? rule.choices.at(rule.defaultText) : rule.defaultText;
-    } else if (rule.type == SizeRule::Type::Bool) {
+    } else if (rule.type == SizeRule::Type::Bool && !isExpression(rule.defaultText)) {
       value.number = rule.defaultText == "true";
     } else if (!rule.defaultText.empty()) {
       ExpressionValue result = evaluate(rule.defaultText, rule.where);
@@ -134,6 +136,14 @@ private:
     auto found = rule ? table.find(rule->name) : table.end();
     return found != table.end() && found->second.isFaulty;
   }
+
+  static bool isMergedBelow(const YamlEntry &below, const YamlEntry &entry) {
+    const std::string &lower = below.value->where.file, &upper = entry.value->where.file;
+    return lower != upper && lower != "--set" && upper != "--set";
+  }
+
+  /// Whether a default or limit of a truth value is no word for it.
+  static bool isExpression(const std::string &text) { return !text.empty() && text != "true" && text != "false"; }
 
   void readGiven(const SizeRule &rule, const YamlNode &node, SizeValue &value) {
     auto wrong = [&](const char *want) {
@@ -195,8 +205,8 @@ private:
       return;
     double number = *value.number;
     auto limit = [&](const std::string &text) {
-      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true")
-                                               : evaluate(text, rule.where).value;
+      return rule.type == SizeRule::Type::Bool && !isExpression(text) ? std::optional<double>(text == "true")
+                                                                      : evaluate(text, rule.where).value;
     };
     auto refuse = [&](const char *relation, double bound, const std::string &text) {
       value.isFaulty = true;

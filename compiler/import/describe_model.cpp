@@ -83,8 +83,8 @@ private:
       }
     }
   }
-  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over another, or a default of
-  /// this form: first_of(head_dim, hidden_size / num_heads).
+  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over another, or such a
+  /// default: first_of(head_dim, hidden_size / num_heads).
   std::string notAMultiple(const std::string &dim, const std::string &text, double value) const {
     constexpr const char *delimiters = " ,()";
     size_t slash = text.find(" / ");

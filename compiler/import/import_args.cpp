@@ -314,7 +314,8 @@ private:
       if (hasExperts && marks == 0)
         given.error("--num-experts", "gpt2 has no experts, mixtral and qwen3_moe have llama's flags beside them");
       if (hasHeadNorms && !isLlama)
-        given.error("--qk-layernorm", "gpt2 has no norms of q and k, qwen3 and qwen3_moe have llama's flags beside them");
+        given.error("--qk-layernorm",
+                    "gpt2 has no norms of q and k, qwen3 and qwen3_moe have llama's flags beside them");
       if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
         given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
                                       "and --qk-layernorm");
@@ -347,8 +348,8 @@ private:
       put(section + "head_dim", fmt::format("{}", width.value_or(hidden / heads)), "--kv-channels");
     else if (width && *width * heads != hidden)
       given.error("--kv-channels",
-                  fmt::format("heads are hidden {} / heads {} wide, got {}; gpt2 and mixtral have no other width", hidden,
-                              heads, *width));
+                  fmt::format("heads are hidden {} / heads {} wide, got {}; gpt2 and mixtral have no other width",
+                              hidden, heads, *width));
   }
 
   void writeSizes(const std::string &section, bool isLlama) {

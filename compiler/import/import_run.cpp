@@ -4,6 +4,7 @@
 #include "compiler/import/base_config.h"
 #include "compiler/import/expression.h"
 #include "compiler/import/pin_option.h"
+#include "compiler/import/pretrained_model.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
 
@@ -105,14 +106,26 @@ bool isChosenBySizes(const RunReader &reader, const Architecture &architecture, 
   });
 }
 
-/// The model file that knows the run's model.arch.type, or that is named by it. A file that the run's sizes choose goes
+/// What names the architecture: model.arch.type, or what MindFormers has instead of it since r1.6.
+std::optional<std::string> architectureName(const RunReader &reader) {
+  if (std::optional<std::string> type = reader.text("model.arch.type"))
+    return type;
+  const std::string section = "model.model_config.";
+  if (std::vector<std::string> names = yamlTexts(reader.find(section + "architectures")); !names.empty())
+    return names.front();
+  std::optional<std::string> type = reader.text(section + "model_type");
+  return type ? type : reader.text(section + "type");
+}
+
+/// The model file that knows the run's architecture, or that is named by it. A file that the run's sizes choose goes
 /// before one that knows the name alone.
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
-  std::optional<std::string> type = reader.text("model.arch.type");
+  std::optional<std::string> type = architectureName(reader);
   if (!type) {
     reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
     return std::nullopt;
   }
+  bool isConfigType = !reader.has("model.arch.type") && type == reader.text("model.model_config.type");
   std::vector<std::string> known;
   std::string chosen;
   for (const std::string &file : modelFiles(folders)) {
@@ -125,18 +138,39 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
     }
     if (architecture) {
       known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
-      matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(), *type) !=
-                               architecture->archNames.end();
+      const std::vector<std::string> &names = architecture->archNames;
+      matches = matches || std::find(names.begin(), names.end(), *type) != names.end() ||
+                (isConfigType && architecture->configTypes.front() == *type);
     }
     if (matches && chosen.empty())
       chosen = file;
   }
   if (!chosen.empty()) // faults are reported where their source lines are
     return loadArchitecture(chosen, reader.diagnostics());
-  reader.error("model.arch.type", known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
-                                                : fmt::format("no model file has arch '{}', there are {}{}", *type,
-                                                              fmt::join(known, ", "), didYouMean(*type, known)));
+  reader.error(reader.has("model.arch.type") ? "model.arch.type" : "model.model_config",
+               known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
+                             : fmt::format("no model file has arch '{}', there are {}{}", *type,
+                                           fmt::join(known, ", "), didYouMean(*type, known)));
   return std::nullopt;
+}
+
+/// MindFormers' way to say that no token is dropped.
+bool isDropless(const YamlEntry &entry) {
+  return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
+}
+
+/// A capacity of as many slots as a sample has tokens.
+YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
+  auto sizeOf = [&](const char *name) {
+    double given = givenSize(reader, name);
+    return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
+  };
+  auto value = std::make_shared<YamlNode>(*entry.value);
+  value->text = fmt::format("{}", sizeOf("expert_num") / sizeOf("num_experts_chosen"));
+  value->quoted = false;
+  entry.value = value;
+  reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");
+  return entry;
 }
 
 /// model_config with the keys of moe_config that are sizes of the model. A dense model takes no experts.
@@ -154,7 +188,7 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   } else if (experts) {
     for (const YamlEntry &entry : experts->entries)
       if (architecture.sizeRule(entry.key))
-        sizes.entries.push_back(entry);
+        sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
   }
   return sizes;
 }
@@ -296,8 +330,9 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   root = mergeBaseConfigs(root, file, run.diagnostics);
   for (const std::string &set : options.sets)
     root = applySet(root, set, run.diagnostics);
-  RunReader reader(*root, run);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
+  root = mergePretrainedModel(root, file, folders, run.diagnostics);
+  RunReader reader(*root, run);
   std::optional<Architecture> architecture = findArchitecture(reader, folders);
   run.keys = checkRunKeys(*root, architecture ? &*architecture : nullptr, run.diagnostics);
   SizeTable sizes;
@@ -309,6 +344,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.modelFile = architecture->file;
     run.config.weights = weightRulesOf(*architecture);
   }
+  refuseUnbuilt(reader, sizes);
   importDTypes(reader, sizes);
   importTraining(reader);
   importData(reader);

@@ -96,9 +96,9 @@ void importSchedule(const RunReader &reader) {
                                               "give warmup_steps or warmup_ratio");
   if (schedule.peak <= 0)
     reader.error("lr_schedule.learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
-  if (schedule.kind != "constant" && schedule.end >= schedule.peak)
+  if (schedule.kind != "constant" && schedule.end > schedule.peak)
     reader.error("lr_schedule.lr_end",
-                 fmt::format("lr_end ({}) must be below learning_rate ({})", schedule.end, schedule.peak));
+                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
   if (reader.has("lr_schedule.warmup_ratio") && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
     reader.error("lr_schedule.warmup_ratio",
                  fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
@@ -123,18 +123,18 @@ void importLossScale(const RunReader &reader) {
       reader.error(key + ".type", fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
                                               "and FixedLossScaleUpdateCell",
                                               type));
+    if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
+      scale = {};
+      return reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
+    }
     scale.initial = reader.number(key + ".loss_scale_value").value_or(4294967296.0);
     scale.factor = reader.number(key + ".scale_factor").value_or(2);
     scale.window = reader.integer(key + ".scale_window").value_or(1000);
   }
   if (scale.initial <= 0)
     reader.error(key, fmt::format("loss scale is {}, must be above 0", scale.initial));
-  if (scale.factor <= 1)
+  if (scale.dynamic && scale.factor <= 1)
     reader.error(key + ".scale_factor", fmt::format("scale_factor is {}, must be above 1", scale.factor));
-  if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
-    scale = {};
-    reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
-  }
 }
 
 void importEpilogues(const RunReader &reader) {
@@ -166,10 +166,6 @@ void importMode(const RunReader &reader) {
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
   importEpilogues(reader);
-  if (reader.has("model.model_config.pet_config"))
-    reader.refuse(
-        "model.model_config.pet_config",
-        "low-rank adapters are not built, a plan trains all parameters of the plain model; remove pet_config");
   if (std::string arch = reader.text("model.arch.type").value_or(""); arch.ends_with("ForSequenceClassification")) {
     std::string reason = fmt::format("classification heads are not built, a plan trains the language model of the same "
                                      "sizes; type: {} → that model's",
@@ -267,8 +263,9 @@ void importData(const RunReader &reader) {
           fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
   }
   data.split = reader.text(task + "split").value_or(data.split);
-  if (std::optional<int64_t> seed = reader.integer(task + "seed"))
-    data.seed = static_cast<uint64_t>(*seed);
+  for (const std::string &key : {std::string("train_dataset.seed"), task + "seed"})
+    if (std::optional<int64_t> seed = reader.integer(key))
+      data.seed = static_cast<uint64_t>(*seed);
   data.eodToken = reader.integer(task + "eod");
   data.eodMaskLoss = reader.flag(task + "eod_mask_loss").value_or(false);
   data.resetPositionIds = reader.flag(task + "reset_position_ids").value_or(false);

@@ -48,6 +48,8 @@ private:
 // The parts, each in a file of its own name. `sizes` are the architecture's after defaults.
 void importTraining(const RunReader &reader);
 void importData(const RunReader &reader);
+/// Refuses what keys with one possible value ask for.
+void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// `pins` reads what the command line pins above the file.

@@ -134,11 +134,12 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Model, RunFault,
     testing::Values(
-        Fault{{"model.arch={}"}, "model.arch.type is missing, it chooses the file of configs/models"},
+        Fault{{"model.arch={}", modelConfig + "type=null"}, "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
-              "LlamaForCausalLM, MixtralForCausalLM, Qwen3MoeForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, "
+              "Qwen3ForCausalLM, Qwen3MoeForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
@@ -183,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"optimizer.master_weights=True"}, "parameters are float32 already, master_weights is for 16-bit ones"},
         Fault{{"runner_wrapper.max_grad_norm=0"}, "runner_wrapper.max_grad_norm is 0, must be above 0"},
         Fault{{"lr_schedule.type=cosin"}, "no learning-rate schedule 'cosin', there are"},
-        Fault{{"lr_schedule.lr_end=1"}, "lr_end (1) must be below learning_rate (0.001)"},
+        Fault{{"lr_schedule.lr_end=1"}, "lr_end (1) must be at most learning_rate (0.001)"},
         Fault{{"lr_schedule.learning_rate=0", "lr_schedule.type=constant"}, "learning_rate is 0, must be above 0"},
         Fault{{"lr_schedule.warmup_ratio=2"}, "warmup_ratio is 2, must be in [0, 1]"},
         Fault{{"lr_schedule.warmup_epochs=2"}, "give warmup_steps or warmup_ratio"},
@@ -192,7 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"runner_wrapper.scale_sense={type: Magic}"},
               "no loss scale 'Magic', there are DynamicLossScaleUpdateCell"},
         Fault{{"runner_wrapper.scale_sense=0"}, "loss scale is 0, must be above 0"},
-        Fault{{"runner_wrapper.scale_sense={scale_factor: 1}"}, "scale_factor is 1, must be above 1"}));
+        Fault{{"runner_wrapper.scale_sense={scale_factor: 1}", modelConfig + "compute_dtype=float16"},
+              "scale_factor is 1, must be above 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Plan, RunFault,
