@@ -65,6 +65,19 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
   return rule;
 }
 
+ConditionalArch readConditionalArch(const YamlEntry &entry, Diagnostics &diagnostics) {
+  ConditionalArch arch = {entry.key, "", {}};
+  checkKeys(*entry.value, {"when", "defaults"}, "arch", diagnostics);
+  if (const YamlNode *when = entry.value->find("when"))
+    arch.when = when->text;
+  else
+    diagnostics.error(entry.keyWhere, fmt::format("arch {} needs `when:`, which says where it is chosen", entry.key));
+  if (const YamlNode *defaults = entry.value->find("defaults"))
+    for (const YamlEntry &size : defaults->entries)
+      arch.defaults[size.key] = size.value->text;
+  return arch;
+}
+
 /// Reads `arch:`, a name or a list of names and of maps from a name to its condition.
 void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics &diagnostics) {
   if (node.isScalar())
@@ -74,9 +87,9 @@ void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics
       architecture.archNames.push_back(item->text);
     else if (!item->isMap())
       diagnostics.error(item->where,
-                        fmt::format("arch must list names or {{NAME: CONDITION}}, got {}", flowText(*item)));
+                        fmt::format("arch must list names or {{NAME: {{when: EXPR}}}}, got {}", flowText(*item)));
     for (const YamlEntry &entry : item->entries)
-      architecture.conditionalArchs.push_back({entry.key, entry.value->text});
+      architecture.conditionalArchs.push_back(readConditionalArch(entry, diagnostics));
   }
 }
 
@@ -102,7 +115,7 @@ private:
       bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
         continue;
-      if (found && !isMergedBelow(*found, entry) && flowText(*found->value) != flowText(*entry.value))
+      if (found && !isMergedBelow(*found, entry))
         diagnostics.error(entry.keyWhere,
                           fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
       found = &entry;

@@ -25,10 +25,12 @@ struct SizeRule {
   SourceLocation where;
 };
 
-/// A value of model.arch.type that chooses a model file only where the run file says so: {LlamaForCausalLM: expert_num -
-/// 1} is a Llama whose expression over model_config and moe_config is above 0. A key that is not given counts as 0.
+/// A value of model.arch.type that chooses a model file only where the run file says so: {LlamaForCausalLM: {when:
+/// expert_num - 1}} is a Llama whose expression over model_config and moe_config is above 0. A key that is not given
+/// counts as 0.
 struct ConditionalArch {
-  std::string name, condition;
+  std::string name, when;
+  std::map<std::string, std::string> defaults; ///< of sizes, in place of those of `sizes:`
 };
 
 /// A model file that has been read but not yet given sizes.

@@ -95,15 +95,16 @@ double givenSize(const RunReader &reader, const std::string &name) {
   return 0;
 }
 
-/// Whether the run file's own sizes make `type` the architecture.
-bool isChosenBySizes(const RunReader &reader, const Architecture &architecture, const std::string &type) {
-  return std::ranges::any_of(architecture.conditionalArchs, [&](const ConditionalArch &arch) {
-    if (arch.name != type)
-      return false;
+/// The entry of `arch:` by which the run file's own sizes choose the architecture; null where none does.
+const ConditionalArch *choiceBySizes(const RunReader &reader, const Architecture &architecture,
+                                     const std::string &type) {
+  for (const ConditionalArch &arch : architecture.conditionalArchs) {
     ExpressionValue value = evaluateExpression(
-        arch.condition, [&](const std::string &name, bool &) { return std::optional(givenSize(reader, name)); });
-    return value.value.value_or(0) > 0;
-  });
+        arch.when, [&](const std::string &name, bool &) { return std::optional(givenSize(reader, name)); });
+    if (arch.name == type && value.value.value_or(0) > 0)
+      return &arch;
+  }
+  return nullptr;
 }
 
 /// What names the architecture: model.arch.type, or what MindFormers has instead of it since r1.6.
@@ -128,25 +129,32 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   bool isConfigType = !reader.has("model.arch.type") && type == reader.text("model.model_config.type");
   std::vector<std::string> known;
   std::string chosen;
+  std::map<std::string, std::string> defaults;
   for (const std::string &file : modelFiles(folders)) {
     Diagnostics own;
     std::optional<Architecture> architecture = loadArchitecture(file, own);
     bool matches = fs::path(file).stem() == *type;
-    if (architecture && isChosenBySizes(reader, *architecture, *type)) {
-      chosen = file;
-      break;
-    }
     if (architecture) {
-      known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
+      if (const ConditionalArch *choice = choiceBySizes(reader, *architecture, *type)) {
+        defaults = choice->defaults;
+        chosen = file;
+        break;
+      }
       const std::vector<std::string> &names = architecture->archNames;
+      known.insert(known.end(), names.begin(), names.end());
       matches = matches || std::find(names.begin(), names.end(), *type) != names.end() ||
                 (isConfigType && architecture->configTypes.front() == *type);
     }
     if (matches && chosen.empty())
       chosen = file;
   }
-  if (!chosen.empty()) // faults are reported where their source lines are
-    return loadArchitecture(chosen, reader.diagnostics());
+  if (!chosen.empty()) { // read again, so that its faults have their source lines
+    std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics());
+    for (size_t i = 0; architecture && i < architecture->sizes.size(); ++i)
+      if (auto own = defaults.find(architecture->sizes[i].name); own != defaults.end())
+        architecture->sizes[i].defaultText = own->second;
+    return architecture;
+  }
   reader.error(reader.has("model.arch.type") ? "model.arch.type" : "model.model_config",
                known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
                              : fmt::format("no model file has arch '{}', there are {}{}", *type,

@@ -91,7 +91,8 @@ std::string bytesOf(const fs::path &file) {
 
 class Graded : public Transformers {};
 
-/// Every gradient of the first batch, and its weights in transformers' form and back byte for byte.
+/// Every gradient of the first batch; and a file that safetensors wrote for transformers comes in and goes out again
+/// byte for byte.
 TEST_P(Graded, HasTheGradients) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
@@ -101,8 +102,8 @@ TEST_P(Graded, HasTheGradients) {
   nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
   GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
   model.firstStep(/*isExact=*/true);
-  fs::path theirs = rt::convertToNative(converted, rt::WeightSystem::Hf, folder + "gradients/" + GetParam(),
-                                        place / "gradients");
+  const fs::path golden = folder + "gradients/" + GetParam();
+  fs::path theirs = rt::convertToNative(converted, rt::WeightSystem::Hf, golden, place / "gradients");
   Values expected = valuesOf(converted.model, theirs);
   ASSERT_EQ(model.gradients.size(), expected.size());
   for (const auto &[name, gradient] : expected) {
@@ -116,11 +117,11 @@ TEST_P(Graded, HasTheGradients) {
     EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
   }
   Diagnostics diagnostics;
-  rt::convertToHf(converted, ours, place / "back", {}, [&](const std::string &type) {
+  rt::convertToHf(converted, theirs, place / "back", {}, [&](const std::string &type) {
     return hfConfigText(run, type, diagnostics);
   });
   EXPECT_EQ(diagnostics.render(), "");
-  EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(place / "hf/model.safetensors"));
+  EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
   // The config that is written says the same model.
   ImportedHf again =
       importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
