@@ -13,6 +13,11 @@ const std::vector<std::string> optionalKeys = {"weights", "hf_config"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
+/// What people call the types of numbers that run files spell out.
+const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"},  {"fp16", "float16"},
+                                                       {"half", "float16"},  {"f32", "float32"}, {"fp32", "float32"},
+                                                       {"float", "float32"}};
+
 void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const std::string &place,
                Diagnostics &diagnostics) {
   for (const YamlEntry &entry : map.entries)
@@ -129,6 +134,8 @@ private:
     case SizeRule::Type::Integer:
       if (std::optional<int64_t> integer = yamlInteger(node))
         value.number = static_cast<double>(*integer);
+      else if (std::optional<double> number = yamlNumber(node); number && *number > 1e12)
+        value.number = number; // its limit is told
       else
         wrong("a whole number");
       break;
@@ -158,8 +165,11 @@ private:
     std::vector<std::string> names;
     for (const auto &[name, meaning] : rule.choices)
       names.push_back(name);
+    auto shortName = shortNames.find(node.text);
+    bool isShort = shortName != shortNames.end() && rule.choices.count(shortName->second);
     diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
-                                              fmt::join(names, ", "), didYouMean(node.text, names)));
+                                              fmt::join(names, ", "),
+                                              didYouMean(isShort ? shortName->second : node.text, names)));
   }
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {

@@ -48,7 +48,7 @@ std::string whyNoWay(const YamlNode &root, const std::string &path) {
 }
 
 YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
-  const SourceLocation where{"--set", 0, 0};
+  const SourceLocation where{std::string(kSetSource), 0, 0};
   size_t equals = set.find('=');
   std::string path = set.substr(0, equals);
   if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
@@ -58,7 +58,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   }
   Diagnostics faults;
   std::string text = set.substr(equals + 1);
-  YamlPtr value = parseYaml("--set", text.empty() ? "''" : text, faults);
+  YamlPtr value = parseYaml(where.file, text.empty() ? "''" : text, faults);
   if (!value || faults.hasErrors()) {
     diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
     return root;
