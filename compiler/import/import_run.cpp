@@ -5,6 +5,7 @@
 #include "compiler/import/pin_option.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
+#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -252,16 +253,15 @@ void leaveBackward(RunConfig &run) {
 ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   ImportedRun run;
   run.config.file = file;
+  if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::RunFile && kind != rt::PathKind::Unknown) {
+    run.diagnostics.error({file, 0, 0}, rt::wayOf(file));
+    return run;
+  }
   YamlPtr root = loadYaml(file, run.diagnostics);
   if (!root)
     return run;
   if (!root->isMap()) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
-    return run;
-  }
-  if (root->find("model_type") && !root->find("model")) {
-    run.diagnostics.error(root->find("model_type")->where,
-                          "is a config.json of transformers; `espalier import-hf DIR -o RUN.yaml` makes it a run file");
     return run;
   }
   root = mergeBaseConfigs(root, file, run.diagnostics);
