@@ -3,6 +3,7 @@
 #include "compiler/import/import_args.h"
 #include "compiler/import/import_run.h"
 #include "compiler/write_whole.h"
+#include "runtime/path_kind.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -74,6 +75,12 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
 } // namespace
 
 int importArgsVerb(const ArgsArguments &arguments) {
+  for (rt::PathKind kind : {rt::PathKind::Plan, rt::PathKind::RunFile, rt::PathKind::ModelFile, rt::PathKind::ClusterFile,
+                            rt::PathKind::HfConfig, rt::PathKind::Dataset})
+    if (rt::pathKind(arguments.file) == kind) {
+      fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
+      return UserError;
+    }
   std::optional<std::string> text = readBounded(arguments.file);
   if (!text) {
     fmt::print(stderr, "{}: error: cannot read the file\n", arguments.file);

@@ -14,6 +14,11 @@ const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_con
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
+/// What people call the types of numbers that run files spell out.
+const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"},  {"fp16", "float16"},
+                                                       {"half", "float16"},  {"f32", "float32"}, {"fp32", "float32"},
+                                                       {"float", "float32"}};
+
 void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const std::string &place,
                Diagnostics &diagnostics) {
   for (const YamlEntry &entry : map.entries)
@@ -152,7 +157,7 @@ private:
 
   static bool isMergedBelow(const YamlEntry &below, const YamlEntry &entry) {
     const std::string &lower = below.value->where.file, &upper = entry.value->where.file;
-    return lower != upper && lower != "--set" && upper != "--set";
+    return lower != upper && lower != kSetSource && upper != kSetSource;
   }
 
   /// Whether a default or limit of a truth value is no word for it.
@@ -167,6 +172,8 @@ private:
     case SizeRule::Type::Integer:
       if (std::optional<int64_t> integer = yamlInteger(node))
         value.number = static_cast<double>(*integer);
+      else if (std::optional<double> number = yamlNumber(node); number && *number > 1e12)
+        value.number = number; // its limit is told
       else
         wrong("a whole number");
       break;
@@ -196,8 +203,11 @@ private:
     std::vector<std::string> names;
     for (const auto &[name, meaning] : rule.choices)
       names.push_back(name);
+    auto shortName = shortNames.find(node.text);
+    bool isShort = shortName != shortNames.end() && rule.choices.count(shortName->second);
     diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
-                                              fmt::join(names, ", "), didYouMean(node.text, names)));
+                                              fmt::join(names, ", "),
+                                              didYouMean(isShort ? shortName->second : node.text, names)));
   }
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {

@@ -111,6 +111,7 @@ private:
   void readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values);
   void readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node);
   void checkTies(SegmentDescription &segment);
+  void checkAllUsed(const SegmentDescription &segment);
   void readRuns(const YamlNode &runs);
   void checkParameterCount();
 
@@ -143,6 +144,7 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   if (const YamlNode *ops = entry.value->find("ops"))
     for (const YamlPtr &op : ops->items)
       readOp(segment, *op, values);
+  checkAllUsed(segment);
   if (segment.streamOut.empty() || !values.count(segment.streamOut))
     diagnostics.error(segment.location, fmt::format("segment '{}' needs stream: {{out: NAME}} with the "
                                                     "name of one of its values",
@@ -258,6 +260,27 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
                                   headDim->second));
   if (op.kind == "attention" && op.numbers["scale"] == 0 && headDim != model.dims.end())
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
+}
+
+/// A parameter that no op reads is a slip: its name is wrong there or here. Not told beside an input that is not known,
+/// which may be the same slip.
+void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
+  std::set<std::string> read, known(modelInputs().begin(), modelInputs().end());
+  known.insert(segment.streamIn);
+  for (const ParameterDescription &parameter : segment.parameters)
+    known.insert(parameter.name);
+  for (const OpDescription &op : segment.ops) {
+    read.insert(op.inputs.begin(), op.inputs.end());
+    known.insert(op.outputs.begin(), op.outputs.end());
+  }
+  if (!std::ranges::includes(known, read))
+    return;
+  for (const ParameterDescription &parameter : segment.parameters)
+    if (!read.count(parameter.name))
+      diagnostics.error(parameter.location,
+                        fmt::format("no op of '{}' reads the parameter '{}'; name it among the inputs of one, or "
+                                    "remove it",
+                                    segment.kind, parameter.name));
 }
 
 void ModelDescriber::checkTies(SegmentDescription &segment) {

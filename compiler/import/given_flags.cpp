@@ -75,6 +75,8 @@ void GivenFlags::read(const std::string &text) {
     readFlags(words.begin(), script, launcher);
     readFlags(script + 1, words.end(), given);
   }
+  for (const auto &[name, flag] : given)
+    reportsPlaceholder(flag);
   if (given.empty() && !result.diagnostics.hasErrors())
     result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
 }
@@ -104,6 +106,8 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
     return std::nullopt;
   use(flag, effect);
   const std::vector<ShellWord> &values = found->second.values;
+  if (reportsPlaceholder(found->second))
+    return std::nullopt;
   if (values.size() != 1) {
     error(flag, fmt::format("{} wants one value, got {}", flag, values.size()));
     return std::nullopt;
@@ -123,9 +127,25 @@ bool GivenFlags::isKnown(const std::string &flag) const {
          std::ranges::all_of(found->second.values, [](const ShellWord &word) { return word.unknown.empty(); });
 }
 
+bool GivenFlags::reportsPlaceholder(const Flag &flag) const {
+  std::string text;
+  for (const ShellWord &word : flag.values)
+    text += (text.empty() ? "" : " ") + word.text;
+  if (!isPlaceholder(text))
+    return false;
+  result.diagnostics.error(flag.values.front().where,
+                           fmt::format("the value of {} is a placeholder, {}; write yours in its place", flag.name,
+                                       text));
+  return true;
+}
+
 std::vector<std::string> GivenFlags::values(const std::string &flag, const std::string &effect) {
   use(flag, effect);
   std::vector<std::string> texts;
+  if (reportsPlaceholder(given.at(flag)))
+    return texts;
+  if (given.at(flag).values.empty())
+    error(flag, fmt::format("{} wants a value, got none", flag));
   for (const ShellWord &word : given.at(flag).values)
     texts.push_back(word.text);
   return texts;

@@ -34,7 +34,7 @@ public:
   /// The single value of a flag.
   std::optional<std::string> value(const std::string &flag, const std::string &effect);
 
-  /// All values of a flag that is known.
+  /// All values of a flag that is given; none at all is an error.
   std::vector<std::string> values(const std::string &flag, const std::string &effect);
 
   /// Whether both flags are given, with the same single value: what only the shell knows of it is the same, too.
@@ -66,6 +66,8 @@ private:
   using Flags = std::map<std::string, Flag>;
   using Words = ShellCommand::const_iterator;
   static void readFlags(Words begin, Words end, Flags &flags);
+  /// Whether the values of a flag are a placeholder, which is an error at the first of them.
+  bool reportsPlaceholder(const Flag &flag) const;
   void use(const std::string &flag, const std::string &effect);
   SourceLocation placeOf(const std::string &flag) const;
 

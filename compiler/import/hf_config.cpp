@@ -4,6 +4,7 @@
 
 #include "compiler/import/expression.h"
 #include "compiler/import/run_file_writer.h"
+#include "runtime/json_reason.h"
 
 #include <nlohmann/json.hpp>
 
@@ -173,7 +174,7 @@ public:
         return true;
       });
     } catch (const Json::exception &problem) {
-      return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", problem.what()));
+      return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", rt::jsonReason(problem)));
     }
     if (!config.is_object())
       return result.diagnostics.error({file, 0, 0}, "a config.json is an object");

@@ -6,6 +6,7 @@
 #include "compiler/import/run_file_writer.h"
 #include "compiler/import/stage_layout.h"
 #include "compiler/import/start_flags.h"
+#include "compiler/import/unbuilt_flags.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +31,7 @@ public:
     given.read(text);
     if (!options.base.empty())
       put("base_config", quotedYaml(options.base));
+    refuseUnbuilt(given);
     writeGeneral();
     writeStart(given, yaml);
     writeParallel();
@@ -497,12 +499,17 @@ private:
     std::optional<std::string> fixed = given.number("--loss-scale", key);
     std::optional<std::string> initial = given.number("--initial-loss-scale", key + ".loss_scale_value");
     std::optional<int64_t> window = given.count("--loss-scale-window", key + ".scale_window");
+    std::optional<int64_t> hysteresis = given.count("--hysteresis", "one overflow halves the loss scale");
     if (dtype != "float16")
       return;
     if (fixed) {
       put(key, *fixed, "--loss-scale");
       return;
     }
+    if (hysteresis.value_or(1) != 1)
+      given.warning("--hysteresis", fmt::format("one overflow halves the loss scale here, and not the {} that "
+                                                "--hysteresis waits for",
+                                                *hysteresis));
     put(key + ".type", "DynamicLossScaleUpdateCell");
     put(key + ".loss_scale_value", initial.value_or("4294967296"), "--initial-loss-scale");
     put(key + ".scale_factor", "2");

@@ -7,6 +7,7 @@
 #include "compiler/import/pretrained_model.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
+#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -50,7 +51,7 @@ std::string whyNoWay(const YamlNode &root, const std::string &path) {
 }
 
 YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
-  const SourceLocation where{"--set", 0, 0};
+  const SourceLocation where{std::string(kSetSource), 0, 0};
   size_t equals = set.find('=');
   std::string path = set.substr(0, equals);
   if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
@@ -60,7 +61,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   }
   Diagnostics faults;
   std::string text = set.substr(equals + 1);
-  YamlPtr value = parseYaml("--set", text.empty() ? "''" : text, faults);
+  YamlPtr value = parseYaml(where.file, text.empty() ? "''" : text, faults);
   if (!value || faults.hasErrors()) {
     diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
     return root;
@@ -323,16 +324,15 @@ void leaveBackward(RunConfig &run) {
 ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   ImportedRun run;
   run.config.file = file;
+  if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::RunFile && kind != rt::PathKind::Unknown) {
+    run.diagnostics.error({file, 0, 0}, rt::wayOf(file));
+    return run;
+  }
   YamlPtr root = loadYaml(file, run.diagnostics);
   if (!root)
     return run;
   if (!root->isMap()) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
-    return run;
-  }
-  if (root->find("model_type") && !root->find("model")) {
-    run.diagnostics.error(root->find("model_type")->where,
-                          "is a config.json of transformers; `espalier import-hf DIR -o RUN.yaml` makes it a run file");
     return run;
   }
   root = mergeBaseConfigs(root, file, run.diagnostics);

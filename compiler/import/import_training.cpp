@@ -1,6 +1,9 @@
 // Optimizer, learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/cluster_file.h"
 #include "compiler/import/run_reader.h"
+#include "runtime/data/blend.h"
+#include "runtime/data/data_error.h"
+#include "runtime/data/splits.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -29,9 +32,12 @@ void importOptimizer(const RunReader &reader) {
   optimizer.beta2 = reader.number("optimizer.beta2").value_or(optimizer.beta2);
   optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
   optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
-  for (const char *key : {"optimizer.beta1", "optimizer.beta2"})
-    if (std::optional<double> beta = reader.number(key); beta && (*beta < 0 || *beta >= 1))
-      reader.error(key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  for (auto [key, beta] : {std::pair("optimizer.beta1", optimizer.beta1), {"optimizer.beta2", optimizer.beta2}})
+    if (beta < 0 || beta >= 1)
+      reader.error(reader.has(key) ? key : "optimizer.betas", fmt::format("{} is {}, must be in [0, 1)", key, beta));
+  if (optimizer.weightDecay < 0)
+    reader.error("optimizer.weight_decay",
+                 fmt::format("optimizer.weight_decay is {}, must be at least 0", optimizer.weightDecay));
   if (optimizer.epsilon <= 0)
     reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
   optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
@@ -72,6 +78,30 @@ void importScheduleKind(const RunReader &reader) {
                                                fmt::join(names, ", "), didYouMean(*type, names)));
 }
 
+/// Of the two ways to say the warmup the nearer one holds: --set before the file, the file before its bases. Where both
+/// stand at one place, the ratio wins, as in MindFormers.
+void importWarmup(const RunReader &reader) {
+  LearningRateSchedule &schedule = reader.config().schedule;
+  const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
+  auto nearness = [&reader](const std::string &key) {
+    const std::string &file = reader.where(key).file;
+    return !reader.has(key) ? -1 : file == kSetSource ? 2 : file == reader.config().file ? 1 : 0;
+  };
+  schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
+  schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
+  if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
+    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
+  if (nearness(stepsKey) > nearness(ratioKey)) {
+    schedule.warmupRatio = -1;
+    reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
+  } else if (schedule.warmupRatio >= 0) {
+    reader.report(stepsKey, KeyAction::Accepted, "warmup_ratio wins");
+  }
+  if (schedule.warmupRatio < 0 && schedule.totalSteps > 0 && schedule.warmupSteps > schedule.totalSteps)
+    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}", schedule.warmupSteps,
+                                       schedule.totalSteps));
+}
+
 void importSchedule(const RunReader &reader) {
   LearningRateSchedule &schedule = reader.config().schedule;
   importScheduleKind(reader);
@@ -87,8 +117,6 @@ void importSchedule(const RunReader &reader) {
   schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
   schedule.power = reader.number("lr_schedule.power").value_or(1);
   schedule.cycles = reader.number("lr_schedule.num_cycles").value_or(0.5);
-  schedule.warmupSteps = reader.integer("lr_schedule.warmup_steps").value_or(0);
-  schedule.warmupRatio = reader.number("lr_schedule.warmup_ratio").value_or(-1);
   schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
   schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
   if (reader.has("lr_schedule.warmup_epochs"))
@@ -99,14 +127,10 @@ void importSchedule(const RunReader &reader) {
   if (schedule.kind != "constant" && schedule.end > schedule.peak)
     reader.error("lr_schedule.lr_end",
                  fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
-  if (reader.has("lr_schedule.warmup_ratio") && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
-    reader.error("lr_schedule.warmup_ratio",
-                 fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
-  if (schedule.warmupRatio >= 0)
-    reader.report("lr_schedule.warmup_steps", KeyAction::Accepted, "warmup_ratio wins");
   if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
     reader.error("lr_schedule.total_steps",
                  fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
+  importWarmup(reader);
   if (schedule.kind == "wsd" && schedule.decaySteps < 0)
     reader.error("lr_schedule.type", "wsd needs lr_schedule.decay_steps");
 }
@@ -175,6 +199,11 @@ void importMode(const RunReader &reader) {
   }
 }
 
+void refusePlaceholder(const RunReader &reader, const std::string &key, const std::string &text) {
+  if (isPlaceholder(text))
+    reader.error(key, fmt::format("{} is a placeholder, {}; write yours in its place", key, text));
+}
+
 /// What the file wishes to start from, and what it wishes to do with it. Whether the weights are there is a question to
 /// the machine that runs the plan.
 void importStart(const RunReader &reader) {
@@ -182,6 +211,7 @@ void importStart(const RunReader &reader) {
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
   config.loadCheckpoint = reader.text(checkpointKey).value_or("");
   const std::string &from = config.loadCheckpoint;
+  refusePlaceholder(reader, checkpointKey, from);
   if (config.runMode == "export")
     reader.refuse("run_mode", "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
                               "run_mode: export → train");
@@ -247,22 +277,41 @@ void importTraining(const RunReader &reader) {
   importCallbacks(reader);
 }
 
+namespace {
+
+/// Paths and split, as far as they can be checked where the data need not be.
+void importPaths(const RunReader &reader) {
+  const std::string loader = "train_dataset.data_loader.", folderKey = loader + "dataset_dir",
+                    pathKey = loader + "config.data_path", splitKey = loader + "config.split";
+  DataConfig &data = reader.config().data;
+  if (std::string folder = reader.text(folderKey).value_or(""); !folder.empty()) {
+    data.path = {folder};
+    refusePlaceholder(reader, folderKey, folder);
+  }
+  std::vector<std::string> paths = yamlTexts(reader.find(pathKey));
+  if (!paths.empty() && paths != std::vector<std::string>{""})
+    try {
+      for (const rt::BlendPart &part : rt::parseBlend(paths))
+        refusePlaceholder(reader, pathKey, part.path);
+      data.path = paths;
+    } catch (const rt::DataError &fault) {
+      reader.error(pathKey, fmt::format("data_path: {}", fault.reason()));
+    }
+  data.split = reader.text(splitKey).value_or(data.split);
+  try {
+    rt::parseSplit(data.split);
+  } catch (const rt::DataError &fault) {
+    reader.error(splitKey, fmt::format("split \"{}\": {}", data.split, fault.reason()));
+  }
+}
+
+} // namespace
+
 void importData(const RunReader &reader) {
   RunConfig &config = reader.config();
-  const std::string loader = "train_dataset.data_loader.", task = loader + "config.";
+  const std::string task = "train_dataset.data_loader.config.";
   DataConfig &data = config.data;
-  if (std::string folder = reader.text(loader + "dataset_dir").value_or(""); !folder.empty())
-    data.path = {folder};
-  if (const YamlNode *path = reader.find(task + "data_path")) {
-    data.path.clear();
-    for (const YamlPtr &item : path->items)
-      data.path.push_back(item->text);
-    if (data.path.size() > 1 && data.path.size() % 2 != 0)
-      reader.error(
-          task + "data_path",
-          fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
-  }
-  data.split = reader.text(task + "split").value_or(data.split);
+  importPaths(reader);
   for (const std::string &key : {std::string("train_dataset.seed"), task + "seed"})
     if (std::optional<int64_t> seed = reader.integer(key))
       data.seed = static_cast<uint64_t>(*seed);

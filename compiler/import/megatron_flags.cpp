@@ -1,5 +1,7 @@
 #include "compiler/import/megatron_flags.h"
 
+#include "compiler/import/unbuilt_flags.h"
+
 #include <iterator>
 #include <map>
 
@@ -42,6 +44,9 @@ constexpr const char *mappedFlags[] = {
     "--initial-loss-scale",
     "--mock-data",
     "--loss-scale-window",
+    "--hysteresis",
+    "--eod-mask-loss",
+    "--reset-position-ids",
     "--seed",
     "--micro-batch-size",
     "--global-batch-size",
@@ -91,19 +96,6 @@ constexpr const char *mappedFlags[] = {
     "--moe-router-load-balancing-type",
     "--moe-aux-loss-coeff",
     "--moe-expert-capacity-factor",
-    "--moe-shared-expert-intermediate-size",
-    "--moe-z-loss-coeff",
-    "--moe-input-jitter-eps",
-    "--moe-router-score-function",
-    "--moe-router-topk-scaling-factor",
-    "--moe-router-num-groups",
-    "--moe-router-group-topk",
-    "--moe-router-topk-limited-devices",
-    "--moe-router-enable-expert-bias",
-    "--moe-apply-probs-on-input",
-    "--moe-layer-recompute",
-    "--moe-extended-tp",
-    "--moe-use-upcycling",
 };
 
 struct IgnoredGroup {
@@ -115,11 +107,8 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
   static const std::vector<IgnoredGroup> groups = {
       {"data are named when a run starts: `espalier run --data PREFIX`",
        {"--data-path", "--train-data-path", "--valid-data-path", "--test-data-path", "--split", "--data-cache-path",
-        "--num-workers", "--data-impl", "--dataloader-type", "--data-args-path", "--mmap-warmup",
+        "--num-workers", "--data-impl", "--data-args-path", "--mmap-warmup",
         "--no-create-attention-mask-in-dataloader"}},
-      {"attention is causal over the whole sample, also across the end of a document", {"--reset-attention-mask"}},
-      {"which token ends a document is not known; say `espalier run --eod-token ID` with this flag",
-       {"--eod-mask-loss", "--reset-position-ids"}},
       {"data are tokenized beforehand: `espalier data tokenize`",
        {"--vocab-file", "--merge-file", "--tokenizer-model", "--tiktoken-pattern", "--vocab-extra-ids",
         "--make-vocab-size-divisible-by"}},
@@ -155,7 +144,6 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
       {"DeepSpeed's file is not read: flags say the batch, --zero-stage how much is sharded, others what is repeated",
        {"--deepspeed", "--deepspeed_config", "--deepspeed-activation-checkpointing"}},
       {"a pipeline of one stage is none", {"--no-pipeline-parallel"}},
-      {"a batch that grows is not built: all steps have the global batch", {"--rampup-batch-size"}},
       {"attention never stores its scores and kernels are always fused",
        {"--attention-backend", "--use-flash-attn", "--transformer-impl", "--use-mcore-models", "--use-legacy-models",
         "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-swiglu-fusion", "--no-bias-dropout-fusion",
@@ -174,9 +162,6 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
         "--use-cpu-initialization", "--DDP-impl", "--lazy-mpu-init", "--manual-gc", "--manual-gc-interval",
         "--empty-unused-memory-level", "--no-check-for-nan-in-loss-and-grad",
         "--check-weight-hash-across-dp-replicas-interval"}},
-      {"the optimizer is AdamW with the momenta in f32",
-       {"--optimizer", "--start-weight-decay", "--end-weight-decay", "--weight-decay-incr-style", "--sgd-momentum"}},
-      {"the lowest loss scale is 1 and one overflow halves it", {"--min-loss-scale", "--hysteresis"}},
       {"the tanh form of gelu is taken either way", {"--openai-gelu", "--onnx-safe"}},
       {"a decoder-only model has one stack of layers", {"--encoder-num-layers", "--encoder-seq-length"}},
       {"tokens go to experts and back by all-to-all, whatever carries it",
@@ -186,9 +171,9 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
       {"experts are scored and weighed in f32", {"--moe-router-dtype"}},
       {"an expert has capacity for each sample: first choices take it before second ones, tokens in order",
        {"--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity", "--moe-router-padding-for-fp8"}},
-      {"the scores decide, and time is planned for full experts", {"--moe-router-force-load-balancing"}},
       {"has a meaning only beside a flag that is refused",
-       {"--moe-router-bias-update-rate", "--moe-shared-expert-overlap", "--moe-upcycling-granularity"}},
+       {"--sgd-momentum", "--moe-router-bias-update-rate", "--moe-shared-expert-overlap",
+        "--moe-upcycling-granularity"}},
       {"profiling a run is not built", {"--profile", "--profile-step-start", "--profile-step-end", "--profile-ranks"}},
   };
   return groups;
@@ -212,6 +197,8 @@ std::vector<std::string> knownFlags() {
   std::vector<std::string> names(std::begin(mappedFlags), std::end(mappedFlags));
   for (const IgnoredGroup &group : ignoredGroups())
     names.insert(names.end(), group.flags.begin(), group.flags.end());
+  for (const std::string &name : unbuiltFlags())
+    names.push_back(name);
   return names;
 }
 

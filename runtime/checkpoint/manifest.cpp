@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -186,7 +187,7 @@ template <typename Reader> auto named(const std::string &name, const Reader &rea
   try {
     return reader();
   } catch (const Json::exception &problem) {
-    throw PlanError(fmt::format("{}: damaged: {}", name, problem.what()));
+    throw PlanError(fmt::format("{}: damaged: {}", name, jsonReason(problem)));
   } catch (const PlanError &problem) {
     throw PlanError(fmt::format("{}: damaged: {}", name, problem.what()));
   }

@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -144,7 +145,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path &file, Links links)
       else
         entries.push_back(readEntry(name, entry));
   } catch (const nlohmann::json::exception &problem) {
-    refuse(file, fmt::format("damaged header: {}", problem.what()));
+    refuse(file, fmt::format("damaged header: {}", jsonReason(problem)));
   } catch (const PlanError &problem) {
     refuse(file, problem.what());
   }

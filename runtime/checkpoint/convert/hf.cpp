@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -70,7 +71,7 @@ std::map<std::string, std::set<std::string>> readIndex(const Path &file) {
     for (const auto &[tensor, name] : index.at("weight_map").items())
       files[name.get<std::string>()].insert(tensor);
   } catch (const nlohmann::json::exception &problem) {
-    throw PlanError(fmt::format("{}: damaged: {}", file.string(), problem.what()));
+    throw PlanError(fmt::format("{}: damaged: {}", file.string(), jsonReason(problem)));
   }
   for (const auto &[name, tensors] : files)
     if (Path(name).filename() != name || name == "." || name == "..")

@@ -266,7 +266,7 @@ TEST(HfConfig, NamesWhatItCannotExpress) {
 
 TEST(HfConfig, RefusesWhatIsNoConfig) {
   auto says = [](const std::string &text) { return importHfConfig("c", text, configs).diagnostics.render(); };
-  EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON"));
+  EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON: parse error at line 1, column 2"));
   EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
   EXPECT_THAT(says(std::string(1000, '[')), HasSubstr("nested too deep"));
   EXPECT_THAT(says("{}"), HasSubstr("no model file is for model_type ''"));

@@ -263,7 +263,7 @@ TEST(ImportArgs, ModelsOfLlamasKind) {
 }
 
 TEST(ImportArgs, EveryFlagIsAccountedFor) {
-  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100 --split 8,1,1");
+  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --data-impl mmap --split 8,1,1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   std::map<std::string, bool> used;
   for (const FlagReport &flag : args.flags) {
@@ -275,7 +275,28 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
   EXPECT_TRUE(used["--split"]);
   EXPECT_TRUE(used["--num-layers"]);
   EXPECT_FALSE(used["--save"]);
-  EXPECT_FALSE(used["--rampup-batch-size"]);
+  EXPECT_FALSE(used["--data-impl"]);
+}
+
+// What is not built and would change the training is an error, and its neutral value is none.
+TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
+  for (const char *flags :
+       {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
+        "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
+        "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
+    std::string flag(flags);
+    flag.resize(std::min(flag.size(), flag.find(' ')));
+    EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
+  }
+  for (const char *flags : {"--optimizer adam", "--weight-decay-incr-style constant", "--min-loss-scale 1.0",
+                            "--dataloader-type single", "--optimizer adam --sgd-momentum 0.9"})
+    EXPECT_EQ(importText(small + flags).diagnostics.render(), "") << flags;
+  EXPECT_THAT(errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
+              HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
+                        "out and say `espalier run --eod-token ID --reset-position-ids`"));
+  EXPECT_THAT(importText(small + "--fp16 --hysteresis 2").diagnostics.render(),
+              HasSubstr("warning: one overflow halves the loss scale here"));
+  EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
 }
 
 TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
@@ -382,6 +403,35 @@ TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
   ImportedArgs args = importText(small + "--data-path $1 --split $2");
   EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, Not(HasSubstr("train_dataset")));
+}
+
+// Scripts choose between the mock and data by a condition, which is not followed.
+TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
+  const std::string script = "D=${4:-\"MOCK\"}\nif [[ $D == MOCK ]]; then\n  ARGS+=(\n    \"--mock-data\"\n    "
+                             "\"--split '99,1,0'\"\n  )\nelse\n  ARGS+=(\n    \"--data-path $D\"\n    \"--split "
+                             "'99,1,0'\"\n  )\nfi\n";
+  ImportedArgs args = importText(script + small + "${ARGS[@]}");
+  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("data_path: ['mock']  # --mock-data"));
+  EXPECT_THAT(args.yaml, HasSubstr("split: '99,1,0'"));
+  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: --mock-data wins over --data-path"));
+  EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path wants a value, got none"));
+}
+
+TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
+  std::string text = errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" +
+                              small + "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "
+                                      "--vocab-file <path to vocab>/vocab.json --merge-file \"<Specify>\"");
+  for (const char *part :
+       {"x.sh:1:17: error: the value of --save is a placeholder, <Specify path>; write yours in its place",
+        "x.sh:1:17: error: the value of --load is a placeholder",
+        "x.sh:2:11: error: the value of --data-path is a placeholder, <Specify path and file prefix>_text_document;",
+        "error: the value of --vocab-file is a placeholder, <path to vocab>/vocab.json;",
+        "error: the value of --merge-file is a placeholder, <Specify>;"})
+    EXPECT_THAT(text, HasSubstr(part));
+  // Files that a command reads and writes are none.
+  EXPECT_THAT(wordsOfLast("run a <b >c 2>d"), ElementsAre("run", "a"));
+  EXPECT_THAT(wordsOfLast("run <b"), ElementsAre("run"));
 }
 
 // 16 samples in micro-batches of 1, by one replica.
