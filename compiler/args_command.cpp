@@ -89,6 +89,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   ArgsOptions options;
   options.cluster = arguments.cluster;
   options.readVocabulary = readVocabulary;
+  options.ignoredFlags = arguments.ignoredFlags;
   if (!readBase(arguments, options))
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);

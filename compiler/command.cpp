@@ -64,6 +64,7 @@ CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
   verb->add_option("-o,--output", arguments.output, "the run file to write; default: standard output");
   verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
+  verb->add_option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: --a,--b")->delimiter(',');
   return verb;
 }
 

@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+/// The file name in places of values that --set gives.
+inline constexpr std::string_view kSetSource = "--set";
+
 /// A refusal is an error to whoever compiles and a warning to whoever only asks: the file wishes for what is not built,
 /// and to compile past it would make something else.
 enum class Severity { Error, Refusal, Warning };

@@ -23,6 +23,9 @@ public:
   /// Takes the last command with a .py file apart, or all words where there is none. No flag at all is an error.
   void read(const std::string &text);
 
+  /// Reports flags of the user's choice as ignored and forgets them. Each must be given.
+  void ignore(const std::vector<std::string> &names);
+
   bool isGiven(const std::string &flag) const { return given.count(flag) > 0; }
 
   /// Whether it is given and no value of it is known to the shell alone.
@@ -50,11 +53,15 @@ public:
   /// where none is, 0 where only the shell knows it.
   int64_t launcherCount(std::initializer_list<const char *> names, int64_t otherwise = 0) const;
 
+  /// Whether torch's launcher starts the script, which takes one process where no count is stated, or a plain Python.
+  bool isStartedByTorchOrPython() const { return startedByTorchOrPython; }
+
   /// At the flag, or at the file where it is not given.
   void error(const std::string &flag, std::string message);
   void warning(const std::string &flag, std::string message);
 
-  /// What nobody took is ignored with its reason, or unknown. Sorts the report by place.
+  /// What nobody took is ignored with its reason, or unknown; values that only the shell knows are told once for each
+  /// cause. Sorts the report by place.
   void reportRest();
 
 private:
@@ -74,6 +81,8 @@ private:
   const std::string &file;
   ImportedArgs &result;
   Flags given, launcher;
+  bool startedByTorchOrPython = false;
+  std::map<std::string, std::vector<std::string>> unknownFlags; ///< by what only the shell knows of their values
   std::set<std::string> used;
 };
 

@@ -29,6 +29,7 @@ public:
 
   void run(const std::string &text) {
     given.read(text);
+    given.ignore(options.ignoredFlags);
     if (!options.base.empty())
       put("base_config", quotedYaml(options.base));
     refuseUnbuilt(given);
@@ -82,10 +83,14 @@ private:
 
   /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
   int64_t readDevices() {
-    // Torch's launchers take one host where none is stated, DeepSpeed's too; under srun torch's counts are the nearer.
-    int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
+    // Torch's launchers take one process on one host where none is stated, DeepSpeed's one host; under srun torch's
+    // counts are the nearer. -1: not stated, 0: only the shell knows it.
+    bool isTorch = given.isStartedByTorchOrPython();
+    int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"}, -1);
+    if (perNode < 0 && isTorch)
+      perNode = 1;
     int64_t nodes = given.launcherCount({"--nnodes", "--num_nodes", "--nodes", "-N"}, perNode > 0 ? 1 : 0);
-    if (perNode == 0)
+    if (perNode <= 0)
       perNode = given.launcherCount({"--ntasks-per-node"});
     int64_t stated = perNode * nodes;
     size_t colon = options.cluster.rfind(':');
@@ -100,8 +105,13 @@ private:
       put("cluster", quotedYaml(fmt::format("{}:{}x{}", options.cluster, nodes, perNode)));
       return stated;
     }
-    if (stated > 0 || options.baseDevices > 0)
-      return options.baseDevices > 0 ? options.baseDevices : stated;
+    if (options.baseDevices > 0)
+      return options.baseDevices;
+    if (stated > 0) {
+      result.diagnostics.error({file, 0, 0}, "a script does not say on which devices it runs; give --cluster NAME, such "
+                                             "as h100_dgx, a100_80g_selene or ascend_910b_64g");
+      return stated;
+    }
     result.diagnostics.error(
         {file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "
                       "--nnodes, nor srun with --ntasks-per-node and --nodes; give --cluster NAME:HOSTSxDEVICES");
@@ -249,13 +259,20 @@ private:
       granularity = "selective";
     if (given.isSet("--checkpoint-activations", key))
       granularity = "full";
-    std::string method = given.value("--recompute-method", key).value_or("uniform");
-    std::optional<int64_t> number = given.count("--recompute-num-layers", key);
+    // Names of releases before core_r0.3, whose method says that whole layers are repeated.
+    std::optional<std::string> oldMethod = given.value("--activations-checkpoint-method", key);
+    std::optional<int64_t> number = given.count("--activations-checkpoint-num-layers", key);
+    if (oldMethod)
+      granularity = "full";
+    std::string method = given.value("--recompute-method", key).value_or(oldMethod.value_or("uniform"));
+    if (std::optional<int64_t> stated = given.count("--recompute-num-layers", key))
+      number = stated;
     if (granularity != "" && granularity != "full" && granularity != "selective")
       given.error("--recompute-granularity",
                   fmt::format("no granularity '{}', there are full, selective", granularity));
     if (method != "uniform" && method != "block")
-      given.error("--recompute-method", fmt::format("no method '{}', there are uniform, block", method));
+      given.error(oldMethod ? "--activations-checkpoint-method" : "--recompute-method",
+                  fmt::format("no method '{}', there are uniform, block", method));
     std::string full = granularity == "full" ? "True" : "False";
     if (granularity == "full" && method == "block") {
       std::vector<int64_t> each(static_cast<size_t>(std::min<int64_t>(pp, 100000)),
@@ -469,17 +486,19 @@ private:
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
     static const std::map<std::string, std::string> kinds = {
-        {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"}};
+        {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"},
+        {"WSD", "wsd"}};
     auto kind = kinds.find(style);
     if (kind == kinds.end())
       given.error("--lr-decay-style",
-                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear", style));
+                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
     // Samples become steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
-                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples")}) {
+                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
+                                       std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
       std::optional<int64_t> wanted = given.count(steps, section + key);
       if (std::optional<int64_t> many = given.count(samples, section + key))
         wanted = *many / globalBatch;
@@ -487,9 +506,19 @@ private:
         put(section + key, fmt::format("{}", *wanted), steps);
     }
     putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
+    const char *fallFlag = "--lr-wsd-decay-style";
+    if (std::string fall = given.value(fallFlag, section + "type").value_or("exponential"); fall != "exponential")
+      given.error(fallFlag, fmt::format("the rate of WSD falls exponentially here, got {}; {}: {} → exponential", fall,
+                                        fallFlag, fall));
+    if (style == "WSD" && !given.isGiven("--lr-wsd-decay-iters") && !given.isGiven("--lr-wsd-decay-samples"))
+      given.error("--lr-decay-style", "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
   }
 
   void writeWrapper() {
+    given.isSet("--calculate-per-token-loss", "the loss of a step is a mean over its tokens, in all micro-batches");
+    if (given.isSet("--grad-reduce-in-bf16", "gradients are summed in float32"))
+      given.warning("--grad-reduce-in-bf16",
+                    "gradients are kept and summed in float32, which takes four bytes of each parameter and not two");
     const std::string section = "runner_wrapper.", key = section + "scale_sense";
     if (std::optional<std::string> clip = given.number("--clip-grad", section + "max_grad_norm");
         clip && *clip != "0") {

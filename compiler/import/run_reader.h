@@ -10,9 +10,6 @@
 
 namespace espalier {
 
-/// The file name in places of values that --set gives.
-inline constexpr std::string_view kSetSource = "--set";
-
 /// What the parts of the import share while one run is read.
 class RunReader {
 public:

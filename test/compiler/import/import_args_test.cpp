@@ -131,6 +131,9 @@ TEST(ImportArgs, LaunchersStateTheDevices) {
   EXPECT_EQ(clusterOf("srun -N 2 --ntasks-per-node=8 python"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("srun --nodes=2 --ntasks-per-node=1 torchrun --nproc-per-node 8 --nnodes 2"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES"), "none");
+  EXPECT_EQ(clusterOf("torchrun --nproc_per_node $GPUS"), "none");
+  EXPECT_EQ(clusterOf("srun python"), "none");
+  EXPECT_EQ(clusterOf("bash $LAUNCHER"), "none");
 }
 
 TEST(ImportArgs, SizesSplitAndBatch) {
@@ -243,6 +246,72 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
   EXPECT_THAT(errorsOf(small + marks), HasSubstr("no architecture of configs/models has this mix"));
 }
 
+/// A script for one GPU, whose launcher takes one process where nothing is stated.
+TEST(ImportArgs, OneDeviceIsTorchsDefault) {
+  const std::string one = "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1e-4";
+  for (const char *launcher : {"torchrun ", "torchrun --standalone ", "python -u ", "python3 -m torch.distributed.run ", ""})
+    EXPECT_THAT(importText(launcher + one, "h100_dgx").yaml, HasSubstr("h100_dgx:1x1")) << launcher;
+  EXPECT_THAT(importText("torchrun --nnodes 2 " + one, "h100_dgx").yaml, HasSubstr("h100_dgx:2x1"));
+}
+
+// Each changes what is trained, so that it is honoured or refused and never passed over.
+TEST(ImportArgs, FlagsThatChangeTheTraining) {
+  for (auto [flags, reason] :
+       {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
+        {"--decoupled-lr 5e-4", "all parameters have one learning rate"},
+        {"--use-rope-scaling", "rotary positions are not rescaled"},
+        {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
+        {"--step-batch-size-schedule 0:16", "all steps have the global batch"},
+        {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
+        {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear", "falls exponentially here"},
+        {"--activations-checkpoint-method odd", "no method 'odd', there are uniform, block"}})
+    EXPECT_THAT(errorsOf(small + flags), HasSubstr(reason)) << flags;
+  ImportedArgs args = importText(small + "--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-samples 160 --lr-decay-iters 100 "
+                                         "--activations-checkpoint-method block --activations-checkpoint-num-layers 3");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10 "), HasSubstr("recompute: [3, 3]")));
+  args = importText(small + "--bf16 --grad-reduce-in-bf16 --calculate-per-token-loss");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: gradients are kept and summed in float32"));
+}
+
+TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
+  ImportedArgs args = importText(
+      small + "--no-mmap-bin-files --logging-level 20 --dist-ckpt-strictness log_all --deterministic-mode "
+              "--use-persistent-ckpt-worker --ckpt-fully-parallel-save --ckpt-fully-parallel-load --wandb-entity a "
+              "--save-retain-interval 10 --init-model-with-meta-device --use-nccl-ub --fsdp-double-buffer --use-mc2 "
+              "--use-fused-rmsnorm --use-fused-swiglu --use-fused-rotary-pos-emb --reuse-fp32-param --use-custom-fsdp");
+  EXPECT_EQ(args.diagnostics.render(), "");
+  size_t ignored = 0;
+  for (const FlagReport &flag : args.flags)
+    ignored += !flag.isUsed && !flag.effect.empty();
+  EXPECT_EQ(ignored, 18U);
+}
+
+TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
+  ArgsOptions options;
+  options.cluster = "a100_80g_selene:1x4";
+  options.ignoredFlags = {"--fp8-format", "--own-flag"};
+  ImportedArgs args = importArgs("x.sh", small + "--fp8-format hybrid --own-flag 7", options);
+  EXPECT_EQ(args.diagnostics.render(), "");
+  EXPECT_TRUE(std::ranges::any_of(args.flags, [](const FlagReport &flag) {
+    return flag.flag == "--own-flag" && flag.effect == "--ignore-flags" && !flag.isUsed;
+  }));
+  EXPECT_THAT(importArgs("x.sh", small, options).diagnostics.render(),
+              HasSubstr("--ignore-flags names --own-flag, which the script does not have"));
+}
+
+// One sentence for what only the shell knows, however many flags have it.
+TEST(ImportArgs, UnknownValuesAreToldOnce) {
+  std::string text = errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
+                              "--lr $N --min-lr $2");
+  EXPECT_THAT(text, HasSubstr("the values of --num-layers, --hidden-size, --num-attention-heads and 2 others depend on the "
+                              "output of a command"));
+  EXPECT_THAT(text, HasSubstr("the value of --min-lr depends on $2"));
+  size_t first = text.find("which only the shell knows"), second = text.find("which only the shell knows", first + 1);
+  EXPECT_EQ(text.find("which only the shell knows", second + 1), std::string::npos);
+}
+
 TEST(ImportArgs, ModelsOfLlamasKind) {
   const std::string llama = small + "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
                                     "--hidden-dropout 0 --attention-dropout 0 --swiglu ";
@@ -312,7 +381,9 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
         "--normalization wants one value, got 0", "error: --hidden-size is missing"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small, "a100_80g_selene:1x6"), HasSubstr("tp 2 · pp 2 · cp 1 does not divide the 6 devices"));
-  EXPECT_THAT(errorsOf(small, ""), HasSubstr("the number of devices is not stated"));
+  EXPECT_THAT(errorsOf("srun " + small, ""), HasSubstr("the number of devices is not stated"));
+  EXPECT_THAT(errorsOf(small, ""), HasSubstr("give --cluster NAME, such as h100_dgx, a100_80g_selene or "
+                                             "ascend_910b_64g"));
   EXPECT_THAT(errorsOf("echo hello"), HasSubstr("no flags are found"));
   EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
   EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
