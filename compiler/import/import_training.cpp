@@ -12,6 +12,27 @@
 namespace espalier {
 namespace {
 
+/// Both decays, by keys of their own or as the list; of the two the nearer one holds.
+void importBetas(const RunReader &reader) {
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const std::string listKey = "optimizer.betas";
+  const YamlNode *list = reader.find(listKey);
+  bool isPair = list && list->items.size() == 2 && yamlNumber(*list->items[0]) && yamlNumber(*list->items[1]);
+  if (list && !isPair)
+    reader.error(listKey, "optimizer.betas must be two numbers such as [0.9, 0.95]");
+  const std::pair<std::string, double *> betas[] = {{"optimizer.beta1", &optimizer.beta1},
+                                                    {"optimizer.beta2", &optimizer.beta2}};
+  for (size_t i = 0; i < std::size(betas); ++i) {
+    const auto &[key, beta] = betas[i];
+    bool isListed = isPair && reader.nearness(listKey) > reader.nearness(key);
+    *beta = isListed ? *yamlNumber(*list->items[i]) : reader.number(key).value_or(*beta);
+    if (isListed)
+      reader.report(key, KeyAction::Accepted, "the nearer betas win");
+    if (*beta < 0 || *beta >= 1)
+      reader.error(isListed ? listKey : key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  }
+}
+
 void importOptimizer(const RunReader &reader) {
   OptimizerConfig &optimizer = reader.config().optimizer;
   const std::vector<std::string> known = {"AdamW", "AdamWeightDecay", "FusedAdamWeightDecay",
@@ -20,21 +41,9 @@ void importOptimizer(const RunReader &reader) {
     if (std::find(known.begin(), known.end(), *type) == known.end())
       reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type, fmt::join(known, ", "),
                                                  didYouMean(*type, known)));
-  if (const YamlNode *betas = reader.find("optimizer.betas")) {
-    if (betas->items.size() != 2 || !yamlNumber(*betas->items[0]) || !yamlNumber(*betas->items[1])) {
-      reader.error("optimizer.betas", "optimizer.betas must be two numbers such as [0.9, 0.95]");
-    } else {
-      optimizer.beta1 = *yamlNumber(*betas->items[0]);
-      optimizer.beta2 = *yamlNumber(*betas->items[1]);
-    }
-  }
-  optimizer.beta1 = reader.number("optimizer.beta1").value_or(optimizer.beta1);
-  optimizer.beta2 = reader.number("optimizer.beta2").value_or(optimizer.beta2);
+  importBetas(reader);
   optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
   optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
-  for (auto [key, beta] : {std::pair("optimizer.beta1", optimizer.beta1), {"optimizer.beta2", optimizer.beta2}})
-    if (beta < 0 || beta >= 1)
-      reader.error(reader.has(key) ? key : "optimizer.betas", fmt::format("{} is {}, must be in [0, 1)", key, beta));
   if (optimizer.weightDecay < 0)
     reader.error("optimizer.weight_decay",
                  fmt::format("optimizer.weight_decay is {}, must be at least 0", optimizer.weightDecay));
@@ -83,15 +92,11 @@ void importScheduleKind(const RunReader &reader) {
 void importWarmup(const RunReader &reader) {
   LearningRateSchedule &schedule = reader.config().schedule;
   const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
-  auto nearness = [&reader](const std::string &key) {
-    const std::string &file = reader.where(key).file;
-    return !reader.has(key) ? -1 : file == kSetSource ? 2 : file == reader.config().file ? 1 : 0;
-  };
   schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
   schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
   if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
     reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
-  if (nearness(stepsKey) > nearness(ratioKey)) {
+  if (reader.nearness(stepsKey) > reader.nearness(ratioKey)) {
     schedule.warmupRatio = -1;
     reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
   } else if (schedule.warmupRatio >= 0) {

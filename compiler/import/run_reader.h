@@ -26,6 +26,9 @@ public:
   std::optional<std::string> text(const std::string &path) const;
   std::optional<double> bytes(const std::string &path) const;
 
+  /// Which of two keys that say the same holds: 2 of --set, 1 of the run file, 0 of its bases, -1 of a key not given.
+  int nearness(const std::string &path) const;
+
   /// Place of a key's value, or of the file when it is not given.
   SourceLocation where(const std::string &path) const;
   void error(const std::string &path, std::string message) const;

@@ -119,12 +119,13 @@ private:
   /// Characters of a placeholder such as <Specify path>, which a person was to replace before a shell reads it; 0 where
   /// none stands here. `a <b >c` has none: nothing but a letter stands before the second sign.
   size_t placeholderLength() const {
+    if (peek() != '<' || std::isalpha(static_cast<unsigned char>(peek(1))) == 0)
+      return 0;
     size_t length = 1;
     while (isNameChar(peek(length)) || peek(length) == '-' || peek(length) == '/' || peek(length) == '.' ||
            peek(length) == ' ')
       ++length;
-    bool isClosed = peek() == '<' && std::isalpha(static_cast<unsigned char>(peek(1))) != 0 && peek(length) == '>' &&
-                    peek(length - 1) != ' ';
+    bool isClosed = peek(length) == '>' && peek(length - 1) != ' ';
     return isClosed ? length + 1 : 0;
   }
 

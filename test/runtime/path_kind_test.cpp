@@ -59,7 +59,8 @@ TEST_F(PathKindOf, FilesAndFoldersAreToldByTheirMarks) {
     EXPECT_EQ(pathKind(folder / name), PathKind::Dataset) << name;
   EXPECT_EQ(pathKind(write("words", "seed: 1\nmodel:\n  arch: {type: x}\n")), PathKind::RunFile);
   EXPECT_EQ(pathKind(write("binary", std::string("model:\0", 7))), PathKind::Unknown);
-  EXPECT_EQ(pathKind(folder), PathKind::Unknown);
+  fs::create_directories(folder / "bare");
+  EXPECT_EQ(pathKind(folder / "bare"), PathKind::Unknown);
   EXPECT_EQ(pathKind(folder / "nowhere"), PathKind::Unknown);
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0); // to open it would wait
   EXPECT_EQ(pathKind(folder / "pipe"), PathKind::Unknown);

@@ -360,7 +360,7 @@ TEST(HfConfig, CompileOfAConfigSaysWhatToDo) {
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-config.json");
   std::ofstream(file) << gpt2().dump(1);
   EXPECT_THAT(importRun(file.string()).diagnostics.render(),
-              HasSubstr("`espalier import-hf DIR -o RUN.yaml` makes it a run file"));
+              HasSubstr("`espalier import-hf " + file.string() + " -o RUN.yaml` makes it a run file"));
   std::filesystem::remove(file);
 }
 

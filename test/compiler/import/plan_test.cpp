@@ -334,6 +334,11 @@ TEST(Training, TheNearerWayToSayTheWarmupHolds) {
             0.25);
 }
 
+TEST(Training, TheNearerBetasHold) {
+  EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]"}).config.optimizer.beta1, 0.8);
+  EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=0.7"}).config.optimizer.beta1, 0.7);
+}
+
 TEST(Training, OnePathNeedsNoList) {
   EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.config.data_path=corpus"}).config.data.path,
               testing::ElementsAre("corpus"));
