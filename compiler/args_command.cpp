@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -51,6 +52,18 @@ std::optional<ScriptVocabulary> readVocabulary(const std::string &file) {
   return vocabulary;
 }
 
+/// The flags of a list with commas; their dashes may be left out.
+std::vector<std::string> flagsOf(const std::string &list) {
+  std::vector<std::string> flags;
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = std::min(list.find(',', begin), list.size());
+    if (std::string name = list.substr(begin, end - begin); !name.empty())
+      flags.push_back(name.starts_with("--") ? name : "--" + name);
+    begin = end + 1;
+  }
+  return flags;
+}
+
 /// Devices and layers of the base; false when it has errors, which are printed.
 bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   if (arguments.base.empty())
@@ -89,7 +102,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   ArgsOptions options;
   options.cluster = arguments.cluster;
   options.readVocabulary = readVocabulary;
-  options.ignoredFlags = arguments.ignoredFlags;
+  options.ignoredFlags = flagsOf(arguments.ignoredFlags);
   if (!readBase(arguments, options))
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);
