@@ -179,6 +179,11 @@ INSTANTIATE_TEST_SUITE_P(
     Each, ModelFault,
     testing::Values(
         Fault{"config: SmallConfig\n", "", "model file has no 'config'"},
+        Fault{"arch: [Small]", "arch: [Small, [Large]]", "arch must list names or {NAME: {when: EXPR}}, got [Large]"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {whn: width}]", "unknown key 'whn' in arch, did you mean 'when'?"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {defaults: {width: 3}}]",
+              "arch Large needs `when:`, which says where it is chosen"},
+        Fault{"name: small", "base_config: nowhere.yaml\nname: small", "base_config has no file"},
         Fault{"name: small", "nam: small", "unknown key 'nam' in a model file, did you mean 'name'?"},
         Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},
         Fault{"width: {default: 8}", "width: {defalt: 8}", "unknown key 'defalt' in a size, did you mean 'default'?"},
