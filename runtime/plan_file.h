@@ -18,6 +18,9 @@ std::string planFileBytes(const pb::Plan &plan);
 /// The bytes of a .plan file, or of any other file, with a checksum that fits them.
 std::string resealed(std::string bytes);
 
+/// Whether a regular file ends with a plan's checksum, be it the right one or not.
+bool isSealed(const std::filesystem::path &file);
+
 /// Reads and parses a .plan file. Throws PlanError if it is missing, too large, damaged or of another version.
 pb::Plan readPlan(const std::filesystem::path &file);
 

@@ -64,7 +64,7 @@ void checkPlaces(const RunWords &words) {
 /// An evaluation has no steps: what is said of them would be ignored.
 void refuseTrainingOptions(const RunWords &words) {
   const rt::RunOptions &options = words.options;
-  for (auto [option, isGiven] : {std::pair("--steps", !words.steps->empty()),
+  for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
                                  {"--save-every", options.saveEvery > 0},
                                  {"--keep", options.keep > 0},
                                  {"--resume", options.resume},
@@ -101,7 +101,7 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
 std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
   int64_t planned = settings.learning_rate().total_steps();
   const char *origin = "the default; --steps N or lr_schedule.total_steps gives more";
-  if (!words.steps->empty()) {
+  if (words.steps.count() > 0) {
     origin = "--steps";
   } else if (planned > 0) {
     words.options.steps = planned;

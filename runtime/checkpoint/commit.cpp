@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -119,7 +120,7 @@ Path checkpointAt(const Path &path) {
     return path;
   std::vector<std::string> names = checkpointNames(path);
   if (names.empty())
-    throw PlanError(fmt::format("{}: holds no checkpoint", path.string()));
+    refuseOther(path, "holds no checkpoint");
   if (std::string fault = latestFault(path); !fault.empty())
     throw PlanError(fmt::format("{}; name one of its steps, as {}", fault, (path / names.front()).string()));
   return path / names.front();
