@@ -1,5 +1,5 @@
-// A checkpoint is sound where its manifest is, its shards are there, and every piece that is read fits its checksum.
-// What is not sound is passed over, aloud, for the one before.
+// A checkpoint is sound if its manifest is valid, its shards exist, and every piece that is read matches its checksum.
+// An unsound checkpoint is reported and skipped for the one before it.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/status.h"
 
@@ -34,7 +34,7 @@ Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &progra
     requireRoom();
 }
 
-/// The next candidate whose manifest and shards are in order. Throws PlanError after the last one.
+/// Chooses the next candidate with a valid manifest and valid shards. Throws PlanError after the last one.
 void Checkpoints::chooseNext(bool isAloud) {
   chosen.reset();
   while (!candidates.empty()) {
@@ -72,8 +72,7 @@ void Checkpoints::passOver(const std::string &fault, bool isAloud) {
                candidates.empty() ? "there is none before it" : "going back to " + candidates.back());
 }
 
-/// Each process has looked into the folder itself. False, with a fault, where any found none or they did not find the
-/// same one.
+/// Returns whether all processes chose the same checkpoint; each has read the folder itself. Sets the fault otherwise.
 bool Checkpoints::isOneChoice(Agreement &agreement) {
   std::vector<std::string> faults = agreement.tell(agreement.isFirstHere() ? theLoadFault : "");
   std::vector<std::string> names = agreement.tell(chosen ? lastGood : "");
@@ -103,7 +102,7 @@ std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agre
     fault = agreement.first(fault);
     if (fault.empty())
       break;
-    if (agreement.isFirstHere()) { // the others of this process wait, and then look at what it chose
+    if (agreement.isFirstHere()) { // other ranks of this process wait, then use its choice
       apart.insert(lastGood);
       passOver(fault, agreement.isLeader());
       try {

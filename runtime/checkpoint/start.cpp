@@ -14,7 +14,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// The parameter of a piece as one piece.
+/// Returns the whole parameter of a piece as one piece.
 Piece wholeOf(const Piece &piece) {
   Piece whole = piece;
   whole.offsets.assign(piece.shape.size(), 0);
@@ -24,7 +24,7 @@ Piece wholeOf(const Piece &piece) {
   return whole;
 }
 
-/// The box of the real elements in the rows of a piece: elements 5 to 9 of a box of 4 columns are in its rows 1 and 2.
+/// Returns the real elements in the rows of a piece: elements 5 to 9 of a box with 4 columns lie in rows 1 and 2.
 Piece rowsOf(const Piece &piece) {
   if (piece.sizes.empty() || piece.begin == piece.end)
     return wholeOf(piece);
@@ -65,7 +65,7 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
   stored->requireContinuation(program.plan(), run);
 }
 
-/// The names agree as the plan brings them; whether its other parts are of the same model shows here.
+/// The plan contains the naming rules. This checks that its other parts belong to the same model.
 void StartingWeights::openForeign(const std::filesystem::path &from) {
   const WeightModel &model = foreign->model();
   for (size_t i = 0; i < model.parameters.size(); ++i)
@@ -84,7 +84,7 @@ std::shared_ptr<const std::vector<std::byte>> StartingWeights::foreignParameter(
   std::lock_guard lock(mutex);
   if (last && lastIndex == index)
     return last;
-  last.reset(); // before the next one is there
+  last.reset(); // freed before the next parameter is allocated
   last = std::make_shared<const std::vector<std::byte>>(foreign->parameters()[index].make());
   lastIndex = index;
   return last;
@@ -95,7 +95,7 @@ void StartingWeights::readForeign(const Piece &wanted, std::span<std::byte> valu
   const NewParameter &parameter = foreign->parameters()[index];
   Piece held = parameter.makeBox ? rowsOf(wanted) : wholeOf(wanted);
   held.type = parameter.type;
-  if (held.end == 0) // all of it is padding
+  if (held.end == 0) // padding only
     return;
   std::shared_ptr<const std::vector<std::byte>> bytes =
       parameter.makeBox ? std::make_shared<const std::vector<std::byte>>(parameter.makeBox(held.offsets, held.sizes))

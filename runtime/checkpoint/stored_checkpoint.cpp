@@ -17,7 +17,7 @@ bool isLaidOverRun(const pb::LearningRate &rate) {
          (rate.warmup_ratio() > 0 || (rate.kind() != "constant" && rate.kind() != "inverse_sqrt"));
 }
 
-/// How the parameters of a checkpoint and a plan differ, empty where they do not.
+/// Returns how the parameters of a checkpoint and a plan differ, or an empty text.
 std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) {
   std::map<std::string, std::vector<int64_t>> there;
   for (const Shard &shard : manifest.shards)
@@ -36,7 +36,7 @@ std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) 
       return fmt::format("parameter '{}' is {} there, {} here", named.name, found->second, shape);
     there.erase(found);
   }
-  std::vector<std::string> others; // that the plan has not got
+  std::vector<std::string> others; // parameters that the plan does not have
   for (const auto &[name, shape] : there)
     others.push_back(name);
   if (!missing.empty())
@@ -104,7 +104,7 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
                theManifest.runSteps, run.steps);
 }
 
-/// Whatever plan wrote it, each tensor that this one needs is there.
+/// Checks that the checkpoint has each tensor that this plan needs, no matter which plan wrote it.
 void StoredCheckpoint::requireSources(const pb::Plan &plan) const {
   auto require = [&](const char *kind, const std::string &name) {
     if (std::string fault = sources.fault(kind, name); !fault.empty())

@@ -1,4 +1,4 @@
-// MPI counts in int: what is longer goes in pieces, which both ends cut alike.
+// MPI counts bytes as int, so both ends cut longer messages into the same pieces.
 #include "runtime/comm/mpi_messages.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void MpiMessages::receive(int peer, int tag, void *data, size_t bytes) {
   } while (received < bytes);
 }
 
-/// Looks at each message by itself: where one has failed, others may never come.
+/// Tests each message separately, because after a failure other messages may never arrive.
 bool MpiMessages::areDone() {
   if (requests.empty())
     return true;

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int deepest = 8;
 
-/// The text as JSON, refused where it is nested more deeply than any body of this kind.
+/// Parses a JSON object. Throws BodyError if it is larger or nested deeper than a valid body can be.
 Json parse(std::string_view text, size_t most) {
   if (text.size() > most)
     throw BodyError(fmt::format("the body has {} bytes, at most {} are taken", text.size(), most));
@@ -55,7 +55,7 @@ public:
     return value && value->get<bool>();
   }
 
-  /// One string, or a list of them.
+  /// Returns the stop strings: one string, or a list of strings.
   std::vector<std::string> stops() const {
     const Json *value = find("stop");
     if (!value)
@@ -92,7 +92,7 @@ public:
       out.request.prompt.push_back(id.get<int32_t>());
   }
 
-  /// What would change the answer and is not built.
+  /// Throws BodyError for known options that would change the answer and are not supported.
   void refuseOthers() const {
     static const std::map<std::string, Json> nothing = {
         {"n", 1},        {"best_of", 1},           {"logprobs", nullptr},       {"suffix", nullptr},
@@ -109,7 +109,7 @@ public:
   }
 
 private:
-  /// Null where it is not given, or null.
+  /// Returns null if the key is missing or its value is null.
   const Json *find(const char *key) const {
     auto found = body.find(key);
     return found == body.end() || found->is_null() ? nullptr : &*found;

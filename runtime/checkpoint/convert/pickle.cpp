@@ -1,5 +1,5 @@
-// A stack machine of the opcodes that torch.save writes. Nothing is allocated that the pickle's own bytes do not pay
-// for: every opcode makes at most one value, sizes of tensors are numbers until somebody reads them.
+// A stack machine for the opcodes that torch.save writes. Memory is bounded by the size of the pickle: every opcode
+// makes at most one value, and tensor sizes stay numbers until a tensor is read.
 #include "runtime/checkpoint/convert/pickle.h"
 
 #include "runtime/status.h"
@@ -22,7 +22,7 @@ constexpr std::pair<const char *, uint64_t> elementTypes[] = {
 
 [[noreturn]] void refuse(const std::string &reason) { throw PlanError("damaged pickle: " + reason); }
 
-/// A count, an offset or a stride.
+/// Reads a count, an offset or a stride.
 int64_t count(PickleRef value) {
   if (value->kind != Kind::Integer || value->integer < 0)
     refuse(value->kind == Kind::Integer ? fmt::format("a size of {}", value->integer) : "a size that is no number");
@@ -38,7 +38,7 @@ std::vector<int64_t> counts(PickleRef value) {
   return sizes;
 }
 
-/// The place of every element is within the storage, and there are no more elements than it has.
+/// Checks that every element lies within the storage and that the tensor has no more elements than the storage.
 void requireInside(const PickleTensor &tensor) {
   if (tensor.shape.size() != tensor.strides.size())
     refuse(fmt::format("a tensor of {} dimensions has {} strides", tensor.shape.size(), tensor.strides.size()));
@@ -60,7 +60,7 @@ void requireInside(const PickleTensor &tensor) {
 
 } // namespace
 
-/// The machine.
+/// The stack machine.
 class PickleReader {
 public:
   PickleReader(std::span<const std::byte> bytes, Pickle &pickle) : bytes(bytes), pickle(pickle) {}
@@ -146,7 +146,7 @@ private:
       refuse("it sets an item of what is no dict");
   }
 
-  /// Two's complement of any length; what does not fit is inert.
+  /// Reads a two's complement integer of any length; one of more than 64 bits becomes inert.
   void pushLong(size_t length) {
     std::string_view text = take(length);
     if (length > 8) {
@@ -167,7 +167,7 @@ private:
     std::memcpy(&push(Kind::Float).number, &bits, sizeof(bits));
   }
 
-  /// ("storage", TYPE, KEY, DEVICE, COUNT, ...)
+  /// Reads ("storage", TYPE, KEY, DEVICE, COUNT, ...).
   void pushStorage() {
     PickleRef id = pop();
     const auto &items = id->items;
@@ -187,7 +187,7 @@ private:
     refuse(fmt::format("a storage of '{}', which is no type that is read", global));
   }
 
-  /// What `callee` makes of `arguments`: a dict, a tensor, or something inert.
+  /// Returns the value of calling `callee` with `arguments`: a dict, a tensor, or an inert value.
   PickleValue *call(PickleRef callee, PickleRef arguments) {
     const std::string name = callee->kind == Kind::Global ? callee->text : "";
     const auto &items = arguments->items;
@@ -217,7 +217,7 @@ private:
     stack.push_back(call(callee, arguments));
   }
 
-  /// State is for objects, which are inert; a dict's own (OrderedDict's `_metadata`) is none of its items.
+  /// Ignores the state: objects are inert, and the state of a dict (OrderedDict's `_metadata`) is not one of its items.
   void build() {
     pop();
     Kind kind = top()->kind;
@@ -237,7 +237,7 @@ private:
   std::unordered_map<uint64_t, PickleValue *> memo;
 };
 
-/// Opcodes that push one constant; false for another one.
+/// Executes an opcode that pushes one constant; returns false for other opcodes.
 bool PickleReader::stepConstant(unsigned char opcode) {
   switch (opcode) {
   case 'N': // NONE
@@ -279,7 +279,7 @@ bool PickleReader::stepConstant(unsigned char opcode) {
   }
 }
 
-/// Opcodes that make or fill lists, tuples and dicts; false for another one.
+/// Executes an opcode that makes or fills lists, tuples and dicts; returns false for other opcodes.
 bool PickleReader::stepContainer(unsigned char opcode) {
   switch (opcode) {
   case '(': // MARK
@@ -329,7 +329,7 @@ bool PickleReader::stepContainer(unsigned char opcode) {
   }
 }
 
-/// True at the end.
+/// Executes an opcode; returns true at the end.
 bool PickleReader::step(unsigned char opcode) {
   if (stepConstant(opcode) || stepContainer(opcode))
     return false;

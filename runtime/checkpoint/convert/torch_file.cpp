@@ -1,4 +1,4 @@
-// Reading: a tensor's place in its storage was checked by the pickle, the storage's place in the file is checked here.
+// The pickle reader checked that tensors lie within their storages. This file checks that storages lie within the file.
 #include "runtime/checkpoint/convert/torch_file.h"
 
 #include "runtime/checkpoint/convert/zip.h"
@@ -30,7 +30,7 @@ bool isRowMajor(const PickleTensor &tensor) {
   return true;
 }
 
-/// Collects elements by their strides. `from` begins at the tensor's first element.
+/// Gathers elements by their strides. `from` begins at the tensor's first element.
 std::vector<std::byte> gathered(const PickleTensor &tensor, std::span<const std::byte> from) {
   size_t size = tensor.storage.element.bytes;
   std::vector<std::byte> to(tensor.elements() * size);
@@ -141,8 +141,8 @@ void TorchFile::openZip() {
   }
 }
 
-/// Pickles of a magic number, a version, the writer's sizes, the object and the keys of its storages; then, for each
-/// key, how many elements and the elements.
+/// Reads the old format: pickles of a magic number, a version, the writer's sizes, the object and the keys of its
+/// storages. Then follow, for each key, the number of elements and the elements.
 void TorchFile::openOld() {
   std::vector<std::byte> bytes(std::min(content.size(), mostPickleBytes));
   content.read(0, bytes);
@@ -182,7 +182,7 @@ std::vector<std::byte> TorchFile::read(const PickleTensor &tensor) const {
   uint64_t size = tensor.storage.element.bytes, elements = tensor.elements();
   if (elements == 0)
     return {};
-  uint64_t reach = 1; // elements from the first to behind the last
+  uint64_t reach = 1; // elements from the first to the last
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     reach += static_cast<uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
   std::vector<std::byte> bytes(reach * size);
