@@ -67,7 +67,7 @@ llvm::Error Rendezvous::wait(std::unique_lock<std::mutex> &lock, const std::stri
   return llvm::Error::success();
 }
 
-/// All ranks wait and none of their conditions holds: nobody is left to change that.
+/// Fails all waits if all active ranks wait and none of their conditions holds, because no rank is left to change that.
 void Rendezvous::failIfStuck() {
   if (!failure.empty() || waiting.empty() || static_cast<int>(waiting.size()) < active)
     return;
