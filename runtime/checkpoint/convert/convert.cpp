@@ -1,4 +1,4 @@
-// Recognizes a path by files that the writing system always creates.
+// A path is told by what its writers never leave out.
 #include "runtime/checkpoint/convert/convert.h"
 
 #include "runtime/checkpoint/commit.h"
@@ -21,12 +21,12 @@ bool hasEntry(const Path &folder, const std::function<bool(const std::string &)>
 
 bool isMindSpore(const Path &path) { return path.extension() == ".ckpt"; }
 
-/// Returns the type name that transformers uses.
+/// As transformers calls it.
 std::string typeWord(pb::DataType type) {
   return type == pb::BF16 ? "bfloat16" : type == pb::F16 ? "float16" : "float32";
 }
 
-/// Adds the parameters of one segment call. A tied parameter is recorded under the parameter whose values it shares.
+/// Those of one call: tied ones are known by the parameter whose values they share.
 void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &model) {
   for (const pb::WeightNames::Parameter &parameter : run.parameters()) {
     if (!parameter.tied_to().empty()) {

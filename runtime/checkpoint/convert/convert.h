@@ -1,5 +1,4 @@
-// Conversions between checkpoints of Espalier and of other systems: recognizes the system of a path, and converts both
-// ways.
+// Conversions between our checkpoints and those of other systems: which one a path is, and each direction in one call.
 #pragma once
 
 #include "runtime/checkpoint/convert/hf.h"
@@ -9,35 +8,33 @@ namespace espalier::rt {
 
 enum class WeightSystem { Espalier, Hf, Megatron };
 
-/// Returns the system whose weights lie at a path. Throws PlanError, with a way out, for formats that are unknown or
-/// not read.
+/// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
-/// Throws PlanError if the folder holds a checkpoint in torch's distributed format.
+/// Throws PlanError where the folder holds a checkpoint of torch's distributed format.
 void refuseDistributed(const std::filesystem::path &folder);
 
-/// A model and its naming rules, keyed "hf", "mcore" and "legacy" as in its model file.
+/// A model with its rules: "hf", "mcore" and "legacy" as its model file has them.
 struct ConvertedModel {
   WeightModel model;
   std::map<std::string, std::vector<NameRule>> rules;
-  std::string place; ///< the model file, for error messages
+  std::string place; ///< the model file, for errors
 
-  /// Throws PlanError if the model file has no rules for `system`.
+  /// Throws PlanError where the file has none of this name.
   NameMap names(const std::string &system) const;
 };
 
-/// Return the model of a plan and its naming rules. Throw PlanError if the plan does not contain them.
+/// The model of a plan, with the names that its model file has. Throws PlanError where the plan does not say them.
 ConvertedModel convertedModel(const pb::Plan &plan);
 ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &model);
 
-/// Converts another system's weights into a checkpoint without optimizer state. Returns its folder.
+/// Reads another system's weights into a checkpoint of parameters only and returns its folder.
 std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem from,
                                       const std::filesystem::path &source, const std::filesystem::path &target);
 
-/// Writes a Hugging Face folder. `config` returns the text of config.json for a weight type ("bfloat16").
+/// `config` gives the text of config.json for weights of a type ("bfloat16").
 void convertToHf(const ConvertedModel &model, const std::filesystem::path &source, const std::filesystem::path &target,
                  HfExport options, const std::function<std::string(const std::string &type)> &config);
 
-/// Writes a Megatron-LM checkpoint with the naming rules `names`: "mcore" or "legacy".
 void convertToMegatron(const ConvertedModel &model, const std::filesystem::path &source,
                        const std::filesystem::path &target, const std::string &names, const MegatronExport &options);
 
