@@ -1,4 +1,4 @@
-// Small matrices held by a warp together: ldmatrix and mma.sync.
+// Matrices distributed over the lanes of a warp: ldmatrix and mma.sync.
 #include "test/emulator/block.h"
 #include "test/emulator/ptx_memory.h"
 #include "test/emulator/ptx_ops.h"
@@ -6,8 +6,8 @@
 namespace espalier::emulator {
 namespace {
 
-// A matrix of ldmatrix: 8 rows of 16 bytes, its rows' addresses in 8 lanes. Lane l gets row l / 4, elements
-// 2 * (l % 4) and the next; transposed, column l / 4 of rows 2 * (l % 4) and the next.
+// A matrix of ldmatrix has 8 rows of 16 bytes, whose addresses are in 8 lanes. Lane l gets elements 2 * (l % 4) and the
+// next of row l / 4; transposed, it gets column l / 4 of rows 2 * (l % 4) and the next.
 template <bool transposes> void loadMatrices(Warp &warp, const Instruction &i, uint32_t mask) {
   uint32_t matrices = i.outputs, used = matrices == 4 ? mask : mask & ((1u << matrices * 8) - 1);
   std::byte *rows[warpLanes];
