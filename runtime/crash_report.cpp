@@ -95,7 +95,7 @@ void reportBus(int signal, siginfo_t *info, void *) {
   std::string file = isSent(info) ? "" : mappedFileAt(info->si_addr);
   if (file.empty())
     return tellCrash(signal, info);
-  tell(file + " ended before what it held when it was opened: it was truncated during the run", "espalier: error: ");
+  tell(file + " is shorter than when it was opened: it was truncated during the run", "espalier: error: ");
   _exit(1);
 }
 

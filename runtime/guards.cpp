@@ -154,7 +154,7 @@ void Guards::checkGap(uint64_t begin, uint64_t end, const std::string &owner) co
   device.copyOut(bytes.data(), begin, bytes.size());
   auto damaged = std::ranges::find_if(bytes, [](std::byte byte) { return byte != pattern; });
   if (damaged != bytes.end())
-    throw std::runtime_error(fmt::format("it wrote where no buffer is: byte {} of the arena, {} "
+    throw std::runtime_error(fmt::format("it wrote outside of all buffers: byte {} of the arena, {} "
                                          "bytes behind {}",
                                          begin + (damaged - bytes.begin()), damaged - bytes.begin(), owner));
 }

@@ -78,7 +78,7 @@ void Rendezvous::failIfStuck() {
     texts.push_back(what);
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  failure = "no rank can go on, they wait for";
+  failure = "all ranks are blocked, waiting for";
   for (const std::string &text : texts)
     failure += (text == texts.front() ? " " : ", ") + text;
   changed.notify_all();

@@ -19,14 +19,14 @@ Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &progra
     if (candidates.empty())
       throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
     if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
-      fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
+      fmt::print(stderr, "espalier: warning: {}; continuing with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);
     chooseNext(isSpeaker);
   } else if (!candidates.empty()) {
     if (isSpeaker)
       fmt::print(stderr,
-                 "espalier: note: {}: holds checkpoints of another run, the newest is {}; they stay, and this run begins "
-                 "anew; --resume goes on with them\n",
+                 "espalier: note: {}: holds checkpoints of another run, the newest is {}; they stay, and this run "
+                 "starts from the beginning; --resume continues them\n",
                  options.folder.string(), candidates.front());
     apart = {candidates.begin(), candidates.end()};
   }
@@ -53,7 +53,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     return;
   }
   throw PlanError(
-      fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(apart, ", ")));
+      fmt::format("{}: holds no complete checkpoint: {}", folder.path().string(), fmt::join(apart, ", ")));
 }
 
 void Checkpoints::loadPieces(Executor &executor) const {

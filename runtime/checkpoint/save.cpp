@@ -143,7 +143,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
       if (options.keep > 0)
         folder.prune(options.keep, apart);
     } catch (const std::exception &error) {
-      fmt::print(stderr, "espalier: warning: an old checkpoint stays: {}\n", error.what());
+      fmt::print(stderr, "espalier: warning: an old checkpoint cannot be removed: {}\n", error.what());
     }
     return true;
   }

@@ -54,14 +54,14 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
 StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run)
     : program(program), continued(run) {
   auto refuse = [&](const char *what) {
-    throw PlanError(fmt::format("{}: {}, which resume_training asks for; resume_training: False takes its weights",
+    throw PlanError(fmt::format("{}: {}, which resume_training needs; resume_training: False loads the weights alone",
                                 from.string(), what));
   };
   if (systemAt(from) != WeightSystem::Espalier)
-    refuse("no checkpoint of Espalier, so that no optimizer's state is read");
+    refuse("not a checkpoint of Espalier, so it has no optimizer state");
   stored.emplace(checkpointAt(from));
   if (!stored->manifest().hasOptimizer)
-    refuse("has no optimizer's state");
+    refuse("has no optimizer state");
   stored->requireContinuation(program.plan(), run);
 }
 
@@ -75,7 +75,7 @@ void StartingWeights::openForeign(const std::filesystem::path &from) {
     std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
     if (found == indices.end() || model.parameters[found->second].sizes != shape)
       throw PlanError(
-          fmt::format("{}: the plan does not say what others call its parameter '{}' of {}; compile it anew",
+          fmt::format("{}: the plan does not say what others call its parameter '{}' of {}; compile it again",
                       from.string(), named.name, shape));
   }
 }

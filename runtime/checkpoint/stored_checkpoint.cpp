@@ -85,13 +85,13 @@ void StoredCheckpoint::requireContinuation(const pb::Plan &plan, const Continuat
 
 void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuation &run) const {
   if (theManifest.fingerprint.model != run.fingerprint.model)
-    throw PlanError(fmt::format("{}: a checkpoint of another model: its parameters are the same, what is computed with "
-                                "them is not",
+    throw PlanError(fmt::format("{}: a checkpoint of another model: its parameters are the same, but its "
+                                "computation differs",
                                 folder.string()));
   std::vector<std::string> changes = changedTerms(theManifest.fingerprint, run.fingerprint);
   if (!changes.empty() && !run.acceptChanges)
-    throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\nsay --accept-changes to go on "
-                                "with what is given now",
+    throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\ngive --accept-changes to "
+                                "continue with the present settings",
                                 folder.string(), fmt::join(changes, "\n  ")));
   if (!run.isAloud)
     return;
@@ -99,8 +99,8 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
     fmt::print(stderr, "espalier: note: accepted: {}\n", change);
   if (theManifest.runSteps != run.steps && isLaidOverRun(plan.settings().learning_rate()))
     fmt::print(stderr,
-               "espalier: note: the learning rate follows the length of the run: it was laid over {} steps and is now "
-               "over {}; lr_schedule.total_steps gives it a length of its own\n",
+               "espalier: note: the learning rate schedule follows the length of the run: it covered {} steps and covers "
+               "{} now; lr_schedule.total_steps sets its length\n",
                theManifest.runSteps, run.steps);
 }
 
@@ -108,7 +108,7 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
 void StoredCheckpoint::requireSources(const pb::Plan &plan) const {
   auto require = [&](const char *kind, const std::string &name) {
     if (std::string fault = sources.fault(kind, name); !fault.empty())
-      throw PlanError(fmt::format("{}: cannot be gone on with: {}", folder.string(), fault));
+      throw PlanError(fmt::format("{}: cannot be continued: {}", folder.string(), fault));
   };
   for (const NamedParameter &named : parametersOf(plan)) {
     require("value", named.name);

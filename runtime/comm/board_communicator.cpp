@@ -119,7 +119,7 @@ Ticket BoardCommunicator::startCollective(uint32_t group, const CollectiveShape 
 LineTransfer &BoardCommunicator::nextTransfer(End &end) {
   LineTransfer &transfer = end.line->transfers[end.started % maxInFlight];
   if (end.started >= maxInFlight && transfer.done.load(std::memory_order_acquire) + maxInFlight <= end.started)
-    fail(fmt::format("rank {} started more than {} transfers at once on one line", self, maxInFlight));
+    fail(fmt::format("rank {} started more than {} transfers at once on one channel", self, maxInFlight));
   return transfer;
 }
 

@@ -55,7 +55,7 @@ private:
   };
 
   [[noreturn]] static void refuse() {
-    throw PlanError("between hosts only words go over the control channel; tensors of several hosts need NCCL");
+    throw PlanError("the control channel between hosts carries no tensors; collectives across hosts need NCCL");
   }
 
   ShmWorld &host;

@@ -105,7 +105,7 @@ Ticket MpiCommunicator::startTransfer(uint32_t link, Ticket::Kind kind, void *da
   advance(end);
   Ticket ticket{kind, link, end.started};
   if (end.started - end.settled >= maxInFlight) {
-    fail(fmt::format("rank {} started more than {} transfers at once on one line", rank(), maxInFlight));
+    fail(fmt::format("rank {} started more than {} transfers at once on one channel", rank(), maxInFlight));
     return ticket;
   }
   MpiMessages &messages = end.transfers[end.started++ % maxInFlight];

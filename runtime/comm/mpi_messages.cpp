@@ -49,7 +49,7 @@ bool MpiMessages::areDone() {
   int code = context.library.testSome(static_cast<int>(requests.size()), requests.data(), &found, indices.data(),
                                       statuses.data());
   if (code != MpiLibrary::errorInStatus)
-    context.library.check(code, "a look at messages");
+    context.library.check(code, "a test of messages");
   for (int i = 0; i < found; ++i) {
     if (code == MpiLibrary::errorInStatus && statuses[i].error == MpiLibrary::truncated)
       throw MpiMismatch(expected[indices[i]].peer, 0, expected[indices[i]].bytes, /*isLonger=*/true);
@@ -71,7 +71,7 @@ void MpiMessages::cancel() {
   statuses.resize(requests.size());
   indices.resize(requests.size());
   for (MpiLibrary::Handle &request : requests)
-    context.library.check(context.library.cancel(&request), "to give up a message");
+    context.library.check(context.library.cancel(&request), "the cancellation of a receive");
   context.library.testSome(static_cast<int>(requests.size()), requests.data(), &found, indices.data(), statuses.data());
   requests.clear();
   expected.clear();

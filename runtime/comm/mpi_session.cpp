@@ -31,13 +31,13 @@ MpiWorld::Session::Session(const World *host)
   int hasBegun = 0, level = 0;
   library.check(library.initialized(&hasBegun), "a question");
   if (hasBegun)
-    throw std::runtime_error("MPI has begun in this process already, and cannot begin again");
+    throw std::runtime_error("MPI was initialized in this process before and cannot be initialized twice");
   library.check(library.initThread(nullptr, nullptr, MpiLibrary::serialized, &level), "a beginning");
-  library.check(library.commSetErrorHandler(library.world, library.errorsReturn), "to return errors");
+  library.check(library.commSetErrorHandler(library.world, library.errorsReturn), "an error handler");
   library.check(library.commDuplicate(library.world, &context.communicator), "a communicator");
-  library.check(library.commSetErrorHandler(context.communicator, library.errorsReturn), "to return errors");
+  library.check(library.commSetErrorHandler(context.communicator, library.errorsReturn), "an error handler");
   library.check(library.commRank(context.communicator, &rank), "a rank");
-  library.check(library.commSize(context.communicator, &ranks), "a number of ranks");
+  library.check(library.commSize(context.communicator, &ranks), "the number of ranks");
   listen();
 }
 
@@ -70,7 +70,7 @@ int MpiWorld::Session::tagOf(std::span<const int> members, uint32_t queue) {
 
 int MpiWorld::Session::tagOfLine(uint32_t line) const {
   if (line >= lines)
-    throw PlanError(fmt::format("over MPI there are {} lines at most; the plan has line {}", lines, line));
+    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", lines, line));
   return firstLineTag + static_cast<int>(line);
 }
 
@@ -95,7 +95,7 @@ int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
     }
     int hasCome = 0, bytes = 0;
     MpiLibrary::Status status{};
-    library.check(library.probe(source, groupTag, context.communicator, &hasCome, &status), "a look for messages");
+    library.check(library.probe(source, groupTag, context.communicator, &hasCome, &status), "a probe for messages");
     if (!hasCome) {
       rest();
       continue;

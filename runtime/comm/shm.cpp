@@ -69,7 +69,7 @@ public:
     if (memory == MAP_FAILED || (address && memory != wanted)) {
       close(handle);
       refuse(size,
-             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not place memory where it is asked to");
+             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not map memory at a given address");
     }
     madvise(memory, size, MADV_HUGEPAGE);
     base = static_cast<std::byte *>(memory);

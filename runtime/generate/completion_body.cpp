@@ -28,7 +28,7 @@ Json parse(std::string_view text, size_t most) {
   };
   Json body = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
   if (isDeep || body.is_discarded() || !body.is_object())
-    throw BodyError("the body is no JSON object");
+    throw BodyError("the body is not a JSON object");
   return body;
 }
 
@@ -39,13 +39,13 @@ public:
   double number(const char *key, double otherwise) const {
     const Json *value = find(key);
     if (value && !value->is_number())
-      throw BodyError(fmt::format("{} is no number", key));
+      throw BodyError(fmt::format("{} is not a number", key));
     return value ? value->get<double>() : otherwise;
   }
   int64_t integer(const char *key, int64_t otherwise) const {
     const Json *value = find(key);
     if (value && (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)))
-      throw BodyError(fmt::format("{} is no integer", key));
+      throw BodyError(fmt::format("{} is not an integer", key));
     return value ? value->get<int64_t>() : otherwise;
   }
   bool flag(const char *key) const {
@@ -103,8 +103,8 @@ public:
       auto asked = nothing.find(key);
       bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());
       if (!known.count(key) && !asksNothing)
-        throw BodyError(fmt::format("{} is not built{}", key.substr(0, 64),
-                                    asked == nothing.end() ? "" : "; leave it away"));
+        throw BodyError(fmt::format("{} is not supported{}", key.substr(0, 64),
+                                    asked == nothing.end() ? "" : "; omit it"));
     }
   }
 
@@ -141,7 +141,7 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
   body.stream = reader.flag("stream");
   body.echo = reader.flag("echo");
   if (body.stream && body.echo)
-    throw BodyError("echo is not built for streams; leave it away");
+    throw BodyError("echo is not supported for streams; omit it");
   return body;
 }
 

@@ -58,7 +58,7 @@ public:
     hasBias_ = call.epilogue() == pb::LibraryCall::BIAS;
     CallReader reader(call, types, {.buffers = hasBias_ ? 4 : 3, .sizes = 4});
     if (call.epilogue() != pb::LibraryCall::NONE && !hasBias_)
-      reader.refuse("has an epilogue, which this target has not");
+      reader.refuse("has an epilogue, which this target does not support");
     m_ = reader.size(0);
     n_ = reader.size(1);
     k_ = reader.size(2);
@@ -71,7 +71,7 @@ public:
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
     if (hasBias_) {
       if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
-        reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+        reader.refuse("has a bias, which needs k above 0, one matrix and no accumulation");
       reader.expect(3, c_);
       reader.holds(3, {n_}, bytesOf(c_));
     }

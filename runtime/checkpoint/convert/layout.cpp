@@ -147,7 +147,7 @@ void Layout::parse(std::string_view text) {
     } else {
       size_t end = std::min(text.find_first_of(" ()|*", at), text.size());
       if (end == at)
-        refuse(fmt::format("'{}' is no layout: '{}' does not belong at {}", text, c, at + 1));
+        refuse(fmt::format("'{}' is not a layout: '{}' does not belong at {}", text, c, at + 1));
       Token token{std::string(text.substr(at, end - at)), end < text.size() && text[end] == '*'};
       at = end + token.isSplit;
       splits += token.isSplit;
@@ -157,7 +157,7 @@ void Layout::parse(std::string_view text) {
     }
   }
   if (isGroup || axes.empty() || splits > 1)
-    refuse(fmt::format("'{}' is no layout: axes such as (heads* | head_dim) hidden, at most one * and one |", text));
+    refuse(fmt::format("'{}' is not a layout: axes such as (heads* | head_dim) hidden, at most one * and one |", text));
 }
 
 int64_t Layout::Extents::of(const std::string &dim) const {

@@ -40,7 +40,7 @@ Path iterationAt(const Path &path) {
   if (text == "release")
     return path / text;
   if (text.empty() || text.size() > 12 || text.find_first_not_of("0123456789") != std::string::npos)
-    refuse(path / trackerName, fmt::format("'{}' is no iteration", text));
+    refuse(path / trackerName, fmt::format("'{}' is not an iteration", text));
   return path / iterationFolder(std::stoll(text));
 }
 
@@ -186,7 +186,7 @@ void writeMegatron(const Path &folder, const NameMap &names, const NativeSource 
   int64_t padded = (rows + unit - 1) / unit * unit, each = model.layers / options.pp;
   Path iteration = folder / iterationFolder(options.iteration);
   if (std::filesystem::exists(iteration))
-    refuse(iteration, "is there already; give another folder");
+    refuse(iteration, "already exists; give another folder");
   // The tensors of all ranks are determined before the first file is written.
   std::vector<std::vector<ForeignTensor>> ranks;
   for (int64_t rank = 0; rank < options.tp * options.pp; ++rank) {

@@ -25,13 +25,13 @@ constexpr std::pair<const char *, uint64_t> elementTypes[] = {
 /// Reads a count, an offset or a stride.
 int64_t count(PickleRef value) {
   if (value->kind != Kind::Integer || value->integer < 0)
-    refuse(value->kind == Kind::Integer ? fmt::format("a size of {}", value->integer) : "a size that is no number");
+    refuse(value->kind == Kind::Integer ? fmt::format("a size of {}", value->integer) : "a size that is not a number");
   return value->integer;
 }
 
 std::vector<int64_t> counts(PickleRef value) {
   if (value->kind != Kind::Sequence || value->items.size() > mostDimensions)
-    refuse("a shape that is no short list");
+    refuse("a shape that is not a short list");
   std::vector<int64_t> sizes;
   for (PickleRef item : value->items)
     sizes.push_back(count(item));
@@ -107,19 +107,19 @@ private:
   }
   PickleValue *pop() {
     if (stack.size() <= (marks.empty() ? 0 : marks.back()))
-      refuse("it takes a value that is not there");
+      refuse("it pops from an empty stack");
     PickleValue *value = stack.back();
     stack.pop_back();
     return value;
   }
   PickleValue *top() {
     if (stack.size() <= (marks.empty() ? 0 : marks.back()))
-      refuse("it takes a value that is not there");
+      refuse("it pops from an empty stack");
     return stack.back();
   }
   std::vector<PickleValue *> popToMark() {
     if (marks.empty())
-      refuse("it goes back to a mark that is not there");
+      refuse("it pops to a mark that does not exist");
     std::vector<PickleValue *> values(stack.begin() + static_cast<ptrdiff_t>(marks.back()), stack.end());
     stack.resize(marks.back());
     marks.pop_back();
@@ -137,13 +137,13 @@ private:
     if (list.kind == Kind::Sequence)
       list.items.push_back(item);
     else if (list.kind != Kind::Inert)
-      refuse("it appends to what is no list");
+      refuse("it appends to a value that is not a list");
   }
   void setItem(PickleValue &dict, PickleRef key, PickleRef value) {
     if (dict.kind == Kind::Dict)
       dict.pairs.emplace_back(key, value);
     else if (dict.kind != Kind::Inert)
-      refuse("it sets an item of what is no dict");
+      refuse("it sets an item of a value that is not a dict");
   }
 
   /// Reads a two's complement integer of any length; one of more than 64 bits becomes inert.
@@ -173,7 +173,7 @@ private:
     const auto &items = id->items;
     if (id->kind != Kind::Sequence || items.size() < 5 || items[0]->text != "storage" ||
         items[1]->kind != Kind::Global || items[2]->kind != Kind::Text)
-      refuse("it refers to something that is no storage");
+      refuse("it refers to an object that is not a storage");
     PickleStorage storage{elementOf(items[1]->text), items[2]->text, static_cast<uint64_t>(count(items[4]))};
     auto [known, isNew] = pickle.theStorages.try_emplace(storage.key, storage);
     if (!isNew && (known->second.count != storage.count || known->second.element.name != storage.element.name))
@@ -184,7 +184,7 @@ private:
     for (auto [name, size] : elementTypes)
       if (global == fmt::format("torch.{}", name))
         return {name, size};
-    refuse(fmt::format("a storage of '{}', which is no type that is read", global));
+    refuse(fmt::format("a storage of '{}', a type that is not supported", global));
   }
 
   /// Returns the value of calling `callee` with `arguments`: a dict, a tensor, or an inert value.
@@ -222,7 +222,7 @@ private:
     pop();
     Kind kind = top()->kind;
     if (kind != Kind::Inert && kind != Kind::Dict && kind != Kind::Tensor)
-      refuse("it gives state to what has none");
+      refuse("it sets the state of a value without state");
   }
 
   bool step(unsigned char opcode);
@@ -346,7 +346,7 @@ bool PickleReader::step(unsigned char opcode) {
   case 'j': { // LONG_BINGET
     auto found = memo.find(number(opcode == 'h' ? 1 : 4));
     if (found == memo.end())
-      refuse("it takes from its memo what is not there");
+      refuse("it reads a memo entry that does not exist");
     stack.push_back(found->second);
     return false;
   }
@@ -363,7 +363,7 @@ bool PickleReader::step(unsigned char opcode) {
   case '.': // STOP
     return true;
   default:
-    refuse(fmt::format("opcode 0x{:02x} at {} is none that torch.save writes", opcode, at - 1));
+    refuse(fmt::format("opcode 0x{:02x} at {} is not one that torch.save writes", opcode, at - 1));
   }
 }
 

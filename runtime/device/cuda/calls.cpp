@@ -64,7 +64,7 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   bool isEpilogue = shape.epilogue != pb::LibraryCall::NONE, isStored = call.store() == pb::OVERWRITE;
   bool isBiasGradient = shape.epilogue == pb::LibraryCall::BIAS_GRADIENT;
   if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || isBiasGradient)))
-    reader.refuse("has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
+    reader.refuse("has an epilogue, which needs k above 0, one matrix and no accumulation");
   for (int i = 3; i < buffers; ++i) {
     bool isRow = i == 3 && shape.hasRow();
     reader.expect(i, shape.c);
@@ -129,7 +129,8 @@ LibraryCall prepare(const pb::Plan &plan, const pb::LibraryCall &call, const Reg
   case pb::LibraryCall::ZERO:
     return readZero(call, types);
   default:
-    throw PlanError(fmt::format("library call {} is none on CUDA, where kernels do that work; compile the plan again",
+    throw PlanError(fmt::format("library call {} is not supported on CUDA, where kernels replace it; compile the plan "
+                                "again",
                                 pb::LibraryCall::Function_Name(call.function())));
   }
 }

@@ -69,7 +69,7 @@ std::string inOtherProcess(const std::function<std::string()> &work) {
   std::fflush(nullptr); // otherwise both processes would write the buffered output
   pid_t process = pipe(ends) == 0 ? fork() : -1;
   if (process < 0)
-    throw MemoryError(fmt::format("the system refuses a process that looks at the devices: {}", strerror(errno)));
+    throw MemoryError(fmt::format("the system refuses a process that queries the devices: {}", strerror(errno)));
   if (process == 0) {
     alarm(secondsToAnswer);
     writeAll(ends[1], wordOf(work));
@@ -82,7 +82,7 @@ std::string inOtherProcess(const std::function<std::string()> &work) {
   while (waitpid(process, &status, 0) < 0 && errno == EINTR)
     continue;
   if (word.empty())
-    throw PlanError(fmt::format("the process that looked at the CUDA devices was ended by {}: nvidia-smi may know more",
+    throw PlanError(fmt::format("the process that queried the CUDA devices was ended by {}: nvidia-smi may know more",
                                 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the driver"));
   std::string text = word.substr(1);
   if (word[0] == LackOfMemory)
@@ -105,7 +105,7 @@ const pb::Object *chooseObject(const pb::Plan &plan, const DeviceFacts &device) 
     throw PlanError(fmt::format("the plan's kernels are for [{}], CUDA device {} is {}", levels, device.ordinal,
                                 device.describe()));
   if (best && best->geometry_size() != plan.kernels_size())
-    throw PlanError(fmt::format("the plan says how {} kernels become grids on {}, it has {}", best->geometry_size(),
+    throw PlanError(fmt::format("the plan lists {} launch grids for {}, but has {} kernels", best->geometry_size(),
                                 best->level(), plan.kernels_size()));
   return best;
 }

@@ -135,7 +135,8 @@ Driver::Driver(std::span<const std::string> names)
   this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"
   if (CUresult status = cuDriverGetVersion(&version); status != CUDA_SUCCESS)
-    throw PlanError(fmt::format("the NVIDIA driver ({}) does not tell its version: {}", library.path(), text(status)));
+    throw PlanError(
+        fmt::format("the NVIDIA driver ({}) does not report its version: {}", library.path(), text(status)));
   if (version < oldestDriver)
     throw PlanError(fmt::format("the NVIDIA driver ({}) is for CUDA {}.{}, the plan needs one for CUDA {}.{} or newer",
                                 library.path(), version / 1000, version % 1000 / 10, oldestDriver / 1000,
@@ -163,7 +164,7 @@ Nccl::Nccl(std::span<const std::string> names) : library("NCCL", withNcclSetting
 #define NCCL_TEXT(name, result, parameters) this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"
   if (ncclResult_t status = ncclGetVersion(&version); status != ncclSuccess)
-    throw PlanError(fmt::format("NCCL ({}) does not tell its version: {}", library.path(), text(status)));
+    throw PlanError(fmt::format("NCCL ({}) does not report its version: {}", library.path(), text(status)));
   if (version < oldestNccl)
     throw PlanError(fmt::format("NCCL ({}) has version {}, the plan needs {} or newer", library.path(),
                                 versionText(version), versionText(oldestNccl)));

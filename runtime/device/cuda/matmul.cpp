@@ -160,7 +160,7 @@ public:
     cublasStatus_t status =
         cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS)
-      return "is none for it: " + cublas.text(status);
+      return "does not support this product: " + cublas.text(status);
     if (result.workspaceSize > workspaceBytes)
       return fmt::format("needs a workspace of {} bytes, there are {}", result.workspaceSize, workspaceBytes);
     return "";
