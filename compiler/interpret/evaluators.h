@@ -42,6 +42,7 @@ private:
   llvm::StringMap<Function> functions;
 };
 
+/// Add the evaluation functions of one op family.
 void addArithmetic(EvaluatorTable &table);
 void addIndexing(EvaluatorTable &table);
 void addRandom(EvaluatorTable &table);

@@ -11,6 +11,7 @@
 
 namespace espalier::rt {
 
+/// The checkpoint settings of a run.
 struct CheckpointOptions {
   std::filesystem::path folder;
   bool resume = false;

@@ -10,6 +10,7 @@
 
 namespace espalier::rt {
 
+/// The fingerprint of a training.
 struct Fingerprint {
   std::string model;                        ///< digest of the model's computation
   std::map<std::string, std::string> terms; ///< readable: "batch" -> "32 samples of 64 tokens"

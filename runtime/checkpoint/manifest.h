@@ -53,6 +53,7 @@ struct Manifest {
 /// The name of the manifest in a checkpoint's folder.
 inline constexpr const char *manifestName = "manifest.json";
 
+/// Serializes a manifest, with its checksum in the first line.
 std::string manifestText(const Manifest &manifest);
 
 /// Parses and validates a manifest: its checksum, the bounds of all sizes and offsets, and that pieces cover each

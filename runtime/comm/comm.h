@@ -56,6 +56,7 @@ class Communicator {
 public:
   virtual ~Communicator() = default;
 
+  /// Return this rank and the number of ranks.
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 

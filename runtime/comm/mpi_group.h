@@ -10,6 +10,7 @@
 
 namespace espalier::rt {
 
+/// One rank's part in the collectives of one group.
 class MpiGroup {
 public:
   /// No other group that shares two ranks with this one may have the same `tag`. `memory` must outlive the last

@@ -11,6 +11,7 @@
 
 namespace espalier::rt {
 
+/// The MPI state of a process.
 struct MpiWorld::Session {
   explicit Session(const World *host);
   ~Session();

@@ -47,7 +47,7 @@ public:
   int physical(int number) const { return shown.at(number); }
   int capability() const { return level; } // 80 or 90
   int driverVersion() const { return driver; } // 13000: CUDA 13.0
-  /// Returns the newest PTX version that the driver supports: 8.0 is 80.
+  /// Returns whether the driver supports this PTX version: 8.0 is 80.
   bool understands(uint32_t ptxVersion) const;
   /// Returns the maximum shared memory per block.
   int sharedBytes() const;
@@ -116,7 +116,7 @@ EMULATOR_EXPORT uint64_t timesMemoryWasTaken();
 /// Returns the number of faults so far and resets it.
 EMULATOR_EXPORT int forgetFaults();
 
-/// Returns the device of the calling thread's current context; -1 for none.
+/// The device of the calling thread's current context; -1 for none.
 extern thread_local int currentDevice;
 
 /// Runs a driver call under the lock, with the checks common to nearly all calls.

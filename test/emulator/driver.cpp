@@ -38,7 +38,7 @@ const std::map<int, ErrorText> errorTexts = {
     {CUDA_ERROR_NOT_SUPPORTED, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
     {CUDA_ERROR_UNKNOWN, {"CUDA_ERROR_UNKNOWN", "unknown error"}}};
 
-/// Emulated hosts on one machine are network namespaces.
+/// Returns the number of the host. Emulated hosts on one machine are network namespaces.
 uint64_t hostNumber() {
   struct stat space = {};
   return stat("/proc/self/ns/net", &space) == 0 ? space.st_ino : 0;

@@ -106,7 +106,7 @@ public:
 
 using Body = std::function<void(Rank &)>;
 
-/// The exit status of a rank process.
+/// Ends a rank process. The exit status is 1 if the test failed in this process.
 [[noreturn]] void leave() {
   std::fflush(nullptr);
   _exit(testing::Test::HasFailure() ? 1 : 0);

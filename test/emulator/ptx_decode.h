@@ -84,7 +84,7 @@ public:
   void address();
   int64_t number();
   void branchTarget();
-  /// Returns the second predicate of the previous operand; noSlot if there is none.
+  /// Adds the second predicate of the previous operand as an output, if there is one.
   void secondOutput();
   bool hasOperand() const { return next < operands.size(); }
   const Operand &peek() const { return operands[next]; }

@@ -11,7 +11,7 @@ public:
   MemoryAccess(Warp &warp, const Instruction &instruction, uint32_t bytes, bool reads, bool writes);
   bool isAtomic = false;
 
-  /// Returns the host memory of each lane's address, which the operand holds.
+  /// Writes the host memory of each active lane's address to `host`. The operand holds the addresses.
   void find(uint32_t operand, uint32_t mask, std::byte *(&host)[warpLanes]);
   /// Returns a lane's address: the operand plus `offset`.
   uint64_t addressOf(uint32_t operand, int64_t offset, uint32_t lane) const;

@@ -95,7 +95,8 @@ std::shared_ptr<Work> Queue::runnable(const std::shared_ptr<Work> &wanted) const
   }
 }
 
-/// After a fault all work is dropped, so that nothing waits for other devices.
+/// Returns whether the work may run. After a fault all work may, because it is dropped and must not wait for other
+/// devices.
 bool Queue::mayRun(Work &work) {
   if (isBroken || !work.isReady)
     return true;

@@ -44,7 +44,7 @@ struct Stream {
   uint64_t ticks = 0;
 };
 
-/// The work that was last recorded into it.
+/// An event: refers to the work that was last recorded into it.
 struct Event {
   bool hasTiming;
   int device = 0; // only streams of this device may record it

@@ -19,7 +19,7 @@ public:
   /// Executes until all lanes have exited or wait at a barrier. Diverged lanes with the lowest instruction run first,
   /// so that lanes reconverge where their paths join.
   Stop run();
-  /// Returns the barrier at which run() stopped, and its number of threads (0: all of the block).
+  /// The barrier at which run() stopped, and its number of threads (0: all of the block).
   uint32_t barrierId = 0, barrierThreads = 0;
   const Instruction &barrierInstruction() const { return *stoppedAt; }
 

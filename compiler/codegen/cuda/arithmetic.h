@@ -20,8 +20,10 @@ public:
   mlir::Value rsqrt(mlir::Value x);                 ///< rsqrt.approx
   mlir::Value sqrt(mlir::Value x);                  ///< sqrt.approx
   mlir::Value divide(mlir::Value x, mlir::Value y); ///< div.full
+  /// Natural exponential and logarithm, by exp2() and log2().
   mlir::Value exp(mlir::Value x);
   mlir::Value log(mlir::Value x);
+  /// One f32 instruction each, rounded to nearest.
   mlir::Value fma(mlir::Value a, mlir::Value x, mlir::Value c);
   mlir::Value add(mlir::Value a, mlir::Value x);
   mlir::Value sub(mlir::Value a, mlir::Value x);
@@ -31,14 +33,17 @@ public:
 
   // Conversions of bf16 and f16. A pair is one i32 with the first element in the low half.
   mlir::Value packPair(mlir::Value low, mlir::Value high, mlir::Type element);
+  /// The inverse of packPair().
   std::pair<mlir::Value, mlir::Value> unpackPair(mlir::Value bits, mlir::Type element);
   /// Converts f32 to the 16 bits of `element` (i16) and back; f32 is unchanged.
   mlir::Value toBits(mlir::Value x, mlir::Type element);
   mlir::Value fromBits(mlir::Value bits, mlir::Type element);
 
+  /// Access one element of a vector.
   mlir::Value extract(mlir::Value vector, int index);
   mlir::Value insert(mlir::Value x, mlir::Value vector, int index);
 
+  /// Make an integer or f32 constant.
   mlir::Value integer(int64_t value, unsigned bits = 32);
   mlir::Value number(double value);
 

@@ -15,6 +15,7 @@ struct AttentionConfig {
   bool isCausal, isPart; ///< q has only a part of the sequence
   double scale, rate;
 
+  /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
   mlir::NamedAttrList attributes(mlir::MLIRContext *context) const;
 };

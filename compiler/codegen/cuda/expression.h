@@ -49,6 +49,7 @@ Expr operator>(Expr a, Expr b);
 Expr operator>=(Expr a, Expr b);
 Expr operator==(Expr a, Expr b);
 Expr operator!=(Expr a, Expr b);
+/// Return the minimum and the maximum of a and b.
 Expr atMost(Expr a, Expr b);
 Expr atLeast(Expr a, Expr b);
 /// Returns a >= b for unsigned integers.

@@ -21,6 +21,7 @@ public:
   /// Ends the function.
   void finish();
 
+  /// Returns the pointer of a buffer of the launch.
   mlir::Value buffer(unsigned index);
   /// Returns a scalar of the launch as i64.
   mlir::Value scalar(unsigned index);

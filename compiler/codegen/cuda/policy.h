@@ -20,6 +20,7 @@ struct Policy {
   int threads = 256;
   int64_t extentPerBlock = 1, columnsPerBlock = 0, sharedBytes = 0;
 
+  /// Convert to and from the attributes of a kernel.
   exec::GeometryAttr geometry(mlir::MLIRContext *context) const;
   mlir::DictionaryAttr parameters(mlir::MLIRContext *context) const;
   static Policy of(exec::KernelOp kernel);

@@ -11,6 +11,7 @@ using BuildKernel = mlir::LogicalResult (*)(KernelFunction &function, exec::Kern
 /// Returns the builder of kernels of a shape; null if there is none.
 BuildKernel specialKernel(llvm::StringRef shape);
 
+/// Build one kernel each. The comments of the definitions list buffers, scalars and extent.
 mlir::LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel);
@@ -37,6 +38,7 @@ mlir::LogicalResult buildUpdateScalars(KernelFunction &f, exec::KernelOp kernel)
 enum class Destination { Overwrite, AddUnlessFirst, Add };
 Destination destinationOf(exec::KernelOp kernel);
 
+/// Return a parameter of the kernel, which must exist.
 mlir::Type typeParameter(exec::KernelOp kernel, llvm::StringRef name);
 int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name);
 double realParameter(exec::KernelOp kernel, llvm::StringRef name);

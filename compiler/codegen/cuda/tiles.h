@@ -43,6 +43,7 @@ struct TileSource {
 /// rows, columns and elements of head_dim.
 class Tiles {
 public:
+  /// Makes the kind of tiles that the element type needs. `scratch` is a byte offset in shared memory.
   static std::unique_ptr<Tiles> make(KernelFunction &f, const TileSizes &sizes, Expr scratch);
   virtual ~Tiles() = default;
 

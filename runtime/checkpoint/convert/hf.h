@@ -14,6 +14,7 @@ enum class WeightFormat { Safetensors, Bin };
 /// index may only name files inside the folder. Throws PlanError.
 std::unique_ptr<WeightSource> openHfFolder(const std::filesystem::path &folder);
 
+/// The settings of an export.
 struct HfExport {
   WeightFormat format = WeightFormat::Safetensors;
   int64_t shards = 0; ///< 0: one per 5 GB

@@ -36,6 +36,7 @@ struct WeightModel {
   std::map<std::string, std::string> ties; ///< "lm_head_weight" -> "embed.wte": parameters that share the values of
                                            ///< others
 
+  /// Returns the parameter with this local name in a layer, or null.
   const WeightParameter *find(const std::string &local, int64_t layer) const;
   uint64_t parameterCount() const;
 };

@@ -30,6 +30,7 @@ MegatronFolder openMegatron(const std::filesystem::path &path);
 /// Returns the tensors of each chunk. `folder` must outlive them.
 std::vector<HeldTensors> heldTensors(const MegatronFolder &folder, const NameMap &names);
 
+/// The parallelism and iteration number of an export.
 struct MegatronExport {
   int64_t tp = 1, pp = 1, iteration = 1;
 };

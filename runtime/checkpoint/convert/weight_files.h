@@ -22,6 +22,7 @@ struct ListedTensor {
 class WeightSource {
 public:
   virtual ~WeightSource() = default;
+  /// Returns the tensors by name.
   virtual const std::map<std::string, ListedTensor> &tensors() const = 0;
   /// Returns the elements in row-major order for any strides in the file. Throws PlanError.
   virtual std::vector<std::byte> read(const std::string &name) const = 0;

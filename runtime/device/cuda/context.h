@@ -10,6 +10,7 @@ namespace espalier::rt::cuda {
 struct DeviceFacts {
   DeviceFacts(const Driver &driver, int ordinal);
 
+  /// Returns an attribute of the device.
   int attribute(CUdevice_attribute which) const;
   /// Returns name and architecture: "NVIDIA H200 sm_90".
   std::string describe() const { return name + " " + architecture(); }
@@ -44,6 +45,7 @@ public:
   struct Bytes {
     size_t free = 0, total = 0;
   };
+  /// Returns the free and total device memory in bytes.
   Bytes memory() const;
   /// Throws MemoryError, with free and needed bytes, unless that many bytes are free.
   void requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const;

@@ -29,6 +29,7 @@ public:
   /// Makes later work of the compute stream wait for the transfer.
   void wait(FlightTicket ticket);
 
+  /// Returns whether a transfer is known to have ended.
   bool hasEnded(FlightTicket ticket) const;
 
   /// Throws RankStopped if another rank has failed, CallError if NCCL has failed.

@@ -36,6 +36,7 @@ private:
 std::vector<std::string> libraryFolders();
 
 #define DRIVER_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// The driver's functions for error texts, and its status type.
 struct DriverTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = CUresult;
@@ -58,6 +59,7 @@ struct Driver : DriverTexts {
 std::vector<std::string> cublasLtNames(int driverVersion);
 
 #define CUBLASLT_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// cuBLASLt's functions for error texts, and its status type.
 struct CublasLtTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = cublasStatus_t;
@@ -77,6 +79,7 @@ struct CublasLt : CublasLtTexts {
 };
 
 #define NCCL_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// NCCL's functions for error texts, and its status type.
 struct NcclTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = ncclResult_t;

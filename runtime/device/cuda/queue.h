@@ -20,6 +20,7 @@ public:
   Event(const Event &) = delete;
   Event &operator=(Event &&) = delete;
 
+  /// Returns whether all work before the event is done.
   bool isPassed() const;
   /// Blocks the host until the event has passed. Polls, because no driver call waits and also returns on an abort.
   void wait(const Watch &watch = {}) const;

@@ -22,6 +22,7 @@ public:
   /// Cancels the request.
   void abandon();
 
+  /// Called by the decoding thread: adds text or the end. Returns false if the answer was abandoned. fail() ends it.
   bool tell(const std::string &text, const Completion *end);
   void fail();
 
