@@ -83,7 +83,7 @@ private:
   int modelChunk(int chunk) const { return static_cast<int>(planStage(plan, stage, chunk)); }
   int modelChunks() const { return static_cast<int>(plan.stages.size()); }
 
-  /// Returns the rank with this rank's coordinates that holds a chunk of the model.
+  /// Returns the rank that holds a chunk of the model and has this rank's coordinates otherwise.
   int rankOf(int modelChunk) const {
     int there = planner::stageOfChunk(modelChunk, plan.pp, planner::isVShaped(plan.schedule));
     return rank + (there - stage) * ranksPerStage;

@@ -40,7 +40,7 @@ struct CallArguments {
 /// - EMBED_GRADIENT: dtable f32; ids outside the range are skipped. dtable is zeroed first unless `adds`.
 /// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2). In place if y is x.
 /// - SQUARED_NORM: out += weight * sum x^2, always accumulated. Infinities and NaNs propagate to out.
-/// - ATTEND_CACHE: q, out, k, v as in ATTENTION_FORWARD. They and the caches have one type. Tokens of a sequence are
+/// - ATTEND_CACHE: q, out, k, v as in ATTENTION_FORWARD, with the same type as the caches. Tokens of a sequence are
 ///   ordered by position; cache rows after the last position are not read.
 /// - ROUTE: ties between scores go to the lower expert. Slots of an expert are assigned within a sample, all first
 ///   choices before second choices, tokens in order. Above the capacity the slot is -1.

@@ -48,9 +48,9 @@ void loadMatrixRule(Decoder &d) {
 
 /// D = A * B + C with A [16, k], B [k, 8], C and D [16, 8]; sums are computed in double and rounded once.
 ///
-/// Of registers with two elements, lane l holds: of A rows l / 4 (+ 8 in odd registers), columns 2 * (l % 4) (+ 8 in
-/// the upper half of registers); of B rows 2 * (l % 4) (+ 8), column l / 4; of C and D rows l / 4 (+ 8), columns
-/// 2 * (l % 4) and the next.
+/// In registers with two elements, lane l holds: rows l / 4 (+ 8 in odd registers), columns 2 * (l % 4) (+ 8 in the
+/// upper half of registers) of A; rows 2 * (l % 4) (+ 8), column l / 4 of B; rows l / 4 (+ 8), columns 2 * (l % 4) and
+/// the next of C and D.
 template <class Half, uint32_t k> void multiplyMatrices(Warp &warp, const Instruction &i, uint32_t mask) {
   constexpr uint32_t registersA = k / 4, registersB = k / 8;
   double a[16][k], b[k][8];

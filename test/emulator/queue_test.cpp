@@ -171,7 +171,7 @@ TEST(AccessMap, TellsTheBytesThatAreTouchedTwice) {
   ASSERT_TRUE(race);
   EXPECT_EQ(race->bytes, (Range{128, 130}));
   EXPECT_EQ(race->first, "left");
-  // What is given back is forgotten.
+  // The history of freed memory is forgotten.
   map.forget({0, 64});
   EXPECT_FALSE(map.add(mark(1, 3, "after"), second, {{}, {{0, 64}}}));
   both = second;

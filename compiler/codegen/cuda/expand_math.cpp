@@ -64,7 +64,7 @@ bool isBesideOne(Value t) {
   });
 }
 
-/// Computes 1 - 2 / (exp(2 x) + 1), or S. Moshier's polynomial (Cephes, tanhf) where that would cancel.
+/// Computes 1 - 2 / (exp(2 x) + 1), or S. Moshier's polynomial (Cephes, tanhf) if this formula would cancel.
 Value tanh(Arithmetic &f, Value x, bool isAbsolute) {
   auto fromPower = [&](Value x) {
     Value power = f.exp2(f.mul(x, f.number(2 * std::numbers::log2e)));

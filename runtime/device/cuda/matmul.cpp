@@ -58,10 +58,10 @@ auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t c
   };
 }
 
-/// With D in f32, bf16 or f16, the bias type defaults to D's type (BIAS_DATA_TYPE; table of cublasLtMatmul(), cuBLAS
-/// 13). Transformer Engine also combines a bias gradient with an f32 sum of weight gradients (fuse_wgrad_accumulation,
-/// beta 0 or 1; BGRADB, because its weights are the transpose of ours), and so does OpenNN. BGRADA needs an A that is
-/// not transposed. DGELU needs k > 1 (tests of nvmath-python).
+/// If D is f32, the bias is f32, also for A and B in bf16 or f16 (table of cublasLtMatmul(), cuBLAS 13). BIAS_DATA_TYPE
+/// defaults to D's type. Transformer Engine also combines a bias gradient with an f32 sum of weight gradients
+/// (fuse_wgrad_accumulation, beta 0 or 1; BGRADB, because its weights are the transpose of ours), and so does OpenNN.
+/// BGRADA needs an A that is not transposed. DGELU needs k > 1 (tests of nvmath-python).
 cublasLtEpilogue_t epilogueOf(const MatmulShape &shape) {
   switch (shape.epilogue) {
   case pb::LibraryCall::BIAS:

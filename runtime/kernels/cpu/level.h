@@ -24,7 +24,8 @@ struct GemmTask {
   int64_t m, n, k;
   bool accumulate;
   void *scratch;
-  /// Multiplies without packing, for products of few rows. The sum order differs, so all tiles of a product must agree.
+  /// Multiplies without packing, for products of few rows. This changes the order of sums, so all tiles of a product
+  /// must agree.
   bool isUnpacked = false;
   const void *bias = nullptr; ///< [n], of c's type
 };
