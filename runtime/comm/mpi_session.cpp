@@ -8,7 +8,7 @@
 namespace espalier::rt {
 namespace {
 
-// Tags: failures, announcements and farewells; then channels; then groups, numbered by their first members in turn.
+// Tags: failures, announcements and farewells; then channels; then groups, interleaved by the rank of the first member.
 constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
 constexpr int firstCollectiveTag = firstLineTag + lines;
 
