@@ -75,8 +75,7 @@ void evalSquaredNorm(model::SquaredNormOp op, Operands x, const EvalContext &, T
 
 Results evalCotangent(model::CotangentOp op, Operands, EvalContext &context) {
   auto type = cast<RankedTensorType>(op.getType());
-  bool isOfLoss = type.getRank() == 0 && context.cotangent && context.cotangent->type != type; // a loss besides the
-                                                                                               // stream
+  bool isOfLoss = type.getRank() == 0 && context.cotangent && context.cotangent->type != type; // auxiliary loss
   if (!context.cotangent || isOfLoss)
     return std::vector<Tensor>{Tensor(type, std::vector<double>(type.getNumElements(), 1.0))};
   if (context.cotangent->type != type)

@@ -166,7 +166,7 @@ private:
     return value;
   }
 
-  /// All-to-all: moves an axis that is the last one of a dimension to another dimension that it splits next.
+  /// Emits an all-to-all that moves the last axis of one dimension to another dimension, as its next axis.
   Value exchange(Location loc, Value value, Sharding &place, const Sharding &target) {
     for (size_t from = 0; from < place.dims.size(); ++from) {
       Axes &have = place.dims[from];

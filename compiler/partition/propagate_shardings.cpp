@@ -176,7 +176,7 @@ private:
     record(op, {place, place}, {place});
   }
 
-  /// The stream's gradient arrives with the stream's sharding. A loss cotangent is not resharded.
+  /// The stream's gradient arrives with the stream's sharding. A loss is not resharded and may stay a partial sum.
   void placeCotangent(model::CotangentOp op) {
     Sharding place = layout.nominal(op.getType());
     bool isLoss = dimNames(op.getType()).empty();

@@ -48,7 +48,7 @@ struct TransferShape {
   std::vector<size_t> bytes = {}; ///< SEND, RECEIVE and COPY: per buffer
 };
 
-/// The start of a transfer, with one address per buffer.
+/// The start of a transfer, with one offset per buffer.
 struct FlightStart {
   uint32_t transfer; ///< as returned by addTransfer()
   std::span<const Place> from, to;

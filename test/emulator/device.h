@@ -43,7 +43,7 @@ public:
   Queue queue;
 
   int count() const { return static_cast<int>(shown.size()); }
-  /// Returns the machine's number of the device that this process numbers `number`.
+  /// Maps a device number of this process to the machine's device number.
   int physical(int number) const { return shown.at(number); }
   int capability() const { return level; } // 80 or 90
   int driverVersion() const { return driver; } // 13000: CUDA 13.0
