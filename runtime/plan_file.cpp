@@ -1,4 +1,4 @@
-// Bytes are bounded before they are read, and fit their checksum before they are parsed.
+// The size is checked before reading, and the checksum before parsing.
 #include "runtime/plan_file.h"
 
 #include "runtime/checksum.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t maxPlanBytes = uint64_t(256) << 20;
 
-/// Tag of Plan.checksum: field 2047, eight bytes, little-endian, follow.
+/// The tag of Plan.checksum, field 2047. Eight little-endian bytes follow.
 constexpr std::string_view sealTag = "\xf9\x7f";
 static_assert(pb::Plan::kChecksumFieldNumber == 2047);
 constexpr size_t sealBytes = sealTag.size() + sizeof(uint64_t);
@@ -88,7 +88,7 @@ pb::Plan readPlan(const std::filesystem::path &file) {
   if (!bytes.ends_with(sealOf(content)))
     throw PlanError(fmt::format("{}: damaged: its bytes do not fit its checksum; compile it again", file.string()));
   pb::Plan plan;
-  google::protobuf::LogSilencer silencer; // the one error says it all
+  google::protobuf::LogSilencer silencer; // the PlanError below is the only message
   if (!plan.ParseFromArray(content.data(), static_cast<int>(content.size())))
     throw PlanError(fmt::format("{}: not a run plan", file.string()));
   if (plan.version() != planVersion)

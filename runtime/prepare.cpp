@@ -9,7 +9,7 @@ namespace {
 
 using Buffers = google::protobuf::RepeatedPtrField<pb::Buffer>;
 
-/// Writes one rank's arrays.
+/// Builds the arrays of one rank's program.
 class Preparation {
 public:
   Preparation(const pb::Plan &plan, const Mesh &mesh, int rank)
@@ -37,7 +37,7 @@ private:
   const Mesh &mesh;
   const int rank;
   const pb::Stage &stage;
-  std::vector<bool> isUsed; ///< by transfer: started by this stage
+  std::vector<bool> isUsed; ///< per transfer: whether this stage starts it
   RankProgram program;
 };
 
