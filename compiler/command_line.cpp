@@ -110,6 +110,8 @@ CommandLine::CommandLine(const std::string &name, const std::string &summary)
   app = root.get();
 }
 
+void CommandLine::version(const std::string &text) const { root->set_version_flag("--version", text); }
+
 namespace {
 
 /// Returns the chosen verb of the lowest level, and its full name.

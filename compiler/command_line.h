@@ -120,6 +120,8 @@ private:
 class CommandLine : public Verb {
 public:
   CommandLine(const std::string &name, const std::string &summary);
+  /// Adds `--version`, which prints the text and ends with 0.
+  void version(const std::string &text) const;
   /// Runs the action of the chosen verb and returns its exit code. Prints the help that was asked for and returns 0.
   /// Prints `espalier VERB: error: ...` and returns 2 if the words are wrong.
   int parse(int argc, const char *const *argv) const;
