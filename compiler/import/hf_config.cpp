@@ -76,6 +76,7 @@ struct HfRules {
   std::vector<HfForm> only;
   std::vector<std::pair<std::string, std::string>> implied; ///< sizes that no key says -> of which keys they follow
   std::set<std::string> ignored;
+  std::vector<std::string> cleared; ///< without consequence, but written as null: their default may not fit the model
 };
 
 std::string textOf(const YamlNode &map, const char *key) {
@@ -130,6 +131,7 @@ std::optional<HfRules> readRules(const Architecture &architecture) {
   if (const YamlNode *implied = root->find("implied"))
     for (const YamlEntry &entry : implied->entries)
       rules.implied.emplace_back(entry.key, entry.value->text);
+  rules.cleared = yamlTexts(root->find("cleared"));
   std::vector<std::string> ignored = yamlTexts(root->find("ignored"));
   rules.ignored.insert(ignored.begin(), ignored.end());
   return rules;
@@ -447,6 +449,8 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
   config["architectures"] = {rules->architecture};
   config["model_type"] = rules->modelType;
   config["torch_dtype"] = dtype;
+  for (const std::string &key : rules->cleared)
+    config[key] = nullptr;
   for (const HfForm &form : rules->only)
     if (!form.missing.empty() && form.wanted && form.wanted->kind == YamlNode::Kind::Null)
       config[form.key] = nullptr;

@@ -212,6 +212,16 @@ TEST(HfConfig, HeadsOfTheirOwnWidth) {
   EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 8  # transformers' default"));
 }
 
+// Phi-3's default padding is a token that a small vocabulary does not have.
+TEST(HfConfig, KeysWhoseDefaultMayNotFitAreCleared) {
+  Json phi = llama();
+  phi["model_type"] = "phi3";
+  phi["architectures"] = {"Phi3ForCausalLM"};
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(runOf(phi), "float32", diagnostics));
+  EXPECT_TRUE(written.contains("pad_token_id") && written["pad_token_id"].is_null());
+}
+
 TEST(HfConfig, KeysWithoutEffectAreReported) {
   Json config = llama();
   config["pretraining_tp"] = 1;
