@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -20,13 +21,28 @@ Option Option::required() const {
   return *this;
 }
 
+namespace {
+
+/// Checks that a word is a number from `least` to `most`; `kind` names the numbers.
+template <typename T> CLI::Validator rangeCheck(const char *kind, T least, T most) {
+  auto fault = [=](const std::string &given) -> std::string {
+    T number = 0;
+    auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+    bool isInside = error == std::errc() && end == given.data() + given.size() && number >= least && number <= most;
+    return isInside ? "" : fmt::format("must be {} from {} to {}, got {}", kind, least, most, given);
+  };
+  return {fault, fmt::format("in [{} - {}]", least, most)};
+}
+
+} // namespace
+
 Option Option::integerRange(int64_t least, int64_t most) const {
-  option->check(CLI::Range(least, most));
+  option->check(rangeCheck("a whole number", least, most));
   return *this;
 }
 
 Option Option::numberRange(double least, double most) const {
-  option->check(CLI::Range(least, most));
+  option->check(rangeCheck("a number", least, most));
   return *this;
 }
 
@@ -164,7 +180,8 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
   std::string what = error.what(), unread = unreadWord(verb);
   bool needsVerb = verb.get_require_subcommand_min() > 0;
   constexpr std::string_view notConverted = "Could not convert: ";
-  if (!unread.empty() && (needsVerb || error.get_name() == "ExtrasError"))
+  bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (!unread.empty() && (needsVerb || isExtra))
     return describeUnread(verb, unread);
   if (needsVerb)
     return "a command is wanted";
