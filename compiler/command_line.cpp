@@ -1,9 +1,15 @@
 // The facade of CLI11 and the wording of usage errors.
 #include "compiler/command_line.h"
 
+#include "compiler/import/diagnostics.h"
+
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -15,18 +21,38 @@ Option Option::required() const {
   return *this;
 }
 
+namespace {
+
+/// Checks that a word is a number from `least` to `most`; `kind` names the numbers.
+template <typename T> CLI::Validator rangeCheck(const char *kind, T least, T most) {
+  auto fault = [=](const std::string &given) -> std::string {
+    T number = 0;
+    auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+    bool isInside = error == std::errc() && end == given.data() + given.size() && number >= least && number <= most;
+    return isInside ? "" : fmt::format("must be {} from {} to {}, got {}", kind, least, most, given);
+  };
+  return {fault, fmt::format("in [{} - {}]", least, most)};
+}
+
+} // namespace
+
 Option Option::integerRange(int64_t least, int64_t most) const {
-  option->check(CLI::Range(least, most));
+  option->check(rangeCheck("a whole number", least, most));
   return *this;
 }
 
 Option Option::numberRange(double least, double most) const {
-  option->check(CLI::Range(least, most));
+  option->check(rangeCheck("a number", least, most));
   return *this;
 }
 
 Option Option::oneOf(const std::vector<std::string> &values) const {
-  option->check(CLI::IsMember(values));
+  auto fault = [values](const std::string &given) -> std::string {
+    if (std::ranges::count(values, given) > 0)
+      return "";
+    return fmt::format("must be one of {}, got {}{}", fmt::join(values, ", "), given, didYouMean(given, values));
+  };
+  option->check(CLI::Validator(fault, fmt::format("{{{}}}", fmt::join(values, ","))));
   return *this;
 }
 
@@ -125,14 +151,45 @@ std::pair<const CLI::App *, std::string> chosen(const CLI::App &root) {
   return {verb, name};
 }
 
+std::string unreadWord(const CLI::App &verb) { return verb.remaining().empty() ? "" : verb.remaining().front(); }
+
+/// Returns the names that an option or a verb below this one may have: `--steps`, or `run`.
+std::vector<std::string> namesLike(const CLI::App &verb, const std::string &word) {
+  std::vector<std::string> names;
+  if (word.starts_with("-")) {
+    for (const CLI::Option *option : verb.get_options())
+      for (const std::string &name : option->get_lnames())
+        names.push_back("--" + name);
+  } else {
+    for (const CLI::App *below : verb.get_subcommands([](const CLI::App *) { return true; }))
+      if (!below->get_name().empty()) // else a group of options
+        names.push_back(below->get_name());
+  }
+  return names;
+}
+
+/// Returns the sentence for a word that the verb does not know.
+std::string describeUnread(const CLI::App &verb, const std::string &word) {
+  bool isOption = word.starts_with("-");
+  std::string name = isOption ? word.substr(0, word.find('=')) : word;
+  const char *what = isOption ? "unknown option" : verb.get_require_subcommand_min() > 0 ? "unknown command"
+                                                                                         : "unexpected argument";
+  return fmt::format("{} '{}'{}", what, name, didYouMean(name, namesLike(verb, name)));
+}
+
 /// Returns the sentence for an error of CLI11.
 std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
-  std::string what = error.what(), unread = verb.remaining().empty() ? "" : verb.remaining().front();
+  std::string what = error.what(), unread = unreadWord(verb);
   bool needsVerb = verb.get_require_subcommand_min() > 0;
-  if (needsVerb && !unread.empty())
-    what = (unread.starts_with("-") ? "unknown option '" : "unknown command '") + unread + "'";
-  else if (needsVerb)
-    what = "a command is wanted";
+  constexpr std::string_view notConverted = "Could not convert: ";
+  bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (!unread.empty() && (needsVerb || isExtra))
+    return describeUnread(verb, unread);
+  if (needsVerb)
+    return "a command is wanted";
+  if (size_t equals = what.find(" = "); what.starts_with(notConverted) && equals != std::string::npos)
+    return fmt::format("{}: must be a number, got {}", what.substr(notConverted.size(), equals - notConverted.size()),
+                       what.substr(equals + 3));
   if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // "RUN is required" stays
     what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
   return what;
@@ -140,7 +197,8 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
 
 int reportUsage(const CLI::App &root, const std::string &what) {
   std::string name = chosen(root).second;
-  std::fprintf(stderr, "%s: error: %s; see %s --help\n", name.c_str(), what.c_str(), name.c_str());
+  std::fprintf(stderr, "%s: error: %s%s see %s --help\n", name.c_str(), what.c_str(), what.ends_with("?") ? "" : ";",
+               name.c_str());
   return 2;
 }
 
@@ -150,7 +208,11 @@ int CommandLine::parse(int argc, const char *const *argv) const {
   try {
     root->parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return error.get_exit_code() == 0 ? root->exit(error) : reportUsage(*root, describe(*chosen(*root).first, error));
+    const CLI::App &verb = *chosen(*root).first;
+    // `espalier comple --help` asks for the help of a verb that there is not.
+    bool asksForNone = error.get_exit_code() == 0 && verb.get_require_subcommand_min() > 0 && !unreadWord(verb).empty();
+    bool isHelp = error.get_exit_code() == 0 && !asksForNone;
+    return isHelp ? root->exit(error) : reportUsage(*root, describe(verb, error));
   } catch (const UsageError &error) {
     return reportUsage(*root, error.what());
   }

@@ -92,8 +92,6 @@ void addCalibrateCommand(const Verb &app) {
   calibrate.option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores").range(1, 256);
   calibrate.option("--seconds", words->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
   calibrate.action([words] {
-    if (std::isnan(words->seconds)) // within every range
-      throw UsageError("--seconds must be a number of seconds, got nan");
     std::optional<rt::AtomicFile> file; // opened first: what cannot be written is not measured
     if (!words->output.empty())
       file.emplace(words->output);

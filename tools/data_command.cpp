@@ -8,6 +8,7 @@
 #include "runtime/data/gpt_dataset.h"
 #include "runtime/data/indexed_writer.h"
 #include "runtime/data/tokenize_files.h"
+#include "runtime/path_kind.h"
 
 #include <chrono>
 #include <fmt/format.h>
@@ -65,6 +66,14 @@ private:
   double lastShown = 0;
 };
 
+/// Opens a set; what is none of it, though another command takes it, is told so.
+IndexedDataset openIndexed(const std::string &prefix) {
+  PathKind kind = pathKind(prefix);
+  if (kind != PathKind::Dataset && kind != PathKind::Unknown)
+    throw DataError(prefix, wayOf(prefix));
+  return IndexedDataset::open(prefix);
+}
+
 struct TokenizeArguments {
   TokenizeJob job;
   TokenizerOptions tokenizer;
@@ -115,7 +124,7 @@ void addVerify(const Verb &data) {
   command.option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx").required();
   command.option("--vocab-size", *vocabSize, "refuse tokens at or above this");
   command.action([prefix, vocabSize] {
-    IndexedDataset set = IndexedDataset::open(*prefix);
+    IndexedDataset set = openIndexed(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
     fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix, set.documentCount(),
                set.sequenceCount(), set.tokenCount(), largest);
@@ -139,7 +148,7 @@ void addMerge(const Verb &data) {
     // All inputs are checked before anything is written.
     std::vector<IndexedDataset> sets;
     for (const std::string &input : *inputs)
-      sets.push_back(IndexedDataset::open(input));
+      sets.push_back(openIndexed(input));
     IndexedWriter writer(*output, sets.front().tokenType());
     for (const IndexedDataset &set : sets)
       writer.addDataset(set);
@@ -230,7 +239,7 @@ void inspectDataset(const std::string &path, const DatasetView &view) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (!view.tokenizer.kind.empty())
     tokenizer = openTokenizer(view.tokenizer);
-  IndexedDataset set = IndexedDataset::open(prefixOf(path));
+  IndexedDataset set = openIndexed(prefixOf(path));
   fmt::print("{}", describeDataset(set, tokenizer.get(), view.documents));
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <filesystem>
@@ -26,8 +27,10 @@ ExitCode importHf(const ImportHfWords &words) {
   std::string file = words.folder;
   if (std::filesystem::is_directory(words.folder)) {
     if (rt::systemAt(words.folder) != rt::WeightSystem::Hf)
-      throw rt::PlanError(fmt::format("{}: is no folder of transformers", words.folder));
+      rt::refuseOther(words.folder, "is no folder of transformers");
     file += "/config.json";
+  } else if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown) {
+    rt::refuseOther(file, "is no config.json of transformers");
   }
   ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
   fmt::print(stderr, "{}", imported.diagnostics.render());

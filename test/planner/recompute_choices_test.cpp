@@ -275,3 +275,43 @@ TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
     }
   }
 }
+
+// Of a thousand like layers on several chunks some numbers are tried, which is said; what is found fits, and is as fast
+// as all numbers give within a step between those that are tried.
+TEST(RecomputeChoices, AreBoundedWhereLayersAreVeryMany) {
+  std::mt19937 random(12);
+  const int layers = 1000, chunks = 8;
+  CostTable table = onDevice(distinctKinds(random, 1));
+  LikeLayers like{0, {}};
+  for (int layer = 0; layer < layers; ++layer)
+    like.chunks.push_back(layer % chunks);
+  StageRoom room;
+  room.inFlight = {std::vector<int>(chunks, 2)};
+  room.ends.assign(chunks, 0);
+  room.bytes = 2 * layers * table.kinds[0].savedBytes[Recompute::None] * 0.6;
+  RecomputeChoices choices = chooseRecompute(table, {like}, room, /*onlyFastest=*/true);
+  ASSERT_TRUE(choices.fits);
+  EXPECT_FALSE(choices.isComplete);
+  EXPECT_LT(choices.visits, 128 * 12 * 2 * chunks * 2); // halvings of 1,000, for each of 128 numbers
+  auto total = [&](int full, int selective) {
+    ChunkSeconds seconds;
+    seconds.add(segmentSeconds(table.kinds[0], Recompute::Full), full);
+    seconds.add(segmentSeconds(table.kinds[0], Recompute::Selective), selective);
+    seconds.add(segmentSeconds(table.kinds[0], Recompute::None), layers - full - selective);
+    return seconds.total();
+  };
+  double best = std::numeric_limits<double>::infinity();
+  for (int full = 0; full <= layers; ++full)
+    for (int selective = 0; full + selective <= layers; ++selective) {
+      PerRecompute<int> counts = {layers - full - selective, selective, full};
+      double bytes = 0, peak = 0;
+      for (Recompute kept : kRecomputes) {
+        bytes += 2 * counts[kept] * table.kinds[0].savedBytes[kept];
+        peak = counts[kept] > 0 ? std::max(peak, peakBytes(table.kinds[0], kept)) : peak;
+      }
+      if (bytes + peak <= room.bytes)
+        best = std::min(best, total(full, selective));
+    }
+  const RecomputedLayers &found = choices.list.at(0).recomputed.at(0);
+  EXPECT_LE(total(found.full, found.selective), best * 1.005);
+}

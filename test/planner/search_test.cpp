@@ -320,6 +320,20 @@ TEST(Search, ABillionSamplesAreDivided) {
   EXPECT_EQ(result.plans[0].plan.globalBatch(), 1 << 20);
 }
 
+// Unless more chunks are pinned, 64 are tried at most; and the work of a search does not grow with their number.
+TEST(Search, ManyLayersHaveFewChunks) {
+  Problem problem = shapeProblem(gpt(600, 64, 4, 256, 64), System{}, testMachine(1, 4), 8);
+  problem.pins.schedule = Schedule::Interleaved;
+  problem.pins.pp = 2;
+  SearchResult result = search(problem);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_LE(result.plans[0].plan.virtualStages, 64);
+  problem.pins.virtualStages = 100;
+  result = search(problem);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_EQ(result.plans[0].plan.virtualStages, 100);
+}
+
 TEST(Search, HonoursPins) {
   Problem problem = shapeProblem(gpt(12, 768, 12), System{}, testMachine(1, 8), 32);
   problem.pins.tp = 2;

@@ -109,6 +109,15 @@ TEST(Simulate, StagesHoldWhatTheirTablesSay) {
   EXPECT_GT(compared, 200);
 }
 
+// Of many chunks there are thousands of fullest moments, which all hold as much.
+TEST(Simulate, MomentsOfManyChunksHoldTheWarmUpAndOne) {
+  const int chunks = 1350;
+  InFlightPeaks held = inFlightPeaks(Schedule::Interleaved, 0, 2, 6, chunks);
+  EXPECT_GT(held.size(), 1000u);
+  for (const std::vector<int> &moment : held)
+    ASSERT_EQ(std::accumulate(moment.begin(), moment.end(), 0), 2 + 2 * (chunks - 1) + 1);
+}
+
 // Logits are large: the last chunk runs backward right after forward, unless all forwards come first.
 TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
   for (int microBatches : {4, 8, 12}) {
