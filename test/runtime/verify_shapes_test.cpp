@@ -1,5 +1,5 @@
-// Rule K: sizes, transposition, walks and origins follow from named dimensions. A case is one call or launch that is
-// right, one change, and the words that must come.
+// Rule K: sizes, transposition and origins of library calls, and of kernels that stand for them, follow from named
+// dimensions. A case is one call or launch that is right, one change, and the words that must come.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -154,108 +154,59 @@ TEST_P(Calls, FollowFromDims) {
 
 INSTANTIATE_TEST_SUITE_P(Rule, Calls, testing::ValuesIn(calls), [](const auto &info) { return std::string(info.param.name); });
 
-/// A row kernel over [batch, seq | hidden] that reads x whole, y once per seq and hidden, and picks by column.
+/// A launch of a kernel that stands for a library call.
 class Launches : public testing::Test {
 protected:
-  Launches() {
-    pb::Kernel &kernel = *toy.plan.add_kernels();
-    kernel.set_shape("row");
-    kernel.set_space(1);
-    kernel.set_scalars(5);
-    for (auto use : {pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::FIRST_COLUMN})
-      kernel.add_uses(use);
-    for (int i = 0; i < 3; ++i)
+  void take(const char *shape, std::initializer_list<const char *> buffers, std::initializer_list<int64_t> scalars) {
+    kernel.set_shape(shape);
+    kernel.set_scalars(static_cast<uint32_t>(scalars.size()));
+    for (const char *dims : buffers) {
       kernel.add_operands();
-    kernel.mutable_operands(1)->set_walk(2);
-    kernel.mutable_operands(2)->set_access(pb::Operand::WRITE);
-    for (const char *dims : {"bsv", "sv", "bsv"})
       *launch.add_buffers() = toy(dims);
-    launch.set_extent(24);
-    for (int64_t number : {128, 1, 6, 128, 0}) // columns; the walk of y; the first column
+    }
+    for (int64_t number : scalars)
       launch.add_scalars()->set_constant(number);
-    launch.mutable_scalars(4)->set_tp(128);
   }
   std::string fault() { return faultOfSpace(toy.plan, toy.mesh(), launch); }
 
   Toy toy;
+  pb::Kernel &kernel = *toy.plan.add_kernels();
   pb::Launch launch;
 };
 
-TEST_F(Launches, AreRight) { EXPECT_EQ(fault(), ""); }
-
-TEST_F(Launches, WalkByDims) {
-  launch.mutable_scalars(3)->set_constant(129);
-  EXPECT_NE(fault().find("buffer 1 holds [seq 6, vocab 128 over 16] of [batch 4"), std::string::npos) << fault();
-}
-
-TEST_F(Launches, DivideByNoLayer) {
-  launch.mutable_scalars(1)->set_layer(-1);
-  EXPECT_NE(fault().find("is not walked so"), std::string::npos) << fault();
-}
-
-TEST_F(Launches, HoldRowsOfTheSpace) {
-  launch.mutable_buffers(1)->set_value(toy("vs").value());
-  EXPECT_NE(fault().find("which are no rows of"), std::string::npos) << fault();
-}
-
-TEST_F(Launches, BeginWhereTheirPartDoes) {
-  launch.mutable_scalars(4)->set_tp(127);
-  EXPECT_NE(fault().find("scalar 4 is tp: 127, it must be tp: 128"), std::string::npos) << fault();
-}
-
-TEST_F(Launches, HaveTheRowsOfTheSpace) {
-  launch.set_extent(12);
-  EXPECT_NE(fault().find("12 rows and 128 columns are not those of"), std::string::npos) << fault();
-}
-
-/// A softmax over a vocabulary in parts would be one of this rank's part.
-TEST_F(Launches, SeeWholeColumnsWhereTheyGoOnWithASum) {
-  toy.plan.mutable_kernels(0)->set_whole_columns(true);
-  EXPECT_NE(fault().find("goes on with sums over the columns [vocab 128 over 16], which lie in parts"), std::string::npos)
-      << fault();
-}
-
-TEST_F(Launches, HaveARowOfSumsPerBlock) {
-  pb::Kernel &kernel = *toy.plan.mutable_kernels(0);
-  kernel.set_shape("column");
-  kernel.clear_uses();
-  for (auto use : {pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::BLOCK_ROWS})
-    kernel.add_uses(use);
-  kernel.set_scalars(3);
-  kernel.mutable_operands(1)->set_walk(0);
-  *launch.mutable_buffers(1) = toy("v");
-  *launch.mutable_buffers(2) = toy("v"); // the sums: a row per block
-  kernel.mutable_operands(2)->add_reach(0);
-  launch.clear_scalars();
-  for (int64_t number : {128, 24, 6})
-    launch.add_scalars()->set_constant(number);
-  launch.set_extent(4);
-  EXPECT_EQ(fault(), "");
-  kernel.mutable_operands(2)->set_reach(0, 2); // a result of the rows beside them
-  kernel.mutable_operands(2)->add_reach(1);
-  *launch.mutable_buffers(2) = toy("sv");
-  EXPECT_NE(fault().find("buffer 2 holds [seq 6, vocab 128 over 16] of"), std::string::npos) << fault();
-  *launch.mutable_buffers(2) = toy("bsv");
-  EXPECT_EQ(fault(), "");
-}
-
 TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
-  pb::Kernel &kernel = *toy.plan.mutable_kernels(0);
-  kernel.set_shape("reduce_parts");
-  kernel.clear_uses();
-  kernel.clear_operands();
-  kernel.set_space(0);
-  launch.mutable_buffers()->Clear();
-  for (const char *dims : {"bv", "bv", "v", "v"}) { // the parts of two sums, and these
-    kernel.add_operands();
-    *launch.add_buffers() = toy(dims);
-  }
-  launch.clear_scalars();
-  for (int64_t number : {2, 128, 4})
-    launch.add_scalars()->set_constant(number);
+  take("reduce_parts", {"bv", "bv", "v", "v"}, {2, 128, 4}); // the parts of two sums, and these
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(0)->set_constant(1);
   EXPECT_NE(fault().find("has the parts of 2 sums, as many as scalar 0 must say"), std::string::npos) << fault();
+}
+
+/// Rows of a table are found by ids less its first row.
+TEST_F(Launches, BeginWhereTheTableDoes) {
+  take("sum_segments", {"vh"}, {16, 0});
+  kernel.set_space(1);
+  kernel.add_uses(pb::Kernel::SIZE);
+  kernel.add_uses(pb::Kernel::FIRST_ROW);
+  launch.mutable_scalars(1)->set_tp(128);
+  EXPECT_EQ(fault(), "");
+  launch.mutable_scalars(1)->set_tp(127);
+  EXPECT_NE(fault().find("scalar 1 is tp: 127, it must be tp: 128"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, OfAttentionHaveTheSizesOfQueriesAndKeys) {
+  take("attention_forward", {"bsnd", "bsnd"}, {4, 6, 6, 2, 1, 5});
+  kernel.set_space(1);
+  EXPECT_EQ(fault(), "");
+  launch.mutable_scalars()->SwapElements(1, 3);
+  EXPECT_NE(fault().find("scalar 1 is 2, queries [batch 4"), std::string::npos) << fault();
+}
+
+/// What a generated kernel computes is its own affair.
+TEST_F(Launches, OfGeneratedKernelsTakeAnyNumber) {
+  take("row", {"bsv"}, {128, 7});
+  kernel.add_uses(pb::Kernel::SIZE);
+  kernel.add_uses(pb::Kernel::NUMBER);
+  EXPECT_EQ(fault(), "");
 }
 
 TEST(Origins, AreThoseOfTheMeshOrder) {
