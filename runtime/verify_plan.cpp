@@ -22,7 +22,6 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
   verifyShardings(plan, mesh, errors);
   verifyShapes(plan, mesh, errors);
   verifyTerms(plan, mesh, errors);
-  verifyDerivatives(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
   verifyData(plan, mesh, errors);

@@ -79,26 +79,29 @@ Reach reachOf(const KernelShape &shape, const Access &access, int firstTerm) {
   return reach;
 }
 
-/// What a body's ops want of the scalars that they ask for.
+/// Says what the kernel uses its scalars for.
 void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
   kernel.mutable_uses()->Resize(static_cast<int>(shape.scalars.size()), pb::Kernel::SIZE);
   auto use = [&](int scalar, pb::Kernel::Scalar what) { kernel.set_uses(scalar, what); };
   if (shape.kind == "column")
     use(2, pb::Kernel::BLOCK_ROWS);
+  for (auto [access, first] : llvm::zip_equal(shape.operands, shape.operandScalar))
+    for (unsigned term = 0; term < access.terms.size(); ++term)
+      use(first + 3 * static_cast<int>(term), pb::Kernel::DIVISOR);
   for (Operation &op : shape.body->without_terminator()) {
     int first = shape.firstScalar.lookup(&op);
-    if (isa<model::MaskTailOp>(op))
-      use(first, pb::Kernel::VALID_COLUMNS);
-    else if (isa<model::PickOp, model::PickGradOp>(op))
-      use(first, pb::Kernel::FIRST_COLUMN);
+    if (isa<model::MaskTailOp, model::PickOp, model::PickGradOp>(op))
+      use(first, pb::Kernel::NUMBER);
     else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
       use(first, pb::Kernel::FIRST);
     else if (isa<model::DropoutOp>(op)) {
-      for (auto what : {pb::Kernel::SEED, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::SAMPLE_ROWS,
-                        pb::Kernel::FIRST_ELEMENT})
+      // Seed, stream, first sample, rows of a sample, first element; then divisor, modulus and stride of each term.
+      for (auto what : {pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::DIVISOR,
+                        pb::Kernel::NUMBER})
         use(first++, what);
-      for (size_t i = 0; i < 3 * shape.dropoutTerms.lookup(&op).size(); ++i)
-        use(first++, pb::Kernel::ELEMENT_WALK);
+      for (size_t i = 0; i < shape.dropoutTerms.lookup(&op).size(); ++i)
+        for (auto what : {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
+          use(first++, what);
     }
   }
 }
@@ -120,10 +123,6 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   SmallVector<int> numbers; // of the operands' buffers
   BodyTerms terms(shape);
   kernel.message.set_whole_columns(terms.needsWholeColumns);
-  auto isSpace = [&](Type type, int number) {
-    if (shape.kind != "flat" && cast<RankedTensorType>(type).getRank() == shape.space.getRank())
-      kernel.message.set_space(static_cast<uint32_t>(number) + 1);
-  };
   for (auto [index, access] : llvm::enumerate(shape.operands)) {
     numbers.push_back(shape.isAccumulator(index) ? -1 : kernel.message.operands_size());
     if (numbers.back() < 0)
@@ -133,7 +132,6 @@ void describeShape(const KernelShape &shape, Description &kernel) {
     if (!access.terms.empty())
       operand.set_walk(scalar(static_cast<unsigned>(shape.operandScalar[index])));
     operand.set_linear(terms.arguments[index]);
-    isSpace(argument.getType(), numbers.back());
   }
   for (int64_t slot : shape.slots)
     kernel.read(slot == rt::Step ? pb::I32 : pb::F32, {}).set_slot(static_cast<uint32_t>(slot) + 1);
@@ -144,8 +142,6 @@ void describeShape(const KernelShape &shape, Description &kernel) {
         kernel.write(isSummed ? pb::F32 : elementOf(stored[index]), reachOfOutput(shape, index));
     operand.set_linear(terms.results[index]);
     operand.set_reduces(terms.isReduced[index]);
-    if (!isSummed)
-      isSpace(stored[index].getType(), kernel.message.operands_size() - 1);
     for (auto [input, number] : llvm::enumerate(numbers))
       if (number >= 0 && mayShare(shape, index, input))
         operand.add_over(number);

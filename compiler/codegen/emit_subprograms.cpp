@@ -326,18 +326,13 @@ void Emitter::addMatmulAlgorithms() {
     }
 }
 
-/// The values that its launches hand over and the random bits that they ask for, which are numbered once all programs are there. A kernel that no lowering
-/// made names none.
+/// Lists the values that the launches of a kernel pass, once all programs are there and values have numbers. A kernel
+/// that was not made by lowering has none.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
   auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
-  for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>()) {
-    auto said = cast<ArrayAttr>(use).getValue();
-    auto values = said.take_front(static_cast<size_t>(message.operands_size()));
-    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), values))
+  for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>())
+    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), cast<ArrayAttr>(use).getValue()))
       operand.add_values(static_cast<uint32_t>(tables.findValue(cast<StringAttr>(value).str())));
-    for (Attribute op : said.drop_front(values.size()))
-      message.add_draws(cast<IntegerAttr>(op).getInt());
-  }
 }
 
 LogicalResult Emitter::emit(bool withObjects) {

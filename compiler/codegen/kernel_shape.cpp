@@ -222,10 +222,6 @@ exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
   return exec::ScalarAttr::get(context, id, 0, opsOfALayer, 0, {}, 0);
 }
 
-std::optional<int64_t> drawingOp(exec::ScalarAttr scalar) {
-  return scalar.getLayer() == opsOfALayer ? std::optional(scalar.getConstant()) : std::nullopt;
-}
-
 exec::ScalarAttr originScalar(MLIRContext *context, Attribute attribute, int64_t factor) {
   auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
   if (!origin)

@@ -96,8 +96,6 @@ exec::ScalarAttr firstScalar(mlir::MLIRContext *context, int64_t bucket);
 
 /// layer << 8 | id: the stream of random bits of a dropout op or an attention.
 exec::ScalarAttr randomStream(mlir::MLIRContext *context, int64_t id);
-/// The op's number in such a scalar; nothing for any other.
-std::optional<int64_t> drawingOp(exec::ScalarAttr scalar);
 
 /// The slots of the scalars region by their names at model.scalar.
 inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {

@@ -352,9 +352,6 @@ void ProgramBuilder::emit(exec::KernelOp kernel, const Launch &launch) {
   SmallVector<Attribute> values;
   for (Attribute buffer : launch.buffers)
     values.push_back(builder.getStringAttr(nameInPlan(function.getSymName(), cast<exec::BufferAttr>(buffer))));
-  for (Attribute scalar : launch.scalars)
-    if (std::optional<int64_t> op = drawingOp(cast<exec::ScalarAttr>(scalar)))
-      values.push_back(builder.getI64IntegerAttr(*op));
   Attribute use = builder.getArrayAttr(values);
   auto known = kernel->getAttrOfType<ArrayAttr>(usesName);
   SmallVector<Attribute> uses(known ? known.getValue() : ArrayRef<Attribute>());

@@ -112,8 +112,6 @@ pb::Affine scalarOf(pb::Kernel::Scalar kind, const Shapes &shapes, const Dims &s
     affine.set_constant(found.constant());
     affine.set_layer(256);
     return affine;
-  case pb::Kernel::FIRST_COLUMN:
-    return shapes.origin(space.back());
   case pb::Kernel::FIRST_SAMPLE:
   case pb::Kernel::FIRST_ROW:
     return shapes.origin(space.front());

@@ -80,7 +80,8 @@ bool isSame(const pb::Affine &a, const pb::Affine &b);
 /// "constant: 3 layer: 256".
 std::string textOf(const pb::Affine &affine);
 
-/// What is wrong with a launch's sizes and scalars by the dims of its operands; empty where nothing is.
+/// Returns what is wrong with the sizes and scalars of a launch that stands for a library call, by the dims of its
+/// operands; empty if nothing is, and for launches of generated kernels.
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch);
 /// The same for a library call, its transposition and its constants.
 std::string faultOfProduct(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call);

@@ -1,8 +1,8 @@
 // Rule E: an instruction gives its kernel what that declares: operands and scalars in number, types, and exactly the
 // bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in functions.def.
 #include "runtime/geometry.h"
+#include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
-#include "runtime/verify/rules.h"
 
 #include <algorithm>
 
@@ -24,6 +24,8 @@ private:
   void checkBlocks(const pb::Launch &launch, int index);
   void checkReach(const pb::Launch &launch, int index);
   void checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index);
+  int64_t checkWalk(const pb::Launch &launch, int index, int64_t rows);
+  void checkRows(const pb::Launch &launch);
   void checkExtent(const pb::Launch &launch);
   void checkGrid(const pb::Launch &launch);
   void checkCall(const pb::LibraryCall &call);
@@ -83,11 +85,15 @@ void Kernels::checkLaunch(const pb::Launch &launch) {
     if (operand.unless() > 0)
       checkFirst(launch, operand, i);
   }
+  checkRows(launch);
   checkExtent(launch);
   checkGrid(launch);
 }
 
-/// Sizes are the same on every rank and in every run; `first` is what an operand overwrites by, and stands alone.
+constexpr int64_t greatestDivisor = INT32_MAX; // generated code divides numbers of 32 bits
+
+/// Sizes and divisors are the same on every rank and in every run; `first` is what an operand overwrites by, and stands
+/// alone.
 void Kernels::checkScalars(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
   if (!isByHand && static_cast<uint32_t>(kernel.uses_size()) != kernel.scalars())
@@ -106,8 +112,11 @@ void Kernels::checkScalars(const pb::Launch &launch) {
       add("scalar {} asks for the first micro-batch of a bucket, {} adds to nothing by it", i, kernel.symbol());
     else if (launch.scalars(i).first() && rest.ByteSizeLong() > 0)
       add("scalar {} asks for the first micro-batch of a bucket and is a number besides", i);
-    else if ((use == pb::Kernel::SIZE || use == pb::Kernel::BLOCK_ROWS) && !isConstant(launch.scalars(i)))
+    else if (use <= pb::Kernel::BLOCK_ROWS && !isConstant(launch.scalars(i)))
       add("scalar {} is a size and differs from rank to rank or run to run", i);
+    else if (use == pb::Kernel::DIVISOR && (!isConstant(launch.scalars(i)) || launch.scalars(i).constant() < 1 ||
+                                            launch.scalars(i).constant() > greatestDivisor))
+      add("scalar {} is {}, a divisor is a constant from 1 to {}", i, textOf(launch.scalars(i)), greatestDivisor);
     if (use == pb::Kernel::BLOCK_ROWS)
       checkBlocks(launch, i);
   }
@@ -141,6 +150,60 @@ void Kernels::checkReach(const pb::Launch &launch, int index) {
   }
   if (int64_t bytes = product(factors); bytes != static_cast<int64_t>(buffer.bytes()))
     add("buffer {} has {} bytes, the kernel reaches {}", index, buffer.bytes(), bytes);
+}
+
+bool isGenerated(const pb::Kernel &kernel) {
+  return kernel.shape() == "row" || kernel.shape() == "column" || kernel.shape() == "flat";
+}
+
+// Factors of Operand.reach in generated kernels.
+constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2; ///< rows: of column kernels, else the extent
+
+/// The terms of a walk cover the operand without gaps, and go through it equally often. Returns how many rows they tell
+/// apart; 0 after an error.
+int64_t Kernels::checkWalk(const pb::Launch &launch, int index, int64_t rows) {
+  const pb::Operand &operand = plan.kernels(static_cast<int>(launch.kernel())).operands(index);
+  bool hasColumns = !operand.reach().empty() && operand.reach(operand.reach_size() - 1) == columnsFactor;
+  int64_t stride = hasColumns ? launch.scalars(0).constant() : 1, most = 1;
+  for (int term = 0; term < operand.reach_size() - hasColumns; ++term) {
+    int first = static_cast<int>(operand.walk()) - 1 + 3 * term;
+    if (first + 2 >= launch.scalars_size() || operand.reach(term) != static_cast<uint32_t>(first) + 2) {
+      add("buffer {} is walked by scalars that say nothing of what is reached", index);
+      return 0;
+    }
+    const pb::Affine &divisor = launch.scalars(first), &modulus = launch.scalars(first + 1);
+    int64_t period = product({divisor.constant(), modulus.constant()});
+    if (!isConstant(divisor) || divisor.constant() < 1 || period < 1 || rows % period != 0 ||
+        !isConstant(launch.scalars(first + 2)) || launch.scalars(first + 2).constant() != stride) {
+      add("buffer {} is not walked through all of its rows by {} rows", index, rows);
+      return 0;
+    }
+    stride = product({stride, modulus.constant()});
+    most = std::max(most, period);
+  }
+  return most;
+}
+
+/// Generated kernels have the rows and columns that their operands have: those that an operand reaches one behind the
+/// other, else those that the walks tell apart.
+void Kernels::checkRows(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  bool isColumn = kernel.shape() == "column";
+  if (isByHand || !isGenerated(kernel) || launch.scalars_size() < (isColumn ? 3 : kernel.shape() == "row" ? 1 : 0))
+    return;
+  int64_t rows = isColumn ? launch.scalars(1).constant() : launch.extent(), walked = 1;
+  bool reachesRows = false, reachesColumns = kernel.shape() == "flat";
+  for (int i = 0; i < kernel.operands_size(); ++i) {
+    const auto &reach = kernel.operands(i).reach();
+    reachesRows |= std::ranges::count(reach, isColumn ? rowsFactor : extentFactor) > 0;
+    reachesColumns |= std::ranges::count(reach, columnsFactor) > 0;
+    if (kernel.operands(i).walk() > 0)
+      walked = std::max(walked, checkWalk(launch, i, rows));
+  }
+  if (!reachesRows && rows != walked)
+    add("goes through {} rows, its buffers have {}", rows, walked);
+  if (!reachesColumns && launch.scalars(0).constant() != 1)
+    add("goes through {} columns, its buffers have one", launch.scalars(0).constant());
 }
 
 /// What overwrites in the first micro-batch asks for the bucket that it adds to, or always does the same.
@@ -228,23 +291,10 @@ void Kernels::checkCall(const pb::LibraryCall &call) {
     add("{} adds to nothing", function);
 }
 
-/// What a launch hands over besides buffers that says what it is: the ops whose random bits it asks for.
-std::vector<int64_t> drawsOf(const pb::Kernel &kernel, const pb::Launch &launch) {
-  std::vector<int64_t> draws;
-  for (int i = 0; i < std::min(kernel.uses_size(), launch.scalars_size()); ++i)
-    if (kernel.uses(i) == pb::Kernel::STREAM)
-      draws.push_back(launch.scalars(i).constant());
-  return draws;
-}
-
 /// What a launch holds that no use of its kernel has, by the use that is most alike; empty: it is one of the uses.
 std::string otherThanMade(const pb::Plan &plan, const pb::Kernel &kernel, const pb::Launch &launch) {
   int uses = kernel.operands().empty() ? 0 : kernel.operands(0).values_size();
-  std::vector<int64_t> draws = drawsOf(kernel, launch);
-  if (uses * static_cast<int>(draws.size()) != kernel.draws_size())
-    return fmt::format("draws random bits of {} ops, {} of each use", draws.size(), kernel.draws_size());
   int most = -1, other = launch.buffers().empty() ? -1 : 0;
-  bool drawsOthers = false;
   for (int use = 0; use < uses; ++use) {
     int alike = 0, firstOther = -1;
     for (int i = 0; i < launch.buffers_size(); ++i) {
@@ -253,16 +303,14 @@ std::string otherThanMade(const pb::Plan &plan, const pb::Kernel &kernel, const 
       if (!isAlike && firstOther < 0)
         firstOther = i;
     }
-    bool hasDraws = std::equal(draws.begin(), draws.end(), kernel.draws().begin() + use * std::ssize(draws));
-    if (firstOther < 0 && hasDraws)
+    if (firstOther < 0)
       return "";
     if (alike > most)
-      most = alike, other = firstOther, drawsOthers = !hasDraws;
+      most = alike, other = firstOther;
   }
-  if (other >= 0)
-    return fmt::format("buffer {} holds '{}', {} is not made to take it there", other,
-                       plan.values(static_cast<int>(launch.buffers(other).value())).name(), kernel.symbol());
-  return drawsOthers ? fmt::format("draws random bits of op {}, {} is not made to", fmt::join(draws, " and "), kernel.symbol()) : "";
+  return other < 0 ? ""
+                   : fmt::format("buffer {} holds '{}', {} is not made to take it there", other,
+                                 plan.values(static_cast<int>(launch.buffers(other).value())).name(), kernel.symbol());
 }
 
 } // namespace

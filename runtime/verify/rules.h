@@ -102,11 +102,8 @@ void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
 /// G: instructions add up what ranks hold terms of, and leave terms of what they add up over parts.
 void verifyTerms(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// K: values have the dims that parameters, transfers, launches and calls make of them.
+/// K: values have the dims that parameters, transfers and library calls make of them.
 void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
-
-/// L: a call's subprograms agree on random bits, attentions, rotations and routes.
-void verifyDerivatives(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
 /// C, F, J: each byte is followed through every subprogram and every stage's lists.
 void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);

@@ -1,4 +1,4 @@
-// Rule K: what values are, by named dimensions, and that parameters, transfers, launches and calls agree on it.
+// Rule K: what values are, by named dimensions, and that parameters, transfers and library calls agree on it.
 #include "runtime/abi.h"
 #include "runtime/functions.h"
 #include "runtime/verify/dims.h"

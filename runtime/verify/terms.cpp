@@ -1,4 +1,5 @@
-// Rule G through instructions: what ranks hold terms of is only added up, and what is added up over parts leaves terms.
+// Rule G through instructions: what ranks hold terms of is only added up, what is added up over parts leaves terms, and
+// a kernel that goes on with a sum over its columns has all of them.
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
 
@@ -31,6 +32,7 @@ private:
   void readTerms(const std::vector<Use> &uses, bool isProduct);
   void checkResult(const Use &use, const std::vector<Use> &uses, bool isProduct);
   void checkEpilogue(const pb::LibraryCall &call);
+  void checkColumns(const pb::Launch &launch);
   uint32_t axesOf(const pb::Buffer &buffer) const;
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
   uint32_t partialOf(const pb::Buffer &buffer) const { return mesh.divided(valueOf(buffer).partial()) & ~uint32_t(PP); }
@@ -72,6 +74,8 @@ std::vector<Use> Terms::usesOf(const pb::Instruction &instruction) const {
 
 void Terms::check(const pb::Instruction &instruction, const std::string &its) {
   name = its;
+  if (instruction.has_launch())
+    checkColumns(instruction.launch());
   bool isCall = instruction.has_call();
   std::vector<Use> uses = usesOf(instruction);
   auto isKnown = [&](const Use &use) { return shapes.of(*use.buffer).has_value(); };
@@ -95,6 +99,30 @@ void Terms::checkEpilogue(const pb::LibraryCall &call) {
   if (call.epilogue() != Call::NONE && call.epilogue() != Call::ADD && call.epilogue() != Call::BIAS_GRADIENT &&
       partialOf(result))
     add("adds a bias to terms of '{}'", valueOf(result).name());
+}
+
+/// The innermost dims of an operand that are as many elements as a row has columns.
+Dims columnsOf(Dims dims, int64_t columns) {
+  size_t first = dims.size();
+  for (int64_t count = 1; count < columns && first > 0;)
+    count *= dims[--first].size;
+  dims.erase(dims.begin(), dims.begin() + static_cast<int64_t>(first));
+  return dims;
+}
+
+/// A softmax over a vocabulary in parts would be one of this rank's part.
+void Terms::checkColumns(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  constexpr uint32_t columns = 1; // a factor of Operand.reach: scalar 0
+  for (int i = 0; kernel.whole_columns() && i < kernel.operands_size(); ++i) {
+    const auto &reach = kernel.operands(i).reach();
+    std::optional<Dims> dims = shapes.of(launch.buffers(i));
+    if (!dims || shapes.isLess(launch.buffers(i)) || reach.empty() || reach.at(reach.size() - 1) != columns)
+      continue;
+    Dims row = columnsOf(*dims, launch.scalars(0).constant());
+    if (std::ranges::any_of(row, [](const Dim &dim) { return dim.split != 0; }))
+      return add("goes on with sums over the columns {}, which lie in parts", textOf(row));
+  }
 }
 
 /// Only what is linear takes terms: all of what is added up alike, and one factor of a product.

@@ -199,6 +199,19 @@ int entriesOf(const Site &site) {
   return site.field->is_repeated() ? site.message->GetReflection()->FieldSize(*site.message, site.field) : 1;
 }
 
+/// Whether no address and no number of terms depends on a scalar of a launch or call.
+bool isNumber(const pb::Plan &plan, const Message &message, int scalar) {
+  if (const auto *launch = dynamic_cast<const pb::Launch *>(&message)) {
+    const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch->kernel()));
+    pb::Kernel::Scalar use = scalar < kernel.uses_size() ? kernel.uses(scalar) : pb::Kernel::SIZE;
+    return use == pb::Kernel::NUMBER || use == pb::Kernel::DIVISOR || use == pb::Kernel::STREAM;
+  }
+  const auto *call = dynamic_cast<const pb::LibraryCall *>(&message);
+  return call && scalar == 0 && // the random stream
+         (call->function() == pb::LibraryCall::ATTENTION_FORWARD ||
+          call->function() == pb::LibraryCall::ATTENTION_BACKWARD);
+}
+
 } // namespace
 
 Mutations::Mutations(rt::pb::Plan &plan, const std::string &part) : plan(plan) {
@@ -221,8 +234,38 @@ std::string Mutations::placeOf(const Message &message, const std::string &outer)
   return outer;
 }
 
-/// `name`: of the message, and of an affine number whose it is.
-void Mutations::collect(Message &message, const std::string &name, const std::string &outer) {
+/// Whether two buffers hold tensors of one type and shape.
+bool Mutations::areAlike(const pb::Buffer &a, const pb::Buffer &b) const {
+  const pb::Value &left = plan.values(static_cast<int>(a.value())), &right = plan.values(static_cast<int>(b.value()));
+  return left.type() == right.type() && a.bytes() == b.bytes() &&
+         std::ranges::equal(left.dims(), right.dims());
+}
+
+/// Asked of a plan that was changed in `entry` of the site, and `how`.
+bool Mutations::isMathematics(const Site &site, int entry, const std::string &how) const {
+  const std::string &field = site.field->name();
+  bool isSwap = how == "swapped";
+  if (site.isNumber)
+    return true;
+  if (const auto *launch = dynamic_cast<const pb::Launch *>(site.message))
+    return isSwap && ((field == "buffers" && areAlike(launch->buffers(entry), launch->buffers(entry + 1))) ||
+                      (field == "scalars" && isNumber(plan, *launch, entry) && isNumber(plan, *launch, entry + 1)));
+  const auto *call = dynamic_cast<const pb::LibraryCall *>(site.message);
+  if (!call)
+    return false;
+  bool movesRows = call->function() == pb::LibraryCall::DISPATCH || call->function() == pb::LibraryCall::COMBINE;
+  if (field == "buffers")
+    return (isSwap && areAlike(call->buffers(entry), call->buffers(entry + 1))) ||
+           (how == "dropped" && movesRows && call->buffers_size() == 4 && entry == 3); // the weights
+  bool isInverse = field == "sizes" && call->function() == pb::LibraryCall::ROPE && entry == 3;
+  bool isHeld = call->function() == pb::LibraryCall::SQUARED_NORM ||
+                call->function() == pb::LibraryCall::UPDATE_SCALARS;
+  return isInverse || (!isHeld && (field == "floats" || field == "causal"));
+}
+
+/// `name`: of the message, and of an affine number whose it is. `number`: whether the message is a number that enters
+/// the arithmetic alone.
+void Mutations::collect(Message &message, const std::string &name, const std::string &outer, bool number) {
   const Reflection &reflection = *message.GetReflection();
   const auto &descriptor = *message.GetDescriptor();
   std::string place = placeOf(message, outer);
@@ -234,7 +277,7 @@ void Mutations::collect(Message &message, const std::string &name, const std::st
     if (isSkipped(field) || isAbsent)
       continue;
     if (field->is_repeated() || !isMessage)
-      sites[name + "." + field->name()].push_back({&message, field, place});
+      sites[name + "." + field->name()].push_back({&message, field, place, number});
     if (!isMessage)
       continue;
     std::string inner = field->message_type()->name();
@@ -242,7 +285,8 @@ void Mutations::collect(Message &message, const std::string &name, const std::st
       inner = name + "." + field->name();
     for (int k = 0; field->is_repeated() && k < reflection.FieldSize(message, field); ++k)
       collect(*reflection.MutableRepeatedMessage(&message, field, k), inner,
-              place.empty() ? "" : fmt::format("{}, {} {}", place, field->name(), k));
+              place.empty() ? "" : fmt::format("{}, {} {}", place, field->name(), k),
+              field->name() == "scalars" && isNumber(plan, message, k));
     if (!field->is_repeated())
       collect(*reflection.MutableMessage(&message, field), inner, place);
   }
@@ -258,7 +302,7 @@ std::optional<Mutant> Mutations::apply(std::mt19937 &random) const {
   std::string how = change.apply(random() % change.ways());
   if (how.empty())
     return std::nullopt;
-  return Mutant{kind->first + " " + how, site.place, before + textOf(*site.message)};
+  return Mutant{kind->first + " " + how, site.place, before + textOf(*site.message), isMathematics(site, entry, how)};
 }
 
 void Mutations::forEach(const std::function<void(const Mutant &)> &visit,
@@ -277,7 +321,7 @@ void Mutations::forEach(const std::function<void(const Mutant &)> &visit,
           std::string place = site.field->is_repeated() && !site.place.empty()
                                   ? fmt::format("{}, {} {}", site.place, site.field->name(), entry) : site.place;
           if (!how.empty())
-            visit({name + " " + how, place, before + textOf(*site.message)});
+            visit({name + " " + how, place, before + textOf(*site.message), isMathematics(site, entry, how)});
           change.undo();
         }
     }

@@ -17,6 +17,10 @@ namespace espalier {
 /// after it, a line each.
 struct Mutant {
   std::string kind, place, change;
+  /// Whether it leaves every access and the order of all of them as they are, and changes only what a kernel computes
+  /// from what it reads: operands of equal type and shape in each other's place, an optional factor that is left out, a
+  /// random-stream id, a constant. The verifier does not prove these; the equivalence suite compares their results.
+  bool isMathematics = false;
 };
 
 /// What can be changed of a plan: the fields that say how data moves, by message and field. The plan keeps its place.
@@ -36,10 +40,14 @@ public:
     google::protobuf::Message *message;
     const google::protobuf::FieldDescriptor *field;
     std::string place;
+    bool isNumber = false; ///< of an affine number that enters the arithmetic alone
   };
 
 private:
-  void collect(google::protobuf::Message &message, const std::string &name, const std::string &outer);
+  void collect(google::protobuf::Message &message, const std::string &name, const std::string &outer,
+               bool isNumber = false);
+  bool isMathematics(const Site &site, int entry, const std::string &how) const;
+  bool areAlike(const rt::pb::Buffer &a, const rt::pb::Buffer &b) const;
   std::string placeOf(const google::protobuf::Message &message, const std::string &outer) const;
 
   const rt::pb::Plan &plan;

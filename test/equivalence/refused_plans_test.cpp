@@ -450,7 +450,9 @@ INSTANTIATE_TEST_SUITE_P(Subprograms, CompiledPlan, testing::ValuesIn(subprogram
 
 // Numbers that launches hand to their kernels.
 
-/// Changes each number of one launch of each shape, and says which changes are refused by nothing: "embed 0 +1".
+/// Changes each number of one launch of each shape that an address or a count of rows depends on, and says which
+/// changes are refused by nothing: "embed 0 +1". Numbers that enter the arithmetic alone are free, and a stream is
+/// another one after a change of its constant.
 std::vector<std::string> numbersThatAreFree(const Original &original) {
   pb::Plan plan = compiled(original);
   std::vector<std::string> free;
@@ -468,11 +470,16 @@ std::vector<std::string> numbersThatAreFree(const Original &original) {
       for (int i = 0; i < instruction.launch().scalars_size(); ++i) {
         const pb::Kernel &kernel = plan.kernels(static_cast<int>(instruction.launch().kernel()));
         pb::Affine &scalar = *instruction.mutable_launch()->mutable_scalars(i);
+        pb::Kernel::Scalar use = kernel.uses(i);
+        if (use == pb::Kernel::NUMBER || use == pb::Kernel::DIVISOR)
+          continue;
         std::string name = fmt::format("{} {}", kernel.shape(), i);
         if (scalar.first() > 0)
           name += " first";
         pb::Affine changed = scalar;
         for (int64_t by : {-1, 1, 64}) {
+          if (use == pb::Kernel::STREAM)
+            continue;
           changed.set_constant(scalar.constant() + by);
           attempt(fmt::format("{} {:+}", name, by), scalar, changed);
         }
@@ -486,7 +493,7 @@ std::vector<std::string> numbersThatAreFree(const Original &original) {
           attempt(fmt::format("{} {}", name, variable), scalar, changed);
         }
       }
-  EXPECT_GT(tried.size(), 50u);
+  EXPECT_GT(tried.size(), 30u);
   return free;
 }
 

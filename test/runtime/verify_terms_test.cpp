@@ -52,6 +52,18 @@ pb::Buffer greatest(Toy &toy, const std::string &dims, uint32_t partial) {
   return buffer;
 }
 
+/// A kernel that goes on with the sum over the columns of a row, which are its innermost dims.
+pb::Instruction softmax(Toy &toy, const std::string &dims, int64_t columns) {
+  pb::Instruction instruction = kernel(toy, {{toy(dims)}, {toy(dims), pb::Operand::WRITE}});
+  pb::Kernel &made = *toy.plan.mutable_kernels(0);
+  made.set_whole_columns(true);
+  for (pb::Operand &operand : *made.mutable_operands())
+    for (uint32_t factor : {0, 1}) // rows and columns
+      operand.add_reach(factor);
+  instruction.mutable_launch()->add_scalars()->set_constant(columns);
+  return instruction;
+}
+
 constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE, adds = pb::Operand::ADD;
 
 const Case cases[] = {
@@ -85,6 +97,12 @@ const Case cases[] = {
      [](Toy &t) { return kernel(t, {{t("bsh", TP), read, 1}, {t("bsh"), read, 2}, {t("bsh", TP), write, 1}, {t("bsh"), write, 2}}); }},
     {"NormOfTerms", "takes terms of 'bsh' over 16 for the sum",
      [](Toy &t) { return kernel(t, {{t("bsh", TP)}, {t("bsh"), write}}); }},
+    {"Softmax", "", [](Toy &t) { return softmax(t, "bsh", 16); }},
+    {"SoftmaxOfHeadsInParts", "", [](Toy &t) { return softmax(t, "bsnd", 5); }},
+    {"SoftmaxOfAPart", "goes on with sums over the columns [vocab 128 over 16], which lie in parts",
+     [](Toy &t) { return softmax(t, "bsv", 128); }},
+    {"SoftmaxOverHeadsInParts", "goes on with sums over the columns [heads 2 over 16, head_dim 5], which lie in parts",
+     [](Toy &t) { return softmax(t, "bsnd", 10); }},
     {"SumOfRows", "", [](Toy &t) { return kernel(t, {{t("bsh")}, {t("ph", DP), write, 0, true}}); }},
     {"SumOfRowsForgotten", "makes terms of 'ph' over 2, and it is partial over 0",
      [](Toy &t) { return kernel(t, {{t("bsh")}, {t("ph"), write, 0, true}}); }},
