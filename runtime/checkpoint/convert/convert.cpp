@@ -3,6 +3,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ WeightSystem systemAt(const Path &path) {
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
-    throw PlanError(fmt::format("{}: is no folder", path.string()));
+    refuseOther(path, "is no folder");
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
@@ -114,9 +115,8 @@ WeightSystem systemAt(const Path &path) {
         return name.ends_with(".safetensors") || name.starts_with("pytorch_model");
       }))
     return WeightSystem::Hf;
-  throw PlanError(fmt::format("{}: holds no weights that are known: no checkpoint of Espalier, no folder of "
-                              "transformers, no mp_rank_* of Megatron",
-                              path.string()));
+  refuseOther(path, "holds no weights that are known: no checkpoint of Espalier, no folder of transformers, no "
+                    "mp_rank_* of Megatron");
 }
 
 std::string foreignWeightsAt(const Path &folder) {

@@ -20,7 +20,7 @@ constexpr size_t httpThreads = 16;
 /// Connections that the system accepts for the server before it looks; those beyond wait a second for the next try.
 constexpr int backlog = 1024;
 
-/// Compares all of it, whatever the first difference.
+/// Compares in constant time for equal lengths, so that timing does not reveal the token.
 bool isEqual(std::string_view a, std::string_view b) {
   unsigned char differences = a.size() != b.size();
   for (size_t i = 0; i < a.size(); ++i)
@@ -28,7 +28,7 @@ bool isEqual(std::string_view a, std::string_view b) {
   return differences == 0;
 }
 
-/// Why what httplib answers by itself is no completion.
+/// Returns the message for an error that httplib answers itself.
 std::string reasonOf(const httplib::Request &request, int status) {
   if (status == 404)
     return fmt::format("{} {} is not served; POST /v1/completions and GET /health are", request.method, request.path);
@@ -97,7 +97,7 @@ private:
     response.set_content(errorJson(message, type), "application/json");
   }
 
-  /// Only who shows the token, and only while there is room.
+  /// Checks the queue bound and the bearer token. Sends the error response if a check fails.
   bool admits(const httplib::Request &request, httplib::Response &response) const {
     if (BoundedQueue::isRefusing()) {
       response.set_header("Connection", "close");
@@ -146,7 +146,7 @@ private:
     int64_t created;
   };
 
-  /// Server-sent events, one per piece.
+  /// Streams server-sent events, one per piece of text.
   void stream(httplib::Response &response, Stream given) const {
     auto told = std::make_shared<Stream>(std::move(given));
     auto write = [this, told](size_t, httplib::DataSink &sink) {

@@ -172,7 +172,7 @@ TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
   pb::Plan activation = samplePlan({});
   activation.mutable_identity()->set_model("another digest");
   EXPECT_THAT(resume(activation, run).error,
-              HasSubstr("another model: its parameters are the same, what is computed with them is not"));
+              HasSubstr("another model: its parameters are the same, but its computation differs"));
   EXPECT_THAT(resume(samplePlan({.layers = 4}), run).error, HasSubstr("it has no parameter 'block.3.weight'"));
   EXPECT_THAT(resume(samplePlan({.layers = 2}), run).error, HasSubstr("the plan has no parameter 'block.2."));
   run.dataset = sampleData(8, 40);
@@ -195,8 +195,8 @@ TEST_F(Checkpoint, ARateLaidOverTheRunIsToldOfAnotherLength) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->mutable_learning_rate()->set_kind("linear");
   runPlan(Program(plan), options(2));
-  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, HasSubstr("laid over 2 steps and is now over 4"));
-  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, testing::Not(HasSubstr("laid over")));
+  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, HasSubstr("covered 2 steps and covers 4 now"));
+  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, testing::Not(HasSubstr("covered")));
 }
 
 // A checkpoint of bf16 weights without masters goes on in f32, and back, where the user accepts it.
@@ -316,12 +316,12 @@ TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
   name[name.find('4')] = '2'; // names another one, whose manifest has another checksum
   write(folder / "latest", name);
   Resumed resumed = resume(5);
-  EXPECT_THAT(resumed.aloud, HasSubstr("its checksum is not that of step-00000002; going on with step-00000004"));
+  EXPECT_THAT(resumed.aloud, HasSubstr("its checksum is not that of step-00000002; continuing with step-00000004"));
   EXPECT_EQ(resumed.result.steps.size(), 1u);
   write(folder / "latest", "../step-00000002\n");
-  EXPECT_THAT(resume(6).aloud, HasSubstr("names no checkpoint; going on with step-00000005"));
+  EXPECT_THAT(resume(6).aloud, HasSubstr("names no checkpoint; continuing with step-00000005"));
   fs::remove(folder / "latest");
-  EXPECT_THAT(resume(7).aloud, HasSubstr("going on with step-00000006"));
+  EXPECT_THAT(resume(7).aloud, HasSubstr("continuing with step-00000006"));
 }
 
 TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
@@ -331,7 +331,7 @@ TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
     flip(shard, read(shard).size() - 1); // found by the rank that reads it
   }
   Resumed resumed = resume(samplePlan({.dp = 2, .microBatches = 2}), options(5, /*resume=*/true));
-  EXPECT_THAT(resumed.error, HasSubstr("holds no checkpoint that is whole: step-00000002, step-00000004"));
+  EXPECT_THAT(resumed.error, HasSubstr("holds no complete checkpoint: step-00000002, step-00000004"));
   EXPECT_THAT(resumed.aloud, HasSubstr("does not fit its checksum; going back to step-00000002"));
   EXPECT_THAT(resumed.aloud, HasSubstr("there is none before it"));
 }
