@@ -16,7 +16,6 @@ struct AttentionConfig {
   double scale, rate;
 
   static AttentionConfig of(mlir::DictionaryAttr parameters);
-  mlir::NamedAttrList attributes(mlir::MLIRContext *context) const;
 };
 
 /// Which kernel; each has its own tiles.
