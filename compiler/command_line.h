@@ -1,6 +1,8 @@
 // How faults of a command line are told: the compiler's verbs and all others have one form.
 #pragma once
 
+#include "compiler/exit_code.h"
+
 #include <CLI/CLI.hpp>
 
 #include <cctype>
@@ -9,12 +11,13 @@
 
 namespace espalier {
 
-/// Prints help that was asked for and returns 0, or "espalier VERB: error: ..." on standard error and returns 2.
+/// Prints help that was asked for and returns Success, or "espalier VERB: error: ..." on standard error and returns
+/// UserError.
 inline int reportParseError(const CLI::App &app, const CLI::ParseError &error) {
   if (error.get_exit_code() == 0)
     return app.exit(error);
   if (error.get_name() == "RuntimeError") // of a verb that has told what is wrong
-    return 2;
+    return UserError;
   const CLI::App *verb = &app;
   std::string name = app.get_name(), what = error.what();
   while (!verb->get_subcommands().empty()) {
@@ -30,7 +33,7 @@ inline int reportParseError(const CLI::App &app, const CLI::ParseError &error) {
   if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // "RUN is required" stays
     what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
   std::fprintf(stderr, "%s: error: %s; see %s --help\n", name.c_str(), what.c_str(), name.c_str());
-  return 2;
+  return UserError;
 }
 
 } // namespace espalier

@@ -2,12 +2,11 @@
 // is chosen.
 #pragma once
 
+#include "compiler/exit_code.h"
+
 #include <CLI/CLI.hpp>
 
 namespace espalier {
-
-/// What the command returns to the shell.
-enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 
 /// `run X.plan`: trains and evaluates.
 void addRunCommand(CLI::App &app, int &exitCode);
