@@ -1,5 +1,6 @@
 #include "compiler/args_command.h"
 
+#include "compiler/exit_code.h"
 #include "compiler/import/import_args.h"
 #include "compiler/import/import_run.h"
 #include "compiler/write_whole.h"
@@ -16,8 +17,6 @@
 namespace espalier {
 
 namespace {
-
-enum ExitCode { Success = 0, UserError = 2 };
 
 constexpr size_t mostBytes = 1 << 20;
 constexpr uintmax_t mostVocabularyBytes = uintmax_t(1) << 27;

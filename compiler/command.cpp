@@ -2,6 +2,7 @@
 // so that `run` starts where LLVM is not installed.
 #include "compiler/args_command.h"
 #include "compiler/command_line.h"
+#include "compiler/exit_code.h"
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
@@ -23,8 +24,6 @@ namespace espalier {
 namespace {
 
 /// Exit codes of the command line.
-enum ExitCode { Success = 0, UserError = 2, NothingFits = 3 };
-
 struct RunArguments {
   std::string file;
   ImportOptions import;
@@ -101,7 +100,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   ChosenPlan chosen = choosePlan(context, *run, options.target);
   if (!chosen.plan) {
     fmt::print(stderr, "{}: {}\n", arguments.file, chosen.reason);
-    return chosen.isInputError ? UserError : NothingFits;
+    return chosen.isInputError ? UserError : DoesNotFit;
   }
   std::optional<Compiled> compiled = compileRun(context, *run, *chosen.plan, options);
   if (!compiled)
@@ -113,7 +112,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   std::string excess = memoryExcess(context, *run, *chosen.plan, compiled->plan);
   if (!excess.empty()) {
     fmt::print(stderr, "{}: {}\n", arguments.file, excess);
-    return NothingFits;
+    return DoesNotFit;
   }
   if (!writeWhole(output, rt::planFileBytes(compiled->plan), "the plan"))
     return UserError;

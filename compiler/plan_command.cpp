@@ -1,5 +1,6 @@
 // Up to three readings of the run file: as it stands, as a what-if or pins change it, and as a wish would have it. Each
 // goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
+#include "compiler/exit_code.h"
 #include "compiler/plan_command.h"
 
 #include "compiler/driver.h"
@@ -24,8 +25,6 @@
 namespace espalier {
 
 namespace {
-
-enum ExitCode { Success = 0, UserError = 2, NothingFits = 3 };
 
 /// A run with the planner's answer.
 struct Solved {
@@ -291,7 +290,7 @@ private:
     if (!result.errors.empty())
       return UserError;
     if (result.plans.empty())
-      return NothingFits;
+      return DoesNotFit;
     const planner::Prediction &first = result.plans.front().prediction;
     if (first.fits())
       return Success;
@@ -303,7 +302,7 @@ private:
                onHost ? "of host memory " : "",
                planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes),
                onHost ? "" : fitWithoutMargin(solved.run.cluster, first.peakBytes));
-    return NothingFits;
+    return DoesNotFit;
   }
 
   /// The trace and the export of the chosen plan. Returns whether they could be written.

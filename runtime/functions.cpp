@@ -304,10 +304,12 @@ KernelSignature RowParser::kernel(const FunctionSignature &function, std::span<c
         row.extent.push_back(dim());
     } else if (acceptWord("space")) {
       row.space = word();
+    } else if (acceptWord("code")) {
+      row.code = words();
     } else if (acceptWord("norm")) {
       row.norm = word();
     } else {
-      fail("needs a clause scalars, extent, count, space or norm");
+      fail("needs a clause scalars, extent, count, space, code or norm");
     }
   }
   for (OperandSignature &operand : row.operands)
@@ -315,6 +317,9 @@ KernelSignature RowParser::kernel(const FunctionSignature &function, std::span<c
   resolveSizes(row.extent, /*isScratch=*/true);
   if (!row.space.empty() && !row.findOperand(row.space))
     fail(row.space + " is no operand");
+  for (const std::string &part : row.code)
+    if (!function.findSize(part) && !function.findFloat(part) && !function.hasFlag(part))
+      fail(part + " is no size, float or flag");
   if (!row.norm.empty() && !function.findFloat(row.norm))
     fail(row.norm + " is no float");
   return row;

@@ -89,8 +89,9 @@ struct EpilogueSignature : Signature {
 struct KernelSignature : Signature {
   const FunctionSignature *function = nullptr;
   std::vector<SignatureDim> extent;
-  bool isCounted = false; ///< no operand reaches by the extent
-  std::string norm;       ///< the float that weighs squares
+  bool isCounted = false;        ///< no operand reaches by the extent
+  std::string norm;              ///< the float that weighs squares
+  std::vector<std::string> code; ///< sizes, floats and flags that the code is made for
 
   /// Whether an operand is memory that only the kernels of one call use.
   bool isScratch(const OperandSignature &operand) const { return !function->findOperand(operand.name); }

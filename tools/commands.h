@@ -3,11 +3,9 @@
 #pragma once
 
 #include "compiler/command_line.h"
+#include "compiler/exit_code.h"
 
 namespace espalier {
-
-/// What the command returns to the shell.
-enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 
 /// `run X.plan`: trains and evaluates.
 void addRunCommand(const Verb &app);

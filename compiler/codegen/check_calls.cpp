@@ -1,13 +1,14 @@
-// A kernel's parameters say of which calls it is a part: such a call is made with small sizes, and lowered as calls of
-// a program are. Where its launches are of kernels of the module, these are run.
+// A kernel's parameters and the row of its function say of which calls it is a part: such a call is made with small
+// sizes, and lowered as calls of a program are. Where its launches are of kernels of the module, these are run.
 #include "compiler/codegen/check_calls.h"
 
 #include "compiler/codegen/checked_bytes.h"
-#include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/launch_calls.h"
 #include "compiler/codegen/cuda/special_kernels.h"
-#include "compiler/codegen/plan_numbers.h"
 
+#include "runtime/functions.h"
+
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -23,9 +24,19 @@ namespace pb = rt::pb;
 using Call = ProgramBuilder::Call;
 
 constexpr int64_t seed = 11;
-/// Sizes of the calls; rows of a table have three vectors, which tells the width of a kernel's loads.
-constexpr int64_t batch = 2, tokens = 9, keys = 96, queries = 70, kvHeads = 2, group = 2, experts = 6, choices = 2,
-                  capacity = 4, rows = 29, parts = 5, sums = 77, squares = 20000, cached = 24, vectors = 3;
+/// Positions of the cache, and keys of attention's whole sequence.
+constexpr int64_t cached = 24, keys = 96;
+
+/// Sizes of the calls; nothing for those that the kernel's parameters say.
+std::optional<int64_t> smallSize(StringRef name) {
+  static const llvm::StringMap<int64_t> sizes = {
+      {"batch", 2},       {"seq", 9},     {"tokens", 9},   {"kv_heads", 2}, {"heads", 2},     {"group", 2},
+      {"experts", 6},     {"choices", 2}, {"capacity", 4}, {"rows", 29},    {"part", 5},      {"n", 77},
+      {"a", 2},           {"b", 9},       {"keys", keys},  {"inverse", 0},  {"by_choice", 0}, {"elements", 20000},
+      {"context", cached}};
+  auto found = sizes.find(name);
+  return found == sizes.end() ? std::nullopt : std::optional(found->second);
+}
 
 /// A call, and what its buffers hold before it.
 struct SmallCall {
@@ -33,231 +44,174 @@ struct SmallCall {
   std::vector<CheckedBytes> memory;
 };
 
-/// Makes the calls that kernels may be a part of.
+/// Makes the calls that a kernel may be a part of, from the row of its function. A kernel whose parameters do not say
+/// the types and constants of the whole call makes none: another kernel of the same call does.
 class CallMaker {
 public:
   /// `offset`: bytes that operands lie behind a multiple of 16.
   CallMaker(exec::KernelOp kernel, int64_t offset)
-      : kernel(kernel), context(kernel.getContext()), builder(context), offset(offset) {}
+      : kernel(kernel), row(rt::findKernel(kernel.getShape())), context(kernel.getContext()), builder(context),
+        offset(offset) {}
 
   std::vector<SmallCall> make() {
-    StringRef shape = kernel.getShape();
-    if (shape == "attention_forward" || shape == "attention_query_gradient")
-      attention(/*isForward=*/shape == "attention_forward");
-    else if (shape == "attend_cache")
-      attendCache();
-    else if (shape == "take_row")
-      takeRow();
-    else if (shape == "embed")
-      embed();
-    else if (shape == "sum_segments")
-      embedGradient();
-    else if (shape == "choose_experts")
-      route();
-    else if (shape == "dispatch" || shape == "combine")
-      moveRows(shape);
-    else if (shape == "rope")
-      rope();
-    else if (shape == "add_squares")
-      squaredNorm();
-    else if (shape == "reduce_parts")
-      reduceParts();
-    else if (shape == "update_scalars")
-      updateScalars();
-    return std::move(calls);
+    std::vector<SmallCall> calls;
+    if (!row || !findElements() || !findNumbers())
+      return calls;
+    if (llvm::none_of(row->function->operands, [](const auto &operand) { return operand.isStored(); })) {
+      calls.push_back(makeCall(""));
+    } else if (llvm::any_of(row->operands, [](const auto &operand) { return operand.isStored(); })) {
+      cuda::Destination destination = cuda::destinationOf(kernel);
+      calls.push_back(makeCall(destination == cuda::Destination::Overwrite ? ""
+                               : destination == cuda::Destination::Add     ? "always_adds"
+                                                                           : "accumulate"));
+    } else {
+      for (StringRef store : {"", "accumulate", "always_adds"})
+        calls.push_back(makeCall(store));
+    }
+    return calls;
   }
 
 private:
-  Type typeOf(StringRef name) { return cuda::typeParameter(kernel, name); }
-  Type f32() { return builder.getF32Type(); }
-  Type i32() { return builder.getI32Type(); }
-  int64_t rowOf(StringRef width) { return vectors * cuda::integerParameter(kernel, width); }
-  bool has(StringRef flag) { return kernel.getParameters()->contains(flag); }
+  Attribute parameter(StringRef name) { return kernel.getParameters()->get(name); }
 
-  SmallCall &begin(StringRef function, ArrayRef<int64_t> sizes, int64_t outputs = 1) {
-    SmallCall &made = calls.emplace_back();
-    made.call.function = function;
+  /// The element types of the call's operands; false if a type is not known.
+  bool findElements() {
+    for (const rt::OperandSignature &operand : row->function->operands) {
+      Type element = operand.type == 's' ? Type(builder.getF32Type()) : Type(builder.getI32Type());
+      if (operand.type == 'f' || operand.type == 'e' || operand.type == 'b') {
+        auto type = dyn_cast_or_null<TypeAttr>(parameter(operand.type == 'f' ? StringRef(operand.name) : "type"));
+        if (!type && !operand.isOptional)
+          return false;
+        element = type ? type.getValue() : Type();
+      }
+      elements[operand.name] = element;
+    }
+    return true;
+  }
+
+  /// All sizes and floats of the call; false if a float is not known.
+  bool findNumbers() {
+    const rt::FunctionSignature &function = *row->function;
+    int64_t vectors = 3, width = 1; // a row has three vectors, which tells the width of a kernel's loads
+    if (auto given = dyn_cast_or_null<IntegerAttr>(parameter("width")))
+      width = given.getInt();
+    for (const rt::NumberSignature &size : function.sizes) {
+      bool isConstant = size.initial.empty() && !size.isFlag && parameter(size.name);
+      int64_t number = isConstant ? cuda::integerParameter(kernel, size.name) : smallSize(size.name).value_or(0);
+      if (size.isFlag)
+        number = parameter(size.name) ? 1 : 0;
+      else if (!isConstant && !smallSize(size.name)) // hidden or bytes
+        number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
+      if (size.name == "seq" && function.findSize("keys"))
+        number = 70;
+      if (size.name == "tokens" && function.name == "embed_gradient")
+        number = 5 * cuda::tokensPerSegment;
+      if (!size.initial.empty() && !parameter(size.name))
+        break; // it is left out
+      sizes.push_back(number);
+    }
+    for (const rt::NumberSignature &number : function.floats) {
+      if (!parameter(number.name))
+        return false;
+      floats.push_back(cuda::realParameter(kernel, number.name));
+    }
+    return true;
+  }
+
+  int64_t sizeOf(StringRef name) { return (*rt::allSizes(*row->function, sizes))[*row->function->findSize(name)]; }
+
+  int64_t scalarOf(StringRef kind) {
+    return llvm::StringSwitch<int64_t>(kind)
+        .Case("STREAM", 1287)
+        .Case("FIRST_SAMPLE", 3)
+        .Case("FIRST_HEAD", 1)
+        .Case("WHOLE_SEQUENCE", keys)
+        .Case("FIRST_QUERY", parameter("keys") ? keys - sizeOf("seq") : 0)
+        .Default(4); // the first row of a table
+  }
+
+  SmallCall makeCall(StringRef store) {
+    const rt::FunctionSignature &function = *row->function;
+    SmallCall made;
+    made.call.function = function.name;
     made.call.sizes.assign(sizes.begin(), sizes.end());
-    made.call.outputs = outputs;
+    made.call.floats.assign(floats.begin(), floats.end());
+    for (const rt::ScalarSignature &scalar : function.scalars)
+      made.call.scalars.push_back(constantScalar(context, scalarOf(scalar.name)));
+    for (const std::string &flag : function.flags)
+      if (parameter(flag))
+        made.call.flags.set(flag, builder.getUnitAttr());
+    if (!store.empty())
+      made.call.flags.set(store, builder.getUnitAttr());
+    bool repeats = row->operands.front().isRepeated;
+    int64_t times =
+        repeats ? cuda::integerParameter(kernel, "buffers") / static_cast<int64_t>(row->operands.size()) : 1;
+    for (const rt::OperandSignature &operand : function.operands)
+      for (int64_t time = 0; elements[operand.name] && time < times; ++time)
+        add(made, operand);
     return made;
   }
 
-  /// The next buffer of a call: numbers of both signs.
-  CheckedBytes &add(SmallCall &made, Type element, int64_t count) {
-    CheckedBytes &bytes = made.memory.emplace_back(element, count);
-    std::vector<double> values(static_cast<size_t>(count));
-    for (double &value : values)
-      value = std::uniform_real_distribution<double>(-1, 1)(random);
-    bytes.write(values);
-    int64_t number = static_cast<int64_t>(made.call.buffers.size());
-    made.call.add(exec::BufferAttr::get(context, "inputs", offset, count * element.getIntOrFloatBitWidth() / 8,
-                                        /*within=*/0, /*coordinates=*/{},
+  /// The next buffer of a call.
+  void add(SmallCall &made, const rt::OperandSignature &operand) {
+    Type element = elements[operand.name];
+    int64_t width = element.getIntOrFloatBitWidth() / 8;
+    int64_t count = *rt::elementsOf(operand, *row->function, *rt::allSizes(*row->function, sizes));
+    count /= operand.type == 'b' ? width : 1;
+    made.memory.emplace_back(element, count).write(valuesOf(operand, count));
+    auto number = static_cast<int64_t>(made.call.buffers.size());
+    made.call.add(exec::BufferAttr::get(context, "inputs", offset, count * width, /*within=*/0, /*coordinates=*/{},
                                         builder.getStringAttr("operand" + Twine(number)), element, /*layer=*/0,
                                         /*part=*/0, /*bucket=*/1),
                   element);
-    return bytes;
   }
 
-  /// Whole numbers in [first, first + range).
-  void addNumbers(SmallCall &made, int64_t count, int64_t first, int64_t range) {
+  /// What an operand holds before the call: numbers of both signs, and what the function can do with whole numbers.
+  std::vector<double> valuesOf(const rt::OperandSignature &operand, int64_t count) {
     std::vector<double> values(static_cast<size_t>(count));
-    for (double &value : values)
-      value = static_cast<double>(first + static_cast<int64_t>(random() % static_cast<uint64_t>(range)));
-    add(made, i32(), count).write(values);
-  }
-
-  void addScalars(SmallCall &made, ArrayRef<int64_t> values) {
-    for (int64_t value : values)
-      made.call.scalars.push_back(constantScalar(context, value));
-  }
-
-  void attention(bool isForward) {
-    cuda::AttentionConfig config = cuda::AttentionConfig::of(*kernel.getParameters());
-    int64_t dim = config.headDim, ofKeys = config.isPart ? keys : queries;
-    SmallVector<int64_t> sizes = {batch, queries, kvHeads, group, dim};
-    if (config.isPart)
-      sizes.push_back(keys);
-    SmallCall &made = begin(isForward ? "attention_forward" : "attention_backward", sizes, isForward ? 2 : 3);
-    made.call.floats = {config.scale, config.rate};
-    if (config.isCausal)
-      made.call.flags.set("causal", builder.getUnitAttr());
-    addScalars(made,
-               {/*stream=*/1287, /*sample=*/3, /*head=*/1, /*sequence=*/keys, config.isPart ? keys - queries : 0});
-    int64_t heads = batch * queries * kvHeads * group;
-    add(made, config.element, heads * dim);
-    for (int i = 0; i < 2; ++i)
-      add(made, config.element, batch * ofKeys * kvHeads * dim);
-    add(made, config.element, heads * dim);
-    add(made, f32(), heads);
-    if (!isForward)
-      add(made, config.element, heads * dim);
-    addNumbers(made, 1, /*step=*/3, 1);
-    if (!isForward)
-      for (int64_t count : {heads * dim, batch * ofKeys * kvHeads * dim, batch * ofKeys * kvHeads * dim})
-        add(made, config.element, count);
-  }
-
-  void attendCache() {
-    int64_t dim = cuda::integerParameter(kernel, "head_dim"), room = batch * kvHeads * cached * dim;
-    Type element = typeOf("type");
-    SmallCall &made = begin("attend_cache", {batch, tokens, kvHeads, group, dim, cached}, 3);
-    made.call.floats = {cuda::realParameter(kernel, "scale")};
-    add(made, element, batch * tokens * kvHeads * group * dim);
-    for (int i = 0; i < 2; ++i)
-      add(made, element, batch * tokens * kvHeads * dim);
-    std::vector<double> positions;
-    for (int64_t token = 0; token < batch * tokens; ++token)
-      positions.push_back(static_cast<double>(4 + token % tokens));
-    add(made, i32(), batch * tokens).write(positions);
-    add(made, element, batch * tokens * kvHeads * group * dim);
-    for (int i = 0; i < 2; ++i)
-      add(made, element, room);
-  }
-
-  void takeRow() {
-    Type element = typeOf("type");
-    int64_t columns = rowOf("width");
-    SmallCall &made =
-        begin("take_row", {batch, tokens, columns * static_cast<int64_t>(element.getIntOrFloatBitWidth()) / 8});
-    add(made, element, batch * tokens * columns);
-    addNumbers(made, batch, 0, tokens);
-    add(made, element, batch * columns);
-  }
-
-  void embed() {
-    int64_t hidden = rowOf("width");
-    SmallCall &made = begin("embed", {tokens, rows, hidden});
-    addScalars(made, {/*first row=*/4});
-    add(made, typeOf("from"), rows * hidden);
-    addNumbers(made, tokens, 0, rows + 8);
-    add(made, typeOf("to"), tokens * hidden);
-  }
-
-  void embedGradient() {
-    int64_t hidden = rowOf("width"), many = 5 * cuda::tokensPerSegment;
-    for (StringRef store : {"", "accumulate", "always_adds"}) {
-      SmallCall &made = begin("embed_gradient", {many, rows, hidden});
-      addScalars(made, {/*first row=*/4});
-      addNumbers(made, many, 0, rows + 8);
-      add(made, typeOf("type"), many * hidden);
-      add(made, f32(), rows * hidden);
-      if (!store.empty())
-        made.call.flags.set(store, builder.getUnitAttr());
+    bool isMove = row->function->findSize("by_choice").has_value();
+    if (operand.isSlot) {
+      static const llvm::StringMap<double> slots = {
+          {"loss_sum", 5.5}, {"token_count", 37}, {"squared_norm", 91.25}, {"loss_scale", 8}, {"step", 3}};
+      values[0] = slots.lookup(operand.name);
+    } else if (operand.type != 'i') {
+      for (double &value : values)
+        value = std::uniform_real_distribution<double>(-1, 1)(random);
+    } else if (isMove) {
+      return routed(operand.name == "slots");
+    } else if (operand.name == "positions" && row->function->name == "attend_cache") {
+      for (int64_t token = 0; token < count; ++token)
+        values[static_cast<size_t>(token)] = static_cast<double>(4 + token % sizeOf("seq"));
+    } else if (operand.isRead()) {
+      int64_t range = operand.name == "ids" ? sizeOf("rows") + 8 : operand.name == "rows" ? sizeOf("b") : cached;
+      for (double &value : values)
+        value = static_cast<double>(random() % static_cast<uint64_t>(range));
     }
+    return values;
   }
 
-  void route() {
-    SmallCall &made = begin("route", {batch, tokens, experts, choices, capacity}, 2);
-    add(made, typeOf("type"), batch * tokens * experts);
-    for (int i = 0; i < 2; ++i)
-      addNumbers(made, choices * batch * tokens, 0, 1);
-  }
-
-  /// Choice c of token t goes to expert (t + c) % experts, in the order of tokens, while it has room.
-  void moveRows(StringRef function) {
-    int64_t hidden = rowOf("width"), places = choices * batch * tokens;
-    bool hasChoice = has("has_choice"), isDispatch = function == "dispatch";
-    int64_t ofTokens = (hasChoice ? choices : 1) * batch * tokens * hidden;
-    int64_t ofExperts = experts * batch * capacity * hidden;
-    SmallCall &made = begin(function, {choices, batch, tokens, hidden, experts, capacity, hasChoice});
-    std::vector<double> ids(static_cast<size_t>(places)), slots(ids);
+  /// Choice c of token t goes to expert (t * 5 / 4 + c) % experts, in the order of tokens, while it has room.
+  std::vector<double> routed(bool ofSlots) {
+    int64_t batch = sizeOf("batch"), tokens = sizeOf("seq"), experts = sizeOf("experts");
+    std::vector<double> values;
     std::map<std::pair<int64_t, int64_t>, int64_t> taken;
-    for (int64_t i = 0; i < places; ++i) {
-      int64_t choice = i / (batch * tokens), sample = i / tokens % batch;
-      int64_t expert = (i % tokens * 5 / 4 + choice) % experts;
-      int64_t slot = taken[{sample, expert}]++;
-      ids[static_cast<size_t>(i)] = static_cast<double>(expert);
-      slots[static_cast<size_t>(i)] = static_cast<double>(slot < capacity ? slot : -1);
+    for (int64_t i = 0; i < sizeOf("choices") * batch * tokens; ++i) {
+      int64_t expert = (i % tokens * 5 / 4 + i / (batch * tokens)) % experts;
+      int64_t slot = taken[{i / tokens % batch, expert}]++;
+      values.push_back(static_cast<double>(!ofSlots ? expert : slot < sizeOf("capacity") ? slot : -1));
     }
-    add(made, i32(), places).write(ids);
-    add(made, i32(), places).write(slots);
-    add(made, typeOf("from"), isDispatch ? ofTokens : ofExperts);
-    if (has("weights"))
-      add(made, typeOf("weights"), places);
-    add(made, typeOf("to"), isDispatch ? ofExperts : ofTokens);
-  }
-
-  void rope() {
-    int64_t dim = cuda::integerParameter(kernel, "head_dim");
-    SmallCall &made = begin("rope", {tokens, kvHeads, dim, has("inverse")});
-    made.call.floats = {cuda::realParameter(kernel, "theta")};
-    add(made, typeOf("from"), tokens * kvHeads * dim);
-    addNumbers(made, tokens, 0, cached);
-    add(made, typeOf("to"), tokens * kvHeads * dim);
-  }
-
-  void squaredNorm() {
-    SmallCall &made = begin("squared_norm", {squares});
-    made.call.floats = {cuda::realParameter(kernel, "weight")};
-    made.call.flags.set("always_adds", builder.getUnitAttr());
-    add(made, f32(), squares);
-    add(made, f32(), 1);
-  }
-
-  /// Parts of several sums, then the sums.
-  void reduceParts() {
-    int64_t outputs = cuda::integerParameter(kernel, "buffers") / 2;
-    SmallCall &made = begin("reduce_parts", {parts, sums}, outputs);
-    for (int64_t i = 0; i < 2 * outputs; ++i)
-      add(made, f32(), i < outputs ? parts * sums : sums);
-    for (StringRef store : {"accumulate", "always_adds"})
-      if (has(store))
-        made.call.flags.set(store, builder.getUnitAttr());
-  }
-
-  void updateScalars() {
-    SmallCall &made = begin("update_scalars", {}, 2);
-    made.call.floats = {cuda::realParameter(kernel, "max_grad_norm")};
-    for (double value : {5.5, 37.0, 91.25, 8.0, 0.0, 0.0})
-      add(made, f32(), 1).write(value);
+    return values;
   }
 
   exec::KernelOp kernel;
+  const rt::KernelSignature *row;
   MLIRContext *context;
   Builder builder;
   int64_t offset;
   std::mt19937 random{1};
-  std::vector<SmallCall> calls;
+  llvm::StringMap<Type> elements; ///< by operand; null for an optional one that the call does not have
+  std::vector<int64_t> sizes;
+  std::vector<double> floats;
 };
 
 pb::DataType dataType(Type element) {
@@ -290,12 +244,15 @@ private:
   void attendBefore(const Call &backward, std::vector<CheckedBytes> &memory) {
     Call forward = backward;
     forward.function = "attention_forward";
-    run(forward, {&memory[0], &memory[1], &memory[2], &memory[3], &memory[4], &memory[6]});
+    std::vector<CheckedBytes *> operands;
+    for (const rt::OperandSignature &operand : rt::findFunction(forward.function)->operands)
+      operands.push_back(&memory[*rt::findFunction(backward.function)->findOperand(operand.name)]);
+    run(forward, operands);
   }
 
   void run(const Call &call, const std::vector<CheckedBytes *> &memory) {
     pb::LibraryCall message;
-    message.set_function(numberOf<pb::LibraryCall::Function>(exec::symbolizeFunction(call.function)));
+    message.set_function(static_cast<pb::LibraryCall::Function>(rt::findFunction(call.function)->number));
     std::vector<pb::DataType> types;
     std::vector<std::span<char>> buffers;
     for (CheckedBytes *bytes : memory) {
@@ -322,8 +279,7 @@ private:
 /// The module's kernels without a body, and which of them a call has launched.
 class CallCheck {
 public:
-  CallCheck(ModuleOp module, const pb::Plan &plan, KernelRunner &runner)
-      : module(module), runner(runner) {
+  CallCheck(ModuleOp module, const pb::Plan &plan, KernelRunner &runner) : module(module), runner(runner) {
     for (auto [number, kernel] : llvm::enumerate(plan.kernels()))
       numbers[kernel.symbol()] = static_cast<uint32_t>(number);
   }
@@ -380,8 +336,10 @@ private:
     std::vector<CheckedBytes> wanted = made.memory;
     Reference(runner).run(made.call, wanted);
     if (made.call.function == "attention_backward") // the forward results that both read
-      for (int i : {3, 4})
-        made.memory[i] = wanted[i];
+      for (StringRef name : {"out", "lse"}) {
+        size_t index = *rt::findFunction(made.call.function)->findOperand(name);
+        made.memory[index] = wanted[index];
+      }
     auto memoryOf = [&](exec::BufferAttr buffer) {
       for (auto [operand, bytes] : llvm::zip_equal(made.call.buffers, made.memory))
         if (operand == buffer)

@@ -1,10 +1,10 @@
 #include "compiler/codegen/describe_kernel.h"
 
 #include "compiler/codegen/body_terms.h"
-#include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
 #include "dialects/model/dialect.h"
+#include "runtime/functions.h"
 
 using namespace mlir;
 
@@ -32,34 +32,6 @@ public:
   }
   pb::Operand &read(pb::DataType type, const Reach &reach) { return add(pb::Operand::READ, type, reach); }
   pb::Operand &write(pb::DataType type, const Reach &reach) { return add(pb::Operand::WRITE, type, reach); }
-  pb::Operand &sum(pb::DataType type, const Reach &reach) {
-    pb::Operand &operand = write(type, reach);
-    operand.set_reduces(true);
-    return operand;
-  }
-  /// Unless the kernel's parameters say otherwise it overwrites; `first` is the scalar that goes with `accumulate`.
-  pb::Operand &store(pb::DataType type, const Reach &reach, cuda::Destination destination, unsigned first) {
-    pb::Operand &operand = sum(type, reach);
-    if (destination != cuda::Destination::Overwrite)
-      operand.set_access(pb::Operand::ADD);
-    if (destination == cuda::Destination::AddUnlessFirst) {
-      operand.set_unless(scalar(first));
-      use(first, pb::Kernel::FIRST);
-    }
-    return operand;
-  }
-  /// What a scalar is, if no size.
-  void use(unsigned index, pb::Kernel::Scalar what) {
-    while (message.uses_size() <= static_cast<int>(index))
-      message.add_uses(pb::Kernel::SIZE);
-    message.set_uses(static_cast<int>(index), what);
-  }
-  /// The operand that was added last is the table of which the scalar says where its rows begin.
-  void isTable(unsigned firstRow) {
-    message.set_space(static_cast<uint32_t>(message.operands_size()));
-    use(firstRow, pb::Kernel::FIRST_ROW);
-  }
-
   pb::Kernel &message;
 };
 
@@ -157,187 +129,84 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   describeUses(shape, kernel.message);
 }
 
-void describeAttention(exec::KernelOp op, Description &kernel) {
-  using namespace cuda;
-  pb::DataType type = dataType(typeParameter(op, "type"));
-  Reach queries = {scalar(Batch), scalar(Queries), scalar(KvHeads), scalar(Group), scalar(HeadDim)};
-  Reach keys = {scalar(Batch), scalar(Keys), scalar(KvHeads), scalar(HeadDim)};
-  Reach rows(ArrayRef(queries).drop_back());
-  for (const Reach &reach : {queries, keys, keys})
-    kernel.read(type, reach);
-  bool isForward = op.getShape() == "attention_forward";
-  if (!isForward) {
-    kernel.read(pb::F32, rows); // lse
-    kernel.read(type, queries).set_linear(1); // dout
-    bool ofQueries = op.getShape() == "attention_query_gradient";
-    kernel.read(ofQueries ? type : pb::F32, ofQueries ? queries : rows); // out, or delta
+/// What the row of a kernel that stands for a library call says for a kernel with these parameters.
+class RowDescription {
+public:
+  RowDescription(exec::KernelOp kernel, const rt::KernelSignature &row, pb::Kernel &message)
+      : kernel(kernel), row(row), message(message) {}
+
+  void describe() {
+    for (const rt::OperandSignature *operand : rt::operandsOf(row, cuda::integerParameter(kernel, "buffers")))
+      describe(*operand);
+    message.set_scalars(cuda::integerParameter(kernel, "scalars"));
+    for (uint32_t i = 0; i < message.scalars(); ++i) {
+      pb::Kernel::Scalar kind = pb::Kernel::SIZE;
+      pb::Kernel::Scalar_Parse(row.scalars[i].name, &kind);
+      message.add_uses(kind);
+    }
+    if (!row.norm.empty())
+      message.set_norm_weight(cuda::realParameter(kernel, row.norm));
+    assert(message.operands_size() == cuda::integerParameter(kernel, "buffers") && "operands as its launches have");
   }
-  kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
-  kernel.message.set_space(1);
-  unsigned next = FirstPosition;
-  for (auto use : {pb::Kernel::FIRST_QUERY, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::FIRST_HEAD,
-                   pb::Kernel::WHOLE_SEQUENCE, pb::Kernel::SEED})
-    kernel.use(next++, use);
-  if (isForward) {
-    kernel.write(type, queries);
-    kernel.write(pb::F32, rows);
-  } else if (op.getShape() == "attention_query_gradient") {
-    kernel.write(type, queries).set_linear(1);
-    kernel.write(pb::F32, rows); // delta
-  } else {
-    for (int i = 0; i < 2; ++i)
-      kernel.sum(type, keys).set_linear(1);
+
+private:
+  void describe(const rt::OperandSignature &operand) {
+    pb::Operand &made = *message.add_operands();
+    made.set_type(typeOf(operand));
+    made.set_access(accessOf(operand));
+    if (operand.isStored() && cuda::destinationOf(kernel) == cuda::Destination::AddUnlessFirst)
+      made.set_unless(scalar(*row.findScalar("FIRST")));
+    addReach(operand, made);
+    uint32_t time = ++times[operand.name]; // of repeated operands those that belong together have one number
+    if (operand.isLinear)
+      made.set_linear(time);
+    made.set_reduces(operand.isSum);
+    if (operand.isSlot)
+      made.set_slot(*rt::findSlot(operand.name) + 1);
+    if (operand.name == row.space)
+      message.set_space(static_cast<uint32_t>(message.operands_size()));
   }
-}
 
-/// A cache is kept but for the rows that are written: as a whole it is the same value afterwards.
-void describeCache(exec::KernelOp op, Description &kernel) {
-  using namespace cuda;
-  pb::DataType type = dataType(typeParameter(op, "type"));
-  Reach tokens = {scalar(CacheBatch), scalar(CacheTokens)};
-  Reach cache = {scalar(CacheBatch), scalar(CacheKvHeads), scalar(CacheContext), scalar(CacheHeadDim)};
-  Reach rows = {extent, scalar(CacheHeadDim)};
-  bool keeps = op.getShape() == "keep_rows";
-  for (int i = 0; i < (keeps ? 2 : 1); ++i)
-    kernel.read(type, rows);
-  kernel.read(pb::I32, tokens);
-  for (int i = 0; i < 2; ++i)
-    kernel.add(keeps ? pb::Operand::UPDATE : pb::Operand::READ, type, cache);
-  if (!keeps)
-    kernel.write(type, rows);
-}
-
-void describeTakeRow(exec::KernelOp op, Description &kernel) {
-  pb::DataType type = dataType(cuda::typeParameter(op, "type"));
-  kernel.read(type, {extent, scalar(0), scalar(1)});
-  kernel.read(pb::I32, {extent});
-  kernel.write(type, {extent, scalar(1)});
-}
-
-void describeEmbed(exec::KernelOp op, Description &kernel) {
-  kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)}).set_linear(1);
-  kernel.isTable(/*firstRow=*/0);
-  kernel.read(pb::I32, {extent});
-  kernel.sum(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)}).set_linear(1);
-}
-
-/// The table's gradient has one term of the three kernels: order_tokens begins it, the others go on with it.
-void describeOrderTokens(exec::KernelOp op, Description &kernel) {
-  kernel.read(pb::I32, {scalar(3)});
-  kernel.write(pb::I32, {scalar(3)});
-  kernel.store(pb::F32, {scalar(1), scalar(2)}, cuda::destinationOf(op), /*first=*/4);
-  kernel.isTable(/*firstRow=*/0);
-}
-
-void describeSegments(exec::KernelOp op, Description &kernel) {
-  Reach partial = {extent, scalar(4), scalar(0)}, table = {scalar(3), scalar(0)};
-  for (int i = 0; i < 2; ++i)
-    kernel.read(pb::I32, {scalar(2)});
-  if (op.getShape() == "join_segments") {
-    kernel.read(pb::F32, partial).set_linear(1);
-  } else {
-    kernel.read(dataType(cuda::typeParameter(op, "type")), {scalar(2), scalar(0)}).set_linear(1);
-    kernel.write(pb::F32, partial).set_linear(1);
+  pb::DataType typeOf(const rt::OperandSignature &operand) {
+    if (operand.type == 's' || operand.type == 'i')
+      return operand.type == 's' ? pb::F32 : pb::I32;
+    return dataType(cuda::typeParameter(kernel, operand.type == 'f' ? StringRef(operand.name) : "type"));
   }
-  pb::Operand &sum = kernel.sum(pb::F32, table);
-  sum.set_access(pb::Operand::UPDATE);
-  sum.set_linear(1);
-  kernel.isTable(/*firstRow=*/1);
-}
 
-void describeRoute(exec::KernelOp op, Description &kernel) {
-  using namespace cuda;
-  Reach places = {scalar(RouteChoices), scalar(RouteBatch), scalar(RouteSeq)};
-  if (op.getShape() == "choose_experts")
-    kernel.read(dataType(typeParameter(op, "type")), {extent, scalar(RouteExperts)});
-  else
-    kernel.read(pb::I32, places);
-  kernel.write(pb::I32, places);
-}
-
-/// find_rows, dispatch and combine, of which the last writes rows of tokens.
-void describeMove(exec::KernelOp op, Description &kernel) {
-  using namespace cuda;
-  Reach places = {scalar(MoveChoices), scalar(MoveBatch), scalar(MoveSeq)}, tokens = places;
-  Reach experts = {scalar(MoveExperts), scalar(MoveBatch), scalar(MoveCapacity), scalar(MoveHidden)};
-  auto type = [&](StringRef name) { return dataType(typeParameter(op, name)); };
-  bool isDispatch = op.getShape() == "dispatch";
-  if (isDispatch)
-    kernel.read(pb::I32, {extent});
-  else
-    for (int i = 0; i < 2; ++i)
-      kernel.read(pb::I32, places);
-  if (op.getShape() == "find_rows") {
-    kernel.write(pb::I32, {extent, scalar(MoveCapacity)});
-    return;
+  pb::Operand::Access accessOf(const rt::OperandSignature &operand) {
+    using Access = rt::OperandSignature::Access;
+    switch (operand.access) {
+    case Access::Read:
+      return pb::Operand::READ;
+    case Access::Write:
+      return pb::Operand::WRITE;
+    case Access::Update:
+      return pb::Operand::UPDATE;
+    case Access::Add:
+      return pb::Operand::ADD;
+    case Access::Store:
+      break;
+    }
+    return cuda::destinationOf(kernel) == cuda::Destination::Overwrite ? pb::Operand::WRITE : pb::Operand::ADD;
   }
-  if (!op.getParameters()->contains("has_choice"))
-    tokens.erase(tokens.begin());
-  tokens.push_back(scalar(MoveHidden));
-  kernel.read(type("from"), isDispatch ? tokens : experts).set_linear(1);
-  if (op.getParameters()->contains("weights"))
-    kernel.read(type("weights"), places);
-  kernel.write(type("to"), {extent, scalar(MoveHidden)}).set_linear(1);
-}
 
-void describeRope(exec::KernelOp op, Description &kernel) {
-  kernel.read(dataType(cuda::typeParameter(op, "from")), {extent, scalar(0), scalar(1)}).set_linear(1);
-  kernel.read(pb::I32, {extent});
-  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(0), scalar(1)}).set_linear(1);
-}
+  /// The extent for the dims that the operand begins with, and a scalar for each other dim.
+  void addReach(const rt::OperandSignature &operand, pb::Operand &made) {
+    ArrayRef<rt::SignatureDim> dims = operand.dims;
+    if (row.reachesByExtent(operand)) {
+      made.add_reach(extent);
+      dims = dims.drop_front(row.extent.size());
+    }
+    for (const rt::SignatureDim &dim : dims)
+      if (!dim.isOne() && (dim.flag.empty() || kernel.getParameters()->contains(dim.flag)))
+        made.add_reach(scalar(*row.findScalar(dim.name)));
+  }
 
-void describeSquareBlocks(exec::KernelOp, Description &kernel) {
-  kernel.read(pb::F32, {scalar(0)});
-  kernel.write(pb::F32, {extent, scalar(2)});
-  kernel.use(1, pb::Kernel::BLOCK_ROWS);
-}
-
-void describeAddSquares(exec::KernelOp op, Description &kernel) {
-  kernel.read(pb::F32, {scalar(0), scalar(1)});
-  kernel.add(pb::Operand::ADD, pb::F32, {extent});
-  kernel.message.set_norm_weight(cuda::realParameter(op, "weight"));
-}
-
-void describeReduceParts(exec::KernelOp op, Description &kernel) {
-  int64_t sums = cuda::integerParameter(op, "buffers") / 2;
-  for (int64_t sum = 0; sum < sums; ++sum)
-    kernel.read(pb::F32, {scalar(2), scalar(1)}).set_linear(static_cast<uint32_t>(sum) + 1);
-  for (int64_t sum = 0; sum < sums; ++sum)
-    kernel.store(pb::F32, {extent}, cuda::destinationOf(op), /*first=*/3).set_linear(static_cast<uint32_t>(sum) + 1);
-}
-
-void describeUpdateScalars(exec::KernelOp, Description &kernel) {
-  for (uint32_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale})
-    kernel.read(pb::F32, {}).set_slot(slot + 1);
-  for (uint32_t slot : {rt::GradientScale, rt::Apply})
-    kernel.write(pb::F32, {extent}).set_slot(slot + 1);
-}
-
-using Describe = void (*)(exec::KernelOp, Description &);
-
-Describe describerOf(StringRef shape) {
-  static const llvm::StringMap<Describe> describers = {{"attention_forward", describeAttention},
-                                                       {"attention_key_gradient", describeAttention},
-                                                       {"attention_query_gradient", describeAttention},
-                                                       {"keep_rows", describeCache},
-                                                       {"attend_cache", describeCache},
-                                                       {"take_row", describeTakeRow},
-                                                       {"embed", describeEmbed},
-                                                       {"order_tokens", describeOrderTokens},
-                                                       {"sum_segments", describeSegments},
-                                                       {"join_segments", describeSegments},
-                                                       {"choose_experts", describeRoute},
-                                                       {"give_slots", describeRoute},
-                                                       {"find_rows", describeMove},
-                                                       {"dispatch", describeMove},
-                                                       {"combine", describeMove},
-                                                       {"rope", describeRope},
-                                                       {"square_blocks", describeSquareBlocks},
-                                                       {"add_squares", describeAddSquares},
-                                                       {"reduce_parts", describeReduceParts},
-                                                       {"update_scalars", describeUpdateScalars}};
-  return describers.lookup(shape);
-}
+  exec::KernelOp kernel;
+  const rt::KernelSignature &row;
+  pb::Kernel &message;
+  llvm::StringMap<uint32_t> times;
+};
 
 } // namespace
 
@@ -346,16 +215,11 @@ pb::DataType dataType(Type element) {
 }
 
 void describeKernel(exec::KernelOp kernel, pb::Kernel &message) {
-  Description description(message);
-  if (Describe describe = describerOf(kernel.getShape())) {
-    describe(kernel, description);
-    message.set_scalars(cuda::integerParameter(kernel, "scalars"));
-    message.mutable_uses()->Resize(static_cast<int>(message.scalars()), pb::Kernel::SIZE);
-    assert(message.operands_size() == cuda::integerParameter(kernel, "buffers") && "operands as its launches have");
-    return;
-  }
+  if (const rt::KernelSignature *row = rt::findKernel(kernel.getShape()))
+    return RowDescription(kernel, *row, message).describe();
   auto shape = analyzeKernel(kernel.getBody().front(), kernel.getShape(), kernel.getSplit());
   assert(succeeded(shape) && "made from a body that was analyzed");
+  Description description(message);
   describeShape(*shape, description);
 }
 

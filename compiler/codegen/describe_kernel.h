@@ -1,5 +1,5 @@
 // What a kernel declares in the plan, so that a launch with other buffers, types or sizes is refused before it runs:
-// for kernels made from a body what their shape says, for the others a list by hand.
+// for kernels made from a body what their shape says, for the others what their row of runtime/functions.def says.
 #pragma once
 
 #include "runtime/plan.pb.h"

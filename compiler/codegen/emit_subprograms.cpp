@@ -11,6 +11,7 @@
 #include "compiler/import/cluster_file.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
+#include "runtime/functions.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,35 +27,12 @@ namespace pb = rt::pb;
 
 namespace {
 
-using Function = pb::LibraryCall;
-static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
-              isSame(exec::Function::AttentionForward, Function::ATTENTION_FORWARD) &&
-              isSame(exec::Function::AttentionBackward, Function::ATTENTION_BACKWARD) &&
-              isSame(exec::Function::Embed, Function::EMBED) &&
-              isSame(exec::Function::EmbedGradient, Function::EMBED_GRADIENT) &&
-              isSame(exec::Function::Rope, Function::ROPE) &&
-              isSame(exec::Function::SquaredNorm, Function::SQUARED_NORM) &&
-              isSame(exec::Function::Copy, Function::COPY) && isSame(exec::Function::Zero, Function::ZERO) &&
-              isSame(exec::Function::ReduceParts, Function::REDUCE_PARTS) &&
-              isSame(exec::Function::UpdateScalars, Function::UPDATE_SCALARS) &&
-              isSame(exec::Function::Rearrange, Function::REARRANGE) &&
-              isSame(exec::Function::AttendCache, Function::ATTEND_CACHE) &&
-              isSame(exec::Function::TakeRow, Function::TAKE_ROW) && isSame(exec::Function::Route, Function::ROUTE) &&
-              isSame(exec::Function::Dispatch, Function::DISPATCH) &&
-              isSame(exec::Function::Combine, Function::COMBINE));
-static_assert(isSame(exec::Epilogue::None, Function::NONE) && isSame(exec::Epilogue::Bias, Function::BIAS) &&
-              isSame(exec::Epilogue::GeluGradient, Function::GELU_GRADIENT) &&
-              isSame(exec::Epilogue::BiasGelu, Function::BIAS_GELU) &&
-              isSame(exec::Epilogue::BiasGradient, Function::BIAS_GRADIENT) &&
-              isSame(exec::Epilogue::Add, Function::ADD) && isSame(exec::Epilogue::BiasAdd, Function::BIAS_ADD));
 static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
               isSame(exec::TransferKind::AllToAll, pb::Transfer::ALL_TO_ALL));
 static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
-static_assert(exec::getMaxEnumValForFunction() == Function::Function_MAX &&
-              exec::getMaxEnumValForEpilogue() == Function::Epilogue_MAX &&
-              exec::getMaxEnumValForStore() == pb::Store_MAX);
+static_assert(exec::getMaxEnumValForStore() == pb::Store_MAX);
 static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
               isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
 
@@ -201,7 +179,7 @@ void Emitter::emitLaunch(exec::LaunchOp launch, pb::Launch &message) {
 }
 
 void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
-  message.set_function(numberOf<pb::LibraryCall::Function>(exec::symbolizeFunction(call.getFunction())));
+  message.set_function(static_cast<pb::LibraryCall::Function>(rt::findFunction(call.getFunction())->number));
   exec::visitBuffers(call, [&](exec::BufferAttr buffer, bool) { fillBuffer(buffer, *message.add_buffers()); });
   for (int64_t size : call.getSizes())
     message.add_sizes(size);
@@ -216,7 +194,7 @@ void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
   message.set_store(call.getAlwaysAdds() ? pb::ADD : call.getAccumulate() ? pb::ADD_UNLESS_FIRST : pb::OVERWRITE);
   message.set_causal(call.getCausal());
   if (std::optional<StringRef> epilogue = call.getEpilogue())
-    message.set_epilogue(numberOf<pb::LibraryCall::Epilogue>(exec::symbolizeEpilogue(*epilogue)));
+    message.set_epilogue(static_cast<pb::LibraryCall::Epilogue>(rt::findEpilogue(*epilogue)->number));
 }
 
 uint32_t Emitter::emitStart(exec::StartOp start) {

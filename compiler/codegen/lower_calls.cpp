@@ -1,4 +1,4 @@
-// Ops that are library calls: sizes, scalars and flags as plan.proto says.
+// Ops that are library calls: buffers, sizes, floats, scalars and flags as the rows of runtime/functions.def say.
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/codegen/program_builder.h"
 
@@ -75,7 +75,6 @@ void ProgramBuilder::emit(const Call &call) {
   state.addAttribute("function", builder.getStringAttr(call.function));
   state.addAttribute("buffers", builder.getArrayAttr(places));
   state.addAttribute("types", builder.getTypeArrayAttr(call.elements));
-  state.addAttribute("outputs", builder.getI64IntegerAttr(call.outputs));
   state.addAttribute("sizes", builder.getDenseI64ArrayAttr(call.sizes));
   if (!call.floats.empty())
     state.addAttribute("floats", builder.getDenseF64ArrayAttr(call.floats));
@@ -115,7 +114,6 @@ void ProgramBuilder::updateScalars(double maxGradNorm) {
              builder.getF32Type());
   for (int64_t slot : {rt::LossScale, rt::GradientScale, rt::Apply})
     call.add(scalarAt(slot), builder.getF32Type());
-  call.outputs = 2;
   call.floats = {maxGradNorm};
   emit(call);
 }
@@ -152,7 +150,6 @@ void ProgramBuilder::lowerEpilogue(exec::ProductOp op, Call &call) {
   for (Value other : op.getOthers())
     call.add(place(other), elementOf(other));
   Value extra = op.getExtra();
-  call.outputs = extra ? 2 : 1;
   auto sum = extra && extra.hasOneUse() ? dyn_cast<model::AccumulateOp>(*extra.user_begin()) : model::AccumulateOp();
   if (!sum) {
     if (extra)
@@ -196,7 +193,6 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   addAll(op->getResults());
   if (isForward)
     addStep();
-  call.outputs = op->getNumResults();
   if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
     return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;
   emit(call);
@@ -216,7 +212,6 @@ LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
     call.add(place(value), elementOf(value));
   for (Value value : op->getResults())
     call.add(place(value), elementOf(value));
-  call.outputs = 3;
   call.sizes = attentionSizes(attend.getQ(), attend.getK());
   call.sizes.resize(5);
   call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
@@ -275,7 +270,6 @@ LogicalResult ProgramBuilder::lowerRoute(Operation *op) {
   call.add(place(route.getScores()), elementOf(route.getScores()));
   call.add(place(route.getIds()), elementOf(route.getIds()));
   call.add(place(route.getSlots()), elementOf(route.getSlots()));
-  call.outputs = 2;
   llvm::append_range(call.sizes, cast<RankedTensorType>(route.getScores().getType()).getShape());
   call.sizes.push_back(cast<RankedTensorType>(route.getIds().getType()).getDimSize(0));
   call.sizes.push_back(route.getCapacity());

@@ -368,7 +368,6 @@ void ProgramBuilder::emit(exec::KernelOp kernel, const Launch &launch) {
 void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Value result, ArrayRef<int64_t> sizes) {
   Call call;
   call.function = "reduce_parts";
-  call.outputs = 0;
   call.sizes.assign(sizes.begin(), sizes.end());
   exec::BufferAttr target = destination(result, call.flags);
   auto alike = llvm::find_if(calls, [&](const Call &other) {
@@ -377,10 +376,9 @@ void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Va
   });
   if (alike == calls.end())
     alike = calls.insert(alike, std::move(call));
-  alike->buffers.insert(alike->buffers.begin() + alike->outputs, parts);
+  alike->buffers.insert(alike->buffers.begin() + alike->buffers.size() / 2, parts); // all parts, then all sums
   alike->buffers.push_back(target);
   alike->elements.append(2, builder.getF32Type());
-  ++alike->outputs;
 }
 
 /// The second phase: partial rows are added up for each of the results `sums`, on GPUs by one launch for those that are

@@ -53,12 +53,11 @@ public:
   /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
   mlir::LogicalResult build();
 
-  /// A library call as plan.proto has it; the last `outputs` buffers are written.
+  /// A library call: its buffers, sizes, floats and scalars are those of the function's row in runtime/functions.def.
   struct Call {
     llvm::StringRef function;
     llvm::SmallVector<exec::BufferAttr> buffers;
     llvm::SmallVector<mlir::Type> elements;
-    int64_t outputs = 1;
     llvm::SmallVector<int64_t> sizes;
     llvm::SmallVector<double> floats;
     llvm::SmallVector<mlir::Attribute> scalars;

@@ -10,6 +10,10 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace espalier::rt {
+struct OperandSignature; // runtime/functions.h
+}
+
 #include "dialects/exec/dialect.h.inc"
 
 #include "dialects/exec/enums.h.inc"

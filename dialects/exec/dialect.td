@@ -45,23 +45,6 @@ def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
   I32EnumAttrCase<"Weight", 8, "weight">, I32EnumAttrCase<"Add", 9, "add">]>;
 
-def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
-  I32EnumAttrCase<"Matmul", 0, "matmul">, I32EnumAttrCase<"AttentionForward", 1, "attention_forward">,
-  I32EnumAttrCase<"AttentionBackward", 2, "attention_backward">, I32EnumAttrCase<"Embed", 3, "embed">,
-  I32EnumAttrCase<"EmbedGradient", 4, "embed_gradient">, I32EnumAttrCase<"Rope", 5, "rope">,
-  I32EnumAttrCase<"SquaredNorm", 6, "squared_norm">, I32EnumAttrCase<"Copy", 7, "copy">,
-  I32EnumAttrCase<"Zero", 8, "zero">, I32EnumAttrCase<"ReduceParts", 9, "reduce_parts">,
-  I32EnumAttrCase<"UpdateScalars", 10, "update_scalars">, I32EnumAttrCase<"Rearrange", 11, "rearrange">,
-  I32EnumAttrCase<"AttendCache", 12, "attend_cache">, I32EnumAttrCase<"TakeRow", 13, "take_row">,
-  I32EnumAttrCase<"Route", 14, "route">, I32EnumAttrCase<"Dispatch", 15, "dispatch">,
-  I32EnumAttrCase<"Combine", 16, "combine">]>;
-
-def Exec_Epilogue : Exec_Enum<"Epilogue", "What a matrix product does on the way", [
-  I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">,
-  I32EnumAttrCase<"GeluGradient", 2, "gelu_gradient">, I32EnumAttrCase<"BiasGelu", 3, "bias_gelu">,
-  I32EnumAttrCase<"BiasGradient", 4, "bias_gradient">, I32EnumAttrCase<"Add", 5, "add">,
-  I32EnumAttrCase<"BiasAdd", 6, "bias_add">]>;
-
 def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
   I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,

@@ -1,6 +1,8 @@
 // The exec dialect's registration and its verifiers. A comment before each check names the constraint of ops.td.
 #include "dialects/exec/dialect.h"
 
+#include "runtime/functions.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -89,14 +91,8 @@ void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> v
   if (auto launch = dyn_cast<LaunchOp>(instruction)) {
     visitList(launch.getBuffers().getValue(), launch.getOutputs());
   } else if (auto call = dyn_cast<CallOp>(instruction)) {
-    // Attention reads the step behind what it writes, a product what its epilogue takes.
-    std::optional<Function> function = symbolizeFunction(call.getFunction());
-    ArrayRef<Attribute> buffers = call.getBuffers().getValue();
-    bool hasEpilogue = function == Function::Matmul && call.getEpilogue();
-    size_t behind = function == Function::AttentionForward ? 1 : hasEpilogue ? buffers.size() - 3 : 0;
-    visitList(buffers.drop_back(behind), hasEpilogue ? 1 : call.getOutputs());
-    if (behind > 0)
-      visitList(buffers.take_back(behind), hasEpilogue ? call.getOutputs() - 1 : 0);
+    for (auto [buffer, operand] : llvm::zip(call.getBuffers(), call.operands()))
+      visit(cast<BufferAttr>(buffer), operand->isWritten());
   } else if (auto start = dyn_cast<StartOp>(instruction)) {
     visit(start.getFrom(), false);
     visit(start.getTo(), true);
@@ -140,11 +136,12 @@ LogicalResult FusedOp::verify() {
 }
 
 LogicalResult ProductOp::verify() {
-  std::optional<Epilogue> known = symbolizeEpilogue(getEpilogue());
-  if (!known || *known == Epilogue::None) // product_c1
-    return emitOpError("needs an epilogue of plan.proto, got ") << getEpilogue();
-  size_t others = *known == Epilogue::BiasGradient ? 0 : *known == Epilogue::BiasAdd ? 2 : 1;
-  bool hasExtra = *known == Epilogue::BiasGradient || (*known == Epilogue::BiasGelu && getExtra());
+  const rt::EpilogueSignature *known = rt::findEpilogue(getEpilogue());
+  if (!known || known->operands.empty()) // product_c1
+    return emitOpError("needs an epilogue of functions.def, got ") << getEpilogue();
+  size_t others = llvm::count_if(known->operands, [](const auto &operand) { return operand.isRead(); });
+  bool mayHaveExtra = others < known->operands.size();
+  bool hasExtra = mayHaveExtra && (getExtra() || !known->operands.back().isOptional);
   if (getOthers().size() != others || (getExtra() != nullptr) != hasExtra) // product_c2
     return emitOpError("needs ") << others + 2 << " operands and " << 1 + hasExtra << " results for " << getEpilogue();
   return success();
@@ -167,74 +164,52 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
-/// The types of a function's buffers: f any float, s f32, i i32, b any; ? a float that may be missing: weights of rows
-/// that are moved, gelu's operand.
-static StringRef typesOf(Function function) {
-  switch (function) {
-  case Function::Matmul: // and those of the epilogue
-    return "fff";
-  case Function::AttentionForward:
-    return "ffffsi";
-  case Function::AttentionBackward:
-    return "ffffsfifff";
-  case Function::Embed:
-  case Function::Rope:
-    return "fif";
-  case Function::EmbedGradient:
-    return "ifs";
-  case Function::SquaredNorm:
-  case Function::ReduceParts:
-    return "ss";
-  case Function::Copy:
-  case Function::Rearrange:
-    return "bb";
-  case Function::Zero:
-    return "b";
-  case Function::UpdateScalars:
-    return "ssssss";
-  case Function::AttendCache:
-    return "fffifff";
-  case Function::TakeRow:
-    return "bib";
-  case Function::Route:
-    return "fii";
-  case Function::Dispatch:
-  case Function::Combine:
-    return "iif?f";
-  }
-  llvm_unreachable("of every function");
+std::vector<const rt::OperandSignature *> CallOp::operands() {
+  const rt::FunctionSignature *function = rt::findFunction(getFunction());
+  const rt::EpilogueSignature *epilogue = getEpilogue() ? rt::findEpilogue(*getEpilogue()) : nullptr;
+  return rt::operandsOf(*function, epilogue, getBuffers().size());
 }
 
-static StringRef typesOf(Epilogue epilogue) {
-  if (epilogue == Epilogue::None)
+/// What an operand of this type letter takes, for errors; empty if it takes `type`. `ofAll` is the type of the first
+/// operand of the letter e.
+static std::string wantedFor(char letter, Type type, Type ofAll) {
+  bool isFloat = isa<FloatType>(type);
+  switch (letter) {
+  case 's':
+    return type.isF32() ? "" : "f32";
+  case 'i':
+    return type.isInteger(32) ? "" : "i32";
+  case 'f':
+    return isFloat ? "" : "a float";
+  case 'e':
+    return isFloat && type == ofAll ? "" : "the float type of the other buffers";
+  default:
     return "";
-  return epilogue == Epilogue::BiasGelu ? "f?" : epilogue == Epilogue::BiasAdd ? "ff" : "f";
-}
-
-static bool takes(char letter, Type type) {
-  return letter == 'b' || (letter == 'i' ? type.isInteger(32) : letter == 's' ? type.isF32() : isa<FloatType>(type));
+  }
 }
 
 LogicalResult CallOp::verify() {
-  std::optional<Function> function = symbolizeFunction(getFunction());
+  const rt::FunctionSignature *function = rt::findFunction(getFunction());
   if (!function) // call_c1
-    return emitOpError("needs a function of plan.proto, got ") << getFunction();
+    return emitOpError("needs a function of functions.def, got ") << getFunction();
   if (getTypes().size() != getBuffers().size()) // call_c2
     return emitOpError("needs one type per buffer, got ") << getTypes().size() << " for " << getBuffers().size();
-  if (!areBuffers(getBuffers()) || getOutputs() > getBuffers().size()) // call_c3
-    return emitOpError("needs buffers, of which the last ") << getOutputs() << " are written";
-  std::optional<Epilogue> epilogue = symbolizeEpilogue(getEpilogue().value_or("none"));
-  if (!epilogue || (*epilogue != Epilogue::None && *function != Function::Matmul)) // call_c4
-    return emitOpError("needs an epilogue of plan.proto, which only a matmul has, got ") << *getEpilogue();
-  std::string wanted = (typesOf(*function) + typesOf(*epilogue)).str();
-  if (size_t maybe = wanted.find('?'); maybe != std::string::npos)
-    wanted.replace(maybe, 1, getTypes().size() == wanted.size() ? "f" : "");
+  if (!areBuffers(getBuffers())) // call_c3
+    return emitOpError("needs buffers, got ") << getBuffers();
+  if (getEpilogue() && (!rt::findEpilogue(*getEpilogue()) || !function->hasFlag("epilogue"))) // call_c4
+    return emitOpError("needs an epilogue of functions.def, which only a matmul has, got ") << *getEpilogue();
+  std::vector<const rt::OperandSignature *> wanted = operands();
   if (getTypes().size() != wanted.size()) // call_c5
     return emitOpError("needs ") << wanted.size() << " buffers for " << getFunction() << ", got " << getTypes().size();
-  for (auto [index, letter] : llvm::enumerate(wanted))
-    if (Type type = getElementTypeOrSelf(cast<TypeAttr>(getTypes()[index]).getValue()); !takes(letter, type))
-      return emitOpError("needs ") << (letter == 'i' ? "i32" : letter == 's' ? "f32" : "a float") << " in buffer "
-                                   << index << " of " << getFunction() << ", got " << type;
+  Type ofAll;
+  for (auto [index, attribute, operand] : llvm::enumerate(getTypes(), wanted)) {
+    Type type = getElementTypeOrSelf(cast<TypeAttr>(attribute).getValue());
+    if (operand->type == 'e' && !ofAll)
+      ofAll = type;
+    if (std::string want = wantedFor(operand->type, type, ofAll); !want.empty())
+      return emitOpError("needs ") << want << " in buffer " << index << " (" << operand->name << ") of "
+                                   << getFunction() << ", got " << type;
+  }
   return success();
 }
 

@@ -27,9 +27,9 @@ def Exec_FusedOp : Exec_Op<"fused", [Pure, IsolatedFromAbove, SingleBlock]> {
 def Exec_ProductOp : Exec_Op<"product", [Pure]> {
   let summary = "A matrix product with what the library does on the way";
   let description = [{
-    The first result is op(a) op(b) under the epilogue, as `model.contract` has it; `others` and the second result are what
-    Epilogue of plan.proto lists behind c. Made by `fold-epilogues`, gone after `lower-to-exec`.
-    - (C1) epilogue is one of plan.proto in lower case, and not none.
+    The first result is op(a) op(b) under the epilogue, as `model.contract` has it; `others` and the second result are
+    the operands of the epilogue in runtime/functions.def. Made by `fold-epilogues`, gone after `lower-to-exec`.
+    - (C1) epilogue is one of functions.def in lower case, and not none.
     - (C2) there are as many operands and results as it has; gelu's operand is a result where it is kept.
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Variadic<AnyRankedTensor>:$others, StrAttr:$epilogue);
@@ -89,22 +89,26 @@ def Exec_LaunchOp : Exec_Instruction<"launch"> {
 }
 
 def Exec_CallOp : Exec_Instruction<"call"> {
-  let summary = "A kernel of the runtime: LibraryCall of plan.proto";
+  let summary = "A library function: LibraryCall of plan.proto";
   let description = [{
-    - (C1) function is one of plan.proto in lower case.
+    The row of the function in runtime/functions.def says what the buffers, sizes, floats and scalars are.
+    - (C1) function is one of functions.def in lower case.
     - (C2) there is one type per buffer.
-    - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
-      that of a matmul before what its epilogue reads; there a second one is the last.
-    - (C4) epilogue, where there is one, is one of plan.proto in lower case, and of a matmul.
-    - (C5) types are those that the function takes. How many elements each has is the verifier's of plans to say.
-    `accumulate` adds to what the last buffer holds (of a matmul c) unless the RUN says that its bucket is written first, `always_adds`
-    adds whatever the RUN says: Store of plan.proto.
+    - (C3) buffers are exec.buffer.
+    - (C4) epilogue, where there is one, is one of functions.def in lower case, and of a matmul.
+    - (C5) there are as many buffers as the row has operands, of the types that it says. How many elements each has is
+      the plan verifier's to say.
+    `accumulate` adds to what the operand with `store` holds unless the RUN says that its bucket is written first,
+    `always_adds` adds whatever the RUN says: Store of plan.proto.
   }];
-  let arguments = (ins StrAttr:$function, ArrayAttr:$buffers, TypeArrayAttr:$types, I64Attr:$outputs,
-                       DenseI64ArrayAttr:$sizes, OptionalAttr<DenseF64ArrayAttr>:$floats,
-                       OptionalAttr<ArrayAttr>:$scalars, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
-                       UnitAttr:$accumulate, UnitAttr:$always_adds, UnitAttr:$causal,
-                       OptionalAttr<StrAttr>:$epilogue);
+  let arguments = (ins StrAttr:$function, ArrayAttr:$buffers, TypeArrayAttr:$types, DenseI64ArrayAttr:$sizes,
+                       OptionalAttr<DenseF64ArrayAttr>:$floats, OptionalAttr<ArrayAttr>:$scalars,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$accumulate, UnitAttr:$always_adds,
+                       UnitAttr:$causal, OptionalAttr<StrAttr>:$epilogue);
+  let extraClassDeclaration = [{
+    /// What the function's row says of each buffer, in order.
+    std::vector<const ::espalier::rt::OperandSignature *> operands();
+  }];
 }
 
 def Exec_StartOp : Exec_Instruction<"start"> {

@@ -14,15 +14,15 @@ class AttendCache final : public LibraryKernel {
 public:
   AttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
       : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 7, .sizes = 6, .floats = 1});
-    batch_ = reader.size(0);
-    kvHeads_ = reader.size(2);
-    task_.storage = reader.floating(0);
-    task_.tokens = reader.size(1);
-    task_.group = reader.size(3);
-    task_.headDim = reader.size(4, 1);
-    task_.context = reader.size(5, 1);
-    task_.scale = static_cast<float>(reader.real(0));
+    CallReader reader(call, types);
+    batch_ = reader.size("batch");
+    kvHeads_ = reader.size("kv_heads");
+    task_.storage = reader.storage("q");
+    task_.tokens = reader.size("seq");
+    task_.group = reader.size("group");
+    task_.headDim = reader.size("head_dim", 1);
+    task_.context = reader.size("context", 1);
+    task_.scale = static_cast<float>(reader.real("scale"));
     if (task_.headDim > cpu::kLargestHead)
       reader.refuse("head_dim is " + std::to_string(task_.headDim) + ", needs to be at most " +
                     std::to_string(cpu::kLargestHead));
@@ -30,17 +30,6 @@ public:
       reader.refuse("scale is " + std::to_string(task_.scale) + ", needs to be above 0");
     task_.keyStride = kvHeads_ * task_.headDim;
     task_.queryStride = task_.keyStride * task_.group;
-    int64_t bytes = bytesOf(task_.storage);
-    for (int buffer : {0, 1, 2, 4, 5, 6})
-      reader.expect(buffer, task_.storage);
-    reader.expect(3, Storage::I32);
-    for (int buffer : {0, 4})
-      reader.holds(buffer, {batch_, task_.tokens, task_.queryStride}, bytes);
-    for (int buffer : {1, 2})
-      reader.holds(buffer, {batch_, task_.tokens, task_.keyStride}, bytes);
-    reader.holds(3, {batch_, task_.tokens}, sizeof(int32_t));
-    for (int buffer : {5, 6})
-      reader.holds(buffer, {batch_, kvHeads_, task_.context, task_.headDim}, bytes);
   }
 
   int64_t parts() const override { return batch_ * kvHeads_; }
@@ -77,14 +66,10 @@ private:
 class TakeRow final : public LibraryKernel {
 public:
   TakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 3});
-    batch_ = reader.size(0);
-    rows_ = reader.size(1);
-    bytes_ = reader.size(2);
-    reader.holds(0, {batch_, rows_, bytes_}, 1);
-    reader.expect(1, Storage::I32);
-    reader.holds(1, {batch_}, sizeof(int32_t));
-    reader.holds(2, {batch_, bytes_}, 1);
+    CallReader reader(call, types);
+    batch_ = reader.size("a");
+    rows_ = reader.size("b");
+    bytes_ = reader.size("bytes");
   }
 
   int64_t parts() const override { return batch_; }

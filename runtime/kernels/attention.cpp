@@ -9,50 +9,33 @@ namespace espalier::rt {
 
 namespace {
 
-/// What forward and backward have in common: the shape and its checks.
+/// What forward and backward have in common: the shape and its limits.
 class Attention : public LibraryKernel {
 protected:
-  /// `step`: the buffer with the slot of that name.
-  Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int buffers,
-            int step)
-      : loops_(loops), step_(step) {
-    CallReader reader(call, types, {.buffers = buffers, .sizes = 5, .floats = 1});
-    reader.expectOne(step, Storage::I32);
-    shape_ = {.batch = reader.size(0),
-              .sequence = reader.size(1),
-              .keys = reader.size(call.sizes_size() > 5 ? 5 : 1),
-              .kvHeads = reader.size(2),
-              .group = reader.size(3),
-              .headDim = reader.size(4, 1),
+  Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, types);
+    step_ = reader.buffer("step");
+    shape_ = {.batch = reader.size("batch"),
+              .sequence = reader.size("seq"),
+              .keys = reader.size("keys"),
+              .kvHeads = reader.size("kv_heads"),
+              .group = reader.size("group"),
+              .headDim = reader.size("head_dim", 1),
               .causal = call.causal(),
-              .scale = static_cast<float>(reader.real(0)),
-              .storage = reader.floating(0)};
-    rate_ = call.floats_size() > 1 ? reader.real(1) : 0;
+              .scale = static_cast<float>(reader.real("scale")),
+              .storage = reader.storage("q")};
+    rate_ = reader.real("rate");
     if (!(rate_ >= 0 && rate_ < 1))
       reader.refuse("dropout rate is " + std::to_string(rate_) + ", needs to be at least 0 and below 1");
-    if (rate_ > 0 && call.scalars_size() < 4)
-      reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
-    if (shape_.keys != shape_.sequence && call.scalars_size() < 5)
-      reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 5 for a part of the queries");
+    if (rate_ > 0)
+      reader.needScalars(4, "for dropout");
+    if (shape_.keys != shape_.sequence)
+      reader.needScalars(5, "for a part of the queries");
     if (!(shape_.scale > 0))
       reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
     if (shape_.headDim > cpu::kLargestHead)
       reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
                     std::to_string(cpu::kLargestHead));
-  }
-
-  void checkQuery(const CallReader &reader, int buffer) const {
-    reader.expect(buffer, shape_.storage);
-    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group, shape_.headDim},
-                 bytesOf(shape_.storage));
-  }
-  void checkKey(const CallReader &reader, int buffer) const {
-    reader.expect(buffer, shape_.storage);
-    reader.holds(buffer, {shape_.batch, shape_.keys, shape_.kvHeads, shape_.headDim}, bytesOf(shape_.storage));
-  }
-  void checkLse(const CallReader &reader, int buffer) const {
-    reader.expect(buffer, Storage::F32);
-    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group}, sizeof(float));
   }
 
   cpu::AttentionDropout dropout(const CallArguments &arguments) const {
@@ -76,19 +59,13 @@ protected:
   const cpu::Loops &loops_;
   cpu::AttentionShape shape_;
   double rate_ = 0;
-  int step_;
+  int step_ = 0; ///< the buffer with the step
 };
 
 class AttentionForward final : public Attention {
 public:
   AttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
-      : Attention(call, types, loops, 6, /*step=*/5) {
-    CallReader reader(call, types, {.buffers = 6, .sizes = 5});
-    for (int buffer : {0, 3})
-      checkQuery(reader, buffer);
-    for (int buffer : {1, 2})
-      checkKey(reader, buffer);
-    checkLse(reader, 4);
+      : Attention(call, types, loops) {
     // Large groups share the packed keys among their heads, so they need fewer queries per part.
     queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
   }
@@ -125,14 +102,7 @@ private:
 class AttentionBackward final : public Attention {
 public:
   AttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
-      : Attention(call, types, loops, 10, /*step=*/6) {
-    CallReader reader(call, types, {.buffers = 10, .sizes = 5});
-    for (int buffer : {0, 3, 5, 7})
-      checkQuery(reader, buffer);
-    for (int buffer : {1, 2, 8, 9})
-      checkKey(reader, buffer);
-    checkLse(reader, 4);
-  }
+      : Attention(call, types, loops) {}
 
   int64_t parts() const override { return shape_.keys == 0 ? 0 : shape_.batch * shape_.kvHeads; }
   size_t scratchBytesPerThread() const override { return loops_.attentionBackwardScratchBytes(shape_); }

@@ -1,11 +1,10 @@
-// Reads a pb::LibraryCall and the types of its buffers with every count, size, type and byte range checked before it is
-// used.
+// Reads a pb::LibraryCall and the types of its buffers by the names of its row in functions.def. Every count, size, type
+// and byte range is checked before it is used.
 #pragma once
 
+#include "runtime/kernels/call_rows.h"
 #include "runtime/kernels/dtype.h"
-#include "runtime/plan.pb.h"
 
-#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -15,32 +14,34 @@ namespace espalier::rt {
 /// needs 128".
 class CallReader {
 public:
-  /// What a function has at least of each list.
-  struct Counts {
-    int buffers, sizes, floats = 0, scalars = 0;
-  };
+  /// Refuses a call that is not as its row says. `types`: those of the buffers' values, one per buffer.
+  CallReader(const pb::LibraryCall &call, std::span<const pb::DataType> types);
 
-  /// `types`: those of the buffers' values, one per buffer.
-  CallReader(const pb::LibraryCall &call, std::span<const pb::DataType> types, Counts counts);
-
-  /// Size `index`, refused below `minimum`.
-  int64_t size(int index, int64_t minimum = 0) const;
-  double real(int index) const { return call_.floats(index); }
-  /// Type of buffer `index`; must be f32, bf16 or f16.
-  Storage floating(int index) const;
-  /// Refuses buffer `index` unless it has this type.
-  void expect(int index, Storage storage) const;
-  /// Refuses buffer `index` unless it holds one element of this type.
-  void expectOne(int index, Storage storage) const;
-  /// Refuses buffer `index` unless it holds the product of `dims` elements of `bytesPerElement`.
-  void holds(int index, std::initializer_list<int64_t> dims, int64_t bytesPerElement) const;
-  /// Product of `dims`, refused if it does not fit 62 bits.
-  int64_t product(std::initializer_list<int64_t> dims) const;
-  [[noreturn]] void refuse(const std::string &reason) const;
+  /// A size, refused below `minimum`.
+  int64_t size(std::string_view name, int64_t minimum = 0) const;
+  /// A float of the call.
+  double real(std::string_view name) const;
+  bool has(std::string_view operand) const;
+  /// The index of an operand's buffer.
+  int buffer(std::string_view operand) const;
+  /// The type of an operand.
+  Storage storage(std::string_view operand) const;
+  /// Refuses a call with fewer scalars; `reason`: "for dropout".
+  void needScalars(int count, const std::string &reason) const;
+  /// Product of two sizes, refused if it is too large.
+  int64_t product(int64_t a, int64_t b) const;
+  [[noreturn]] void refuse(const std::string &reason) const { refuse(call_, reason); }
+  [[noreturn]] static void refuse(const pb::LibraryCall &call, const std::string &reason);
 
 private:
+  void checkCounts() const;
+  void checkSizes() const;
+  void checkBuffers() const;
+
   const pb::LibraryCall &call_;
   std::span<const pb::DataType> types_;
+  const CallRows rows_;
+  std::vector<const OperandSignature *> operands_; ///< by buffer
 };
 
 } // namespace espalier::rt

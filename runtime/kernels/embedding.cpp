@@ -17,17 +17,12 @@ constexpr int64_t kPieceBytes = 64 << 10;
 class Embed final : public LibraryKernel {
 public:
   Embed(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 3, .scalars = 1});
-    int64_t tokens = reader.size(0);
-    rows_ = reader.size(1);
-    hidden_ = reader.size(2);
-    table_ = reader.floating(0);
-    reader.expect(1, Storage::I32);
-    out_ = reader.floating(2);
-    reader.holds(0, {rows_, hidden_}, bytesOf(table_));
-    reader.holds(1, {tokens}, sizeof(int32_t));
-    reader.holds(2, {tokens, hidden_}, bytesOf(out_));
-    tokens_ = piecesOf(tokens, hidden_ * bytesOf(out_), kPieceBytes);
+    CallReader reader(call, types);
+    rows_ = reader.size("rows");
+    hidden_ = reader.size("hidden");
+    table_ = reader.storage("table");
+    out_ = reader.storage("out");
+    tokens_ = piecesOf(reader.size("tokens"), hidden_ * bytesOf(out_), kPieceBytes);
   }
 
   int64_t parts() const override { return tokens_.count(); }
@@ -62,16 +57,11 @@ class EmbedGradient final : public LibraryKernel {
 public:
   EmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
       : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 3, .scalars = 1});
-    tokens_ = reader.size(0);
-    hidden_ = reader.size(2);
-    reader.expect(0, Storage::I32);
-    dout_ = reader.floating(1);
-    reader.expect(2, Storage::F32);
-    reader.holds(0, {tokens_}, sizeof(int32_t));
-    reader.holds(1, {tokens_, hidden_}, bytesOf(dout_));
-    reader.holds(2, {reader.size(1), hidden_}, sizeof(float));
-    blocks_ = {reader.size(1), kBlockRows};
+    CallReader reader(call, types);
+    tokens_ = reader.size("tokens");
+    hidden_ = reader.size("hidden");
+    dout_ = reader.storage("dout");
+    blocks_ = {reader.size("rows"), kBlockRows};
   }
 
   int64_t parts() const override { return std::min(kParts, blocks_.count()); }
@@ -105,22 +95,17 @@ private:
 class Rope final : public LibraryKernel {
 public:
   Rope(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 4, .floats = 1});
-    int64_t tokens = reader.size(0);
-    heads_ = reader.size(1);
-    headDim_ = reader.size(2);
-    inverse_ = reader.size(3) != 0;
+    CallReader reader(call, types);
+    heads_ = reader.size("heads");
+    headDim_ = reader.size("head_dim");
+    inverse_ = reader.size("inverse") != 0;
     if (headDim_ % 2)
       reader.refuse("head_dim is " + std::to_string(headDim_) + ", needs to be even");
-    from_ = reader.floating(0);
-    reader.expect(1, Storage::I32);
-    to_ = reader.floating(2);
-    reader.holds(0, {tokens, heads_, headDim_}, bytesOf(from_));
-    reader.holds(1, {tokens}, sizeof(int32_t));
-    reader.holds(2, {tokens, heads_, headDim_}, bytesOf(to_));
-    tokens_ = piecesOf(tokens, heads_ * headDim_ * bytesOf(to_), kPieceBytes);
+    from_ = reader.storage("x");
+    to_ = reader.storage("y");
+    tokens_ = piecesOf(reader.size("tokens"), heads_ * headDim_ * bytesOf(to_), kPieceBytes);
     for (int64_t i = 0; i < headDim_ / 2; ++i)
-      frequencies_.push_back(std::pow(reader.real(0), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
+      frequencies_.push_back(std::pow(reader.real("theta"), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
                              (2 * std::numbers::pi));
   }
 

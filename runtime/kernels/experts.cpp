@@ -15,21 +15,16 @@ namespace {
 class Route final : public LibraryKernel {
 public:
   Route(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 5});
-    batch_ = reader.size(0);
-    seq_ = reader.size(1);
-    experts_ = reader.size(2, 1);
-    choices_ = reader.size(3, 1);
-    capacity_ = reader.size(4, 1);
+    CallReader reader(call, types);
+    batch_ = reader.size("batch");
+    seq_ = reader.size("seq");
+    experts_ = reader.size("experts", 1);
+    choices_ = reader.size("choices", 1);
+    capacity_ = reader.size("capacity", 1);
     if (choices_ > experts_)
       reader.refuse("has " + std::to_string(choices_) + " choices of " + std::to_string(experts_) +
                     " experts, needs no more choices than experts");
-    storage_ = reader.floating(0);
-    reader.holds(0, {batch_, seq_, experts_}, bytesOf(storage_));
-    for (int buffer : {1, 2}) {
-      reader.expect(buffer, Storage::I32);
-      reader.holds(buffer, {choices_, batch_, seq_}, sizeof(int32_t));
-    }
+    storage_ = reader.storage("scores");
   }
 
   int64_t parts() const override { return batch_; }
@@ -77,29 +72,20 @@ private:
 /// The row addresses and weights that DISPATCH and COMBINE share.
 class Moves {
 public:
-  Moves(const pb::LibraryCall &call, std::span<const pb::DataType> types, bool isDispatch)
-      : reader_(call, types, {.buffers = 4, .sizes = 7}) {
-    choices = reader_.size(0);
-    batch = reader_.size(1);
-    seq = reader_.size(2);
-    hidden = reader_.size(3);
-    experts_ = reader_.size(4);
-    capacity_ = reader_.size(5);
-    hasChoice = reader_.size(6) != 0;
-    int last = static_cast<int>(types.size()) - 1;
-    for (int buffer : {0, 1}) {
-      reader_.expect(buffer, Storage::I32);
-      reader_.holds(buffer, {choices, batch, seq}, sizeof(int32_t));
-    }
-    from = reader_.floating(2);
-    to = reader_.floating(last);
-    int tokens = isDispatch ? 2 : last, experts = isDispatch ? last : 2;
-    reader_.holds(tokens, {hasChoice ? choices : 1, batch, seq, hidden}, bytesOf(reader_.floating(tokens)));
-    reader_.holds(experts, {experts_, batch, capacity_, hidden}, bytesOf(reader_.floating(experts)));
-    if (last == 4) {
-      weights_ = reader_.floating(3);
-      reader_.holds(3, {choices, batch, seq}, bytesOf(*weights_));
-    }
+  Moves(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types);
+    choices = reader.size("choices");
+    batch = reader.size("batch");
+    seq = reader.size("seq");
+    hidden = reader.size("hidden");
+    experts_ = reader.size("experts");
+    capacity_ = reader.size("capacity");
+    hasChoice = reader.size("by_choice") != 0;
+    from = reader.storage("x");
+    to = reader.storage("y");
+    result_ = reader.buffer("y");
+    if (reader.has("weights"))
+      weights_ = reader.storage("weights");
   }
 
   /// Returns the expert row for choice-and-token `at`, or -1 if it has no slot.
@@ -115,7 +101,7 @@ public:
     return weights_ ? valueAt(arguments.buffers[3], *weights_, at) : 1;
   }
   bool hasWeights() const { return weights_.has_value(); }
-  void *result(const CallArguments &arguments) const { return arguments.buffers[hasWeights() ? 4 : 3]; }
+  void *result(const CallArguments &arguments) const { return arguments.buffers[result_]; }
   int64_t experts() const { return experts_; }
   int64_t capacity() const { return capacity_; }
 
@@ -131,8 +117,8 @@ private:
     return storage == Storage::BF16 ? bf16ToFloat(bits) : f16ToFloat(bits);
   }
 
-  CallReader reader_;
   int64_t experts_, capacity_;
+  int result_ = 0; ///< the buffer that is written
   std::optional<Storage> weights_;
 };
 
@@ -140,7 +126,7 @@ private:
 class Dispatch final : public LibraryKernel {
 public:
   Dispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
-      : loops_(loops), moves_(call, types, /*isDispatch=*/true), columns_{moves_.hidden, kPieceColumns} {}
+      : loops_(loops), moves_(call, types), columns_{moves_.hidden, kPieceColumns} {}
 
   int64_t parts() const override { return moves_.batch * columns_.count(); }
   size_t scratchBytesPerThread() const override { return kPieceColumns * sizeof(float); }
@@ -187,7 +173,7 @@ private:
 class Combine final : public LibraryKernel {
 public:
   Combine(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
-      : loops_(loops), moves_(call, types, /*isDispatch=*/false) {
+      : loops_(loops), moves_(call, types) {
     int64_t rows = (moves_.hasChoice ? moves_.choices : 1) * moves_.batch * moves_.seq;
     rows_ = piecesOf(rows, moves_.hidden * bytesOf(moves_.to), kPieceBytes);
   }

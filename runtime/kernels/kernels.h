@@ -25,29 +25,7 @@ struct CallArguments {
 /// A prepared library call. Const after construction: threads may run parts of it at the same time,
 /// each part exactly once, then one thread calls finish(). Scratch memory is 64-byte aligned and
 /// need not be cleared.
-///
-/// What each function expects beyond the comments in plan.proto:
-/// - MATMUL: with `adds`, c += op(a) op(b). Any mix of f32, bf16 and f16; sums are f32. Dense rows; with batch > 1 the
-///   matrices of each buffer follow each other.
-/// - ATTENTION_FORWARD: q, out [batch, seq, kv_heads, group, head_dim], k, v [batch, seq, kv_heads, head_dim],
-///   lse f32 [batch, seq, kv_heads, group] = log sum_j exp(scale q.k_j), natural logarithm. One type for all but lse
-///   and step, an i32. floats: {scale > 0, dropout rate}; scalars: {stream, first sample, first head, sequence length
-///   of the unsplit model (T)}, needed when the rate is not 0. Probability (q, k) of local head h = kv_head * group + g
-///   in local sample b is kept when randomBits(seed, step, stream, first_sample + b, ((first_head + h) * T + q) * T +
-///   k) >= dropoutThreshold(rate). With a sixth size k and v have that many positions, and scalars[4] is the position
-///   of q's first query, which the causal mask and q of the random bits count from.
-/// - ATTENTION_BACKWARD: overwrites dq, dk, dv.
-/// - EMBED: ids i32; rows outside [scalars[0], scalars[0] + rows) give zeros. Table and out may differ in type.
-/// - EMBED_GRADIENT: dtable f32; such rows are skipped. Unless it adds, dtable is zeroed first.
-/// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2); in place if y is x.
-/// - SQUARED_NORM: out += weight * sum x^2, always added; infinities and NaNs reach out.
-/// - ATTEND_CACHE: q, out as at ATTENTION_FORWARD, k and v too; one type for these and the caches. Tokens of a sequence
-///   come in the order of their positions; rows of the caches behind the last one are not read.
-/// - ROUTE: of equal scores the lower expert is better; slots of an expert are given within a sample, to first choices
-///   before second ones, tokens in order; slot -1 above the capacity.
-/// - DISPATCH, COMBINE: what has a slot of -1, or an expert or slot outside of the sizes, does not move. Sums are f32, over
-///   choices in order.
-/// - REDUCE_PARTS: out = sum of parts, or out += sum where it adds.
+/// What each function does and expects: runtime/functions.def.
 class LibraryKernel {
 public:
   virtual ~LibraryKernel() = default;

@@ -58,24 +58,21 @@ public:
   Matmul(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int threads)
       : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
     hasBias_ = call.epilogue() == pb::LibraryCall::BIAS;
-    CallReader reader(call, types, {.buffers = hasBias_ ? 4 : 3, .sizes = 4});
     if (call.epilogue() != pb::LibraryCall::NONE && !hasBias_)
-      reader.refuse("has an epilogue, which this target has not");
-    m_ = reader.size(0);
-    n_ = reader.size(1);
-    k_ = reader.size(2);
-    batch_ = reader.size(3);
-    a_ = reader.floating(0);
-    b_ = reader.floating(1);
-    c_ = reader.floating(2);
-    reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
-    reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
-    reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
+      CallReader::refuse(call, "has an epilogue, which this target has not");
+    CallReader reader(call, types);
+    m_ = reader.size("m");
+    n_ = reader.size("n");
+    k_ = reader.size("k");
+    batch_ = reader.size("batch");
+    a_ = reader.storage("a");
+    b_ = reader.storage("b");
+    c_ = reader.storage("c");
     if (hasBias_) {
       if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
         reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
-      reader.expect(3, c_);
-      reader.holds(3, {n_}, bytesOf(c_));
+      if (reader.storage("bias") != c_)
+        reader.refuse("has a bias of another type than its result");
     }
     // Of experts in decoding perhaps one alone has tokens: its product is cut for all threads.
     Tiling tiling = chooseTiling(m_, n_, k_, hasFewRows() ? 1 : std::max<int64_t>(batch_, 1),

@@ -13,15 +13,11 @@ constexpr int64_t kPieceBytes = 256 << 10;
 class Copy final : public LibraryKernel {
 public:
   Copy(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-    CallReader reader(call, types, {.buffers = 2, .sizes = 3});
-    int64_t outer = reader.size(0);
-    stride_ = reader.size(1);
-    bytes_ = reader.size(2);
-    if (outer > 0)
-      reader.holds(0, {reader.product({outer - 1, stride_}) + bytes_}, 1);
-    reader.holds(1, {outer, bytes_}, 1);
+    CallReader reader(call, types);
+    stride_ = reader.size("from_stride");
+    bytes_ = reader.size("bytes");
     along_ = piecesOf(bytes_, 1, kPieceBytes);
-    blocks_ = piecesOf(outer, bytes_, kPieceBytes);
+    blocks_ = piecesOf(reader.size("outer"), bytes_, kPieceBytes);
   }
 
   int64_t parts() const override { return blocks_.count() * along_.count(); }
@@ -44,14 +40,12 @@ private:
 class Rearrange final : public LibraryKernel {
 public:
   Rearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-    CallReader reader(call, types, {.buffers = 2, .sizes = 3});
-    a_ = reader.size(0);
-    b_ = reader.size(1);
-    bytes_ = reader.size(2);
-    for (int buffer : {0, 1})
-      reader.holds(buffer, {a_, b_, bytes_}, 1);
+    CallReader reader(call, types);
+    a_ = reader.size("a");
+    b_ = reader.size("b");
+    bytes_ = reader.size("bytes");
     along_ = piecesOf(bytes_, 1, kPieceBytes);
-    blocks_ = piecesOf(reader.product({a_, b_}), bytes_, kPieceBytes);
+    blocks_ = piecesOf(reader.product(a_, b_), bytes_, kPieceBytes);
   }
 
   int64_t parts() const override { return blocks_.count() * along_.count(); }
@@ -75,10 +69,8 @@ private:
 class Zero final : public LibraryKernel {
 public:
   Zero(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-    CallReader reader(call, types, {.buffers = 1, .sizes = 1});
-    int64_t bytes = reader.size(0);
-    reader.holds(0, {bytes}, 1);
-    pieces_ = piecesOf(bytes, 1, kPieceBytes);
+    CallReader reader(call, types);
+    pieces_ = piecesOf(reader.size("bytes"), 1, kPieceBytes);
   }
 
   int64_t parts() const override { return pieces_.count(); }

@@ -12,14 +12,9 @@ class SquaredNormKernel final : public LibraryKernel {
 public:
   SquaredNormKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
       : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 2, .sizes = 1, .floats = 1});
-    reader.expect(0, Storage::F32);
-    reader.expect(1, Storage::F32);
-    int64_t elements = reader.size(0);
-    reader.holds(0, {elements}, sizeof(float));
-    reader.holds(1, {1}, sizeof(float));
-    blocks_ = piecesOf(elements, sizeof(float), 256 << 10);
-    weight_ = reader.real(0);
+    CallReader reader(call, types);
+    blocks_ = piecesOf(reader.size("elements"), sizeof(float), 256 << 10);
+    weight_ = reader.real("weight");
   }
 
   int64_t parts() const override { return blocks_.count(); }
@@ -48,13 +43,9 @@ class ReduceParts final : public LibraryKernel {
 public:
   ReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
       : loops_(loops) {
-    CallReader reader(call, types, {.buffers = 2, .sizes = 2});
-    reader.expect(0, Storage::F32);
-    reader.expect(1, Storage::F32);
-    summands_ = reader.size(0);
-    elements_ = reader.size(1);
-    reader.holds(0, {summands_, elements_}, sizeof(float));
-    reader.holds(1, {elements_}, sizeof(float));
+    CallReader reader(call, types);
+    summands_ = reader.size("part");
+    elements_ = reader.size("n");
     pieces_ = piecesOf(elements_, sizeof(float), 16 << 10);
   }
 

@@ -12,10 +12,7 @@ namespace {
 class UpdateScalars final : public LibraryKernel {
 public:
   UpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-    CallReader reader(call, types, {.buffers = 6, .sizes = 0, .floats = 1});
-    for (int buffer = 0; buffer < 6; ++buffer)
-      reader.expectOne(buffer, Storage::F32);
-    maxGradNorm_ = reader.real(0);
+    maxGradNorm_ = CallReader(call, types).real("max_grad_norm");
   }
 
   int64_t parts() const override { return 1; }

@@ -7,11 +7,6 @@ namespace {
 
 using Access = OperandSignature::Access;
 
-// The numbers of plan.proto are those of functions.def.
-#define FUNCTION(number, name, signature) static_assert(pb::LibraryCall::name == number);
-#define EPILOGUE(number, name, signature) static_assert(pb::LibraryCall::name == number);
-#include "runtime/functions.def"
-
 pb::Operand::Access accessOf(Access access, pb::Store store) {
   switch (access) {
   case Access::Read:
@@ -35,14 +30,6 @@ uint32_t bitOf(const std::vector<const OperandSignature *> &operands, const std:
 }
 
 } // namespace
-
-CallRows::CallRows(const pb::LibraryCall &call) : function(findFunction(call.function())) {
-  if (!function)
-    return;
-  sizes = allSizes(*function, std::span(call.sizes().data(), static_cast<size_t>(call.sizes_size())));
-  if (function->hasFlag("epilogue"))
-    epilogue = findEpilogue(call.epilogue());
-}
 
 std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) {
   CallRows rows(call);

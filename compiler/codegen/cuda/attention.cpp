@@ -13,23 +13,9 @@ AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
   return {.element = cast<TypeAttr>(parameters.get("type")).getValue(),
           .headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt(),
           .isCausal = parameters.contains("causal"),
-          .isPart = parameters.contains("part"),
+          .isPart = parameters.contains("keys"),
           .scale = real("scale"),
           .rate = real("rate")};
-}
-
-NamedAttrList AttentionConfig::attributes(MLIRContext *context) const {
-  Builder builder(context);
-  NamedAttrList list;
-  list.set("type", TypeAttr::get(element));
-  list.set("head_dim", builder.getI64IntegerAttr(headDim));
-  list.set("scale", builder.getF64FloatAttr(scale));
-  list.set("rate", builder.getF64FloatAttr(rate));
-  if (isCausal)
-    list.set("causal", builder.getUnitAttr());
-  if (isPart)
-    list.set("part", builder.getUnitAttr());
-  return list;
 }
 
 namespace {

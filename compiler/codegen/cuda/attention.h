@@ -17,7 +17,6 @@ struct AttentionConfig {
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
-  mlir::NamedAttrList attributes(mlir::MLIRContext *context) const;
 };
 
 /// The three attention kernels, each with its own tile sizes.

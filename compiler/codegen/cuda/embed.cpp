@@ -7,7 +7,7 @@ namespace espalier::codegen::cuda {
 
 /// Buffers: table, ids, out. Scalars: first row, rows, hidden.
 LogicalResult buildEmbed(KernelFunction &f, exec::KernelOp kernel) {
-  Type from = typeParameter(kernel, "from"), to = typeParameter(kernel, "to");
+  Type from = typeParameter(kernel, "table"), to = typeParameter(kernel, "out");
   int width = static_cast<int>(integerParameter(kernel, "width"));
   Expr table(f, f.buffer(0)), ids(f, f.buffer(1)), out(f, f.buffer(2));
   Expr firstRow(f, f.scalar(0)), rows(f, f.scalar(1)), hidden(f, f.scalar(2));

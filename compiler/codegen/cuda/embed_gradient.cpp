@@ -236,7 +236,7 @@ LogicalResult buildOrderTokens(KernelFunction &f, exec::KernelOp kernel) {
 /// Buffers: ids, order, dout, partial sums f32 [segments, 2, hidden], dtable.
 LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
   constexpr int64_t atOnce = 8;
-  Type element = typeParameter(kernel, "type");
+  Type element = typeParameter(kernel, "dout");
   Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
   Expr first = s.segment * tokensPerSegment;
   std::vector<Variable> sums = s.zeros();

@@ -71,7 +71,7 @@ private:
 class Moves {
 public:
   Moves(KernelFunction &f, exec::KernelOp kernel)
-      : f(f), hasChoice(kernel.getParameters()->contains("has_choice")),
+      : f(f), hasChoice(kernel.getParameters()->contains("by_choice")),
         hasWeights(kernel.getParameters()->contains("weights")), batch(at(MoveBatch)), seq(at(MoveSeq)),
         tokens(batch * seq), hidden(at(MoveHidden)) {}
 
@@ -86,7 +86,7 @@ public:
 class Rows : public Moves {
 public:
   Rows(KernelFunction &f, exec::KernelOp kernel)
-      : Moves(f, kernel), from(typeParameter(kernel, "from")), to(typeParameter(kernel, "to")),
+      : Moves(f, kernel), from(typeParameter(kernel, "x")), to(typeParameter(kernel, "y")),
         width(static_cast<int>(integerParameter(kernel, "width"))), kernel(kernel) {}
 
   /// Runs `body` with the first columns of the lane's pieces.
@@ -117,7 +117,7 @@ private:
 LogicalResult buildChooseExperts(KernelFunction &f, exec::KernelOp kernel) {
   Expr token = warpIteration(f), tokens(f, f.extent());
   when(token < tokens, [&] {
-    Choice experts(f, typeParameter(kernel, "type"), token);
+    Choice experts(f, typeParameter(kernel, "scores"), token);
     loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar(RouteChoices)), 1, [&](Expr choice) {
       Expr expert = experts.next();
       when(Expr(f, f.laneIndex()) == 0, [&] { setInteger(expert, f, 1, choice * tokens + token); });

@@ -1,9 +1,11 @@
-// Library calls that GPUs have no library for become launches of kernels: which kernel, on which grid, with which
-// buffers and scalars. The kernels' heads say what they want of both.
+// Library calls that GPUs have no library for become launches of kernels. The row of a kernel in functions.def says
+// which buffers and scalars it takes and how large its extent is; here stand its grid, the widths of its loads, and the
+// memory that the kernels of one call hand to each other.
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
+#include "runtime/functions.h"
 #include "runtime/geometry.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -18,47 +20,44 @@ using cuda::AttentionConfig;
 using cuda::AttentionPass;
 using cuda::SpecialLaunch;
 
-/// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements.
-int64_t widthFor(ArrayRef<exec::BufferAttr> buffers, int64_t length, int64_t limit) {
-  bool areAligned = llvm::all_of(buffers, [](exec::BufferAttr buffer) { return cuda::isAligned(buffer, 16); });
-  int64_t width = areAligned ? limit : 1;
-  while (length % width != 0)
-    width /= 2;
-  return width;
-}
+int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 /// Makes the launches of one call.
 class Launches {
 public:
   Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
-      : call(call), builder(context), newBuffer(newBuffer) {}
+      : call(call), function(*rt::findFunction(call.function)), builder(context), newBuffer(newBuffer) {
+    std::vector<const rt::OperandSignature *> operands = rt::operandsOf(function, nullptr, call.buffers.size());
+    for (auto [size, number] : llvm::zip(function.sizes, *rt::allSizes(function, call.sizes)))
+      numbers[size.name] = number;
+    for (auto [operand, buffer, element] : llvm::zip(operands, call.buffers, call.elements)) {
+      buffers[operand->name] = buffer;
+      elements[operand->name] = element;
+    }
+    // Kernels count elements of the type b, not bytes.
+    if (function.operands.front().type == 'b')
+      numbers[function.operands.front().dims.back().name] /= bytesOf(call.elements.front());
+    numbers["sums"] = static_cast<int64_t>(call.buffers.size() / function.operands.size());
+  }
 
   /// Empty for calls that stay calls.
   SmallVector<SpecialLaunch> make() {
-    if (call.function == "attention_forward")
-      forward();
-    else if (call.function == "attention_backward")
-      backward();
-    else if (call.function == "attend_cache")
-      attendCache();
-    else if (call.function == "take_row")
-      takeRow();
-    else if (call.function == "embed")
-      embed();
-    else if (call.function == "embed_gradient")
-      embedGradient();
-    else if (call.function == "route")
-      route();
-    else if (call.function == "dispatch" || call.function == "combine")
-      moveRows(/*isDispatch=*/call.function == "dispatch");
-    else if (call.function == "rope")
-      rope();
-    else if (call.function == "squared_norm")
-      squaredNorm();
-    else if (call.function == "reduce_parts")
-      reduceParts();
-    else if (call.function == "update_scalars")
-      updateScalars();
+    using Make = void (Launches::*)();
+    static const llvm::StringMap<Make> makers = {{"attention_forward", &Launches::forward},
+                                                 {"attention_backward", &Launches::backward},
+                                                 {"attend_cache", &Launches::attendCache},
+                                                 {"take_row", &Launches::takeRow},
+                                                 {"embed", &Launches::embed},
+                                                 {"embed_gradient", &Launches::embedGradient},
+                                                 {"route", &Launches::route},
+                                                 {"dispatch", &Launches::dispatch},
+                                                 {"combine", &Launches::combine},
+                                                 {"rope", &Launches::rope},
+                                                 {"squared_norm", &Launches::squaredNorm},
+                                                 {"reduce_parts", &Launches::reduceParts},
+                                                 {"update_scalars", &Launches::updateScalars}};
+    if (Make make = makers.lookup(call.function))
+      (this->*make)();
     return std::move(launches);
   }
 
@@ -67,263 +66,189 @@ private:
   exec::GeometryAttr geometry(int64_t threads, int64_t extent, int64_t columns = 0, int64_t shared = 0) {
     return exec::GeometryAttr::get(builder.getContext(), threads, extent, columns, shared);
   }
-  exec::BufferAttr scratch(Type element, ArrayRef<int64_t> shape, ArrayRef<StringRef> names) {
+  int64_t number(StringRef name) const { return numbers.at(name); }
+
+  /// Memory that the kernels of the call hand to each other, as the operand `operand` of their rows.
+  void scratch(StringRef operand, Type element, ArrayRef<int64_t> shape, ArrayRef<StringRef> names) {
     SmallVector<StringAttr> dims;
     for (StringRef name : names)
       dims.push_back(builder.getStringAttr(name));
-    return newBuffer(namedTensor(shape, dims, element));
+    buffers[operand] = newBuffer(namedTensor(shape, dims, element));
   }
 
-  /// The launch of a kernel; `parameters` are completed by the numbers of buffers and scalars.
-  void add(SpecialLaunch launch) {
+  /// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements of these operands.
+  int64_t widthFor(ArrayRef<StringRef> operands, int64_t length, int64_t limit) const {
+    bool areAligned =
+        llvm::all_of(operands, [&](StringRef operand) { return cuda::isAligned(buffers.at(operand), 16); });
+    int64_t width = areAligned ? limit : 1;
+    while (length % width != 0)
+      width /= 2;
+    return width;
+  }
+
+  bool addsUnlessFirst() const { return !call.flags.get("always_adds") && call.flags.get("accumulate"); }
+
+  /// What the code of a kernel is made for: element types, and what its row lists as `code`.
+  NamedAttrList parametersOf(const rt::KernelSignature &row) {
+    NamedAttrList parameters;
+    for (const rt::OperandSignature &operand : row.operands) {
+      if (operand.type == 'f' && elements.contains(operand.name))
+        parameters.set(operand.name, TypeAttr::get(elements[operand.name]));
+      else if (operand.type == 'e' || operand.type == 'b')
+        parameters.set("type", TypeAttr::get(call.elements.front()));
+      if (operand.isStored() && call.flags.get("always_adds"))
+        parameters.set("always_adds", builder.getUnitAttr());
+      else if (operand.isStored() && call.flags.get("accumulate"))
+        parameters.set("accumulate", builder.getUnitAttr());
+    }
+    for (const std::string &name : row.code) {
+      if (std::optional<size_t> index = function.findFloat(name)) {
+        parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
+      } else if (std::optional<size_t> index = function.findSize(name)) {
+        const rt::NumberSignature &size = function.sizes[*index];
+        if (!size.isFlag && size.initial.empty())
+          parameters.set(name, builder.getI64IntegerAttr(number(name)));
+        else if (size.isFlag ? number(name) != 0 : *index < call.sizes.size())
+          parameters.set(name, builder.getUnitAttr());
+      } else if (call.flags.get(name)) {
+        parameters.set(name, builder.getUnitAttr());
+      }
+    }
+    return parameters;
+  }
+
+  /// Null for a scalar that the launch does not have.
+  Attribute scalarOf(const rt::ScalarSignature &row) {
+    if (row.name == "FIRST")
+      return addsUnlessFirst() ? firstScalar(builder.getContext(), call.buffers.back().getBucket()) : Attribute();
+    if (row.name == "SEED")
+      return exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0);
+    std::optional<size_t> ofCall = function.findScalar(row.name);
+    return ofCall ? call.scalars[*ofCall] : scalar(number(row.name));
+  }
+
+  int64_t extentOf(const rt::KernelSignature &row, exec::GeometryAttr geometry) {
+    int64_t extent = 1;
+    for (const rt::SignatureDim &dim : row.extent)
+      if (dim.flag.empty() || number(dim.flag) != 0)
+        extent *= dim.isTiled ? static_cast<int64_t>(llvm::alignTo(number(dim.name), geometry.getExtentPerBlock()))
+                              : number(dim.name);
+    return extent;
+  }
+
+  /// The launch of a kernel; `width`: neighbours that a thread loads at once, 0 if the kernel has no such parameter.
+  void add(StringRef shape, exec::GeometryAttr geometry, int64_t width = 0) {
+    const rt::KernelSignature &row = *rt::findKernel(shape);
+    SpecialLaunch launch{.shape = shape, .parameters = parametersOf(row), .geometry = geometry, .outputs = 0};
+    for (const rt::OperandSignature &operand : row.operands) {
+      if (operand.isRepeated)
+        launch.buffers = call.buffers;
+      else if (auto buffer = buffers.find(operand.name); buffer != buffers.end())
+        launch.buffers.push_back(buffer->second);
+      launch.outputs += operand.isWritten() ? (operand.isRepeated ? number("sums") : 1) : 0;
+    }
+    for (const rt::ScalarSignature &scalar : row.scalars)
+      if (Attribute made = scalarOf(scalar))
+        launch.scalars.push_back(made);
+    launch.extent = extentOf(row, geometry);
+    if (width > 0)
+      launch.parameters.set("width", builder.getI64IntegerAttr(width));
     launch.parameters.set("buffers", builder.getI64IntegerAttr(launch.buffers.size()));
     launch.parameters.set("scalars", builder.getI64IntegerAttr(launch.scalars.size()));
     launches.push_back(std::move(launch));
   }
 
-  bool alwaysAdds() const { return static_cast<bool>(call.flags.get("always_adds")); }
-
-  /// For a kernel that may add to the call's last buffer: the parameter, and the scalar that goes with it.
-  void setDestination(SpecialLaunch &launch) {
-    if (alwaysAdds())
-      launch.parameters.set("always_adds", builder.getUnitAttr());
-    else if (call.flags.get("accumulate")) {
-      launch.parameters.set("accumulate", builder.getUnitAttr());
-      launch.scalars.push_back(firstScalar(builder.getContext(), call.buffers.back().getBucket()));
-    }
+  void attention(AttentionPass pass, StringRef shape) {
+    auto config = AttentionConfig::of(parametersOf(*rt::findKernel(shape)).getDictionary(builder.getContext()));
+    cuda::TileSizes tiles = cuda::attentionTiles(pass, config);
+    add(shape, geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config)));
   }
 
-  // Attention.
-  int64_t batch() const { return call.sizes[0]; }
-  int64_t queries() const { return call.sizes[1]; }
-  int64_t keys() const { return call.sizes.size() > 5 ? call.sizes[5] : queries(); }
-  int64_t kvHeads() const { return call.sizes[2]; }
-  int64_t heads() const { return kvHeads() * call.sizes[3]; }
-
-  AttentionConfig config() {
-    return {.element = call.elements[0],
-            .headDim = call.sizes[4],
-            .isCausal = static_cast<bool>(call.flags.get("causal")),
-            .isPart = call.sizes.size() > 5,
-            .scale = call.floats[0],
-            .rate = call.floats[1]};
-  }
-
-  void attention(AttentionPass pass, StringRef shape, ArrayRef<exec::BufferAttr> buffers, int64_t outputs) {
-    cuda::TileSizes tiles = cuda::attentionTiles(pass, config());
-    bool ofKeys = pass == AttentionPass::KeyGradient;
-    SpecialLaunch launch{.shape = shape,
-                         .parameters = config().attributes(builder.getContext()),
-                         .geometry =
-                             geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config())),
-                         .buffers = SmallVector<exec::BufferAttr>(buffers),
-                         .outputs = outputs,
-                         .extent = batch() * (ofKeys ? kvHeads() : heads()) *
-                                   static_cast<int64_t>(llvm::alignTo(ofKeys ? keys() : queries(), tiles.rows))};
-    for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3], call.sizes[4]})
-      launch.scalars.push_back(scalar(size));
-    launch.scalars.push_back(call.scalars[4]);                             // position of the first query
-    launch.scalars.append(call.scalars.begin(), call.scalars.begin() + 4); // random stream, sample, head, sequence
-    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0));
-    add(std::move(launch));
-  }
-
-  void forward() {
-    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, step
-    attention(AttentionPass::Forward, "attention_forward", {all[0], all[1], all[2], all[5], all[3], all[4]}, 2);
-  }
+  void forward() { attention(AttentionPass::Forward, "attention_forward"); }
 
   void backward() {
-    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, dout, step, dq, dk, dv
-    exec::BufferAttr delta = scratch(builder.getF32Type(), {batch(), queries(), kvHeads(), call.sizes[3]},
-                                     {"batch", "seq", "kv_heads", "group"});
-    attention(AttentionPass::QueryGradient, "attention_query_gradient",
-              {all[0], all[1], all[2], all[4], all[5], all[3], all[6], all[7], delta}, 2);
-    attention(AttentionPass::KeyGradient, "attention_key_gradient",
-              {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[8], all[9]}, 2);
+    scratch("delta", builder.getF32Type(), {number("batch"), number("seq"), number("kv_heads"), number("group")},
+            {"batch", "seq", "kv_heads", "group"});
+    attention(AttentionPass::QueryGradient, "attention_query_gradient");
+    attention(AttentionPass::KeyGradient, "attention_key_gradient");
   }
 
   void attendCache() {
-    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, positions, out, keys, values
-    int64_t headDim = call.sizes[4], tokens = batch() * queries();
-    int64_t width = widthFor(all, headDim, 16 / (call.elements[0].getIntOrFloatBitWidth() / 8));
+    int64_t headDim = number("head_dim");
+    int64_t width =
+        widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, headDim, 16 / bytesOf(call.elements.front()));
     while (width > 1 && 16 * width >= headDim) // all lanes have something
       width /= 2;
-    SpecialLaunch keep{.shape = "keep_rows", .geometry = geometry(256, 8),
-                       .buffers = {all[1], all[2], all[3], all[5], all[6]}, .outputs = 2,
-                       .extent = tokens * kvHeads()};
-    for (int64_t size : call.sizes)
-      keep.scalars.push_back(scalar(size));
-    keep.parameters.set("type", TypeAttr::get(call.elements[0]));
-    keep.parameters.set("head_dim", builder.getI64IntegerAttr(headDim));
-    keep.parameters.set("width", builder.getI64IntegerAttr(width));
-    SpecialLaunch attend = keep;
-    add(std::move(keep));
-    attend.shape = "attend_cache";
-    attend.geometry = geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (headDim + 2));
-    attend.buffers = {all[0], all[3], all[5], all[6], all[4]};
-    attend.outputs = 1;
-    attend.extent = tokens * heads();
-    attend.parameters.set("scale", builder.getF64FloatAttr(call.floats[0]));
-    add(std::move(attend));
+    add("keep_rows", geometry(256, 8), width);
+    add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (headDim + 2)), width);
   }
 
-  void takeRow() { // sizes: sequences, rows of each, bytes of a row
-    int64_t bytes = call.elements[0].getIntOrFloatBitWidth() / 8, columns = call.sizes[2] / bytes;
-    SpecialLaunch launch{.shape = "take_row", .geometry = geometry(256, 1), .buffers = call.buffers,
-                         .scalars = {scalar(call.sizes[1]), scalar(columns)}, .extent = call.sizes[0]};
-    launch.parameters.set("type", TypeAttr::get(call.elements[0]));
-    launch.parameters.set("width", builder.getI64IntegerAttr(
-                                       widthFor({call.buffers[0], call.buffers[2]}, columns, 16 / bytes)));
-    add(std::move(launch));
+  void takeRow() {
+    add("take_row", geometry(256, 1), widthFor({"x", "row"}, number("bytes"), 16 / bytesOf(call.elements.front())));
   }
 
-  void embed() {
-    int64_t tokens = call.sizes[0], rows = call.sizes[1], hidden = call.sizes[2];
-    SpecialLaunch launch{.shape = "embed",
-                         .geometry = geometry(256, 8),
-                         .buffers = call.buffers,
-                         .scalars = {call.scalars[0], scalar(rows), scalar(hidden)},
-                         .extent = tokens};
-    launch.parameters.set("from", TypeAttr::get(call.elements[0]));
-    launch.parameters.set("to", TypeAttr::get(call.elements[2]));
-    launch.parameters.set("width", builder.getI64IntegerAttr(widthFor({call.buffers[0], call.buffers[2]}, hidden, 8)));
-    add(std::move(launch));
-  }
+  void embed() { add("embed", geometry(256, 8), widthFor({"table", "out"}, number("hidden"), 8)); }
 
   void embedGradient() {
-    int64_t tokens = call.sizes[0], rows = call.sizes[1], hidden = call.sizes[2];
-    int64_t segments = llvm::divideCeil(tokens, cuda::tokensPerSegment), threads = 128;
-    exec::BufferAttr ids = call.buffers[0], dout = call.buffers[1], table = call.buffers[2];
-    exec::BufferAttr order = scratch(builder.getI32Type(), {tokens}, {"token"});
-    exec::BufferAttr partial = scratch(builder.getF32Type(), {segments, 2, hidden}, {"segment", "side", "hidden"});
-    SpecialLaunch sort{.shape = "order_tokens",
-                       .geometry = geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes),
-                       .buffers = {ids, order, table},
-                       .outputs = 2,
-                       .scalars = {call.scalars[0], scalar(rows), scalar(hidden), scalar(tokens)},
-                       .extent = rows};
-    setDestination(sort);
-    add(std::move(sort));
-    IntegerAttr width = builder.getI64IntegerAttr(widthFor({dout, table}, hidden, 4));
-    SpecialLaunch sum{.shape = "sum_segments",
-                      .geometry = geometry(threads, 1, threads * width.getInt()),
-                      .buffers = {ids, order, dout, partial, table},
-                      .outputs = 2,
-                      .scalars = {scalar(hidden), call.scalars[0], scalar(tokens), scalar(rows), scalar(2)},
-                      .extent = segments};
-    sum.parameters.set("width", width);
-    SpecialLaunch join = sum;
-    sum.parameters.set("type", TypeAttr::get(call.elements[1]));
-    add(std::move(sum));
-    join.shape = "join_segments";
-    join.buffers = {ids, order, partial, table};
-    join.outputs = 1;
-    add(std::move(join));
+    int64_t tokens = number("tokens"), hidden = number("hidden"), threads = 128;
+    numbers["segments"] = llvm::divideCeil(tokens, cuda::tokensPerSegment);
+    numbers["sides"] = 2;
+    scratch("order", builder.getI32Type(), {tokens}, {"token"});
+    scratch("partial", builder.getF32Type(), {number("segments"), 2, hidden}, {"segment", "side", "hidden"});
+    add("order_tokens", geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes));
+    int64_t width = widthFor({"dout", "dtable"}, hidden, 4);
+    add("sum_segments", geometry(threads, 1, threads * width), width);
+    add("join_segments", geometry(threads, 1, threads * width), width);
   }
 
-  void route() { // sizes: batch, seq, experts, choices, capacity
-    int64_t tokens = call.sizes[0] * call.sizes[1];
-    SpecialLaunch choose{.shape = "choose_experts", .geometry = geometry(256, 8),
-                         .buffers = {call.buffers[0], call.buffers[1]}, .extent = tokens};
-    for (int64_t size : call.sizes)
-      choose.scalars.push_back(scalar(size));
-    SpecialLaunch give = choose;
-    choose.parameters.set("type", TypeAttr::get(call.elements[0]));
-    add(std::move(choose));
-    give.shape = "give_slots";
-    give.buffers = {call.buffers[1], call.buffers[2]};
-    give.extent = call.sizes[2] * call.sizes[0];
-    add(std::move(give));
+  void route() {
+    add("choose_experts", geometry(256, 8));
+    add("give_slots", geometry(256, 8));
   }
 
-  void moveRows(bool isDispatch) { // sizes: choices, batch, seq, hidden, experts, capacity, rows by choice
-    int64_t choices = call.sizes[0], batch = call.sizes[1], seq = call.sizes[2], hidden = call.sizes[3];
-    int64_t experts = call.sizes[4], capacity = call.sizes[5], ofTokens = (call.sizes[6] ? choices : 1) * batch * seq;
-    SpecialLaunch move{.shape = isDispatch ? "dispatch" : "combine", .geometry = geometry(256, 8),
-                       .buffers = call.buffers, .extent = isDispatch ? experts * batch * capacity : ofTokens};
-    for (int64_t size : ArrayRef(call.sizes).drop_back())
-      move.scalars.push_back(scalar(size));
-    if (isDispatch) {
-      exec::BufferAttr places =
-          scratch(builder.getI32Type(), {experts, batch, capacity}, {"expert", "batch", "capacity"});
-      add({.shape = "find_rows", .geometry = geometry(256, 1), .buffers = {call.buffers[0], call.buffers[1], places},
-           .scalars = move.scalars, .extent = experts * batch});
-      move.buffers.erase(move.buffers.begin());
-      move.buffers.front() = places;
-    }
-    move.parameters.set("from", TypeAttr::get(call.elements[2]));
-    move.parameters.set("to", TypeAttr::get(call.elements.back()));
-    if (call.elements.size() == 5)
-      move.parameters.set("weights", TypeAttr::get(call.elements[3]));
-    if (call.sizes[6])
-      move.parameters.set("has_choice", builder.getUnitAttr());
-    move.parameters.set("width", builder.getI64IntegerAttr(
-                                     widthFor({call.buffers[2], call.buffers.back()}, hidden, 8)));
-    add(std::move(move));
+  void dispatch() {
+    scratch("places", builder.getI32Type(), {number("experts"), number("batch"), number("capacity")},
+            {"expert", "batch", "capacity"});
+    add("find_rows", geometry(256, 1));
+    add("dispatch", geometry(256, 8), widthFor({"x", "y"}, number("hidden"), 8));
   }
+
+  void combine() { add("combine", geometry(256, 8), widthFor({"x", "y"}, number("hidden"), 8)); }
 
   void rope() {
-    int64_t headDim = call.sizes[2], width = widthFor({call.buffers[0], call.buffers[2]}, headDim / 2, 2);
+    int64_t headDim = number("head_dim"), width = widthFor({"x", "y"}, headDim / 2, 2);
     int64_t threads = 256, perToken = headDim / 2 / width;
-    SpecialLaunch launch{.shape = "rope",
-                         .geometry = geometry(threads, std::max<int64_t>(threads / perToken, 1)),
-                         .buffers = call.buffers,
-                         .scalars = {scalar(call.sizes[1]), scalar(headDim)},
-                         .extent = call.sizes[0]};
-    launch.parameters.set("from", TypeAttr::get(call.elements[0]));
-    launch.parameters.set("to", TypeAttr::get(call.elements[2]));
-    launch.parameters.set("head_dim", builder.getI64IntegerAttr(headDim));
-    launch.parameters.set("width", builder.getI64IntegerAttr(width));
-    launch.parameters.set("theta", builder.getF64FloatAttr(call.floats[0]));
-    if (call.sizes[3] != 0)
-      launch.parameters.set("inverse", builder.getUnitAttr());
-    add(std::move(launch));
+    add("rope", geometry(threads, std::max<int64_t>(threads / perToken, 1)), width);
   }
 
   void squaredNorm() {
     constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
-    int64_t elements = call.sizes[0];
+    int64_t elements = number("elements");
     int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
     int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
     int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
-    exec::BufferAttr sums = scratch(builder.getF32Type(), {blocks, 2}, {"part", "word"}); // f64
-    SpecialLaunch squares{.shape = "square_blocks",
-                          .geometry = geometry(threads, 1, 0, threads * 8),
-                          .buffers = {call.buffers[0], sums},
-                          .scalars = {scalar(elements), scalar(perBlock), scalar(2)},
-                          .extent = blocks};
-    squares.parameters.set("width", builder.getI64IntegerAttr(widthFor({call.buffers[0]}, perBlock, 4)));
-    add(std::move(squares));
-    SpecialLaunch sum{.shape = "add_squares",
-                      .geometry = geometry(threads, 1, 0, threads * 8),
-                      .buffers = {sums, call.buffers[1]},
-                      .scalars = {scalar(blocks), scalar(2)}};
-    sum.parameters.set("weight", builder.getF64FloatAttr(call.floats[0]));
-    add(std::move(sum));
+    numbers["BLOCK_ROWS"] = perBlock;
+    numbers["blocks"] = blocks;
+    numbers["words"] = 2;
+    scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // f64
+    add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
+    add("add_squares", geometry(threads, 1, 0, threads * 8));
   }
 
   void reduceParts() { // in y one block per sum
     int64_t threads = 256;
-    SpecialLaunch launch{.shape = "reduce_parts",
-                         .geometry = geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4),
-                         .buffers = call.buffers,
-                         .outputs = call.outputs,
-                         .scalars = {scalar(call.outputs), scalar(call.sizes[1]), scalar(call.sizes[0])},
-                         .extent = call.sizes[1]};
-    setDestination(launch);
-    add(std::move(launch));
+    add("reduce_parts", geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4));
   }
 
-  void updateScalars() {
-    SpecialLaunch launch{.shape = "update_scalars", .geometry = geometry(32, 1), .buffers = call.buffers, .outputs = 2};
-    launch.parameters.set("max_grad_norm", builder.getF64FloatAttr(call.floats[0]));
-    add(std::move(launch));
-  }
+  void updateScalars() { add("update_scalars", geometry(32, 1)); }
 
   const ProgramBuilder::Call &call;
+  const rt::FunctionSignature &function;
   Builder builder;
   function_ref<exec::BufferAttr(Type)> newBuffer;
+  llvm::StringMap<exec::BufferAttr> buffers; ///< by operand
+  llvm::StringMap<Type> elements;            ///< by operand of the call
+  llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and those that only kernels know
   SmallVector<SpecialLaunch> launches;
 };
 

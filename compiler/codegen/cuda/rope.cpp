@@ -18,7 +18,7 @@ namespace {
 class Rope {
 public:
   Rope(KernelFunction &f, exec::KernelOp kernel)
-      : f(f), from(typeParameter(kernel, "from")), to(typeParameter(kernel, "to")),
+      : f(f), from(typeParameter(kernel, "x")), to(typeParameter(kernel, "y")),
         headDim(integerParameter(kernel, "head_dim")), width(static_cast<int>(integerParameter(kernel, "width"))),
         isInverse(kernel.getParameters()->contains("inverse")), theta(realParameter(kernel, "theta")) {}
 

@@ -60,7 +60,7 @@ func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
 
 // A bias is read by the product itself.
 // CHECK-LABEL: exec.program @bias.forward
-// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], epilogue = "bias", function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 8, 8, 1>
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], epilogue = "bias", function = "matmul", sizes = array<i64: 6, 8, 8, 1>
 // CHECK-NOT: exec.launch
 func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
                         %w: !w {model.role = "parameter", model.name = "w"},

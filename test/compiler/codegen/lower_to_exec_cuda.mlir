@@ -44,7 +44,7 @@ module attributes {exec.target = "cuda"} {
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @sum_segments
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @join_segments
 // CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, scalars = 5 : i64}
-// CHECK: exec.kernel @sum_segments{{.*}}columns_per_block = 256{{.*}}type = bf16, width = 2 : i64
+// CHECK: exec.kernel @sum_segments{{.*}}columns_per_block = 256{{.*}}dout = bf16{{.*}}width = 2 : i64
 func.func @embed.backward(%i: !ids {model.role = "saved", model.name = "ids"}, %d: !dout {model.role = "saved", model.name = "dout"},
                           %t: !table {model.role = "accumulator", model.name = "table", exec.bucket = 3 : i64})
     -> (!table {model.role = "accumulator", model.name = "table", exec.bucket = 3 : i64}) {
@@ -78,7 +78,7 @@ func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x
 module attributes {exec.target = "cuda"} {
 // A bias is the product's last buffer, read, whatever is done with the sum; one of another type is no epilogue.
 // CHECK-LABEL: exec.program @bias.forward
-// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], epilogue = "bias", function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], epilogue = "bias", function = "matmul", sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
 // CHECK-NEXT: exec.call {{.*}}value = "bias.parameters.b"{{.*}}types = [bf16, bf16, bf16, bf16]}
 // CHECK-NEXT: exec.launch {{.*}}value = "bias.saved.second"
 // CHECK-NEXT: exec.call {{.*}}types = [bf16, bf16, bf16]}

@@ -27,12 +27,12 @@ func.func @mlp.none.forward(
 // CHECK-LABEL: exec.program @order
 // CHECK-SAME: workspace_bytes = 640
 exec.program @order {
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], sizes = array<i64: 48>}
 }

@@ -82,8 +82,8 @@ exec.program @launch_c2_no_grain {
 
 // The runtime has no such function.
 exec.program @call_c1_unknown_function {
-  // expected-error @+1 {{needs a function of plan.proto, got transform}}
-  exec.call {function = "transform", buffers = [], types = [], outputs = 0, sizes = array<i64>}
+  // expected-error @+1 {{needs a function of functions.def, got transform}}
+  exec.call {function = "transform", buffers = [], types = [], sizes = array<i64>}
 }
 
 // -----
@@ -92,16 +92,15 @@ exec.program @call_c1_unknown_function {
 exec.program @call_c2_types_missing {
   // expected-error @+1 {{needs one type per buffer, got 0 for 1}}
   exec.call {function = "matmul", buffers = [#exec.buffer<region = "saved", offset = 0, bytes = 8>], types = [],
-             outputs = 1, sizes = array<i64>}
+             sizes = array<i64>}
 }
 
 // -----
 
-// More results than buffers.
-exec.program @call_c3_too_many_outputs {
-  // expected-error @+1 {{needs buffers, of which the last 2 are written}}
-  exec.call {function = "matmul", buffers = [#exec.buffer<region = "saved", offset = 0, bytes = 8>],
-             types = [tensor<2xf32>], outputs = 2, sizes = array<i64>}
+// A number stands for no buffer.
+exec.program @call_c3_no_buffer {
+  // expected-error @+1 {{needs buffers, got [3]}}
+  exec.call {function = "zero", buffers = [3], types = [tensor<2xf32>], sizes = array<i64: 8>}
 }
 
 // -----
@@ -139,7 +138,7 @@ exec.program @wait_c1_nothing_started {
 
 // No such epilogue.
 func.func @product_c1_unknown_epilogue(%a: tensor<2x3xf32, #model.dims<a, b>>, %b: tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>> {
-  // expected-error @+1 {{needs an epilogue of plan.proto, got none}}
+  // expected-error @+1 {{needs an epilogue of functions.def, got none}}
   %c = exec.product "none" %a, %b : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>>
   return %c : tensor<2x4xf32, #model.dims<a, c>>
 }

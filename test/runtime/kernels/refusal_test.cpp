@@ -52,6 +52,16 @@ TEST(Refusal, SizesOutOfRange) {
   expectRefusal(test, "library call MATMUL: its sizes are too large");
 }
 
+TEST(Refusal, SizesThatTheRowDoesNotHave) {
+  CallUnderTest test(pb::LibraryCall::ROPE, {2, 1, 4, 2}, {10000});
+  test.add(pb::F32, 8);
+  test.addIds({0, 1});
+  test.add(pb::F32, 8);
+  expectRefusal(test, "library call ROPE: size 3 is 2, needs at most 1");
+  test.call.add_sizes(1);
+  expectRefusal(test, "library call ROPE: has 5 sizes, needs at most 4");
+}
+
 TEST(Refusal, MoreChoicesThanExperts) {
   CallUnderTest test(pb::LibraryCall::ROUTE, {1, 2, 3, 4, 1});
   test.add(pb::F32, 6);
@@ -86,13 +96,17 @@ TEST(Refusal, AttentionOutsideItsLimits) {
   expectRefusal(test, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
   test.call.set_floats(1, 0);
   test.call.add_sizes(400);
+  expectRefusal(test, "library call ATTENTION_FORWARD: buffer 1 has 3080 bytes, needs 4800");
+  for (int buffer : {1, 2})
+    test.call.mutable_buffers(buffer)->set_bytes(4800);
   expectRefusal(test, "library call ATTENTION_FORWARD: has 0 scalars, needs 5 for a part of the queries");
   for (int i = 0; i < 5; ++i)
     test.call.add_scalars();
-  expectRefusal(test, "library call ATTENTION_FORWARD: buffer 1 has 3080 bytes, needs 4800");
   test.call.set_floats(1, 1);
   expectRefusal(test, "library call ATTENTION_FORWARD: dropout rate is 1.000000, needs to be "
                       "at least 0 and below 1");
+  test.types[1] = pb::BF16;
+  expectRefusal(test, "library call ATTENTION_FORWARD: buffer 1 needs type f32");
 }
 
 TEST(Refusal, RopeOfAnOddHead) {
@@ -121,7 +135,7 @@ TEST(Refusal, WhatOtherTargetsHave) {
   test = makeMatmul();
   test.call.set_epilogue(pb::LibraryCall::BIAS);
   expectRefusal(test, "library call MATMUL: has 3 buffers, needs 4");
-  test.add(pb::F32, 1);
+  test.add(pb::F32, 4);
   test.call.set_store(pb::ADD);
   expectRefusal(test, "library call MATMUL: has a bias, which wants k above 0, one matrix and a result that is overwritten");
   test = makeMatmul();

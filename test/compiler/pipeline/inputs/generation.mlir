@@ -39,24 +39,24 @@ module attributes {
   exec.value "tokens.decode" i32 x 2 {per_micro_batch}
   exec.value "stream.decode" f32 x 6 {per_micro_batch}
   exec.program @embed.prefill {
-    exec.call {function = "copy", buffers = [#tokens, #outs], types = [tensor<8xi32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#tokens, #outs], types = [tensor<8xi32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.prefill {
-    exec.call {function = "copy", buffers = [#ins, #keys], types = [tensor<24xf32>, tensor<48xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
-    exec.call {function = "copy", buffers = [#w, #work], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
-    exec.call {function = "copy", buffers = [#work, #outs], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#ins, #keys], types = [tensor<24xf32>, tensor<48xf32>], sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#w, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#work, #outs], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @head.prefill {
-    exec.call {function = "copy", buffers = [#row, #logits], types = [tensor<2xi32>, tensor<10xf32>], outputs = 1 : i64, sizes = array<i64: 1, 8, 8>}
+    exec.call {function = "copy", buffers = [#row, #logits], types = [tensor<2xi32>, tensor<10xf32>], sizes = array<i64: 1, 8, 8>}
   }
   exec.program @embed.decode {
-    exec.call {function = "copy", buffers = [#token, #out], types = [tensor<2xi32>, tensor<6xf32>], outputs = 1 : i64, sizes = array<i64: 1, 24, 24>}
+    exec.call {function = "copy", buffers = [#token, #out], types = [tensor<2xi32>, tensor<6xf32>], sizes = array<i64: 1, 24, 24>}
   }
   exec.program @block.decode {
-    exec.call {function = "copy", buffers = [#in, #keys], types = [tensor<6xf32>, tensor<48xf32>], outputs = 1 : i64, sizes = array<i64: 1, 24, 24>}
-    exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<6xf32>], outputs = 1 : i64, sizes = array<i64: 1, 24, 24>}
+    exec.call {function = "copy", buffers = [#in, #keys], types = [tensor<6xf32>, tensor<48xf32>], sizes = array<i64: 1, 24, 24>}
+    exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<6xf32>], sizes = array<i64: 1, 24, 24>}
   }
   exec.program @head.decode {
-    exec.call {function = "copy", buffers = [#in, #logits], types = [tensor<6xf32>, tensor<10xf32>], outputs = 1 : i64, sizes = array<i64: 1, 24, 24>}
+    exec.call {function = "copy", buffers = [#in, #logits], types = [tensor<6xf32>, tensor<10xf32>], sizes = array<i64: 1, 24, 24>}
   }
 }

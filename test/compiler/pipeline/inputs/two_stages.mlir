@@ -34,27 +34,27 @@ module attributes {
   exec.value "cotangent" f32 x 24 {per_micro_batch}
   exec.value "block.none.saved.saved.0" f32 x 24 {per_micro_batch}
   exec.program @embed.none.forward {
-    exec.call {function = "copy", buffers = [#ids, #out], types = [tensor<24xi32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#ids, #out], types = [tensor<24xi32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.none.forward {
-    exec.call {function = "copy", buffers = [#in, #kept], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
-    exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#in, #kept], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.none.backward {
-    exec.call {function = "copy", buffers = [#kept, #work], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
-    exec.call {function = "copy", buffers = [#work, #dw], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>, accumulate}
-    exec.call {function = "copy", buffers = [#dout, #din], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#kept, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#work, #dw], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>, accumulate}
+    exec.call {function = "copy", buffers = [#dout, #din], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.evaluate {
-    exec.call {function = "copy", buffers = [#in, #out], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#in, #out], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.update {
-    exec.call {function = "zero", buffers = [#w], types = [tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 96>}
+    exec.call {function = "zero", buffers = [#w], types = [tensor<24xf32>], sizes = array<i64: 96>}
   }
   exec.program @head.none.forward {
-    exec.call {function = "copy", buffers = [#in, #work], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#in, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @head.none.backward {
-    exec.call {function = "copy", buffers = [#in, #din], types = [tensor<24xf32>, tensor<24xf32>], outputs = 1 : i64, sizes = array<i64: 1, 96, 96>}
+    exec.call {function = "copy", buffers = [#in, #din], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
 }
