@@ -3,6 +3,7 @@
 #include "compiler/args_command.h"
 #include "compiler/command_line.h"
 #include "compiler/driver.h"
+#include "compiler/import/error_format.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 namespace espalier {
 
@@ -159,6 +161,11 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
     }
   CLI::App app("the compiler's verbs", "espalier");
   app.require_subcommand(1);
+  app.fallthrough(); // --error-format may stand behind the verb
+  std::map<std::string, ErrorFormat> formats = {{"text", ErrorFormat::Text}, {"json", ErrorFormat::Json}};
+  app.add_option_function<ErrorFormat>("--error-format", setErrorFormat,
+                                       "how errors of files are told: text (default), or json, an object per line")
+      ->transform(CLI::CheckedTransformer(formats));
   RunArguments arguments;
   CompileOptions options;
   options.openKernelRunner = openKernelRunner;
