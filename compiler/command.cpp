@@ -13,12 +13,10 @@
 #include "planner/answer/explain.h"
 #include "runtime/plan_file.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 
 namespace espalier {
 
@@ -32,41 +30,55 @@ struct RunArguments {
   ImportOptions import;
 };
 
-void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
-  verb.add_option("RUN", file, "run file (YAML)")->required();
-  verb.add_option("--cluster", import.cluster,
-                  "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; NAME --rank-table T.json takes hosts and "
-                  "devices from a rank table; plan compares both");
-  verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
+void addRunArguments(const Verb &verb, std::string &file, ImportOptions &import) {
+  verb.option("RUN", file, "run file (YAML)").required();
+  verb.option(
+      "--cluster", import.cluster,
+      "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; NAME --rank-table T.json takes hosts and "
+      "devices from a rank table; plan compares both");
+  verb.option("--set", import.sets, "section.key=value over the file's value; may be repeated");
+  verb.choice("--error-format", errorFormat(), {{"text", ErrorFormat::Text}, {"json", ErrorFormat::Json}},
+              "how errors of files are told: text (default), or json, an object per line");
 }
 
-CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
-  CLI::App *plan = app.add_subcommand("plan", "the best plans of a run with time, memory and reasons");
-  addRunArguments(*plan, arguments.file, arguments.import);
-  plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
-  CLI::Option *json = plan->add_flag("--json", arguments.json, "as JSON");
-  plan->add_option("--pin", arguments.pin,
-                   "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
-  plan->add_option("--devices", arguments.devices, "what if the cluster had so many devices");
-  plan->add_option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
-  CLI::Option *whyNot = plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
+void addTarget(const Verb &verb, std::string &target) {
+  verb.option("--target", target, "what to compile for: cpu (default) or cuda");
+}
+
+/// Says what is wrong where it is none.
+bool isTarget(const std::string &target, const std::string &file) {
+  bool isKnown = target == "cpu" || target == "cuda";
+  if (!isKnown)
+    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", file, target);
+  return isKnown;
+}
+
+void addPlanVerb(const Verb &app, PlanArguments &arguments) {
+  Verb plan = app.verb("plan", "the best plans of a run with time, memory and reasons");
+  addRunArguments(plan, arguments.file, arguments.import);
+  plan.flag("--all", arguments.all, "also plans that cannot be executed yet");
+  Option json = plan.flag("--json", arguments.json, "as JSON");
+  plan.option("--pin", arguments.pin, "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
+  plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
+  plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
+  Option whyNot = plan.option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
   // A wish is answered instead of a plan, an export is printed instead of the table.
-  plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format")
-      ->excludes(whyNot);
-  plan->add_option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
-      ->check(CLI::IsMember({"megatron", "mindformers", "torchtitan"}))
-      ->excludes(whyNot)
-      ->excludes(json);
-  return plan;
+  plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
+  plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
+      .oneOf({"megatron", "mindformers", "torchtitan"})
+      .excludes(whyNot)
+      .excludes(json);
+  addTarget(plan, arguments.target);
+  plan.action([&] { return isTarget(arguments.target, arguments.file) ? planVerb(arguments) : UserError; });
 }
 
-CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
-  CLI::App *verb = app.add_subcommand("import-args", "a Megatron-LM script or list of flags as a run file");
-  verb->add_option("FILE", arguments.file, "shell script or flags; nothing in it is executed")->required();
-  verb->add_option("-o,--output", arguments.output, "the run file to write; default: standard output");
-  verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
-  verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
-  return verb;
+void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
+  Verb verb = app.verb("import-args", "a Megatron-LM script or list of flags as a run file");
+  verb.option("FILE", arguments.file, "shell script or flags; nothing in it is executed").required();
+  verb.option("-o,--output", arguments.output, "the run file to write; default: standard output");
+  verb.option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
+  verb.option("--base", arguments.base, "run file that holds what the flags do not say");
+  verb.action([&] { return importArgsVerb(arguments); });
 }
 
 /// Empty where something is wrong or wishes for what is not built: nothing else is compiled in its place.
@@ -77,18 +89,6 @@ std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
-}
-
-void addTarget(CLI::App &verb, std::string &target) {
-  verb.add_option("--target", target, "what to compile for: cpu (default) or cuda");
-}
-
-/// Says what is wrong where it is none.
-bool isTarget(const std::string &target, const std::string &file) {
-  bool isKnown = target == "cpu" || target == "cuda";
-  if (!isKnown)
-    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", file, target);
-  return isKnown;
 }
 
 int compileVerb(const RunArguments &arguments, const std::string &output, const CompileOptions &options) {
@@ -146,6 +146,40 @@ int explainVerb(const RunArguments &arguments, const std::string &key, bool json
   return imported.ok() ? Success : UserError;
 }
 
+void addCompileVerb(const Verb &app, RunArguments &arguments, CompileOptions &options, std::string &output) {
+  Verb compile = app.verb("compile", "compile a run file into a run plan");
+  addRunArguments(compile, arguments.file, arguments.import);
+  Option to = compile.option("-o,--output", output, "the run plan to write");
+  addTarget(compile, options.target);
+  compile.option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
+  Option stop =
+      compile.option("--compile-to", options.compileTo, "stop after a phase and print its IR").oneOf(phaseNames());
+  Option from = compile.option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
+                    .oneOf(phaseNames());
+  Option ir = compile.option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
+  from.needs(ir);
+  ir.needs(from);
+  compile.flag("--check", options.check,
+               "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
+  compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
+  compile.action([=, &arguments, &options, &output] {
+    if (comesLater(options.compileFrom, options.compileTo))
+      throw UsageError(fmt::format("--compile-to {} comes before --compile-from {}; stop at or after it",
+                                   options.compileTo, options.compileFrom));
+    if (to.count() == 0 && stop.count() == 0)
+      throw UsageError("say where the plan goes with -o X.plan");
+    return compileVerb(arguments, output, options);
+  });
+}
+
+void addExplainVerb(const Verb &app, RunArguments &arguments, std::string &key, bool &json) {
+  Verb explain = app.verb("explain", "where each value of a run file came from and what it does");
+  addRunArguments(explain, arguments.file, arguments.import);
+  explain.option("KEY", key, "one key or section");
+  explain.flag("--json", json, "as JSON");
+  explain.action([&] { return explainVerb(arguments, key, json); });
+}
+
 } // namespace
 
 } // namespace espalier
@@ -159,68 +193,18 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
       fmt::print(stderr, "espalier: error: an empty argument behind '{}'; is a variable not set?\n", argv[i - 1]);
       return UserError;
     }
-  CLI::App app("the compiler's verbs", "espalier");
-  app.require_subcommand(1);
-  app.fallthrough(); // --error-format may stand behind the verb
-  std::map<std::string, ErrorFormat> formats = {{"text", ErrorFormat::Text}, {"json", ErrorFormat::Json}};
-  app.add_option_function<ErrorFormat>("--error-format", setErrorFormat,
-                                       "how errors of files are told: text (default), or json, an object per line")
-      ->transform(CLI::CheckedTransformer(formats));
+  CommandLine app("espalier", "the compiler's verbs");
+  app.requireVerb();
   RunArguments arguments;
   CompileOptions options;
   options.openKernelRunner = openKernelRunner;
   std::string output, key;
   bool json = false;
-
-  CLI::App *compile = app.add_subcommand("compile", "compile a run file into a run plan");
-  addRunArguments(*compile, arguments.file, arguments.import);
-  CLI::Option *to = compile->add_option("-o,--output", output, "the run plan to write");
-  addTarget(*compile, options.target);
-  compile->add_option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
-  CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
-                          ->check(CLI::IsMember(phaseNames()));
-  CLI::Option *from =
-      compile->add_option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
-          ->check(CLI::IsMember(phaseNames()));
-  CLI::Option *ir =
-      compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
-  from->needs(ir);
-  ir->needs(from);
-  compile->add_flag(
-      "--check", options.check,
-      "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
-  compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
-
-  CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");
-  addRunArguments(*explain, arguments.file, arguments.import);
-  explain->add_option("KEY", key, "one key or section");
-  explain->add_flag("--json", json, "as JSON");
-
   PlanArguments planArguments;
-  CLI::App *plan = addPlanVerb(app, planArguments);
-  addTarget(*plan, planArguments.target);
   ArgsArguments argsArguments;
-  CLI::App *importArgs = addImportArgsVerb(app, argsArguments);
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return reportParseError(app, error);
-  }
-  if (plan->parsed())
-    return isTarget(planArguments.target, planArguments.file) ? planVerb(planArguments) : UserError;
-  if (importArgs->parsed())
-    return importArgsVerb(argsArguments);
-  if (explain->parsed())
-    return explainVerb(arguments, key, json);
-  if (comesLater(options.compileFrom, options.compileTo)) {
-    fmt::print(stderr, "espalier compile: error: --compile-to {} comes before --compile-from {}; stop at or after it\n",
-               options.compileTo, options.compileFrom);
-    return UserError;
-  }
-  if (to->empty() && stop->empty()) {
-    fmt::print(stderr, "espalier compile: error: say where the plan goes with -o X.plan\n");
-    return UserError;
-  }
-  return compileVerb(arguments, output, options);
+  addCompileVerb(app, arguments, options, output);
+  addExplainVerb(app, arguments, key, json);
+  addPlanVerb(app, planArguments);
+  addImportArgsVerb(app, argsArguments);
+  return app.parse(argc, argv);
 }

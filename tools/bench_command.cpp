@@ -2,8 +2,8 @@
 // come from the columns.
 #include "tools/commands.h"
 
-#include "tools/published/report.h"
 #include "runtime/status.h"
+#include "tools/published/report.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -109,16 +109,16 @@ int benchPlans(const PlansArguments &arguments) {
 
 } // namespace
 
-void addBenchCommand(CLI::App &app, int &exitCode) {
-  CLI::App *bench = app.add_subcommand("bench", "Compare predictions with measurements");
-  bench->require_subcommand(1);
-  CLI::App *plans = bench->add_subcommand("plans", "The planner's error on tables of published training runs (CSV)");
+void addBenchCommand(const Verb &app) {
+  Verb bench = app.verb("bench", "Compare predictions with measurements");
+  bench.requireVerb();
+  Verb plans = bench.verb("plans", "The planner's error on tables of published training runs (CSV)");
   auto arguments = std::make_shared<PlansArguments>();
-  plans->add_option("file", arguments->files, "tables in the schema of published runs")->required();
-  plans->add_flag("--json", arguments->json, "one object per table");
-  plans->add_flag("--rows", arguments->rows, "a line for each row");
-  plans->callback([arguments, &exitCode] { exitCode = benchPlans(*arguments); });
-  addRooflineCommand(*bench, exitCode);
+  plans.option("file", arguments->files, "tables in the schema of published runs").required();
+  plans.flag("--json", arguments->json, "one object per table");
+  plans.flag("--rows", arguments->rows, "a line for each row");
+  plans.action([arguments] { return benchPlans(*arguments); });
+  addRooflineCommand(bench);
 }
 
 } // namespace espalier

@@ -49,41 +49,40 @@ std::string measure(const CalibrateWords &words) {
     if (std::vector<std::string> errors = rt::verifyPlan(plan); !errors.empty())
       throw rt::PlanError(fmt::format("{}: {}", file, errors.front()));
     if (plan.target() != "cuda")
-      throw rt::PlanError(fmt::format("{}: is compiled for {}, whose products have no algorithms to choose from; compile "
-                                      "it with --target cuda",
-                                      file, plan.target()));
+      throw rt::PlanError(
+          fmt::format("{}: is compiled for {}, whose products have no algorithms to choose from; compile "
+                      "it with --target cuda",
+                      file, plan.target()));
   }
   return deviceClusterYaml(name, measureDevice(words.seconds, plans));
 }
 
 } // namespace
 
-void addCalibrateCommand(CLI::App &app, int &) {
-  CLI::App *calibrate = app.add_subcommand("calibrate", "Measure this machine and write a cluster file");
+void addCalibrateCommand(const Verb &app) {
+  Verb calibrate = app.verb("calibrate", "Measure this machine and write a cluster file");
   auto words = std::make_shared<CalibrateWords>();
-  calibrate->add_option("-o,--output", words->output, "the cluster file to write; default: standard output");
-  calibrate->add_option("--name", words->name, "name of the cluster; default: that of the file");
-  calibrate->add_option("--target", words->target, "cpu (default), or cuda: the GPUs that the driver shows")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  calibrate->add_option("--device", words->device, "of --target cuda: cuda (default) or emulated, to try the command")
-      ->check(CLI::IsMember({"cuda", "emulated"}));
-  calibrate->add_option("--plan", words->plans,
-                        "of --target cuda: a plan whose products are tried, so that plans compiled with the file have "
-                        "their fastest algorithms");
-  calibrate->add_option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores")
-      ->check(CLI::Range(1, 256));
-  calibrate->add_option("--seconds", words->seconds, "least time of each of a dozen measurements")
-      ->check(CLI::Range(0.0, 60.0));
-  calibrate->callback([words] {
+  calibrate.option("-o,--output", words->output, "the cluster file to write; default: standard output");
+  calibrate.option("--name", words->name, "name of the cluster; default: that of the file");
+  calibrate.option("--target", words->target, "cpu (default), or cuda: the GPUs that the driver shows")
+      .oneOf({"cpu", "cuda"});
+  calibrate.option("--device", words->device, "of --target cuda: cuda (default) or emulated, to try the command")
+      .oneOf({"cuda", "emulated"});
+  calibrate.option("--plan", words->plans,
+                   "of --target cuda: a plan whose products are tried, so that plans compiled with the file have "
+                   "their fastest algorithms");
+  calibrate.option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores").range(1, 256);
+  calibrate.option("--seconds", words->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
+  calibrate.action([words] {
     if (std::isnan(words->seconds)) // within every range
-      throw CLI::ValidationError("--seconds", "must be a number of seconds, got nan");
+      throw UsageError("--seconds must be a number of seconds, got nan");
     std::optional<rt::AtomicFile> file; // opened first: what cannot be written is not measured
     if (!words->output.empty())
       file.emplace(words->output);
     if (!words->device.empty() && words->target != "cuda")
-      throw CLI::ValidationError("--device", "is of --target cuda");
+      throw UsageError("--device is of --target cuda");
     if (!words->plans.empty() && words->target != "cuda")
-      throw CLI::ValidationError("--plan", "is of --target cuda");
+      throw UsageError("--plan is of --target cuda");
     std::string text = measure(*words);
     if (!file) {
       fmt::print("{}", text);

@@ -38,7 +38,11 @@ struct Sizes {
 Sizes sizesFor(bool isEmulated) {
   if (isEmulated)
     return {.products = {16, 32}, .tokens = 32, .hidden = 16, .copied = 1 << 16, .launches = 10, .reduced = 1 << 10};
-  return {.products = {2048, 4096, 8192}, .tokens = 16384, .hidden = 2048, .copied = 1 << 30, .launches = 1000,
+  return {.products = {2048, 4096, 8192},
+          .tokens = 16384,
+          .hidden = 2048,
+          .copied = 1 << 30,
+          .launches = 1000,
           .reduced = 1 << 26};
 }
 
@@ -84,8 +88,13 @@ Products productsOf(std::span<const rt::pb::Plan> plans) {
         auto typeOf = [&](int buffer) {
           return static_cast<Storage>(plan.values(static_cast<int>(call.buffers(buffer).value())).type());
         };
-        MatmulShape shape{.m = call.sizes(0), .n = call.sizes(1), .k = call.sizes(2), .batch = call.sizes(3),
-                          .a = typeOf(0), .b = typeOf(1), .c = typeOf(2)};
+        MatmulShape shape{.m = call.sizes(0),
+                          .n = call.sizes(1),
+                          .k = call.sizes(2),
+                          .batch = call.sizes(3),
+                          .a = typeOf(0),
+                          .b = typeOf(1),
+                          .c = typeOf(2)};
         shape.transposeA = call.transpose_a();
         shape.transposeB = call.transpose_b();
         shape.epilogue = call.epilogue();
@@ -107,10 +116,10 @@ public:
     const Matmuls::Product &product = matmuls.prepare(shape, algorithm);
     Places places(shape);
     return timeOnce(queue, least, [&] {
-      matmuls.run(queue, product,
-                  {memory.at(0), memory.at(places.b), memory.at(places.c), memory.at(places.row),
-                   memory.at(places.matrix)},
-                  /*accumulates=*/false, memory.workspace());
+      matmuls.run(
+          queue, product,
+          {memory.at(0), memory.at(places.b), memory.at(places.c), memory.at(places.row), memory.at(places.matrix)},
+          /*accumulates=*/false, memory.workspace());
     });
   }
 
@@ -161,8 +170,8 @@ public:
   const Sizes sizes;
 
 private:
-  /// Products and copies one after the other in the same place. It holds zeros, which draw less power than numbers: on a
-  /// device whose clocks depend on that the rates are upper ends.
+  /// Products and copies one after the other in the same place. It holds zeros, which draw less power than numbers: on
+  /// a device whose clocks depend on that the rates are upper ends.
   uint64_t roomBytes(const Products &products) const {
     uint64_t largest = 0;
     for (const auto &[name, shape] : products)
@@ -273,17 +282,19 @@ MeasuredDevice measureDevice(double seconds, std::span<const rt::pb::Plan> plans
 
 std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &device) {
   Sizes sizes = sizesFor(device.isEmulated);
-  std::string text = fmt::format("# Measured by `espalier calibrate --target cuda` on {} ({}).\n", device.device,
-                                 device.libraries);
+  std::string text =
+      fmt::format("# Measured by `espalier calibrate --target cuda` on {} ({}).\n", device.device, device.libraries);
   if (device.isEmulated)
-    text = fmt::format("# NOT MEASURED ON HARDWARE: these are rates of an emulator on a CPU ({}), made to try the command.\n"
-                       "# No plan is worth anything that is chosen by them.\n",
-                       device.device);
+    text = fmt::format(
+        "# NOT MEASURED ON HARDWARE: these are rates of an emulator on a CPU ({}), made to try the command.\n"
+        "# No plan is worth anything that is chosen by them.\n",
+        device.device);
   text += fmt::format("name: {}{}\nhosts: 1\ndevices_per_host: {}\n", device.isEmulated ? "emulated_" : "", name,
                       device.devices);
   text += fmt::format("memory_bytes: {:.6g}  # as the driver says\n", device.memoryBytes);
-  text += fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",
-                      device.f32Flops, device.bf16Flops, device.f16Flops, sizes.products.front(), sizes.products.back());
+  text += fmt::format(
+      "peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",
+      device.f32Flops, device.bf16Flops, device.f16Flops, sizes.products.front(), sizes.products.back());
   text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} KiB, read plus written\n", device.memoryBytesPerSecond,
                       sizes.copied >> 10);
   text += fmt::format("matmul_efficiency: {:.3g}  # bf16 product [{}, {}] by [{}, {}] over the fastest one\n",
@@ -292,8 +303,9 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
   text += fmt::format("launch_seconds: {:.3g}  # smallest work in a queue, {} in a row\n", device.launchSeconds,
                       sizes.launches);
   if (device.devices > 1)
-    text += fmt::format("link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} KiB and of 64 B over {} devices\n",
-                        device.linkBytesPerSecond, device.linkLatencySeconds, sizes.reduced * 4 >> 10, device.devices);
+    text += fmt::format(
+        "link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} KiB and of 64 B over {} devices\n",
+        device.linkBytesPerSecond, device.linkLatencySeconds, sizes.reduced * 4 >> 10, device.devices);
   if (!device.algorithms.products.empty())
     text += fmt::format("matmul_algorithms:  # the fastest of up to {} that cuBLASLt recommends\n  library: {}\n"
                         "  products:\n",

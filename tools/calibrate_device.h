@@ -15,13 +15,13 @@ struct MeasuredDevice {
   std::string device, libraries; ///< in words
   bool isEmulated = false;       ///< no rate is one of hardware
   int devices = 1, multiprocessors = 0;
-  double memoryBytes = 0;                    ///< of a device
-  double f32Flops = 0, bf16Flops = 0, f16Flops = 0; ///< of the fastest product
-  double matmulEfficiency = 0;               ///< rate of a bf16 product of a layer over the fastest one
-  double memoryBytesPerSecond = 0;           ///< read plus written
-  double launchSeconds = 0;                  ///< of the smallest work in a queue
+  double memoryBytes = 0;                                ///< of a device
+  double f32Flops = 0, bf16Flops = 0, f16Flops = 0;      ///< of the fastest product
+  double matmulEfficiency = 0;                           ///< rate of a bf16 product of a layer over the fastest one
+  double memoryBytesPerSecond = 0;                       ///< read plus written
+  double launchSeconds = 0;                              ///< of the smallest work in a queue
   double linkBytesPerSecond = 0, linkLatencySeconds = 0; ///< of a ring over all devices; 0 with one
-  MatmulAlgorithms algorithms;               ///< the fastest one of each product of the given plans
+  MatmulAlgorithms algorithms;                           ///< the fastest one of each product of the given plans
 };
 
 /// Measures, each rate over at least `seconds`, or once on an emulated device, in whose sizes no rate shows; and the

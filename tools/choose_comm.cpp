@@ -102,23 +102,22 @@ std::string wishOf(const CommWords &words, const Topology &topology, const std::
 
 } // namespace
 
-void addCommOptions(CLI::App &run, CommWords &words) {
-  run.add_flag("--processes", words.processes,
-               "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
-  run.add_option("--comm", words.comm,
-                 "local (threads), shm (processes of this host), mpi or, of CUDA plans, nccl; default: what started this "
-                 "process says it")
-      ->check(CLI::IsMember({"local", "shm", "mpi", "nccl"}));
-  run.add_option("--nodes", words.nodes, "hosts of the run, each of which starts this command")
-      ->check(CLI::Range(1, 1 << 20));
-  run.add_option("--node-rank", words.nodeRank, "which of --nodes this host is, from 0")->check(CLI::Range(0, 1 << 20));
-  run.add_option("--rendezvous", words.rendezvous, "HOST:PORT of the first host, at which hosts find each other");
-  run.add_option("--token-file", words.tokenFile,
-                 "its first line is a secret that all hosts know; - for standard input; default: ESPALIER_TOKEN");
-  run.add_option("--rank-table", words.rankTable, "hosts, devices and ranks, as `cluster generate` writes them");
-  CLI::Option *server = run.add_option("--server-id", words.serverId, "which server of --rank-table this host is");
-  run.add_option("--device-range", words.deviceRange, "the same by its ranks: '[8,16]' for 8 to 15")->excludes(server);
-  run.add_flag("--share-devices", words.sharesDevices, "several ranks may use one device");
+void addCommOptions(const Verb &run, CommWords &words) {
+  run.flag("--processes", words.processes,
+           "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
+  run.option("--comm", words.comm,
+             "local (threads), shm (processes of this host), mpi or, of CUDA plans, nccl; default: what started this "
+             "process says it")
+      .oneOf({"local", "shm", "mpi", "nccl"});
+  run.option("--nodes", words.nodes, "hosts of the run, each of which starts this command").range(1, 1 << 20);
+  run.option("--node-rank", words.nodeRank, "which of --nodes this host is, from 0").range(0, 1 << 20);
+  run.option("--rendezvous", words.rendezvous, "HOST:PORT of the first host, at which hosts find each other");
+  run.option("--token-file", words.tokenFile,
+             "its first line is a secret that all hosts know; - for standard input; default: ESPALIER_TOKEN");
+  run.option("--rank-table", words.rankTable, "hosts, devices and ranks, as `cluster generate` writes them");
+  Option server = run.option("--server-id", words.serverId, "which server of --rank-table this host is");
+  run.option("--device-range", words.deviceRange, "the same by its ranks: '[8,16]' for 8 to 15").excludes(server);
+  run.flag("--share-devices", words.sharesDevices, "several ranks may use one device");
 }
 
 void chooseMeeting(const CommWords &words, rt::RunOptions &options) {

@@ -4,7 +4,7 @@
 #include "runtime/program.h"
 #include "runtime/train/run.h"
 
-#include <CLI/CLI.hpp>
+#include "compiler/command_line.h"
 
 #include <string>
 
@@ -20,7 +20,7 @@ struct CommWords {
 };
 
 /// Adds the options that fill `words`.
-void addCommOptions(CLI::App &run, CommWords &words);
+void addCommOptions(const Verb &run, CommWords &words);
 
 /// Before the plan is read: sets options.token and, as far as it needs no plan to know them, options.comm and topology,
 /// so that who waits for this process can be told why it does not come. Throws PlanError.

@@ -31,18 +31,18 @@ void write(const std::string &file, const launch::RankTable &table) {
   fmt::print("{}: {}\n", file, sizeOf(table));
 }
 
-void addGenerate(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
-  CLI::App *verb = cluster.add_subcommand("generate", "A rank table for the hosts of a file");
-  verb->add_option("--hosts", words->hosts, "lines ADDRESS slots=N [device_ips=A,B]")->required();
-  verb->add_option("-o,--output", words->output, "the table to write")->required();
-  verb->callback([words] { write(words->output, launch::tableOf(launch::readHosts(words->hosts))); });
+void addGenerate(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+  Verb verb = cluster.verb("generate", "A rank table for the hosts of a file");
+  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N [device_ips=A,B]").required();
+  verb.option("-o,--output", words->output, "the table to write").required();
+  verb.action([words] { write(words->output, launch::tableOf(launch::readHosts(words->hosts))); });
 }
 
-void addMerge(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
-  CLI::App *verb = cluster.add_subcommand("merge", "One table of several, ranks counted anew in the order given");
-  verb->add_option("tables", words->tables, "rank tables")->required();
-  verb->add_option("-o,--output", words->output, "the table to write")->required();
-  verb->callback([words] {
+void addMerge(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+  Verb verb = cluster.verb("merge", "One table of several, ranks counted anew in the order given");
+  verb.option("tables", words->tables, "rank tables").required();
+  verb.option("-o,--output", words->output, "the table to write").required();
+  verb.action([words] {
     std::vector<launch::RankTable> tables;
     for (const std::string &file : words->tables)
       tables.push_back(launch::readRankTable(file));
@@ -55,8 +55,9 @@ ExitCode check(const ClusterWords &words) {
   if (!words.plan.empty()) {
     int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
-      fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}; make a table of as many, or compile for {} "
-                         "devices\n",
+      fmt::print(stderr,
+                 "{}: error: has {} ranks, {} is a plan for {}; make a table of as many, or compile for {} "
+                 "devices\n",
                  words.table, table.ranks(), words.plan, ranks, table.ranks());
       return UserError;
     }
@@ -65,22 +66,22 @@ ExitCode check(const ClusterWords &words) {
   return Success;
 }
 
-void addCheck(CLI::App &cluster, std::shared_ptr<ClusterWords> words, int &exitCode) {
-  CLI::App *verb = cluster.add_subcommand("check", "Whether a rank table holds, and fits a plan");
-  verb->add_option("table", words->table, "the rank table")->required();
-  verb->add_option("--plan", words->plan, "a plan that it must fit");
-  verb->callback([words, &exitCode] { exitCode = check(*words); });
+void addCheck(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+  Verb verb = cluster.verb("check", "Whether a rank table holds, and fits a plan");
+  verb.option("table", words->table, "the rank table").required();
+  verb.option("--plan", words->plan, "a plan that it must fit");
+  verb.action([words] { return check(*words); });
 }
 
 } // namespace
 
-void addClusterCommand(CLI::App &app, int &exitCode) {
-  CLI::App *cluster = app.add_subcommand("cluster", "Make, merge and check rank tables");
-  cluster->require_subcommand(1);
+void addClusterCommand(const Verb &app) {
+  Verb cluster = app.verb("cluster", "Make, merge and check rank tables");
+  cluster.requireVerb();
   auto words = std::make_shared<ClusterWords>();
-  addGenerate(*cluster, words);
-  addMerge(*cluster, words);
-  addCheck(*cluster, words, exitCode);
+  addGenerate(cluster, words);
+  addMerge(cluster, words);
+  addCheck(cluster, words);
 }
 
 } // namespace espalier

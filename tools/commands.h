@@ -2,7 +2,7 @@
 // is chosen.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "compiler/command_line.h"
 
 namespace espalier {
 
@@ -10,37 +10,37 @@ namespace espalier {
 enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 
 /// `run X.plan`: trains and evaluates.
-void addRunCommand(CLI::App &app, int &exitCode);
+void addRunCommand(const Verb &app);
 
 /// `generate X.plan`: continues prompts.
-void addGenerateCommand(CLI::App &app, int &exitCode);
+void addGenerateCommand(const Verb &app);
 
 /// `serve X.plan`: the same over HTTP.
-void addServeCommand(CLI::App &app, int &exitCode);
+void addServeCommand(const Verb &app);
 
 /// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
-void addInspectCommand(CLI::App &app, int &exitCode);
+void addInspectCommand(const Verb &app);
 
 /// `verify PATH`: every byte of a plan or a checkpoint.
-void addVerifyCommand(CLI::App &app, int &exitCode);
+void addVerifyCommand(const Verb &app);
 
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
-void addBenchCommand(CLI::App &app, int &exitCode);
+void addBenchCommand(const Verb &app);
 
 /// `bench roofline X.plan`, a verb of `bench`: what its kernels take at least.
-void addRooflineCommand(CLI::App &bench, int &exitCode);
+void addRooflineCommand(const Verb &bench);
 
 /// `cluster generate | merge | check`: rank tables.
-void addClusterCommand(CLI::App &app, int &exitCode);
+void addClusterCommand(const Verb &app);
 
 /// `launch --hosts FILE -- run X.plan ...`: starts a run on hosts where nothing else does.
-void addLaunchCommand(CLI::App &app, int &exitCode);
+void addLaunchCommand(const Verb &app);
 
 /// `calibrate`: measures this machine as a cluster file.
-void addCalibrateCommand(CLI::App &app, int &exitCode);
+void addCalibrateCommand(const Verb &app);
 
 /// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
 /// loaded only then. After a compilation the written plan is verified.
-void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);
+void addCompilerCommands(const Verb &app, int argc, char **argv);
 
 } // namespace espalier

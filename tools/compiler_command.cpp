@@ -70,24 +70,23 @@ int verifyWritten(const std::string &file) {
 
 } // namespace
 
-void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv) {
+void addCompilerCommands(const Verb &app, int argc, char **argv) {
   for (auto [verb, text] : {std::pair("plan", "Find the best plans for a run file"),
                             {"compile", "Compile a run file into a .plan file"},
                             {"import-args", "Turn a Megatron-LM command line into a run file"},
                             {"explain", "Say where a run file's values came from and what they do"}}) {
-    CLI::App *command = app.add_subcommand(verb, text);
-    // The compiler reads its own options, --help too.
-    command->set_help_flag();
-    command->prefix_command();
-    command->callback([argc, argv, &exitCode, isCompile = std::string_view(verb) == "compile"] {
+    Verb command = app.verb(verb, text);
+    command.passWordsThrough(); // the compiler reads its own options, --help too
+    command.action([argc, argv, isCompile = std::string_view(verb) == "compile"] {
       std::vector<std::string> words = resolveRankTable({argv, argv + argc});
       std::vector<char *> pointers;
       for (std::string &word : words)
         pointers.push_back(word.data());
       pointers.push_back(nullptr);
-      exitCode = loadCompiler()(static_cast<int>(words.size()), pointers.data(), openDeviceKernels);
+      int exitCode = loadCompiler()(static_cast<int>(words.size()), pointers.data(), openDeviceKernels);
       if (exitCode == Success && isCompile)
         exitCode = verifyWritten(outputOf(argc, argv));
+      return exitCode;
     });
   }
 }

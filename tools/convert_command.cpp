@@ -23,7 +23,7 @@ struct ConvertWords {
 void requireNone(const Diagnostics &diagnostics) {
   fmt::print(stderr, "{}", diagnostics.render());
   if (diagnostics.hasErrors())
-    throw CLI::RuntimeError(UserError);
+    throw rt::ReportedElsewhere(UserError);
 }
 
 std::string configText(const ConvertWords &words, const ImportedRun &run, const std::string &type) {
@@ -79,32 +79,28 @@ rt::ConvertedModel convertedModel(const ImportedRun &run) {
   return converted;
 }
 
-void addConvertCommand(CLI::App &app, int &exitCode) {
+void addConvertCommand(const Verb &app) {
   auto words = std::make_shared<ConvertWords>();
-  CLI::App *command =
-      app.add_subcommand("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
-  command->add_option("SRC", words->source, "a checkpoint, a folder of transformers or of Megatron")->required();
-  command->add_option("DST", words->target, "folder to write")->required();
-  command->add_option("--to", words->to, "what to write")
-      ->required()
-      ->check(CLI::IsMember({"espalier", "hf", "megatron"}));
-  command->add_option("--model", words->run, "run file of the model")->required();
-  CLI::Option_group *megatron = command->add_option_group("megatron", "with --to megatron");
-  megatron->add_option("--tp", words->tp, "tensor-parallel ranks")->check(CLI::Range(1, 100000));
-  megatron->add_option("--pp", words->pp, "pipeline stages")->check(CLI::Range(1, 100000));
-  megatron->add_option("--names", words->names, "generation of names")->check(CLI::IsMember({"mcore", "legacy"}));
-  CLI::Option_group *hf = command->add_option_group("hf", "with --to hf");
-  hf->add_option("--shards", words->shards, "files of weights; default: of 5 GB each")->check(CLI::Range(1, 100000));
-  hf->add_option("--format", words->format, "form of the files")->check(CLI::IsMember({"safetensors", "bin"}));
-  hf->add_option("--reference", words->reference, "folder whose config, tokenizer files and README are copied");
-  command->callback([=, &exitCode] {
+  Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
+  command.option("SRC", words->source, "a checkpoint, a folder of transformers or of Megatron").required();
+  command.option("DST", words->target, "folder to write").required();
+  command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron"});
+  command.option("--model", words->run, "run file of the model").required();
+  Verb megatron = command.group("megatron", "with --to megatron");
+  megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);
+  megatron.option("--pp", words->pp, "pipeline stages").range(1, 100000);
+  megatron.option("--names", words->names, "generation of names").oneOf({"mcore", "legacy"});
+  Verb hf = command.group("hf", "with --to hf");
+  hf.option("--shards", words->shards, "files of weights; default: of 5 GB each").range(1, 100000);
+  hf.option("--format", words->format, "form of the files").oneOf({"safetensors", "bin"});
+  hf.option("--reference", words->reference, "folder whose config, tokenizer files and README are copied");
+  command.action([=] {
     for (auto [to, group] : {std::pair("megatron", megatron), std::pair("hf", hf)})
-      for (const CLI::Option *option : group->get_options())
-        if (option->count() > 0 && words->to != to)
+      for (const Option &option : group.given())
+        if (words->to != to)
           throw rt::PlanError(
-              fmt::format("{} is of --to {}; with --to {} it has no effect", option->get_name(), to, words->to));
+              fmt::format("{} is of --to {}; with --to {} it has no effect", option.name(), to, words->to));
     convert(*words);
-    exitCode = Success;
   });
 }
 

@@ -4,7 +4,7 @@
 #include "compiler/import/import_run.h"
 #include "runtime/checkpoint/convert/convert.h"
 
-#include <CLI/CLI.hpp>
+#include "compiler/command_line.h"
 
 namespace espalier {
 
@@ -12,9 +12,9 @@ namespace espalier {
 rt::ConvertedModel convertedModel(const ImportedRun &run);
 
 /// `convert SRC DST --to SYSTEM --model RUN.yaml`.
-void addConvertCommand(CLI::App &app, int &exitCode);
+void addConvertCommand(const Verb &app);
 
 /// `import-hf DIR -o RUN.yaml`.
-void addImportHfCommand(CLI::App &app, int &exitCode);
+void addImportHfCommand(const Verb &app);
 
 } // namespace espalier

@@ -3,6 +3,7 @@
 
 #include "tools/data_verbs.h"
 
+#include "runtime/data/data_error.h"
 #include "runtime/data/dataset_report.h"
 #include "runtime/data/gpt_dataset.h"
 #include "runtime/data/indexed_writer.h"
@@ -17,21 +18,20 @@ namespace espalier {
 
 using namespace rt;
 
-void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
-  CLI::Option *kind = command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
-                          ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
-  for (CLI::Option *ofKind :
-       {command.add_option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
-        command.add_option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
-        command.add_option("--tokenizer-model", options.modelFile,
-                           "hf: tokenizer.json; sentencepiece: tokenizer.model"),
-        command.add_option("--vocab-size", options.vocabSize, "null: number of ids"),
-        command.add_flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
-        command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
-        command.add_flag("--special-tokens", options.specialTokens,
-                         "as HF does: special tokens in the text become their ids, and the tokens of an hf "
-                         "post-processor are added")})
-    ofKind->needs(kind); // bytes, the default, has none of these
+void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
+  Option kind = command.option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
+                    .oneOf({"gpt2", "hf", "sentencepiece", "bytes", "null"});
+  for (const Option &ofKind :
+       {command.option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
+        command.option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
+        command.option("--tokenizer-model", options.modelFile, "hf: tokenizer.json; sentencepiece: tokenizer.model"),
+        command.option("--vocab-size", options.vocabSize, "null: number of ids"),
+        command.flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
+        command.option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
+        command.flag("--special-tokens", options.specialTokens,
+                     "as HF does: special tokens in the text become their ids, and the tokens of an hf "
+                     "post-processor are added")})
+    ofKind.needs(kind); // bytes, the default, has none of these
 }
 
 namespace {
@@ -80,46 +80,46 @@ void runTokenize(TokenizeArguments arguments) {
     fmt::print("wrote {}.bin and .idx\n", prefix);
 }
 
-void addTokenize(CLI::App &data) {
+void addTokenize(const Verb &data) {
   auto arguments = std::make_shared<TokenizeArguments>();
-  CLI::App *command = data.add_subcommand("tokenize", "text to PREFIX_KEY_document.bin and .idx");
+  Verb command = data.verb("tokenize", "text to PREFIX_KEY_document.bin and .idx");
   TokenizeJob &job = arguments->job;
-  command->add_option("input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input")->required();
-  command->add_option("--output-prefix", job.outputPrefix, "where the outputs go")->required();
-  command->add_option("--json-keys", job.keys, "keys to tokenize, one output for each")->expected(1, -1);
-  command->add_option("--document-separator", job.separator,
-                      "text files: the line between documents (default: a blank line)");
-  command->add_flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
-  command->add_flag("--append-eod", job.appendEod, "end each document with the end token");
-  command->add_flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
-  command->add_option("--workers", job.workers, "threads that tokenize")->check(CLI::Range(1, 1024));
-  command->add_option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
-      ->check(CLI::Range(1, 1024));
-  addTokenizerOptions(*command, arguments->tokenizer);
-  command->callback(reportingErrors([arguments] { runTokenize(*arguments); }));
+  command.option("input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input").required();
+  command.option("--output-prefix", job.outputPrefix, "where the outputs go").required();
+  command.option("--json-keys", job.keys, "keys to tokenize, one output for each");
+  command.option("--document-separator", job.separator,
+                 "text files: the line between documents (default: a blank line)");
+  command.flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
+  command.flag("--append-eod", job.appendEod, "end each document with the end token");
+  command.flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
+  command.option("--workers", job.workers, "threads that tokenize").range(1, 1024);
+  command.option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
+      .range(1, 1024);
+  addTokenizerOptions(command, arguments->tokenizer);
+  command.action([arguments] { runTokenize(*arguments); });
 }
 
-void addVerify(CLI::App &data) {
+void addVerify(const Verb &data) {
   auto prefix = std::make_shared<std::string>();
   auto vocabSize = std::make_shared<int64_t>(0);
-  CLI::App *command = data.add_subcommand("verify", "reads a set whole and checks every value");
-  command->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx")->required();
-  command->add_option("--vocab-size", *vocabSize, "refuse tokens at or above this");
-  command->callback(reportingErrors([prefix, vocabSize] {
+  Verb command = data.verb("verify", "reads a set whole and checks every value");
+  command.option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx").required();
+  command.option("--vocab-size", *vocabSize, "refuse tokens at or above this");
+  command.action([prefix, vocabSize] {
     IndexedDataset set = IndexedDataset::open(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
     fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix, set.documentCount(),
                set.sequenceCount(), set.tokenCount(), largest);
-  }));
+  });
 }
 
-void addMerge(CLI::App &data) {
+void addMerge(const Verb &data) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto output = std::make_shared<std::string>();
-  CLI::App *command = data.add_subcommand("merge", "several sets of one token type to one");
-  command->add_option("prefix", *inputs, "prefixes, in the order of the result")->required();
-  command->add_option("--output-prefix", *output, "PREFIX of the result")->required();
-  command->callback(reportingErrors([inputs, output] {
+  Verb command = data.verb("merge", "several sets of one token type to one");
+  command.option("prefix", *inputs, "prefixes, in the order of the result").required();
+  command.option("--output-prefix", *output, "PREFIX of the result").required();
+  command.action([inputs, output] {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
@@ -132,7 +132,7 @@ void addMerge(CLI::App &data) {
       writer.addDataset(set);
     writer.commit();
     fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(), writer.tokenCount(), *output);
-  }));
+  });
 }
 
 struct IndexArguments {
@@ -140,25 +140,25 @@ struct IndexArguments {
   DatasetOptions options;
 };
 
-void addIndex(CLI::App &data) {
+void addIndex(const Verb &data) {
   auto arguments = std::make_shared<IndexArguments>();
-  CLI::App *command = data.add_subcommand("index", "builds the sample index before a run needs it");
+  Verb command = data.verb("index", "builds the sample index before a run needs it");
   DatasetOptions &options = arguments->options;
-  command->add_option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx")->required();
-  command->add_option("--seq-length", options.seqLength)->required();
-  command->add_option("--samples", options.samples, "samples the run will take (default: one epoch)");
-  command->add_option("--seed", options.seed);
-  command->add_option("--split", options.splitWeights, "weights of train, valid and test");
-  command->add_option("--part", arguments->split)->check(CLI::IsMember({"train", "valid", "test"}));
-  command->add_option("--cache", options.cacheFolder, "folder of the index")->required();
-  command->callback(reportingErrors([arguments] {
+  command.option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx").required();
+  command.option("--seq-length", options.seqLength).required();
+  command.option("--samples", options.samples, "samples the run will take (default: one epoch)");
+  command.option("--seed", options.seed);
+  command.option("--split", options.splitWeights, "weights of train, valid and test");
+  command.option("--part", arguments->split).oneOf({"train", "valid", "test"});
+  command.option("--cache", options.cacheFolder, "folder of the index").required();
+  command.action([arguments] {
     DatasetOptions options = arguments->options;
     options.split = arguments->split == "train"   ? Split::train
                     : arguments->split == "valid" ? Split::valid
                                                   : Split::test;
     auto set = openDataset(arguments->prefix, options);
     fmt::print("{} samples of {} tokens in {}\n", set->sampleCount(), options.seqLength, options.cacheFolder);
-  }));
+  });
 }
 
 std::string prefixOf(const std::string &path) {
@@ -166,13 +166,13 @@ std::string prefixOf(const std::string &path) {
   return hasSuffix ? path.substr(0, path.size() - 4) : path;
 }
 
-void addInspect(CLI::App &data) {
+void addInspect(const Verb &data) {
   auto prefix = std::make_shared<std::string>();
   auto view = std::make_shared<DatasetView>();
-  CLI::App *command = data.add_subcommand("inspect", "counts, lengths and first documents of a set");
-  command->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx")->required();
-  addDatasetView(*command, *view);
-  command->callback(reportingErrors([prefix, view] { inspectDataset(*prefix, *view); }));
+  Verb command = data.verb("inspect", "counts, lengths and first documents of a set");
+  command.option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx").required();
+  addDatasetView(command, *view);
+  command.action([prefix, view] { inspectDataset(*prefix, *view); });
 }
 
 } // namespace
@@ -195,21 +195,21 @@ std::vector<std::string> expandPatterns(const std::vector<std::string> &patterns
   return names;
 }
 
-void addDataCommands(CLI::App &app) {
-  CLI::App *data = app.add_subcommand("data", "prepare and check training data");
-  data->require_subcommand(1);
-  addTokenize(*data);
-  addVerify(*data);
-  addMerge(*data);
-  addIndex(*data);
-  addTrainTokenizer(*data);
-  addInspect(*data);
+void addDataCommands(const Verb &app) {
+  Verb data = app.verb("data", "prepare and check training data");
+  data.requireVerb();
+  addTokenize(data);
+  addVerify(data);
+  addMerge(data);
+  addIndex(data);
+  addTrainTokenizer(data);
+  addInspect(data);
 }
 
 bool isIndexedDataset(const std::string &path) { return isRegularFile(prefixOf(path) + ".idx"); }
 
-void addDatasetView(CLI::App &command, DatasetView &view) {
-  command.add_option("--documents", view.documents, "datasets: how many to show")->check(CLI::Range(0, 1000));
+void addDatasetView(const Verb &command, DatasetView &view) {
+  command.option("--documents", view.documents, "datasets: how many to show").range(0, 1000);
   addTokenizerOptions(command, view.tokenizer);
 }
 

@@ -4,14 +4,13 @@
 
 #include "runtime/data/tokenizer.h"
 
-#include <CLI/CLI.hpp>
+#include "compiler/command_line.h"
 #include <string>
 
 namespace espalier {
 
-/// Registers the subcommands on `app`. Their callbacks do the work; on an error they print it to
-/// standard error and throw CLI::RuntimeError(2), which app.exit() turns into exit status 2.
-void addDataCommands(CLI::App &app);
+/// Adds the verbs. Their actions throw rt::DataError.
+void addDataCommands(const Verb &app);
 
 /// True when `path` is PREFIX, PREFIX.idx or PREFIX.bin of an indexed dataset that exists.
 bool isIndexedDataset(const std::string &path);
@@ -24,12 +23,12 @@ struct DatasetView {
 };
 
 /// Adds the options that fill `view`.
-void addDatasetView(CLI::App &command, DatasetView &view);
+void addDatasetView(const Verb &command, DatasetView &view);
 
 /// Prints counts, a histogram of lengths and the first documents of a set. Throws rt::DataError.
 void inspectDataset(const std::string &path, const DatasetView &view);
 
 /// --tokenizer and the files that its kinds need.
-void addTokenizerOptions(CLI::App &command, rt::TokenizerOptions &options);
+void addTokenizerOptions(const Verb &command, rt::TokenizerOptions &options);
 
 } // namespace espalier

@@ -31,28 +31,27 @@ int report(const char *message, espalier::ExitCode code) {
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("A graph compiler and auto-parallel planner for training language models", "espalier");
-  app.require_subcommand(1);
-  int exitCode = espalier::Success;
-  std::signal(SIGCHLD, SIG_DFL); // whoever started us may ignore it, which is inherited: then no end could be waited for
+  espalier::CommandLine app("espalier", "A graph compiler and auto-parallel planner for training language models");
+  app.requireVerb();
+  std::signal(SIGCHLD,
+              SIG_DFL); // whoever started us may ignore it, which is inherited: then no end could be waited for
   espalier::rt::reportCrashes();
-  espalier::addRunCommand(app, exitCode);
-  espalier::addGenerateCommand(app, exitCode);
-  espalier::addServeCommand(app, exitCode);
-  espalier::addInspectCommand(app, exitCode);
-  espalier::addVerifyCommand(app, exitCode);
+  espalier::addRunCommand(app);
+  espalier::addGenerateCommand(app);
+  espalier::addServeCommand(app);
+  espalier::addInspectCommand(app);
+  espalier::addVerifyCommand(app);
   espalier::addDataCommands(app);
-  espalier::addConvertCommand(app, exitCode);
-  espalier::addImportHfCommand(app, exitCode);
-  espalier::addBenchCommand(app, exitCode);
-  espalier::addClusterCommand(app, exitCode);
-  espalier::addLaunchCommand(app, exitCode);
-  espalier::addCalibrateCommand(app, exitCode);
-  espalier::addCompilerCommands(app, exitCode, argc, argv);
+  espalier::addConvertCommand(app);
+  espalier::addImportHfCommand(app);
+  espalier::addBenchCommand(app);
+  espalier::addClusterCommand(app);
+  espalier::addLaunchCommand(app);
+  espalier::addCalibrateCommand(app);
+  espalier::addCompilerCommands(app, argc, argv);
+  int exitCode = espalier::Success;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return espalier::reportParseError(app, error);
+    exitCode = app.parse(argc, argv);
   } catch (const espalier::rt::ReportedElsewhere &error) {
     return error.status;
   } catch (const espalier::rt::MemoryError &error) {
@@ -76,7 +75,7 @@ int main(int argc, char **argv) {
     return report(error.what(), espalier::Failed);
   }
   // A run has told so itself, and goes on where it leaves files.
-  if (exitCode == espalier::Success && !app.got_subcommand("run") && std::fflush(stdout) != 0) {
+  if (exitCode == espalier::Success && app.chosenVerb() != "run" && std::fflush(stdout) != 0) {
     std::string text = std::string("standard output cannot be written: ") + std::strerror(errno);
     return report(text.c_str(), espalier::Failed);
   }

@@ -103,13 +103,13 @@ double perSecond(double count, double seconds) { return seconds > 0 ? count / se
 
 nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion &completion) {
   auto generated = static_cast<double>(completion.tokens.size());
-  return {{"tokens", completion.tokens},
-          {"text", completion.text},
-          {"finish_reason", std::string(rt::finishName(completion.finish))},
-          {"prefill_tokens_per_second",
-           perSecond(static_cast<double>(request.prompt.size()), completion.prefillSeconds)},
-          // The first token comes from the prefill.
-          {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
+  return {
+      {"tokens", completion.tokens},
+      {"text", completion.text},
+      {"finish_reason", std::string(rt::finishName(completion.finish))},
+      {"prefill_tokens_per_second", perSecond(static_cast<double>(request.prompt.size()), completion.prefillSeconds)},
+      // The first token comes from the prefill.
+      {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
 }
 
 void print(const GenerateWords &words, const Model &model, const std::vector<rt::Request> &requests,
@@ -154,34 +154,33 @@ int generate(const GenerateWords &words) {
 
 } // namespace
 
-void addGenerateCommand(CLI::App &app, int &exitCode) {
-  CLI::App *generateVerb = app.add_subcommand("generate", "Continue prompts by a plan of run_mode predict");
+void addGenerateCommand(const Verb &app) {
+  Verb generateVerb = app.verb("generate", "Continue prompts by a plan of run_mode predict");
   auto words = std::make_shared<GenerateWords>();
-  addModelOptions(*generateVerb, words->model);
-  generateVerb->add_option("--prompt", words->prompts, "text to continue; may be repeated")->allow_extra_args(false);
-  generateVerb->add_option("--file", words->file, "a file with a prompt per line");
-  generateVerb->add_option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated")
-      ->allow_extra_args(false);
+  addModelOptions(generateVerb, words->model);
+  generateVerb.option("--prompt", words->prompts, "text to continue; may be repeated").oneValueEach();
+  generateVerb.option("--file", words->file, "a file with a prompt per line");
+  generateVerb.option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated").oneValueEach();
   rt::Request &request = words->request;
-  generateVerb->add_option("--max-tokens", request.maxTokens, "tokens to generate at most")
-      ->check(CLI::Range(1, 1 << 30));
-  generateVerb->add_option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
-      ->check(CLI::Range(0.0, 1e6));
-  generateVerb->add_option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
-      ->check(CLI::Range(0, 1 << 30));
-  generateVerb->add_option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
-      ->check(CLI::Range(1e-9, 1.0));
-  generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
-  generateVerb->add_option("--stop", request.stop, "end before this text; may be repeated")->allow_extra_args(false);
-  generateVerb->add_flag("--processes", words->model.comm.processes, "ranks as processes of this host");
+  generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
+  generateVerb.option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
+      .range(0.0, 1e6);
+  generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
+      .range(0, 1 << 30);
+  generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
+      .range(1e-9, 1.0);
+  generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
+  generateVerb.option("--stop", request.stop, "end before this text; may be repeated").oneValueEach();
+  generateVerb.flag("--processes", words->model.comm.processes, "ranks as processes of this host");
   rt::RunOptions &run = words->model.run;
-  generateVerb->add_option("--failure-report", run.failureReport,
-                           "of ranks that are processes: write here, as JSON, which one failed, where and why");
-  generateVerb->add_option("--failure-timeout", run.failureSeconds,
-                           "seconds within which all processes of this host have ended after one failed")
-      ->check(CLI::Range(1.0, 3600.0));
-  generateVerb->add_flag("--json", words->json, "as JSON");
-  generateVerb->callback([words, &exitCode] { exitCode = generate(*words); });
+  generateVerb.option("--failure-report", run.failureReport,
+                      "of ranks that are processes: write here, as JSON, which one failed, where and why");
+  generateVerb
+      .option("--failure-timeout", run.failureSeconds,
+              "seconds within which all processes of this host have ended after one failed")
+      .range(1.0, 3600.0);
+  generateVerb.flag("--json", words->json, "as JSON");
+  generateVerb.action([words] { return generate(*words); });
 }
 
 } // namespace espalier

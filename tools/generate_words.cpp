@@ -8,17 +8,16 @@
 
 namespace espalier {
 
-void addModelOptions(CLI::App &command, ModelWords &words) {
-  command.add_option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict")->required();
-  command.add_option("--checkpoint", words.checkpoint,
-                     "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
-                     "default: the plan's load_checkpoint");
-  command.add_option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
-      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
-  command.add_option("--threads", words.run.threads, "threads per rank; default: cores / ranks")
-      ->check(CLI::Range(1, 1024));
+void addModelOptions(const Verb &command, ModelWords &words) {
+  command.option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict").required();
+  command.option("--checkpoint", words.checkpoint,
+                 "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
+                 "default: the plan's load_checkpoint");
+  command.option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
+      .oneOf({"cpu", "cuda", "emulated"});
+  command.option("--threads", words.run.threads, "threads per rank; default: cores / ranks").range(1, 1024);
   addTokenizerOptions(command, words.tokenizer);
-  words.tokenizerGiven = command.get_option("--tokenizer");
+  words.tokenizerGiven = command.find("--tokenizer");
 }
 
 Model openModel(const ModelWords &words) {
@@ -32,7 +31,7 @@ Model openModel(const ModelWords &words) {
     throw rt::PlanError(
         fmt::format("{}: names no weights; give --checkpoint FOLDER, or load_checkpoint in the run file", words.plan));
   chooseDevice(words.device, plan, words.plan);
-  if (words.tokenizerGiven->count() > 0)
+  if (words.tokenizerGiven.count() > 0)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
   model.run = words.run;
   chooseComm(words.comm, plan, words.plan, model.run);

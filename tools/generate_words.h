@@ -1,12 +1,12 @@
 // What `generate` and `serve` have in common on the command line.
 #pragma once
 
-#include "runtime/data/tokenizer.h"
 #include "runtime/checkpoint/start.h"
+#include "runtime/data/tokenizer.h"
 #include "runtime/generate/decode.h"
 #include "tools/choose_comm.h"
 
-#include <CLI/CLI.hpp>
+#include "compiler/command_line.h"
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -19,11 +19,11 @@ struct ModelWords {
   CommWords comm;
   rt::RunOptions run; ///< threads, and what is said of failures
   rt::TokenizerOptions tokenizer;
-  CLI::Option *tokenizerGiven = nullptr;
+  Option tokenizerGiven;
 };
 
 /// The plan, --checkpoint, --device, --threads and the tokenizer's options.
-void addModelOptions(CLI::App &command, ModelWords &words);
+void addModelOptions(const Verb &command, ModelWords &words);
 
 /// A plan for generation with what it needs to begin.
 struct Model {

@@ -41,8 +41,8 @@ struct HostProcess {
 
 /// A line more on its standard input.
 void say(HostProcess &process, std::string_view line) {
-  if (process.input >= 0)
-    [[maybe_unused]] ssize_t written = write(process.input, line.data(), line.size());
+  if (process.input >= 0) [[maybe_unused]]
+    ssize_t written = write(process.input, line.data(), line.size());
 }
 
 void closeInput(HostProcess &process) {

@@ -49,12 +49,12 @@ ExitCode importHf(const ImportHfWords &words) {
 
 } // namespace
 
-void addImportHfCommand(CLI::App &app, int &exitCode) {
+void addImportHfCommand(const Verb &app) {
   auto words = std::make_shared<ImportHfWords>();
-  CLI::App *command = app.add_subcommand("import-hf", "Turn a config.json of transformers into a run file");
-  command->add_option("DIR", words->folder, "folder with a config.json, or the file")->required();
-  command->add_option("-o,--output", words->output, "the run file to write; default: standard output");
-  command->callback([words, &exitCode] { exitCode = importHf(*words); });
+  Verb command = app.verb("import-hf", "Turn a config.json of transformers into a run file");
+  command.option("DIR", words->folder, "folder with a config.json, or the file").required();
+  command.option("-o,--output", words->output, "the run file to write; default: standard output");
+  command.action([words] { return importHf(*words); });
 }
 
 } // namespace espalier

@@ -184,16 +184,16 @@ ExitCode inspectPath(const InspectWords &words) {
 
 } // namespace
 
-void addInspectCommand(CLI::App &app, int &exitCode) {
-  CLI::App *inspect = app.add_subcommand("inspect", "Show what a plan, a checkpoint folder or a dataset holds");
+void addInspectCommand(const Verb &app) {
+  Verb inspect = app.verb("inspect", "Show what a plan, a checkpoint folder or a dataset holds");
   auto words = std::make_shared<InspectWords>();
   inspect
-      ->add_option("path", words->path,
-                   "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
-      ->required();
-  inspect->add_flag("--json", words->isJson, "plans and checkpoints: print JSON");
-  addDatasetView(*inspect, words->view);
-  inspect->callback([words, &exitCode] { exitCode = inspectPath(*words); });
+      .option("path", words->path,
+              "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
+      .required();
+  inspect.flag("--json", words->isJson, "plans and checkpoints: print JSON");
+  addDatasetView(inspect, words->view);
+  inspect.action([words] { return inspectPath(*words); });
 }
 
 } // namespace espalier

@@ -137,16 +137,17 @@ int launch(const LaunchWords &words) {
 
 } // namespace
 
-void addLaunchCommand(CLI::App &app, int &exitCode) {
-  CLI::App *verb = app.add_subcommand("launch", "Start a run on several hosts: by mpirun for CPU plans, else by ssh");
+void addLaunchCommand(const Verb &app) {
+  Verb verb = app.verb("launch", "Start a run on several hosts: by mpirun for CPU plans, else by ssh");
   auto words = std::make_shared<LaunchWords>();
-  verb->add_option("--hosts", words->hosts, "lines ADDRESS slots=N")->required();
-  verb->add_option("--ssh", words->ssh, "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
-                   "whether the host lives");
-  verb->add_flag("--here", words->isHere,
-                 "start mpirun on this machine; default: on the first host, where this machine is none of them");
-  verb->add_option("command", words->run, "behind --: run X.plan ..., the plan first");
-  verb->callback([words, &exitCode] { exitCode = launch(*words); });
+  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N").required();
+  verb.option("--ssh", words->ssh,
+              "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
+              "whether the host lives");
+  verb.flag("--here", words->isHere,
+            "start mpirun on this machine; default: on the first host, where this machine is none of them");
+  verb.option("command", words->run, "behind --: run X.plan ..., the plan first");
+  verb.action([words] { return launch(*words); });
 }
 
 } // namespace espalier

@@ -64,9 +64,8 @@ pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
     waitpid(id, nullptr, 0);
   close(ends[0]);
   if (error != 0)
-    throw rt::PlanError(
-        fmt::format("CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin",
-                    std::strerror(error)));
+    throw rt::PlanError(fmt::format(
+        "CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin", std::strerror(error)));
   return id;
 }
 
@@ -75,8 +74,9 @@ pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
 int statusFor(int status, int signalHere) {
   if (WIFEXITED(status) && isStatusOfRun(WEXITSTATUS(status)))
     return signalHere != 0 && WEXITSTATUS(status) == 128 + SIGUSR1 ? 128 + signalHere : WEXITSTATUS(status);
-  fmt::print(stderr, "espalier: mpirun ended by {} {}, which no rank did; why the ranks stopped is said above, or in "
-                     "--failure-report\n",
+  fmt::print(stderr,
+             "espalier: mpirun ended by {} {}, which no rank did; why the ranks stopped is said above, or in "
+             "--failure-report\n",
              WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   return 1;
 }

@@ -62,13 +62,14 @@ ordered_json describe(const Roofline &roofline, const RooflineWords &words) {
 }
 
 void print(const Roofline &roofline, const RooflineWords &words) {
-  fmt::print("{:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>8}  {:<17}  {}\n", "share", "step ms", "launches", "us each", "GB/s",
-             "TFLOP/s", "limit", "kernel or product");
+  fmt::print("{:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>8}  {:<17}  {}\n", "share", "step ms", "launches", "us each",
+             "GB/s", "TFLOP/s", "limit", "kernel or product");
   for (const RooflineRow &row : roofline.rows) {
     double all = static_cast<double>(row.launches) * row.seconds;
     fmt::print("{:>4.1f}%  {:>9.3f}  {:>8}  {:>9.1f}  {:>9.0f}  {:>8.1f}  {:<17}  {}{}{}\n",
-               100 * all / roofline.stepSeconds, 1e3 * all, row.launches, 1e6 * row.seconds, row.bytes / row.seconds / 1e9,
-               row.flops / row.seconds / 1e12, row.limit, row.name, row.place.empty() ? "" : "  ", row.place);
+               100 * all / roofline.stepSeconds, 1e3 * all, row.launches, 1e6 * row.seconds,
+               row.bytes / row.seconds / 1e9, row.flops / row.seconds / 1e12, row.limit, row.name,
+               row.place.empty() ? "" : "  ", row.place);
   }
   fmt::print("estimated on one device of {}: {:.3f} ms a step{}, {:.0f} tokens/s\n", words.cluster,
              1e3 * roofline.stepSeconds,
@@ -95,14 +96,13 @@ int benchRoofline(const RooflineWords &words) {
 
 } // namespace
 
-void addRooflineCommand(CLI::App &bench, int &exitCode) {
-  CLI::App *roofline = bench.add_subcommand("roofline", "What the kernels of a plan for cuda take at least (estimated)");
+void addRooflineCommand(const Verb &bench) {
+  Verb roofline = bench.verb("roofline", "What the kernels of a plan for cuda take at least (estimated)");
   auto words = std::make_shared<RooflineWords>();
-  roofline->add_option("plan", words->plan, "a plan compiled with --target cuda")->required();
-  roofline->add_option("--cluster", words->cluster, "rates of the device: a name or file of configs/clusters")
-      ->capture_default_str();
-  roofline->add_flag("--json", words->json, "one object");
-  roofline->callback([words, &exitCode] { exitCode = benchRoofline(*words); });
+  roofline.option("plan", words->plan, "a plan compiled with --target cuda").required();
+  roofline.option("--cluster", words->cluster, "rates of the device: a name or file of configs/clusters");
+  roofline.flag("--json", words->json, "one object");
+  roofline.action([words] { return benchRoofline(*words); });
 }
 
 } // namespace espalier

@@ -27,8 +27,8 @@ struct RunWords {
   std::string plan, device, dumpGradients, dumpParameters;
   CommWords comm;
   rt::RunOptions options;
-  CLI::Option *steps = nullptr;
-  CLI::Option_group *evaluation = nullptr; ///< what says how
+  Option steps;
+  Verb evaluation; ///< what says how
 };
 
 /// Writes the tensors of every step as "STEP/NAME".
@@ -66,10 +66,11 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
-    throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
-                                    words.plan, plan.model()));
+    throw rt::PlanError(
+        fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train", words.plan,
+                    plan.model()));
   bool evaluates = words.options.evalEvery > 0 || rt::isForEvaluation(plan.settings());
-  if (!evaluates && words.evaluation->count_all() > 0)
+  if (!evaluates && !words.evaluation.given().empty())
     throw rt::PlanError("--eval-batches and --eval-split are of evaluations, of which this run has none; give "
                         "--eval-every N");
   return plan;
@@ -82,7 +83,7 @@ int runPlanFile(RunWords &words) {
   words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::orDecline(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
-    if (int64_t planned = plan.settings().learning_rate().total_steps(); words.steps->empty() && planned > 0)
+    if (int64_t planned = plan.settings().learning_rate().total_steps(); words.steps.count() == 0 && planned > 0)
       words.options.steps = planned;
     topology = chooseComm(words.comm, plan, words.plan, words.options);
     int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
@@ -110,84 +111,78 @@ int runPlanFile(RunWords &words) {
   return result.stopSignal ? 128 + result.stopSignal : int(Success);
 }
 
-void addDataOptions(CLI::App &run, rt::RunOptions &options) {
+void addDataOptions(const Verb &run, rt::RunOptions &options) {
   rt::DataOptions &data = options.data;
-  run.add_option("--data", data.words,
-                 "a text file, PREFIX of PREFIX.bin and .idx, or mock; WEIGHT PATH WEIGHT PATH ... blends several; "
-                 "default: the plan's");
-  run.add_option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
-  run.add_option("--eod-token", data.eodToken, "id of the token that ends a document")
-      ->check(CLI::Range(0, 2147483647));
-  run.add_flag("--eod-mask-loss", data.eodMaskLoss, "no loss where the input is the end of a document");
-  run.add_flag("--reset-position-ids", data.resetPositionIds, "positions restart behind the end of a document");
-  std::map<std::string, rt::SampleOrder> orders = {{"single", rt::SampleOrder::single},
-                                                   {"cyclic", rt::SampleOrder::cyclic}};
-  run.add_option("--dataloader-type", options.order,
-                 "single: every epoch in one order; cyclic: each in another, as Megatron's random sampler")
-      ->transform(CLI::CheckedTransformer(orders));
+  run.option("--data", data.words,
+             "a text file, PREFIX of PREFIX.bin and .idx, or mock; WEIGHT PATH WEIGHT PATH ... blends several; "
+             "default: the plan's");
+  run.option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
+  run.option("--eod-token", data.eodToken, "id of the token that ends a document").range(0, 2147483647);
+  run.flag("--eod-mask-loss", data.eodMaskLoss, "no loss where the input is the end of a document");
+  run.flag("--reset-position-ids", data.resetPositionIds, "positions restart behind the end of a document");
+  run.choice<rt::SampleOrder>(
+      "--dataloader-type", options.order, {{"single", rt::SampleOrder::single}, {"cyclic", rt::SampleOrder::cyclic}},
+      "single: every epoch in one order; cyclic: each in another, as Megatron's random sampler");
 }
 
 } // namespace
 
-void addRunCommand(CLI::App &app, int &exitCode) {
-  CLI::App *run = app.add_subcommand("run", "Train by a plan, ranks as threads or processes");
+void addRunCommand(const Verb &app) {
+  Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
   auto words = std::make_shared<RunWords>();
   rt::RunOptions &options = words->options;
   options.log = true;
   options.stopSignal = rt::stopSignal;
-  run->add_option("plan", words->plan, "the .plan file")->required();
-  addDataOptions(*run, options);
-  run->add_option("--device", words->device,
-                  "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
-      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
-  words->steps = run->add_option("--steps", options.steps,
-                                 "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
-                     ->check(CLI::Range(1, mostSteps));
-  run->add_option("--metrics", options.metrics, "write a JSON line per step here");
-  CLI::Option *load = run->add_option(
-      "--load", options.load,
-                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
-                  "load_checkpoint");
-  CLI::Option *checkpoint = run->add_option(
-      "--checkpoint", options.checkpoint, "folder of the checkpoints; of a plan for evaluation, where its weights are");
-  run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
-      ->check(CLI::Range(0, mostSteps))
-      ->needs(checkpoint);
-  run->add_option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
-      ->check(CLI::Range(1, mostSteps))
-      ->needs(checkpoint);
-  run->add_flag("--resume", options.resume, "continue from the latest checkpoint")->excludes(load);
-  run->add_flag("--accept-changes", options.acceptChanges,
-                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
-  run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
-  addCommOptions(*run, words->comm);
-  run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
-  run->add_option("--trace", options.trace,
-                  "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
-  run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
-  run->add_option("--failure-timeout", options.failureSeconds,
-                  "seconds within which all processes of all hosts have ended after one failed; default: 5")
-      ->check(CLI::Range(1.0, 3600.0));
-  run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
-      ->check(CLI::Range(0, mostSteps));
-  std::map<std::string, rt::Split> splits = {
-      {"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}};
-  words->evaluation = run->add_option_group("evaluations");
-  words->evaluation->add_option("--eval-split", options.evalSplit, "what evaluations read: train, valid (default) or test")
-      ->transform(CLI::CheckedTransformer(splits));
+  run.option("plan", words->plan, "the .plan file").required();
+  addDataOptions(run, options);
+  run.option("--device", words->device, "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
+      .oneOf({"cpu", "cuda", "emulated"});
+  words->steps = run.option("--steps", options.steps,
+                            "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
+                     .range(1, mostSteps);
+  run.option("--metrics", options.metrics, "write a JSON line per step here");
+  Option load =
+      run.option("--load", options.load,
+                 "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
+                 "load_checkpoint");
+  Option checkpoint = run.option("--checkpoint", options.checkpoint,
+                                 "folder of the checkpoints; of a plan for evaluation, where its weights are");
+  run.option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
+      .range(0, mostSteps)
+      .needs(checkpoint);
+  run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
+      .range(1, mostSteps)
+      .needs(checkpoint);
+  run.flag("--resume", options.resume, "continue from the latest checkpoint").excludes(load);
+  run.flag("--accept-changes", options.acceptChanges,
+           "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
+  run.option("--threads", options.threads, "threads per rank; default: cores / ranks").range(1, 1024);
+  addCommOptions(run, words->comm);
+  run.option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
+  run.option("--trace", options.trace,
+             "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
+  run.option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
+  run.option("--failure-timeout", options.failureSeconds,
+             "seconds within which all processes of all hosts have ended after one failed; default: 5")
+      .range(1.0, 3600.0);
+  run.option("--eval-every", options.evalEvery, "steps between evaluations on held-out data").range(0, mostSteps);
+  words->evaluation = run.group("evaluations");
+  words->evaluation.choice<rt::Split>(
+      "--eval-split", options.evalSplit,
+      {{"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}},
+      "what evaluations read: train, valid (default) or test");
   words->evaluation
-      ->add_option(
-          "--eval-batches", options.evalBatches,
-          "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
-      ->check(CLI::Range(1, mostSteps));
-  run->add_option("--dump-gradients", words->dumpGradients,
-                  "write the unsharded gradients of each step here, as safetensors");
-  run->add_option("--dump-parameters", words->dumpParameters,
-                  "write the unsharded parameters after each step here, as safetensors");
-  run->callback([words, &exitCode] {
+      .option("--eval-batches", options.evalBatches,
+              "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
+      .range(1, mostSteps);
+  run.option("--dump-gradients", words->dumpGradients,
+             "write the unsharded gradients of each step here, as safetensors");
+  run.option("--dump-parameters", words->dumpParameters,
+             "write the unsharded parameters after each step here, as safetensors");
+  run.action([words] {
     words->options.keepGradients = !words->dumpGradients.empty();
     words->options.keepParameters = !words->dumpParameters.empty();
-    exitCode = runPlanFile(*words);
+    return runPlanFile(*words);
   });
 }
 

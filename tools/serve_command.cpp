@@ -44,8 +44,8 @@ int serveModel(ServeWords &words) {
                                     words.options.host));
   Model model = openModel(words.model);
   if (model.run.comm != rt::Comm::local)
-    throw rt::PlanError(fmt::format("{}: a server has its ranks as threads of one process; start it once, without mpirun",
-                                    words.model.plan));
+    throw rt::PlanError(fmt::format(
+        "{}: a server has its ranks as threads of one process; start it once, without mpirun", words.model.plan));
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
   words.options.model = model.program->plan().model();
   words.options.stopSignal = [] { return endSignal.load(); };
@@ -57,16 +57,16 @@ int serveModel(ServeWords &words) {
 
 } // namespace
 
-void addServeCommand(CLI::App &app, int &exitCode) {
-  CLI::App *verb = app.add_subcommand("serve", "Continue prompts over HTTP, as OpenAI's /v1/completions");
+void addServeCommand(const Verb &app) {
+  Verb verb = app.verb("serve", "Continue prompts over HTTP, as OpenAI's /v1/completions");
   auto words = std::make_shared<ServeWords>();
-  addModelOptions(*verb, words->model);
-  verb->add_option("--host", words->options.host, "address to listen on; default 127.0.0.1, others need a token");
-  verb->add_option("--port", words->options.port, "default 0: a free one")->check(CLI::Range(0, 65535));
-  verb->add_option("--token-file", words->tokenFile, "its first line is the token that callers must send");
-  verb->add_option("--waiting", words->options.waiting, "requests that may wait; more are refused with 503")
-      ->check(CLI::Range(1, 1 << 20));
-  verb->callback([words, &exitCode] { exitCode = serveModel(*words); });
+  addModelOptions(verb, words->model);
+  verb.option("--host", words->options.host, "address to listen on; default 127.0.0.1, others need a token");
+  verb.option("--port", words->options.port, "default 0: a free one").range(0, 65535);
+  verb.option("--token-file", words->tokenFile, "its first line is the token that callers must send");
+  verb.option("--waiting", words->options.waiting, "requests that may wait; more are refused with 503")
+      .range(1, 1 << 20);
+  verb.action([words] { return serveModel(*words); });
 }
 
 } // namespace espalier

@@ -2,6 +2,7 @@
 #include "tools/data_verbs.h"
 
 #include "runtime/data/atomic_file.h"
+#include "runtime/data/data_error.h"
 #include "runtime/data/json_fields.h"
 #include "runtime/data/line_reader.h"
 #include "runtime/data/train_bpe.h"
@@ -46,25 +47,24 @@ void writeFile(const std::string &path, const std::string &text) {
 
 } // namespace
 
-void addTrainTokenizer(CLI::App &data) {
+void addTrainTokenizer(const Verb &data) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App *command = data.add_subcommand("train-tokenizer", "trains a byte-level BPE on text");
+  Verb command = data.verb("train-tokenizer", "trains a byte-level BPE on text");
   TrainBpeOptions &options = arguments->options;
-  command->add_option("input", arguments->inputs, ".jsonl or text, each also .gz; patterns")->required();
-  CLI::Option_group *outputs = command->add_option_group("outputs");
-  outputs->add_option("--output", arguments->output, "tokenizer.json to write");
-  CLI::Option *vocabulary =
-      outputs->add_option("--vocab-file", arguments->vocabFile, "GPT-2's form: vocab.json to write");
-  CLI::Option *merges = outputs->add_option("--merge-file", arguments->mergeFile, "GPT-2's form: merges.txt to write");
-  vocabulary->needs(merges);
-  merges->needs(vocabulary);
-  outputs->require_option(1, 3);
-  command->add_option("--vocab-size", options.vocabSize)->check(CLI::Range(257, 100000000));
-  command->add_option("--min-frequency", options.minFrequency, "stop at pairs rarer than this")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--special-token", options.specialTokens, "tokens that take the first ids");
-  command->add_option("--json-key", arguments->key, "JSON lines: the key that holds the text");
-  command->callback(reportingErrors([arguments] {
+  command.option("input", arguments->inputs, ".jsonl or text, each also .gz; patterns").required();
+  Verb outputs = command.group("outputs");
+  outputs.option("--output", arguments->output, "tokenizer.json to write");
+  Option vocabulary = outputs.option("--vocab-file", arguments->vocabFile, "GPT-2's form: vocab.json to write");
+  Option merges = outputs.option("--merge-file", arguments->mergeFile, "GPT-2's form: merges.txt to write");
+  vocabulary.needs(merges);
+  merges.needs(vocabulary);
+  outputs.requireOption();
+  command.option("--vocab-size", options.vocabSize).range(257, 100000000);
+  command.option("--min-frequency", options.minFrequency, "stop at pairs rarer than this")
+      .range(0, std::numeric_limits<int64_t>::max());
+  command.option("--special-token", options.specialTokens, "tokens that take the first ids");
+  command.option("--json-key", arguments->key, "JSON lines: the key that holds the text");
+  command.action([arguments] {
     WordCounts words;
     for (const std::string &input : expandPatterns(arguments->inputs))
       countFile(input, arguments->key, words);
@@ -77,7 +77,7 @@ void addTrainTokenizer(CLI::App &data) {
     if (static_cast<int64_t>(trained.tokens.size()) < arguments->options.vocabSize)
       fmt::print(stderr, "the text holds no more pairs: {} of {} tokens were made\n", trained.tokens.size(),
                  arguments->options.vocabSize);
-  }));
+  });
 }
 
 } // namespace espalier

@@ -53,16 +53,16 @@ ExitCode verifyPath(const VerifyWords &words) {
 
 } // namespace
 
-void addVerifyCommand(CLI::App &app, int &exitCode) {
-  CLI::App *verify = app.add_subcommand("verify", "Look at every byte of a plan or a checkpoint");
+void addVerifyCommand(const Verb &app) {
+  Verb verify = app.verb("verify", "Look at every byte of a plan or a checkpoint");
   auto words = std::make_shared<VerifyWords>();
-  verify->add_option("path", words->path, "a .plan file, or a folder of checkpoints or one of them")->required();
-  CLI::Option *json = verify->add_flag("--json", words->isJson, "print JSON: ok, errors");
+  verify.option("path", words->path, "a .plan file, or a folder of checkpoints or one of them").required();
+  Option json = verify.flag("--json", words->isJson, "print JSON: ok, errors");
   verify
-      ->add_option("--reseal", words->reseal,
-                   "write the plan, whatever it holds, here with a checksum that fits: for tests of the verifier")
-      ->excludes(json);
-  verify->callback([words, &exitCode] { exitCode = verifyPath(*words); });
+      .option("--reseal", words->reseal,
+              "write the plan, whatever it holds, here with a checksum that fits: for tests of the verifier")
+      .excludes(json);
+  verify.action([words] { return verifyPath(*words); });
 }
 
 } // namespace espalier

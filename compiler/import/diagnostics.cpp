@@ -69,8 +69,6 @@ std::string caretView(const std::string &line, int column) {
   return fmt::format("  {}\n  {}^\n", line.substr(begin, widestLine), indent);
 }
 
-ErrorFormat errorFormat = ErrorFormat::Text;
-
 const char *severityName(Severity severity) { return severity == Severity::Error ? "error" : "warning"; }
 
 /// The way out that a message names behind what is wrong, empty where there is none.
@@ -98,10 +96,13 @@ std::string renderJson(const std::vector<Diagnostic> &findings) {
 }
 } // namespace
 
-void setErrorFormat(ErrorFormat format) { errorFormat = format; }
+ErrorFormat &errorFormat() {
+  static ErrorFormat format = ErrorFormat::Text;
+  return format;
+}
 
 std::string Diagnostics::render() const {
-  if (errorFormat == ErrorFormat::Json)
+  if (errorFormat() == ErrorFormat::Json)
     return renderJson(sorted());
   std::string text;
   std::vector<Diagnostic> all = sorted();

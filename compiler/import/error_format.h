@@ -7,7 +7,7 @@ namespace espalier {
 /// message and hint.
 enum class ErrorFormat { Text, Json };
 
-/// Sets the form of Diagnostics::render() for the whole process; the command does so for --error-format.
-void setErrorFormat(ErrorFormat format);
+/// The form of Diagnostics::render() in this process; --error-format sets it.
+ErrorFormat &errorFormat();
 
 } // namespace espalier

@@ -2,7 +2,7 @@
 """Speed of GPT-2 tokenization, ours and the package `tokenizers`, in one run on one core each.
 
 Usage: bench_tokenizers.py CLI SHARED_DATA [COPIES]
-CLI is build/bin/espalier_data_cli. Text: the tinyshakespeare corpus, COPIES times (default 20). Seconds are CPU
+CLI is build/bin/espalier. Text: the tinyshakespeare corpus, COPIES times (default 20). Seconds are CPU
 seconds of the process, so that other load on the machine does not enter; ours include reading and writing files.
 """
 import json

@@ -2,7 +2,7 @@
 """Compares our tokenizers with the packages `tokenizers` and `sentencepiece`, id by id.
 
 Usage: compare_tokenizers.py CLI SHARED_DATA [ROUNDS]
-CLI is build/bin/espalier_data_cli; both packages must be importable. Trains small models of every form we read,
+CLI is build/bin/espalier; both packages must be importable. Trains small models of every form we read,
 encodes random and real text with both sides, and ends with `N texts, M differences`.
 """
 import json

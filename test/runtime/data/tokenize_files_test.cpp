@@ -27,16 +27,19 @@ struct Outcome {
 };
 
 Outcome run(std::vector<std::string> arguments) {
-  CLI::App app;
+  CommandLine app("espalier", "");
   addDataCommands(app);
-  std::reverse(arguments.begin(), arguments.end());
+  std::vector<const char *> words = {"espalier"};
+  for (const std::string &argument : arguments)
+    words.push_back(argument.c_str());
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   int status = 0;
   try {
-    app.parse(arguments);
-  } catch (const CLI::Error &error) {
-    status = app.exit(error);
+    status = app.parse(static_cast<int>(words.size()), words.data());
+  } catch (const DataError &error) {
+    fmt::print(stderr, "{}\n", error.what());
+    status = 2;
   }
   fflush(stdout);
   return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};

@@ -1,0 +1,162 @@
+// The facade of CLI11 and the wording of usage errors.
+#include "compiler/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+namespace espalier {
+
+Option Option::required() const {
+  option->required();
+  return *this;
+}
+
+Option Option::integerRange(int64_t least, int64_t most) const {
+  option->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::numberRange(double least, double most) const {
+  option->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::oneOf(const std::vector<std::string> &values) const {
+  option->check(CLI::IsMember(values));
+  return *this;
+}
+
+Option Option::excludes(const Option &other) const {
+  option->excludes(other.option);
+  return *this;
+}
+
+Option Option::needs(const Option &other) const {
+  option->needs(other.option);
+  return *this;
+}
+
+Option Option::oneValueEach() const {
+  option->allow_extra_args(false);
+  return *this;
+}
+
+size_t Option::count() const { return option->count(); }
+
+std::string Option::name() const { return option->get_name(); }
+
+Verb Verb::verb(const std::string &name, const std::string &summary) const {
+  return {app->add_subcommand(name, summary), exitCode};
+}
+
+Verb Verb::group(const std::string &name, const std::string &summary) const {
+  return {app->add_option_group(name, summary), exitCode};
+}
+
+template <typename T> Option Verb::option(const std::string &names, T &value, const std::string &help) const {
+  return Option(app->add_option(names, value, help));
+}
+template Option Verb::option(const std::string &, std::string &, const std::string &) const;
+template Option Verb::option(const std::string &, std::filesystem::path &, const std::string &) const;
+template Option Verb::option(const std::string &, std::vector<std::string> &, const std::string &) const;
+template Option Verb::option(const std::string &, std::vector<double> &, const std::string &) const;
+template Option Verb::option(const std::string &, int &, const std::string &) const;
+template Option Verb::option(const std::string &, unsigned &, const std::string &) const;
+template Option Verb::option(const std::string &, int64_t &, const std::string &) const;
+template Option Verb::option(const std::string &, uint64_t &, const std::string &) const;
+template Option Verb::option(const std::string &, double &, const std::string &) const;
+template Option Verb::option(const std::string &, std::optional<std::string> &, const std::string &) const;
+template Option Verb::option(const std::string &, std::optional<int> &, const std::string &) const;
+template Option Verb::option(const std::string &, std::optional<int64_t> &, const std::string &) const;
+
+Option Verb::textOption(const std::string &names, std::function<void(const std::string &)> store,
+                        const std::string &help) const {
+  return Option(app->add_option_function<std::string>(names, std::move(store), help));
+}
+
+Option Verb::flag(const std::string &names, bool &value, const std::string &help) const {
+  return Option(app->add_flag(names, value, help));
+}
+
+void Verb::setAction(std::function<int()> work) const {
+  app->callback([work = std::move(work), code = exitCode] { *code = work(); });
+}
+
+void Verb::requireVerb() const { app->require_subcommand(1); }
+
+void Verb::requireOption() const { app->require_option(1, 0); }
+
+void Verb::passWordsThrough() const {
+  app->set_help_flag();
+  app->prefix_command();
+}
+
+Option Verb::find(const std::string &name) const { return Option(app->get_option(name)); }
+
+std::vector<Option> Verb::given() const {
+  std::vector<Option> options;
+  for (CLI::Option *option : app->get_options())
+    if (option->count() > 0)
+      options.push_back(Option(option));
+  return options;
+}
+
+CommandLine::CommandLine(const std::string &name, const std::string &summary)
+    : Verb(nullptr, std::make_shared<int>(0)), root(std::make_shared<CLI::App>(summary, name)) {
+  app = root.get();
+}
+
+namespace {
+
+/// Returns the chosen verb of the lowest level, and its full name.
+std::pair<const CLI::App *, std::string> chosen(const CLI::App &root) {
+  const CLI::App *verb = &root;
+  std::string name = root.get_name();
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().front();
+    name += " " + verb->get_name();
+  }
+  return {verb, name};
+}
+
+/// Returns the sentence for an error of CLI11.
+std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
+  std::string what = error.what(), unread = verb.remaining().empty() ? "" : verb.remaining().front();
+  bool needsVerb = verb.get_require_subcommand_min() > 0;
+  if (needsVerb && !unread.empty())
+    what = (unread.starts_with("-") ? "unknown option '" : "unknown command '") + unread + "'";
+  else if (needsVerb)
+    what = "a command is wanted";
+  if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // "RUN is required" stays
+    what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
+  return what;
+}
+
+int reportUsage(const CLI::App &root, const std::string &what) {
+  std::string name = chosen(root).second;
+  std::fprintf(stderr, "%s: error: %s; see %s --help\n", name.c_str(), what.c_str(), name.c_str());
+  return 2;
+}
+
+} // namespace
+
+int CommandLine::parse(int argc, const char *const *argv) const {
+  try {
+    root->parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return error.get_exit_code() == 0 ? root->exit(error) : reportUsage(*root, describe(*chosen(*root).first, error));
+  } catch (const UsageError &error) {
+    return reportUsage(*root, error.what());
+  }
+  return *exitCode;
+}
+
+std::string CommandLine::chosenVerb() const {
+  return root->get_subcommands().empty() ? "" : root->get_subcommands().front()->get_name();
+}
+
+} // namespace espalier
