@@ -22,7 +22,8 @@ def _type(name: str) -> "numpy.dtype[Any]":
             import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             return numpy.dtype("<u2")
-        return numpy.dtype(ml_dtypes.bfloat16)
+        bfloat16: "numpy.dtype[Any]" = numpy.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return numpy.dtype(_TYPES[name])
 
 

@@ -73,22 +73,24 @@ class Plan:
     @property
     def plan(self) -> dict[str, Any]:
         """The degrees of parallelism, the schedule, and the layers of each stage."""
-        return self._fields["plan"]
+        plan: dict[str, Any] = self._fields["plan"]
+        return plan
 
     @property
     def predicted(self) -> dict[str, Any]:
         """Seconds per step with their parts, tokens per second, MFU and memory of each stage."""
-        return self._fields["predicted"]
+        predicted: dict[str, Any] = self._fields["predicted"]
+        return predicted
 
     @property
     def step_seconds(self) -> float:
         """Predicted seconds per optimizer step."""
-        return self.predicted["step_seconds"]
+        return float(self.predicted["step_seconds"])
 
     @property
     def binding(self) -> str:
         """What limits the plan, in words."""
-        return self._fields["binding"] or self.predicted["binds"]
+        return str(self._fields["binding"] or self.predicted["binds"])
 
     @property
     def alternatives(self) -> list["Plan"]:
