@@ -3,10 +3,12 @@
 #include "compiler/import/import_args.h"
 #include "compiler/import/import_run.h"
 #include "compiler/write_whole.h"
+#include "runtime/path_kind.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -50,6 +52,18 @@ std::optional<ScriptVocabulary> readVocabulary(const std::string &file) {
   return vocabulary;
 }
 
+/// The flags of a list with commas; their dashes may be left out.
+std::vector<std::string> flagsOf(const std::string &list) {
+  std::vector<std::string> flags;
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = std::min(list.find(',', begin), list.size());
+    if (std::string name = list.substr(begin, end - begin); !name.empty())
+      flags.push_back(name.starts_with("--") ? name : "--" + name);
+    begin = end + 1;
+  }
+  return flags;
+}
+
 /// Devices and layers of the base; false when it has errors, which are printed.
 bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   if (arguments.base.empty())
@@ -74,6 +88,12 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
 } // namespace
 
 int importArgsVerb(const ArgsArguments &arguments) {
+  for (rt::PathKind kind : {rt::PathKind::Plan, rt::PathKind::RunFile, rt::PathKind::ModelFile, rt::PathKind::ClusterFile,
+                            rt::PathKind::HfConfig, rt::PathKind::Dataset})
+    if (rt::pathKind(arguments.file) == kind) {
+      fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
+      return UserError;
+    }
   std::optional<std::string> text = readBounded(arguments.file);
   if (!text) {
     fmt::print(stderr, "{}: error: cannot read the file\n", arguments.file);
@@ -82,6 +102,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   ArgsOptions options;
   options.cluster = arguments.cluster;
   options.readVocabulary = readVocabulary;
+  options.ignoredFlags = flagsOf(arguments.ignoredFlags);
   if (!readBase(arguments, options))
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);

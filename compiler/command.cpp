@@ -11,6 +11,7 @@
 #include "compiler/plan_command.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
+#include "runtime/counted.h"
 #include "runtime/plan_file.h"
 
 #include <fmt/format.h>
@@ -78,6 +79,7 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.option("-o,--output", arguments.output, "the run file to write; default: standard output");
   verb.option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb.option("--base", arguments.base, "run file that holds what the flags do not say");
+  verb.option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: fp8-format,own-flag");
   verb.action([&] { return importArgsVerb(arguments); });
 }
 
@@ -118,7 +120,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   }
   if (!writeWhole(output, rt::planFileBytes(compiled->plan), "the plan"))
     return UserError;
-  fmt::print("{}: {} on {} ranks: {}, global batch {}\n", output, run->model.name, chosen.plan->ranks(),
+  fmt::print("{}: {} on {}: {}, global batch {}\n", output, run->model.name, rt::counted(chosen.plan->ranks(), "rank"),
              describePlan(*chosen.plan), compiled->plan.settings().global_batch());
   return Success;
 }

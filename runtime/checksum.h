@@ -1,4 +1,4 @@
-// What tells damaged bytes: XXH3 of 64 bits. It protects from disks and mistakes, not from malice.
+// Checksums that detect damaged bytes: 64-bit XXH3. They detect accidental damage, not manipulation.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace espalier::rt {
 
 inline uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-/// As 16 hexadecimal digits, for JSON, whose numbers do not hold 64 bits.
+/// Returns the checksum as 16 hexadecimal digits, because JSON numbers cannot hold 64 bits.
 inline std::string checksumText(std::span<const std::byte> bytes) { return fmt::format("{:016x}", checksum(bytes)); }
 
-/// The same of bytes that come in parts.
+/// Computes the same checksum incrementally.
 class RunningChecksum {
 public:
   RunningChecksum() : state(XXH3_createState()) { XXH3_64bits_reset(state.get()); }

@@ -1,5 +1,5 @@
-// The sentence is made in the signal handler, which allocates. That is safe where crashes are expected, in kernels; a
-// crash inside the allocator could make it wait for ever, so an alarm ends the process then.
+// The signal handler formats the message, which allocates memory. This is safe for crashes in kernels. A crash inside
+// the allocator could deadlock the handler, so an alarm then ends the process.
 #include "runtime/crash_report.h"
 
 #include "runtime/executor.h"
@@ -20,7 +20,7 @@ constexpr unsigned secondsForTheSentence = 3;
 
 thread_local const Executor *running = nullptr;
 
-std::function<void(const Failure &)> teller; ///< empty: standard error
+std::function<void(const Failure &)> teller; ///< receives failures; empty: print to standard error
 
 void tell(const std::string &message, const char *before) {
   Failure failure;
@@ -34,7 +34,7 @@ void tell(const std::string &message, const char *before) {
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// Several threads may crash at once: the first one tells and ends the process.
+/// Several threads may crash at once. The first one reports and ends the process.
 void claim() {
   static std::atomic_flag isTold = ATOMIC_FLAG_INIT;
   while (isTold.test_and_set())
@@ -43,12 +43,12 @@ void claim() {
 }
 
 void endBy(int signal) {
-  // Due once the handler has returned; without one it ends the process with its own status.
+  // Delivered when the handler returns. The default action ends the process with the signal's own status.
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
 
-/// Of a signal that a process sent there is no address: the kernel says who did it in its place.
+/// Returns whether a process sent the signal. Then the siginfo holds the sender instead of an address.
 bool isSent(const siginfo_t *info) { return info->si_code <= 0; }
 
 std::string causeOf(int signal, const siginfo_t *info) {
@@ -70,8 +70,8 @@ void report(int signal, siginfo_t *info, void *) {
   tellCrash(signal, info);
 }
 
-/// The path of the file that is mapped at an address, empty for other memory: the system keeps a table of it, so we
-/// need none.
+/// Returns the path of the file mapped at an address, empty for other memory. Reads /proc/self/maps, so that the
+/// runtime needs no table.
 std::string mappedFileAt(const void *address) {
   std::ifstream maps("/proc/self/maps");
   auto wanted = reinterpret_cast<uintptr_t>(address);
@@ -89,13 +89,13 @@ std::string mappedFileAt(const void *address) {
   return "";
 }
 
-/// A bus error within a mapped file means that the file has become shorter.
+/// A bus error in a mapped file means that the file was truncated.
 void reportBus(int signal, siginfo_t *info, void *) {
   claim();
   std::string file = isSent(info) ? "" : mappedFileAt(info->si_addr);
   if (file.empty())
     return tellCrash(signal, info);
-  tell(file + " ended before what it held when it was opened: it was truncated during the run", "espalier: error: ");
+  tell(file + " is shorter than when it was opened: it was truncated during the run", "espalier: error: ");
   _exit(1);
 }
 

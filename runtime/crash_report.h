@@ -1,5 +1,5 @@
-// What is said when the processor itself stops a rank: a bad address in a kernel ends the process, but not before the
-// rank, the op and its line in the model file are on standard error.
+// Reports crashes by hardware signals. Before a bad address in a kernel ends the process, the rank, the op and its line
+// in the model file are printed to standard error.
 #pragma once
 
 #include "runtime/status.h"
@@ -10,27 +10,27 @@ namespace espalier::rt {
 
 class Executor;
 
-/// While it lives, this thread works for `executor`: a crash of the thread is reported with the executor's place.
+/// During its lifetime, the thread works for `executor`, whose position is part of a crash report.
 class CrashSite {
 public:
   explicit CrashSite(const Executor *executor);
   ~CrashSite();
   CrashSite(const CrashSite &) = delete;
 
-  /// Whom this thread works for, to pass on to threads that help it; null for nobody.
+  /// Returns the executor that this thread works for, to pass on to helper threads; null for none.
   static const Executor *current();
 
 private:
   const Executor *before;
 };
 
-/// From now on SIGSEGV, SIGBUS, SIGFPE and SIGILL write the place of the failing rank and then end the process as they
-/// would have done without. A file that was truncated while it is mapped and read is no crash: it is named, and the
-/// process ends with 1. For the whole process, hence called by the command alone.
+/// Installs handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL that print the position of the failing rank, then end the
+/// process with the signal. A mapped file that was truncated is not a crash: it is named, and the process exits with 1.
+/// Changes the whole process, so only the command line tool calls it.
 void reportCrashes();
 
-/// From now on such failures are not written but handed to `tell`, within a signal handler, which may end the process;
-/// empty: as before.
+/// Passes later crash reports to `tell` instead of printing them. `tell` runs in a signal handler and may end the
+/// process. An empty function restores printing.
 void onCrash(std::function<void(const Failure &)> tell);
 
 } // namespace espalier::rt

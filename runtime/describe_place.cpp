@@ -8,13 +8,13 @@
 namespace espalier::rt {
 namespace {
 
-/// An action of a list, in a round of its block.
+/// An action of an instruction stream, in one round of its block.
 struct PlacedAction {
   const pb::Action &action;
-  uint32_t microBatches; ///< by which those that the action names are larger in this round
+  uint32_t microBatches; ///< added to the action's micro-batch in this round
 };
 
-/// The action with a number; none where the list has fewer.
+/// Returns the action with a number, or nothing if the stream has fewer actions.
 std::optional<PlacedAction> actionOf(const pb::Actions &list, int64_t number) {
   for (const pb::Block &block : list.blocks()) {
     int64_t rounds = std::max(1u, block.rounds()), all = rounds * block.actions_size();
@@ -26,7 +26,7 @@ std::optional<PlacedAction> actionOf(const pb::Actions &list, int64_t number) {
   return std::nullopt;
 }
 
-/// "RUN backward of block.2 .. block.0, micro-batch 1".
+/// Formats "RUN backward of block.2 .. block.0, micro-batch 1".
 std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const pb::Run &run, uint32_t microBatches) {
   int first = static_cast<int>(run.first_call()), last = first + static_cast<int>(run.calls()) - 1;
   if (run.backwards())
@@ -38,7 +38,7 @@ std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const pb::Run &
                      run.micro_batch() + microBatches);
 }
 
-/// "WAIT in/0, out/3": each flight with its micro-batch.
+/// Formats "WAIT in/0, out/3": each in-flight transfer with its micro-batch.
 std::string textOf(const pb::Plan &plan, const char *kind, const auto &flights, uint32_t microBatches) {
   std::string text = kind;
   for (const pb::Flight &flight : flights)
@@ -55,7 +55,7 @@ std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const PlacedAct
   return textOf(plan, "WAIT", placed.action.wait().flights(), placed.microBatches);
 }
 
-/// Numbers of a page belong together only while its rank does not write: one that is out of range is none.
+/// Rejects inconsistent indices: the rank may be writing its status while another thread reads it.
 bool isIndex(int64_t number, int count) { return number >= 0 && number < count; }
 
 } // namespace

@@ -1,5 +1,4 @@
-// Where a rank stands, in words, from the numbers of its status page and the plan: of this rank or of another one, dead
-// or alive.
+// Formats the position of a rank from its status and the plan. The rank may be another process, dead or alive.
 #pragma once
 
 #include "runtime/launch/status_page.h"
@@ -10,10 +9,10 @@
 
 namespace espalier::rt {
 
-/// Puts step, action, subprogram and op of a rank of `stage` into `failure`.
+/// Sets step, action, subprogram and op in `failure` for a rank of `stage`.
 void describePlace(const pb::Plan &plan, int stage, const StatusPage &page, Failure &failure);
 
-/// The flight that the rank waits for, as "in/3": the transfer's name and the micro-batch; empty where it does not.
+/// Returns the transfer that the rank waits for, as "in/3": name and micro-batch. Empty if the rank does not wait.
 std::string waitedFor(const pb::Plan &plan, const StatusPage &page);
 
 } // namespace espalier::rt

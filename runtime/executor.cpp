@@ -1,5 +1,5 @@
-// The step path. Places are computed when an instruction runs: a base per region of the running
-// call plus an offset, which is cheaper than keeping them for every layer and slot.
+// The step path. Addresses are computed when an instruction runs: the base of the bound region plus an offset. This is
+// cheaper than storing them for every layer and ring slot.
 #include "runtime/executor.h"
 
 #include "runtime/crash_report.h"
@@ -17,7 +17,7 @@
 namespace espalier::rt {
 namespace {
 
-/// An address at which no process has anything.
+/// An address that is never mapped.
 constexpr uintptr_t nowhere = 64;
 
 } // namespace
@@ -29,7 +29,7 @@ Executor::Executor(const Program &source, int rank, Device &device, StatusPage *
   open.resize(program.transfers.size());
   slots.resize(program.lifetimes.size());
   isFirst.resize(source.plan().buckets_size());
-  // On a queue of its own, behind those of the plan.
+  // Uses its own queue, numbered after the plan's queues.
   TransferShape all = {.kind = pb::Transfer::ALL_REDUCE,
                        .queue = static_cast<uint32_t>(source.plan().queues_size()),
                        .members = source.mesh().members(rank, allAxes)};
@@ -43,7 +43,7 @@ void Executor::run(uint32_t entry) {
   page.leaveEntry();
   page.step = step;
   page.entry = static_cast<int>(entry);
-  if (trace) { // all ranks begin together, so that their times can be compared
+  if (trace) { // all ranks start together, so that their times are comparable
     meet();
     theDevice.drain();
     trace->restart();
@@ -88,7 +88,7 @@ void Executor::runAction(const PreparedAction &action) {
   }
 }
 
-/// What is not said, as of lifetimes of one slot, is slot 0.
+/// Sets the ring slots of a call. Live ranges without an explicit slot use slot 0.
 void Executor::setSlots(const PreparedCall &call, Range range) {
   std::ranges::fill(slots, 0);
   const std::vector<uint32_t> &lifetimes = program.chunkLifetimes[call.chunk];
@@ -235,7 +235,7 @@ void Executor::wait(uint32_t transfer, uint32_t call) {
   std::vector<OpenFlight> &flights = open[transfer];
   auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == microBatch; };
   auto flight = std::ranges::find_if(flights, isIt);
-  assert(flight != flights.end()); // as the verifier has proved
+  assert(flight != flights.end()); // proved by the verifier
   size_t event = beginEvent(TraceEvent::Wait, transfer, call);
   page.microBatch = microBatch;
   page.transfer = static_cast<int>(transfer);
@@ -250,7 +250,7 @@ size_t Executor::beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t ca
   return trace ? trace->begin(kind, subject, call, microBatch) : 0;
 }
 
-/// What was issued has ended when the event does.
+/// Ends an event after the work issued so far has ended.
 void Executor::endEvent(size_t event) {
   if (!trace)
     return;
@@ -269,13 +269,13 @@ uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slo
   const Range &bindings = program.calls[call].bindings;
   auto first = program.bindings.begin() + bindings.first, last = first + bindings.count;
   auto binding = std::find_if(first, last, [&](const PreparedBinding &b) { return b.region == buffer.region(); });
-  assert(binding != last); // as the verifier has proved
+  assert(binding != last); // proved by the verifier
   return program.places[binding->place].at(slot, 0) + binding->offset + offsetOf(source.mesh(), program.rank, buffer);
 }
 
 std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   const pb::Exchange &exchange = source.plan().stages(program.stage).exchanges(static_cast<int>(index));
-  // What the host fills was copied in by the last entry but one; what it reads, the last one copies out.
+  // The entry before last read the input buffer that the host fills now. The last entry writes the output buffer.
   theDevice.finishTurns(exchange.filled_by_host() ? 1 : 0);
   uint64_t turn = (exchange.filled_by_host() ? turns : turns + 1) % 2;
   const pb::Call &call = source.plan().stages(program.stage).calls(static_cast<int>(exchange.call()));

@@ -1,5 +1,5 @@
-// Runs the lists of one rank: a RUN binds the regions of its calls to their places and goes through their
-// subprograms, START and WAIT move flights. Nothing is allocated once every entry has run.
+// Executes the instruction streams of one rank. A RUN binds the regions of its layer calls to allocations and executes
+// their subprograms. START and WAIT handle transfers. Nothing is allocated after every entry has run once.
 #pragma once
 
 #include "runtime/abi.h"
@@ -14,60 +14,61 @@
 
 namespace espalier::rt {
 
-/// Where a test makes a rank fail: before instruction `instruction` of the first subprogram of
-/// action `action`, or before the action itself where that runs none.
+/// A failure injected by a test: before instruction `instruction` of the first subprogram of action `action`, or before
+/// the action itself if it runs no subprogram.
 struct Fault {
   enum Kind {
     Exception,
-    Crash,  ///< by a bad address
-    Kill,   ///< its process, as the system does that has no more memory
-    Stop,   ///< its process does nothing any more
-    Memory, ///< the system refuses more
-    Sleep,  ///< no failure: it is late by half a second
+    Crash,  ///< access of a bad address
+    Kill,   ///< SIGKILL, as by the kernel's out-of-memory killer
+    Stop,   ///< the process stops running
+    Memory, ///< an allocation fails
+    Sleep,  ///< no failure: a delay of half a second
   };
   int rank = 0;
   int64_t step = 0;
-  uint32_t action = 0; ///< counted through blocks and rounds
+  uint32_t action = 0; ///< counted across blocks and rounds
   uint32_t instruction = 0;
   Kind kind = Exception;
 };
 
+/// Executes the program of one rank.
 class Executor {
 public:
-  /// Prepares the program of `rank` on its device. What it does shows on `page`, which outlives it; without one nobody
-  /// else sees it.
+  /// Prepares the program of `rank` on its device. The status is written to `page`, which must outlive this object. If
+  /// null, the status is private.
   Executor(const Program &program, int rank, Device &device, StatusPage *page = nullptr);
 
-  /// Issues the stage's list of an entry of the plan.
+  /// Issues the stage's instruction stream of an entry.
   void run(uint32_t entry);
 
-  /// Host memory of one of the stage's exchanges, in a slot of its lifetime: of the coming entry for what the host
-  /// fills, of the last one for what it reads. Returns once the entries that used these bytes have ended; the memory
-  /// may be used until the next run().
+  /// Returns the host buffer of one of the stage's exchanges, in a ring slot of its live range. An input buffer belongs
+  /// to the coming entry, an output buffer to the last one. Waits for the entries that used its bytes. Valid until the
+  /// next run().
   std::span<std::byte> exchange(uint32_t index, uint32_t slot = 0);
 
-  /// Where a buffer of a call lies on this rank, in the arena of its memory: its own part, in a slot of its lifetime.
+  /// Returns the arena offset of this rank's shard of a call's buffer, in a ring slot of its live range.
   uint64_t address(uint32_t call, const pb::Buffer &buffer, uint32_t slot = 0) const;
 
-  /// Returns once every rank has called it.
+  /// A barrier of all ranks.
   void meet();
 
   const RankProgram &rankProgram() const { return program; }
   Device &device() const { return theDevice; }
 
-  /// The failure of this rank, with the place where it stands.
+  /// Returns this rank's failure with its current position.
   Failure describe(const std::string &message) const;
 
-  int64_t step = -1; ///< that is at hand, from 0, as reports of failures say; -1: none to speak of
+  int64_t step = -1; ///< current step for failure reports, counted from 0; -1: none
   std::optional<Fault> fault;
-  TraceRecorder *trace = nullptr; ///< takes note of the next entry; all ranks have one, or none (null)
+  TraceRecorder *trace = nullptr; ///< records the next entry; set on all ranks or on none
 
 private:
-  /// A flight that no WAIT has met.
+  /// An in-flight transfer for which no WAIT has run.
   struct OpenFlight {
     uint32_t call, microBatch;
     FlightTicket ticket;
-    size_t event; ///< of the trace
+    size_t event; ///< index in the trace
   };
 
   void runBlock(const PreparedBlock &block);
@@ -92,9 +93,9 @@ private:
   const Program &source;
   Device &theDevice;
   RankProgram program;
-  std::optional<Guards> guards;              ///< of a checked plan
-  std::vector<std::vector<OpenFlight>> open; ///< by transfer
-  uint32_t meeting = 0;                      ///< the transfer without buffers: only everybody's arrival
+  std::optional<Guards> guards;              ///< set if the plan is checked
+  std::vector<std::vector<OpenFlight>> open; ///< indexed by transfer
+  uint32_t meeting = 0;                      ///< the transfer without buffers, used as a barrier
   uint64_t turns = 0;                        ///< entries run
 
   // The running action, call and instruction.
@@ -103,8 +104,8 @@ private:
   StatusPage ownPage;
   StatusPage &page;
   bool isFaultDue = false;
-  std::vector<uint32_t> slots; ///< by lifetime
-  std::vector<char> isFirst;   ///< by bucket
+  std::vector<uint32_t> slots; ///< indexed by live range
+  std::vector<char> isFirst;   ///< indexed by bucket
   std::array<Place, maxRegions> bases{};
   std::array<Place, maxBuffers> places{}, morePlaces{};
   std::array<int64_t, maxScalars> values{};

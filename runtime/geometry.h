@@ -1,5 +1,5 @@
-// The grid that a GPU kernel's code was written for is said beside the code too: its text begins with a line for each
-// kernel, in the plan's order. A plan whose Geometry says another grid is refused.
+// The code also states the grid for which a GPU kernel was compiled: the text begins with one line per kernel, in the
+// plan's order. A plan whose Geometry states another grid is rejected.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace espalier::rt {
 
-/// Elements that a block of square_blocks adds up are a multiple of this, so that it can read as many at once.
+/// The number of elements that a square_blocks block adds is a multiple of this, which allows vector loads.
 constexpr int64_t squareBlockMultiple = 4;
 
-/// The line of one kernel, without its end.
+/// Returns the line of one kernel, without newline.
 inline std::string geometryLine(const std::string &symbol, int64_t threads, int64_t extentPerBlock,
                                 int64_t columnsPerBlock, int64_t sharedBytes) {
   return "// " + symbol + ": a block of " + std::to_string(threads) + " threads does " +

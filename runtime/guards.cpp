@@ -9,10 +9,10 @@
 namespace espalier::rt {
 namespace {
 
-/// No float of a model: -2.9e-16 in f32, and as tokens far beyond any vocabulary.
+/// An unlikely value: -2.9e-16 in f32; as a token id it is out of range.
 constexpr std::byte pattern{0xA5};
 
-/// Bytes of the arena that something of the plan touches.
+/// Bytes of the arena that the plan uses.
 struct Used {
   uint64_t begin, end;
   std::string owner;
@@ -42,7 +42,7 @@ public:
   }
 
 private:
-  /// Bytes behind the beginning of a bound region, in every slot.
+  /// Adds a byte range of a bound region, in every ring slot.
   void add(const pb::Binding &binding, uint64_t offset, uint64_t bytes, const std::string &owner) {
     const pb::Place &place = stage.places(binding.place());
     if (place.memory() != pb::DEVICE || bytes == 0)
@@ -112,7 +112,7 @@ Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device)
   uint64_t guard = plan.guard_bytes(), end = 0;
   std::string owner = "the beginning of the arena";
   auto addGap = [&](uint64_t begin, uint64_t stop) {
-    // Of a wide gap only what lies next to its neighbours is looked at.
+    // Only the ends of a wide gap are checked, next to its neighbours.
     bool isWide = stop - begin > 2 * guard;
     gaps.push_back({begin, isWide ? begin + guard : stop, owner});
     if (isWide)
@@ -154,7 +154,7 @@ void Guards::checkGap(uint64_t begin, uint64_t end, const std::string &owner) co
   device.copyOut(bytes.data(), begin, bytes.size());
   auto damaged = std::ranges::find_if(bytes, [](std::byte byte) { return byte != pattern; });
   if (damaged != bytes.end())
-    throw std::runtime_error(fmt::format("it wrote where no buffer is: byte {} of the arena, {} "
+    throw std::runtime_error(fmt::format("it wrote outside of all buffers: byte {} of the arena, {} "
                                          "bytes behind {}",
                                          begin + (damaged - bytes.begin()), damaged - bytes.begin(), owner));
 }

@@ -1,8 +1,9 @@
-// Control groups: a limit holds for all processes of a group and of the groups below it, so every folder from the
-// process's own up to the root counts. In a container the paths of /proc/self/cgroup may be those of the host, which
-// cannot be seen; what remains then is the mounted root.
+// Control groups: a limit applies to all processes of a group and of its subgroups, so every folder from the process's
+// own up to the root counts. In a container, /proc/self/cgroup may contain host paths that are not visible; then only
+// the mounted root is checked.
 #include "runtime/memory_check.h"
 
+#include "runtime/counted.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -16,14 +17,14 @@ namespace {
 
 using Path = std::filesystem::path;
 
-/// The number that a file holds; none where it is missing or says "max".
+/// Returns the number in a file, or nothing if the file is missing or contains "max".
 std::optional<uint64_t> readNumber(const Path &file) {
   std::ifstream stream(file);
   uint64_t number = 0;
   return stream >> number ? std::optional(number) : std::nullopt;
 }
 
-/// The number behind `key` in lines of "key number" or "key: number kB".
+/// Returns the number after `key` in lines of the form "key number" or "key: number kB".
 std::optional<uint64_t> readField(const Path &file, const std::string &key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -41,7 +42,7 @@ void lower(FreeMemory &least, uint64_t bytes, const std::string &source) {
     least = {bytes, source};
 }
 
-/// Names of the files of one version of control groups.
+/// The file names of one version of control groups.
 struct GroupFiles {
   const char *folder, *limit, *usage, *droppable;
 };
@@ -75,7 +76,7 @@ FreeMemory freeMemory(const Path &root) {
   FreeMemory least;
   if (std::optional<uint64_t> available = readField(root / "proc/meminfo", "MemAvailable:"))
     lower(least, *available, "MemAvailable of /proc/meminfo");
-  // Lines NUMBER:CONTROLLERS:PATH; version 2 has no controllers.
+  // Lines have the form NUMBER:CONTROLLERS:PATH. In version 2, CONTROLLERS is empty.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -102,10 +103,10 @@ void requireMemory(const Program &program, int threadsPerRank, const FreeMemory 
   needed = std::min(needed, largest * hostRanks);
   if (needed > free.bytes)
     throw MemoryError(
-        fmt::format("the plan needs {} of memory for its {} ranks on this host (up to {} each), {} are "
+        fmt::format("the plan needs {} of memory for its {} on this host (up to {} each), {} are "
                     "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
                     "micro-batch, more recompute",
-                    gigabytes(needed), hostRanks, gigabytes(largest), gigabytes(free.bytes), free.source));
+                    gigabytes(needed), counted(hostRanks, "rank"), gigabytes(largest), gigabytes(free.bytes), free.source));
 }
 
 } // namespace espalier::rt

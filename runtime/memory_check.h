@@ -1,5 +1,5 @@
-// Whether the machine has the memory for a plan: asked before anything is allocated, since the system grants more than
-// it has and then ends whole processes.
+// Checks that the machine has the memory for a plan before anything is allocated. The kernel overcommits memory and
+// would later kill whole processes.
 #pragma once
 
 #include "runtime/program.h"
@@ -10,19 +10,19 @@
 
 namespace espalier::rt {
 
-/// What can be allocated, and who says so.
+/// The memory that can be allocated, and the source of this limit.
 struct FreeMemory {
   uint64_t bytes = UINT64_MAX;
   std::string source; ///< "MemAvailable of /proc/meminfo" or the file of a control group's limit
 };
 
-/// The least of what the system has available and of what the limits of this process's control groups (version 1 or 2,
-/// with those above them) leave; pages of files do not count as taken where they can be dropped. Files are looked for
-/// under `root`; those that are missing limit nothing.
+/// Returns the minimum of the system's available memory and the free memory under the limits of this process's control
+/// groups (version 1 or 2, with all parents). Page cache that can be dropped counts as free. Files are read under
+/// `root`; missing files set no limit.
 FreeMemory freeMemory(const std::filesystem::path &root = "/");
 
-/// Throws MemoryError, with both figures, where the plan's ranks on this host need more than that. `hostRanks`: how
-/// many they are; whichever they are, as that depends on the launcher.
+/// Throws MemoryError with both sizes if any `hostRanks` ranks of the plan may need more than `free`. The launcher
+/// decides which ranks run on this host.
 void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free, int hostRanks);
 
 } // namespace espalier::rt

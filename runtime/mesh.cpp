@@ -1,4 +1,4 @@
-// Mixed-radix arithmetic of ranks and coordinates.
+// Mixed-radix conversion between ranks and coordinates.
 #include "runtime/mesh.h"
 
 #include "runtime/status.h"

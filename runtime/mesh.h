@@ -1,4 +1,4 @@
-// Ranks as coordinates: five axes, outermost first, the last one varies fastest.
+// Ranks as coordinates on five mesh axes, outermost first; the last axis varies fastest.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -9,7 +9,7 @@
 
 namespace espalier::rt {
 
-/// A set of mesh axes is a number with these bits, outermost axis first.
+/// The bits of a set of mesh axes, outermost axis first.
 enum Axis : uint32_t { PP = 1, DP = 2, CP = 4, EP = 8, TP = 16 };
 inline constexpr uint32_t allAxes = 31;
 inline constexpr int axisCount = 5;
@@ -17,31 +17,31 @@ inline constexpr int axisCount = 5;
 /// The mesh of a plan.
 class Mesh {
 public:
-  /// Throws PlanError if a size is 0 or the product passes 2^20.
+  /// Throws PlanError if a size is 0 or the product exceeds 2^20.
   explicit Mesh(const pb::Mesh &sizes);
 
   int ranks() const { return count(allAxes); }
-  /// Ranks that differ in `axes` only: the product of their sizes.
+  /// Returns the number of ranks that differ only in `axes`, the product of the axis sizes.
   int count(uint32_t axes) const;
-  /// Place of a rank among those that differ from it in `axes` only, first axis slowest; of a single axis the
-  /// coordinate.
+  /// Returns the index of a rank among the ranks that differ from it only in `axes`; the first axis is the slowest. For
+  /// a single axis this is the coordinate.
   int index(int rank, uint32_t axes) const;
-  /// Those ranks, ascending; the rank itself is among them.
+  /// Returns the ranks that differ from `rank` only in `axes`, ascending and including `rank`.
   std::vector<int> members(int rank, uint32_t axes) const;
-  /// Members of `group` with the rank; those of the group's stages only, where it names some.
+  /// Returns the members of the rank's `group`, restricted to the group's stages if it lists any.
   std::vector<int> members(int rank, const pb::Group &group) const;
 
-  /// The stage of a rank: its coordinate on pp.
+  /// Returns the stage of a rank, its coordinate on pp.
   int stage(int rank) const { return index(rank, PP); }
-  /// The rank with the same coordinates on another stage.
+  /// Returns the rank with the same coordinates on another stage.
   int peer(int rank, int stage) const;
-  /// The host of a rank.
+  /// Returns the host of a rank.
   int host(int rank) const { return rank / ranksPerHost; }
 
-  /// Of `axes` those of more than one rank.
+  /// Returns the axes in `axes` that have more than one rank.
   uint32_t divided(uint32_t axes = allAxes) const;
 
-  /// Sum of coefficient * coordinate.
+  /// Returns the sum of coefficient * coordinate over `terms`.
   int64_t affine(int rank, const pb::Affine &terms) const;
 
 private:
@@ -49,8 +49,8 @@ private:
   int ranksPerHost;
 };
 
-/// The bytes at which a rank finds a buffer behind the beginning of its region: `offset`, and its own part behind it.
-/// `reads_at` is not in it.
+/// Returns the byte offset of a rank's buffer in its region: `offset` plus the offset of the rank's shard, without
+/// `reads_at`.
 uint64_t offsetOf(const Mesh &mesh, int rank, const pb::Buffer &buffer);
 
 } // namespace espalier::rt

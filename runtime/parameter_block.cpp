@@ -1,4 +1,4 @@
-// Blocks and own parts of parameters. Calls are known to each other by their layers, which count over all stages.
+// Blocks and shards of parameters. Calls are identified across stages by their layers.
 #include "runtime/parameter_block.h"
 
 #include "runtime/kernels/dtype.h"
@@ -10,7 +10,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Names of the model's calls, by layer.
+/// Returns the names of the model's calls, keyed by layer.
 std::map<int64_t, std::string> callNames(const pb::Plan &plan) {
   std::map<int64_t, std::string> names;
   for (const pb::Stage &stage : plan.stages())
@@ -19,8 +19,8 @@ std::map<int64_t, std::string> callNames(const pb::Plan &plan) {
   return names;
 }
 
-/// True on one of the ranks that hold the same elements, which are cut along the axes `cut`: coordinate 0 on all other
-/// axes, and the first stage of those that hold the bucket.
+/// Returns whether the rank saves elements that several ranks hold, sharded along the axes `cut`. The owner has
+/// coordinate 0 on all other axes and is in the first stage that holds the bucket.
 bool isSpeaker(const pb::Bucket &bucket, uint32_t cut, const Mesh &mesh, int rank) {
   if (mesh.index(rank, allAxes & ~(PP | cut)) != 0)
     return false;
@@ -28,7 +28,7 @@ bool isSpeaker(const pb::Bucket &bucket, uint32_t cut, const Mesh &mesh, int ran
          static_cast<uint32_t>(mesh.stage(rank)) == *std::ranges::min_element(bucket.holders());
 }
 
-/// What is in the rank's own part of the bucket of a block of `elements` that begins at element `first`.
+/// Returns the elements of a block in the rank's shard of the bucket. The block has `elements` and begins at `first`.
 HeldElements ownElements(const pb::Bucket &bucket, int64_t first, int64_t elements, const Mesh &mesh, int rank) {
   auto part = static_cast<int64_t>(bucket.elements()) / mesh.count(bucket.share());
   int64_t partFirst = part * mesh.index(rank, bucket.share());
@@ -58,7 +58,7 @@ void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_
   int64_t run = std::min(size[last], global[last] - begin[last]);
   if (run <= 0 || count == 0)
     return;
-  std::vector<int64_t> row(global.size(), 0); // position within the block; the last entry stays 0
+  std::vector<int64_t> row(global.size(), 0); // indices within the block; the last entry stays 0
   for (int64_t rows = count / size[last], r = 0; r < rows; ++r) {
     int64_t place = 0;
     bool isPadding = false;
@@ -115,7 +115,7 @@ std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &
   for (int call = 0; call < stage.calls_size(); ++call)
     for (const pb::BucketUse &use : stage.calls(call).buckets()) {
       if (!use.updates())
-        continue; // another call of the stage has it too
+        continue; // another call of the stage also holds it
       const pb::Bucket &bucket = plan.buckets(use.bucket());
       for (const pb::Parameter &parameter : bucket.parameters()) {
         ParameterBlock block(parameter, mesh, rank);

@@ -1,5 +1,5 @@
-// Which elements of which parameters a rank holds, and where: a block of the padded tensor, one slice per dimension, at
-// its place in a bucket.
+// The elements of parameters that a rank holds: a block of the padded tensor, one slice per dimension, at an offset in
+// a bucket.
 #pragma once
 
 #include "runtime/mesh.h"
@@ -12,7 +12,7 @@
 
 namespace espalier::rt {
 
-/// Elements [begin, end).
+/// The elements [begin, end).
 struct ElementRange {
   int64_t begin = 0, end = 0;
 
@@ -25,16 +25,16 @@ class ParameterBlock {
 public:
   ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh, int rank);
 
-  /// Per dimension: the unpadded global extent, the block's first element and its extent, padding included.
+  /// Per dimension: unpadded global extent, first element of the block, and extent with padding.
   const std::vector<int64_t> &shape() const { return global; }
   const std::vector<int64_t> &offsets() const { return begin; }
   const std::vector<int64_t> &sizes() const { return size; }
 
-  /// Elements of the block, padding included.
+  /// Returns the number of elements of the block with padding.
   int64_t elements() const { return count; }
 
-  /// Calls visit(local, global, count) for runs of elements that are contiguous both in the block
-  /// and in the unpadded global tensor; elements of the padding are in no run.
+  /// Calls visit(local, global, count) for runs of elements that are contiguous both in the block and in the unpadded
+  /// global tensor. Padding is in no run.
   void visitRuns(const std::function<void(int64_t local, int64_t global, int64_t count)> &visit) const;
 
 private:
@@ -42,49 +42,48 @@ private:
   int64_t count = 1;
 };
 
-/// A parameter as the whole model knows it.
+/// A parameter of the whole model.
 struct NamedParameter {
-  std::string name; ///< "<call that owns it>.<name in its bucket>"
+  std::string name; ///< "<owning call>.<name in its bucket>"
   const pb::Bucket *bucket = nullptr;
   const pb::Parameter *parameter = nullptr;
 
   int64_t elements() const; ///< of the unpadded global tensor
 };
 
-/// The parameters of the model, each once, in the order of stages and calls.
+/// Returns the parameters of the model, each once, in the order of stages and calls.
 std::vector<NamedParameter> parametersOf(const pb::Plan &plan);
 
-/// What a buffer of a bucket holds of a parameter's block: these elements of it, the first one `at` elements behind the
-/// place of the buffer.
+/// The elements of a parameter's block that a bucket's buffer holds. The first one is element `at` of the buffer.
 struct HeldElements {
   ElementRange range;
   int64_t at = 0;
 };
 
-/// A parameter on one rank. A bucket's buffers are found in the regions of the call.
+/// A parameter on one rank. The regions of the call contain the bucket's buffers.
 struct PlacedParameter : NamedParameter {
-  uint32_t call; ///< index in the stage's calls: the one that updates it
+  uint32_t call; ///< index in the stage's calls of the call that updates it
   ParameterBlock block;
-  HeldElements own;    ///< those whose summed gradient and optimizer state are the rank's, in a buffer of own parts
-  bool isSpokenFor;    ///< the rank speaks for the block among those that hold it as a whole ...
-  bool isOwnSpokenFor; ///< ... and for its own elements among those that hold these
+  HeldElements own;    ///< elements whose summed gradient and optimizer state this rank holds
+  bool isSpokenFor;    ///< whether the rank saves the block, of the ranks that hold it whole
+  bool isOwnSpokenFor; ///< whether the rank saves its own elements, of the ranks that hold these
 
-  /// What `stored` and `gradient` have room for: the block, or the own elements where ranks keep shares of it.
+  /// Return the elements that `stored` and `gradient` hold: the whole block, or the own elements if sharded.
   HeldElements heldStored() const;
   HeldElements heldGradient() const;
-  bool isStoredSpokenFor() const; ///< the rank speaks for what `stored` holds
+  bool isStoredSpokenFor() const; ///< whether the rank saves the elements in `stored`
 
 private:
   HeldElements whole() const;
 };
 
-/// The parameters of a rank, each once, in the order of its calls.
+/// Returns the parameters of a rank, each once, in the order of its calls.
 std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &mesh, int rank);
 
-/// Whether the optimizer keeps the bucket's parameters in f32 as well, before its two moments.
+/// Returns whether the optimizer also keeps the bucket's parameters in f32, before its two moments.
 bool hasMaster(const pb::Bucket &bucket);
 
-/// Value i of an array of `type`, as f32, and back with one rounding.
+/// Load or store element i of an array of `type` as f32; storing rounds once.
 float loadElement(pb::DataType type, const void *values, int64_t i);
 void storeElement(pb::DataType type, void *values, int64_t i, float value);
 

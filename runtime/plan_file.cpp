@@ -1,7 +1,8 @@
-// Bytes are bounded before they are read, and fit their checksum before they are parsed.
+// The size is checked before reading, and the checksum before parsing.
 #include "runtime/plan_file.h"
 
 #include "runtime/checksum.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <cerrno>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr uint64_t maxPlanBytes = uint64_t(256) << 20;
 
-/// Tag of Plan.checksum: field 2047, eight bytes, little-endian, follow.
+/// The tag of Plan.checksum, field 2047. Eight little-endian bytes follow.
 constexpr std::string_view sealTag = "\xf9\x7f";
 static_assert(pb::Plan::kChecksumFieldNumber == 2047);
 constexpr size_t sealBytes = sealTag.size() + sizeof(uint64_t);
@@ -54,11 +55,22 @@ std::string resealed(std::string bytes) {
   return bytes + sealOf(bytes);
 }
 
+bool isSealed(const std::filesystem::path &file) {
+  std::error_code error;
+  uint64_t size = std::filesystem::file_size(file, error);
+  if (error || size < sealBytes)
+    return false;
+  std::ifstream stream(file, std::ios::binary);
+  std::string tail(sealBytes, '\0');
+  stream.seekg(static_cast<std::streamoff>(size - sealBytes));
+  return stream.read(tail.data(), static_cast<std::streamsize>(tail.size())) && hasSeal(tail);
+}
+
 std::string readPlanBytes(const std::filesystem::path &file) {
   std::error_code error;
   uint64_t size = std::filesystem::file_size(file, error);
   if (error)
-    throw PlanError(fmt::format("{}: {}", file.string(), error.message()));
+    refuseOther(file, error.message());
   if (size > maxPlanBytes)
     throw PlanError(fmt::format("{}: {} bytes, a plan has at most {}", file.string(), size, maxPlanBytes));
   std::ifstream stream(file, std::ios::binary);
@@ -71,14 +83,12 @@ std::string readPlanBytes(const std::filesystem::path &file) {
 pb::Plan readPlan(const std::filesystem::path &file) {
   std::string bytes = readPlanBytes(file);
   if (!hasSeal(bytes))
-    throw PlanError(fmt::format("{}: not a run plan, or a damaged one: it does not end with a checksum; compile it "
-                                "again",
-                                file.string()));
+    refuseOther(file, "not a run plan, or a damaged one: it does not end with a checksum; compile it again");
   std::string_view content(bytes.data(), bytes.size() - sealBytes);
   if (!bytes.ends_with(sealOf(content)))
     throw PlanError(fmt::format("{}: damaged: its bytes do not fit its checksum; compile it again", file.string()));
   pb::Plan plan;
-  google::protobuf::LogSilencer silencer; // the one error says it all
+  google::protobuf::LogSilencer silencer; // the PlanError below is the only message
   if (!plan.ParseFromArray(content.data(), static_cast<int>(content.size())))
     throw PlanError(fmt::format("{}: not a run plan", file.string()));
   if (plan.version() != planVersion)

@@ -1,5 +1,7 @@
 #include "runtime/prepare.h"
 
+#include "runtime/functions.h"
+
 #include <algorithm>
 
 namespace espalier::rt {
@@ -7,7 +9,7 @@ namespace {
 
 using Buffers = google::protobuf::RepeatedPtrField<pb::Buffer>;
 
-/// Writes one rank's arrays.
+/// Builds the arrays of one rank's program.
 class Preparation {
 public:
   Preparation(const pb::Plan &plan, const Mesh &mesh, int rank)
@@ -35,7 +37,7 @@ private:
   const Mesh &mesh;
   const int rank;
   const pb::Stage &stage;
-  std::vector<bool> isUsed; ///< by transfer: started by this stage
+  std::vector<bool> isUsed; ///< per transfer: whether this stage starts it
   RankProgram program;
 };
 
@@ -231,8 +233,11 @@ RankProgram Preparation::make(Device &device) {
 } // namespace
 
 uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
-  int result = call.function() == pb::LibraryCall::MATMUL ? 2 : call.buffers_size() - 1;
-  uint32_t value = call.buffers(result).value();
+  const std::vector<OperandSignature> &operands = findFunction(call.function())->operands;
+  auto stored = std::ranges::find_if(operands, &OperandSignature::isStored);
+  if (stored == operands.end())
+    return 0;
+  uint32_t value = call.buffers(static_cast<int>(stored - operands.begin())).value();
   uint32_t whole = plan.values(value).whole();
   uint32_t gradient = whole > 0 ? whole - 1 : value;
   for (int number = 0; number < plan.buckets_size(); ++number) {

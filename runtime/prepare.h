@@ -1,13 +1,15 @@
-// From a plan one rank's program: coordinates and seed put in, own parts chosen, transfers made known to the device.
+// Specializes a plan for one rank: substitutes coordinates and seed, selects shards, and registers transfers on the
+// device.
 #pragma once
 
 #include "runtime/program.h"
 
 namespace espalier::rt {
 
+/// Returns the program of `rank` and registers its transfers on `device`.
 RankProgram prepareRank(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device);
 
-/// The bucket + 1 whose gradient a library call's destination is, by its value; 0 for none.
+/// Returns 1 + the bucket whose gradient is the call's destination, or 0 if there is none.
 uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Loading: a plan is proved before anything of it is used.
+// Loads plans. A plan is verified before any of it is used.
 #include "runtime/program.h"
 
 #include "runtime/prepare.h"
@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The plan, or PlanError with all that the verifier found.
+/// Returns the plan, or throws PlanError with all errors that the verifier found.
 pb::Plan proved(pb::Plan plan) {
   std::vector<std::string> errors = verifyPlan(plan);
   if (errors.empty())

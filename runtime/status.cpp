@@ -1,4 +1,4 @@
-// The sentence of a failure, built from what is known.
+// Formats the message of a failure.
 #include "runtime/status.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// What is said when a rank fails: one record of the first failure, from which every other rank's
-// stop follows.
+// Failures of ranks. The first failure is recorded; every other rank stops because of it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace espalier::rt {
 
-/// The first failure of a run: who failed, doing what, from which line of the model.
+/// The first failure of a run: the rank, its position, and the line in the model file.
 struct Failure {
   int rank = -1;
   int stage = -1;
@@ -18,22 +17,22 @@ struct Failure {
   std::string subprogram; ///< "block.forward of layer 3", empty outside a subprogram
   std::string op;         ///< op of the model with its line: "matmul at gpt2.yaml:31:7"
   std::string message;    ///< what went wrong
-  /// It may follow from another rank's end, as a transfer that fails: any other failure goes before it.
+  /// May result from another rank's end, as a failed transfer does. Any other failure takes precedence.
   bool isEcho = false;
-  /// No failure in truth: a second such signal asked the rank to end at once. 0: none.
+  /// Not a failure: a second signal of this number asked the rank to end at once. 0: none.
   int endSignal = 0;
 
-  /// One sentence with all that is known, for people.
+  /// Returns one sentence with all known facts, for users.
   std::string sentence() const;
 };
 
-/// What a rank that did not fail first was doing when it stopped.
+/// The state of a rank that did not fail first when it stopped.
 struct Waiting {
   int rank = -1;
-  std::string transfer; ///< "in/3", that it waited for: name and micro-batch; empty for none
+  std::string transfer; ///< the transfer that it waited for, as "in/3": name and micro-batch; empty for none
 };
 
-/// Thrown out of a run after all its ranks have stopped.
+/// Thrown from a run after all its ranks have stopped.
 class RankFailure : public std::runtime_error {
 public:
   explicit RankFailure(Failure failure, std::vector<Waiting> waiting = {})
@@ -42,27 +41,26 @@ public:
   std::vector<Waiting> waiting; ///< the other ranks
 };
 
-/// Thrown in a rank that stops because another one failed; carries nothing, the first failure is
-/// kept elsewhere.
+/// Thrown in a rank that stops because another rank failed. The first failure is recorded elsewhere.
 class RankStopped : public std::runtime_error {
 public:
   RankStopped() : std::runtime_error("another rank failed") {}
 };
 
-/// Thrown in a process of a run where another one tells why it ends: nothing is left to say.
+/// Thrown in a process of a run if another process reports the reason of its end.
 class ReportedElsewhere : public std::runtime_error {
 public:
   explicit ReportedElsewhere(int status) : std::runtime_error("another process reports"), status(status) {}
-  int status; ///< with which this process is to end
+  int status; ///< exit status of this process
 };
 
-/// A plan that cannot be loaded or run here; the text is a user error.
+/// A plan that cannot be loaded or run here. The text is a user error.
 class PlanError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
-/// The machine or its device has too little memory for a plan; the text has both figures.
+/// The machine or a device has too little memory for a plan. The text has both sizes.
 class MemoryError : public PlanError {
 public:
   using PlanError::PlanError;

@@ -1,5 +1,5 @@
-// A job is published by the generation number; workers take parts from a shared counter, spin
-// briefly for the next job and then sleep.
+// A generation counter publishes a job. Workers take parts from a shared counter, spin briefly for the next job, then
+// sleep.
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int spinsPerYield = 128;
 
-/// Returns once `value` differs from `seen`: looks `spins` times, then sleeps.
+/// Waits until `value` differs from `seen`: polls `spins` times, then sleeps.
 void awaitChange(const std::atomic<uint32_t> &value, uint32_t seen, int spins) {
   for (int spin = 0; spin < spins; ++spin) {
     if (value.load(std::memory_order_acquire) != seen)
       return;
-    // The thread that is waited for may stand in line for this very core.
+    // Yields, because the awaited thread may be scheduled on this core.
     if (spin % spinsPerYield == spinsPerYield - 1)
       std::this_thread::yield();
     else

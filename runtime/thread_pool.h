@@ -1,4 +1,4 @@
-// The fixed threads of one rank. No thread is made and nothing is allocated after construction.
+// The fixed threads of one rank. After construction no thread is created and nothing is allocated.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@
 
 namespace espalier::rt {
 
-/// The sentence where a thread cannot be created.
+/// Returns the error text for a thread that cannot be created.
 std::string threadRefusal(const std::system_error &error);
 
-/// A std::thread or std::jthread; throws with that sentence.
+/// Starts a std::thread or std::jthread. Throws std::runtime_error with the text of threadRefusal().
 template <typename Thread, typename Work> Thread startThread(Work &&work) {
   try {
     return Thread(std::forward<Work>(work));
@@ -25,22 +25,21 @@ template <typename Thread, typename Work> Thread startThread(Work &&work) {
   }
 }
 
-/// Threads that share out the parts of one job at a time. The caller is thread 0.
+/// Threads that execute the parts of one job at a time. The caller is thread 0.
 class ThreadPool {
 public:
   using Work = void (*)(void *context, int64_t part, int thread);
 
-  /// `spins`: how often a thread looks for work before it sleeps; 0 where threads outnumber cores. Throws where the
-  /// system refuses a thread; those that were made have ended then.
+  /// `spins` is the number of polls before a thread sleeps; 0 if threads outnumber cores. Throws if a thread cannot be
+  /// created; all created threads have then ended.
   ThreadPool(int threads, int spins);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
 
   int threads() const { return static_cast<int>(workers.size()) + 1; }
 
-  /// Calls work(context, part, thread) once for every part in [0, parts) and returns when all are
-  /// done. A part runs on any thread. Rethrows the first exception of a part. One part runs on the
-  /// caller without waking anyone.
+  /// Calls work(context, part, thread) once for every part in [0, parts) and returns when all are done. Any thread may
+  /// run a part. Rethrows the first exception of a part. A single part runs on the caller without waking other threads.
   void run(int64_t parts, Work work, void *context);
 
 private:

@@ -1,5 +1,5 @@
-// What a rank did in an entry, and when: for people who look at a step beside the planner's simulated one. Times are
-// the host's; where a device runs behind the host, the executor holds it while it records.
+// Records what a rank did in an entry, and when, for comparison with the planner's simulation. Times are host times.
+// While recording, the executor waits for a device that runs asynchronously.
 #pragma once
 
 #include <chrono>
@@ -8,36 +8,37 @@
 
 namespace espalier::rt {
 
+/// A recorded action.
 struct TraceEvent {
   enum Kind : uint8_t { Run, Call, Flight, Wait } kind = Run;
-  uint32_t subject = 0; ///< role of a RUN and of its calls, else the transfer
-  uint32_t call = 0;    ///< index in the stage's calls; of a RUN its first
+  uint32_t subject = 0; ///< role of a RUN and of its calls; transfer of other kinds
+  uint32_t call = 0;    ///< index in the stage's calls; the first call of a RUN
   uint32_t microBatch = 0;
   int64_t begin = 0, end = -1; ///< nanoseconds since the recorder was started; -1: not ended
 };
 
-/// Events of one entry. Memory is kept from entry to entry.
+/// The events of one entry. Memory is reused between entries.
 class TraceRecorder {
 public:
-  /// Forgets what it has; time begins anew.
+  /// Discards all events and restarts the clock.
   void restart() {
     list.clear();
     origin = std::chrono::steady_clock::now();
   }
 
-  /// Begins an event; its number.
+  /// Begins an event and returns its number.
   size_t begin(TraceEvent::Kind kind, uint32_t subject, uint32_t call, uint32_t microBatch) {
     list.push_back({kind, subject, call, microBatch, now(), -1});
     return list.size() - 1;
   }
 
-  /// Ends it, if it has not ended.
+  /// Ends an event if it has not ended.
   void end(size_t event) {
     if (list[event].end < 0)
       list[event].end = now();
   }
 
-  /// In the order of their beginnings.
+  /// Returns the events in the order of their beginnings.
   const std::vector<TraceEvent> &events() const { return list; }
 
 private:

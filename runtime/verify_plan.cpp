@@ -1,4 +1,4 @@
-// Structure first: the other rules read indices and sizes without asking again.
+// Structure is checked first, because the other rules use indices and sizes without checks.
 #include "runtime/verify_plan.h"
 
 #include "runtime/verify/rules.h"

@@ -1,5 +1,4 @@
-// The proof before the run: what must hold of a plan, read from the plan alone, at compile and at
-// load.
+// Verifies a plan before it runs, from the plan alone, at compile time and at load time.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -9,8 +8,8 @@
 
 namespace espalier::rt {
 
-/// What is wrong with a plan, as sentences that name stage, action, subprogram and model line;
-/// empty for a plan that may run. Never throws for any content of the message. At most 64 errors.
+/// Returns the errors of a plan as sentences with stage, action, subprogram and model line; empty for a valid plan.
+/// Never throws, for any content of the message. Returns at most 64 errors.
 std::vector<std::string> verifyPlan(const pb::Plan &plan);
 
 } // namespace espalier::rt

@@ -1,4 +1,5 @@
 # lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ config.test_source_root = os.path.join(config.source_dir, "test")
 config.test_exec_root = os.path.join(config.binary_dir, "test")
 config.environment["PATH"] = os.pathsep.join(
     [os.path.join(config.binary_dir, "bin"), config.llvm_tools_dir, os.environ["PATH"]])
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=error"
 config.substitutions.append(("%source_dir", config.source_dir))
 config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin")))
@@ -47,6 +49,10 @@ if shutil.which("mpirun"):
     config.available_features.add("mpirun")
     config.substitutions.append(("%mpirun", "mpirun --oversubscribe"))
     config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+# pyarrow, which reads Parquet files; `./dev install` installs none.
+if importlib.util.find_spec("pyarrow"):
+    config.available_features.add("pyarrow")
 
 # Hosts as network namespaces, which root makes where the system lets it; what needs them is skipped elsewhere.
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:

@@ -3,6 +3,7 @@
 
 #include "runtime/comm/local.h"
 #include "runtime/kernels/kernels.h"
+#include "runtime/train/machine_peak.h"
 
 #include <algorithm>
 #include <barrier>
@@ -190,47 +191,48 @@ double allReduceSeconds(int ranks, int64_t elements, int samples) {
 /// The ring of the cost model, 2 (n - 1) / n B / W + 2 (n - 1) hops, through a small and a large buffer.
 void measureLink(double seconds, MeasuredMachine &machine) {
   double n = machine.ranks, bytes = 4.0 * reducedElements;
-  double probe = allReduceSeconds(machine.ranks, reducedElements, fewestSamples);
-  int samples = static_cast<int>(std::clamp(seconds / probe, double(fewestSamples), 1000.0));
-  double small = allReduceSeconds(machine.ranks, 16, 1000);
-  double large = allReduceSeconds(machine.ranks, reducedElements, samples);
+  // Of many ranks on few cores each is as slow as its threads take turns: the number of samples follows a first few.
+  auto measure = [&](int64_t elements, double wanted) {
+    double probe = allReduceSeconds(machine.ranks, elements, fewestSamples);
+    int samples = static_cast<int>(std::clamp(wanted / probe, double(fewestSamples), 1000.0));
+    return std::min(probe, allReduceSeconds(machine.ranks, elements, samples));
+  };
+  double small = measure(16, std::max(seconds, 0.1));
+  double large = measure(reducedElements, seconds);
   machine.linkLatencySeconds = small / (2 * (n - 1));
   machine.linkBytesPerSecond = 2 * (n - 1) / n * bytes / std::max(large - small, 1e-9);
 }
 
-std::string processorName() {
-  std::ifstream stream("/proc/cpuinfo");
-  for (std::string line; std::getline(stream, line);)
-    if (line.starts_with("model name")) {
-      size_t colon = line.find(':');
-      std::string name = colon == std::string::npos ? "" : line.substr(std::min(colon + 2, line.size()));
-      return name.substr(0, 100);
-    }
-  return "unknown processor";
-}
-
 } // namespace
 
-MeasuredMachine measureMachine(int ranks, double seconds) {
+uint64_t calibrationBytes(int ranks) { return static_cast<uint64_t>(ranks) * 2 * copyBytes; }
+
+MeasuredMachine measureMachine(int ranks, double seconds, const std::function<void(const std::string &)> &say) {
   MeasuredMachine machine;
-  machine.processor = processorName();
+  machine.processor = rt::processorName();
   machine.ranks = ranks;
   machine.memoryBytes =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / ranks;
   double large = 0;
   for (int64_t size : {int64_t(128), int64_t(256), int64_t(384), largeProduct}) {
+    say(fmt::format("f32 product of {} rows", size));
     large = productFlops(ranks, seconds, rt::pb::F32, size);
     machine.f32Flops = std::max(machine.f32Flops, large);
   }
   machine.matmulEfficiency = large / machine.f32Flops;
   // The share of the peak is one for all types: theirs is what makes the large product right.
+  say("products of 16 bits");
   machine.bf16Flops = productFlops(ranks, seconds, rt::pb::BF16, largeProduct) / machine.matmulEfficiency;
   machine.f16Flops = productFlops(ranks, seconds, rt::pb::F16, largeProduct) / machine.matmulEfficiency;
+  say("attention");
   machine.attentionEfficiency = attentionFlops(ranks, seconds) / machine.f32Flops;
+  say("copies and small calls");
   machine.memoryBytesPerSecond = copyRate(ranks, seconds);
   machine.launchSeconds = launchTime(ranks, seconds);
-  if (ranks > 1)
+  if (ranks > 1) {
+    say("all-reduces");
     measureLink(seconds, machine);
+  }
   return machine;
 }
 

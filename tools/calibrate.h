@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace espalier {
@@ -19,9 +20,12 @@ struct MeasuredMachine {
   double linkBytesPerSecond = 0, linkLatencySeconds = 0; ///< of a ring; 0 with one rank
 };
 
+/// Memory that the largest measurement with `ranks` threads takes.
+uint64_t calibrationBytes(int ranks);
+
 /// Measures with `ranks` threads, each product and collective over at least `seconds`. Values are those of the fastest
-/// call of the median rank.
-MeasuredMachine measureMachine(int ranks, double seconds);
+/// call of the median rank. `say` hears of each measurement before it begins.
+MeasuredMachine measureMachine(int ranks, double seconds, const std::function<void(const std::string &)> &say);
 
 /// A file of configs/clusters: fixed keys in a fixed order, numbers with three digits, each with what was measured.
 std::string clusterYaml(const std::string &name, const MeasuredMachine &machine);

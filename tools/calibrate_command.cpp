@@ -4,7 +4,9 @@
 #include "tools/choose_device.h"
 #include "tools/commands.h"
 
+#include "runtime/counted.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/memory_check.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
@@ -37,10 +39,26 @@ std::string nameOf(const std::string &output) {
   return isWord ? name : name.empty() ? "measured" : "measured_" + name;
 }
 
+/// The threads as ranks, with a line for each measurement: of many ranks on few cores they take minutes.
+MeasuredMachine measureCpu(const CalibrateWords &words) {
+  rt::FreeMemory free = rt::freeMemory();
+  if (uint64_t needed = calibrationBytes(words.ranks); needed > free.bytes)
+    throw rt::MemoryError(
+        fmt::format("calibrating with {} takes {} MiB of memory, {} MiB are free ({}); give fewer with "
+                    "--ranks",
+                    rt::counted(words.ranks, "rank"), needed >> 20, free.bytes >> 20, free.source));
+  unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  if (static_cast<unsigned>(words.ranks) > cores)
+    fmt::print(stderr, "espalier: note: {} ranks share {}, so each measurement takes {} times as long\n", words.ranks,
+               rt::counted(cores, "core"), (words.ranks + cores - 1) / cores);
+  return measureMachine(words.ranks, words.seconds,
+                        [](const std::string &what) { fmt::print(stderr, "measuring {}\n", what); });
+}
+
 std::string measure(const CalibrateWords &words) {
   std::string name = nameOf(words.name.empty() ? words.output : words.name);
   if (words.target == "cpu")
-    return clusterYaml(name, measureMachine(words.ranks, words.seconds));
+    return clusterYaml(name, measureCpu(words));
   if (words.device == "emulated")
     loadEmulatedDevice(/*devices=*/2);
   std::vector<rt::pb::Plan> plans;

@@ -1,6 +1,7 @@
 // `espalier cluster`: makes, joins and checks rank tables.
 #include "tools/commands.h"
 
+#include "runtime/counted.h"
 #include "runtime/data/atomic_file.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/mesh.h"
@@ -21,9 +22,7 @@ struct ClusterWords {
 
 /// "1 host, 8 ranks".
 std::string sizeOf(const launch::RankTable &table) {
-  size_t hosts = table.servers.size();
-  int ranks = table.ranks();
-  return fmt::format("{} host{}, {} rank{}", hosts, hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
+  return rt::counted(static_cast<int64_t>(table.servers.size()), "host") + ", " + rt::counted(table.ranks(), "rank");
 }
 
 void write(const std::string &file, const launch::RankTable &table) {
@@ -55,10 +54,9 @@ ExitCode check(const ClusterWords &words) {
   if (!words.plan.empty()) {
     int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
-      fmt::print(stderr,
-                 "{}: error: has {} ranks, {} is a plan for {}; make a table of as many, or compile for {} "
-                 "devices\n",
-                 words.table, table.ranks(), words.plan, ranks, table.ranks());
+      fmt::print(stderr, "{}: error: has {}, {} is a plan for {}; make a table of as many, or compile for {}\n",
+                 words.table, rt::counted(table.ranks(), "rank"), words.plan, ranks,
+                 rt::counted(table.ranks(), "device"));
       return UserError;
     }
   }

@@ -19,12 +19,15 @@ namespace espalier {
 using namespace rt;
 
 void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
-  Option kind = command.option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
-                    .oneOf({"gpt2", "hf", "sentencepiece", "bytes", "null"});
+  Option kind = command
+                    .option("--tokenizer,--tokenizer-type", options.kind,
+                            "gpt2, hf, sentencepiece, bytes or null, or Megatron's name of it")
+                    .oneOf(tokenizerKinds());
   for (const Option &ofKind :
        {command.option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
         command.option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
-        command.option("--tokenizer-model", options.modelFile, "hf: tokenizer.json; sentencepiece: tokenizer.model"),
+        command.option("--tokenizer-model", options.modelFile,
+                       "hf: tokenizer.json or its folder; sentencepiece: tokenizer.model"),
         command.option("--vocab-size", options.vocabSize, "null: number of ids"),
         command.flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
         command.option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
@@ -75,6 +78,11 @@ void runTokenize(TokenizeArguments arguments) {
   TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
   if (report.skippedLines > 0)
     fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
+  if (!report.firstMark.empty() && arguments.job.separator.empty() && !arguments.tokenizer.specialTokens)
+    fmt::print(stderr,
+               "{}: note: holds <|endoftext|>, which is tokenized as text; --document-separator '<|endoftext|>' cuts "
+               "documents at lines that hold nothing else\n",
+               report.firstMark);
   fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
   for (const std::string &prefix : report.prefixes)
     fmt::print("wrote {}.bin and .idx\n", prefix);
@@ -84,14 +92,15 @@ void addTokenize(const Verb &data) {
   auto arguments = std::make_shared<TokenizeArguments>();
   Verb command = data.verb("tokenize", "text to PREFIX_KEY_document.bin and .idx");
   TokenizeJob &job = arguments->job;
-  command.option("input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input").required();
+  command.option("input,--input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input").required();
   command.option("--output-prefix", job.outputPrefix, "where the outputs go").required();
   command.option("--json-keys", job.keys, "keys to tokenize, one output for each");
   command.option("--document-separator", job.separator,
                  "text files: the line between documents (default: a blank line)");
   command.flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
   command.flag("--append-eod", job.appendEod, "end each document with the end token");
-  command.flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
+  command.flag("--skip-bad", job.skipBad, "count bad lines and documents instead of stopping at the first");
+  command.flag("--overwrite", job.replaces, "replace datasets of the same names");
   command.option("--workers", job.workers, "threads that tokenize").range(1, 1024);
   command.option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
       .range(1, 1024);
@@ -116,13 +125,17 @@ void addVerify(const Verb &data) {
 void addMerge(const Verb &data) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto output = std::make_shared<std::string>();
+  auto replaces = std::make_shared<bool>(false);
   Verb command = data.verb("merge", "several sets of one token type to one");
   command.option("prefix", *inputs, "prefixes, in the order of the result").required();
   command.option("--output-prefix", *output, "PREFIX of the result").required();
-  command.action([inputs, output] {
+  command.flag("--overwrite", *replaces, "replace a dataset of the same name");
+  command.action([inputs, output, replaces] {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
+    if (!*replaces)
+      requireNoDataset(*output);
     // All inputs are checked before anything is written.
     std::vector<IndexedDataset> sets;
     for (const std::string &input : *inputs)
@@ -147,7 +160,7 @@ void addIndex(const Verb &data) {
   command.option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx").required();
   command.option("--seq-length", options.seqLength).required();
   command.option("--samples", options.samples, "samples the run will take (default: one epoch)");
-  command.option("--seed", options.seed);
+  command.option("--seed", options.seed).range(0, std::numeric_limits<int64_t>::max());
   command.option("--split", options.splitWeights, "weights of train, valid and test");
   command.option("--part", arguments->split).oneOf({"train", "valid", "test"});
   command.option("--cache", options.cacheFolder, "folder of the index").required();

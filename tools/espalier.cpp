@@ -33,8 +33,8 @@ int report(const char *message, espalier::ExitCode code) {
 int main(int argc, char **argv) {
   espalier::CommandLine app("espalier", "A graph compiler and auto-parallel planner for training language models");
   app.requireVerb();
-  std::signal(SIGCHLD,
-              SIG_DFL); // whoever started us may ignore it, which is inherited: then no end could be waited for
+  std::signal(SIGCHLD, SIG_DFL); // an ignored SIGCHLD is inherited, and waitpid would then find no child
+  std::signal(SIGXFSZ, SIG_IGN); // a file at the limit of its size (ulimit -f) is an error of the write
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app);
   espalier::addGenerateCommand(app);

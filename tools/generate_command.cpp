@@ -23,7 +23,29 @@ struct GenerateWords {
   std::string file;
   rt::Request request; ///< all but the prompt
   bool json = false;
+  Option maxTokens;
+  std::vector<Option> ofDraws; ///< have no effect at temperature 0
 };
+
+/// At temperature 0 nothing is drawn: what is said of draws would be ignored.
+void refuseUnusedOptions(const GenerateWords &words) {
+  if (words.request.sampling.temperature > 0)
+    return;
+  for (const Option &option : words.ofDraws)
+    if (option.count() > 0)
+      throw rt::PlanError(fmt::format("{} is of draws, and at temperature 0 the best token is taken each time; give "
+                                      "--temperature T above 0, or leave {} out",
+                                      option.name(), option.name()));
+}
+
+/// Says which texts the end of the context ends before --max-tokens.
+void noteShortContext(const GenerateWords &words, const rt::Request &request, const std::string &name,
+                      int64_t context) {
+  int64_t left = context - static_cast<int64_t>(request.prompt.size());
+  if (words.maxTokens.count() > 0 && request.maxTokens > left)
+    fmt::print(stderr, "espalier: note: {}: the context of {} tokens has room for {} of --max-tokens {}\n", name,
+               context, left, request.maxTokens);
+}
 
 /// Ids in decimal, with spaces or commas between.
 std::vector<int32_t> parseIds(const std::string &text) {
@@ -74,6 +96,7 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
     requests.back().prompt = std::move(prompt);
     if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
+    noteShortContext(words, requests.back(), name, sizes.context);
   };
   for (const Prompt &prompt : texts)
     add(tokenizer->encode(prompt.text), prompt.name);
@@ -128,6 +151,7 @@ void print(const GenerateWords &words, const Model &model, const std::vector<rt:
 }
 
 int generate(const GenerateWords &words) {
+  refuseUnusedOptions(words);
   Model model = openModel(words.model);
   std::vector<rt::Request> requests =
       requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
@@ -162,14 +186,17 @@ void addGenerateCommand(const Verb &app) {
   generateVerb.option("--file", words->file, "a file with a prompt per line");
   generateVerb.option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated").oneValueEach();
   rt::Request &request = words->request;
-  generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
+  words->maxTokens =
+      generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
   generateVerb.option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
       .range(0.0, 1e6);
-  generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
-      .range(0, 1 << 30);
-  generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
-      .range(1e-9, 1.0);
-  generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
+  words->ofDraws = {
+      generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
+          .range(0, 1 << 30),
+      generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
+          .range(1e-9, 1.0),
+      generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text")
+          .range(0, std::numeric_limits<int64_t>::max())};
   generateVerb.option("--stop", request.stop, "end before this text; may be repeated").oneValueEach();
   generateVerb.flag("--processes", words->model.comm.processes, "ranks as processes of this host");
   rt::RunOptions &run = words->model.run;

@@ -3,6 +3,7 @@
 // machine without ranks nobody could end it where it waits for a host that does not answer.
 #include "tools/commands.h"
 
+#include "runtime/counted.h"
 #include "runtime/launch/control_channel.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/launch/socket.h"
@@ -32,6 +33,15 @@ struct LaunchWords {
   std::vector<std::string> run; ///< "run", "X.plan", ...
 };
 
+/// Options of ssh for a host that does not answer: without them it waits for two minutes.
+constexpr const char *connectOptions = "-o ConnectTimeout=10";
+
+/// A line per host, so that one knows which does not answer.
+void sayStarts(const std::vector<Host> &hosts) {
+  for (const Host &host : hosts)
+    fmt::print(stderr, "espalier: starting {} on {}\n", rt::counted(host.slots, "rank"), host.address);
+}
+
 std::string ownFile() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 /// The hosts have as many slots as the plan has ranks, or a sentence says what they have.
@@ -40,11 +50,12 @@ void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ra
   for (const Host &host : hosts)
     slots += host.slots;
   if (slots != ranks)
-    throw rt::PlanError(fmt::format("{} has {} slots, {} is a plan for {} ranks; give as many", words.hosts, slots,
-                                    words.run[1], ranks));
+    throw rt::PlanError(fmt::format("{} has {}, {} is a plan for {}; give as many", words.hosts,
+                                    rt::counted(slots, "slot"), words.run[1], rt::counted(ranks, "rank")));
 }
 
 int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
+  sayStarts(hosts);
   std::vector<std::string> places;
   for (const Host &host : hosts)
     places.push_back(fmt::format("{}:{}", host.address, host.slots));
@@ -53,6 +64,8 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
       "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
   if (!words.ssh.empty())
     line.insert(line.end(), {"--mca", "plm_rsh_agent", words.ssh});
+  else
+    line.insert(line.end(), {"--mca", "plm_rsh_args", connectOptions});
   line.insert(line.end(), {"-x", launchedBy, ownFile()});
   line.insert(line.end(), words.run.begin(), words.run.end());
   return runMpirun(std::move(line));
@@ -73,7 +86,8 @@ std::string lineOf(const std::vector<std::string> &command) {
 
 std::string sshOf(const LaunchWords &words) {
   // Or it would wait for a host that does not answer.
-  return words.ssh.empty() ? "ssh -o ServerAliveInterval=1 -o ServerAliveCountMax=3" : words.ssh;
+  return words.ssh.empty() ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3", connectOptions)
+                           : words.ssh;
 }
 
 /// Whether an address or name is this machine's.
@@ -91,6 +105,7 @@ bool isHere(const Host &host) {
 
 /// The same command on the first host, as this machine is none of them.
 int runFromOutside(const LaunchWords &words, const std::vector<Host> &hosts) {
+  fmt::print(stderr, "espalier: starting mpirun on {}, as this machine is none of the hosts\n", hosts.front().address);
   std::vector<std::string> command = {ownFile(), "launch", "--here", "--hosts",
                                       std::filesystem::absolute(words.hosts).string()};
   if (!words.ssh.empty())
@@ -107,6 +122,7 @@ int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
                                       "command on each",
                                       words.hosts, hosts.front().address, hosts.front().slots, host.address,
                                       host.slots));
+  sayStarts(hosts);
   std::string rendezvous = makeRendezvous(hosts.front().address);
   std::vector<HostLine> lines;
   for (size_t node = 0; node < hosts.size(); ++node) {
@@ -140,7 +156,7 @@ int launch(const LaunchWords &words) {
 void addLaunchCommand(const Verb &app) {
   Verb verb = app.verb("launch", "Start a run on several hosts: by mpirun for CPU plans, else by ssh");
   auto words = std::make_shared<LaunchWords>();
-  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N").required();
+  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N, or a rank table").required();
   verb.option("--ssh", words->ssh,
               "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
               "whether the host lives");

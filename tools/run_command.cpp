@@ -2,6 +2,7 @@
 #include "tools/commands.h"
 
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/counted.h"
 #include "runtime/status.h"
 #include "runtime/train/decline.h"
 #include "runtime/train/run.h"
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <unistd.h>
 
 namespace espalier {
@@ -59,6 +61,23 @@ void checkPlaces(const RunWords &words) {
   }
 }
 
+/// An evaluation has no steps: what is said of them would be ignored.
+void refuseTrainingOptions(const RunWords &words) {
+  const rt::RunOptions &options = words.options;
+  for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
+                                 {"--save-every", options.saveEvery > 0},
+                                 {"--keep", options.keep > 0},
+                                 {"--resume", options.resume},
+                                 {"--eval-every", options.evalEvery > 0},
+                                 {"--trace", !options.trace.empty()}})
+    if (isGiven)
+      throw rt::PlanError(
+          fmt::format("{} is for a run that trains, and {} is a plan of run_mode eval, which reads its "
+                      "data once; --eval-batches N reads less, and --set run_mode=train compiles a plan "
+                      "that trains",
+                      option, words.plan));
+}
+
 /// The plan, if it is one that this command runs as it is asked to.
 rt::pb::Plan readTrainingPlan(const RunWords &words) {
   checkPlaces(words);
@@ -69,6 +88,8 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
     throw rt::PlanError(
         fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train", words.plan,
                     plan.model()));
+  if (rt::isForEvaluation(plan.settings()))
+    refuseTrainingOptions(words);
   bool evaluates = words.options.evalEvery > 0 || rt::isForEvaluation(plan.settings());
   if (!evaluates && !words.evaluation.given().empty())
     throw rt::PlanError("--eval-batches and --eval-split are of evaluations, of which this run has none; give "
@@ -76,17 +97,41 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
   return plan;
 }
 
+/// Sets the number of steps and returns it in words: "100 steps (--steps)".
+std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
+  int64_t planned = settings.learning_rate().total_steps();
+  const char *origin = "the default; --steps N or lr_schedule.total_steps gives more";
+  if (words.steps.count() > 0) {
+    origin = "--steps";
+  } else if (planned > 0) {
+    words.options.steps = planned;
+    origin = "lr_schedule.total_steps";
+  }
+  return fmt::format("{} ({})", rt::counted(words.options.steps, "step"), origin);
+}
+
+/// More threads than cores only wait for each other.
+void noteThreads(const rt::RunOptions &options, int hostRanks) {
+  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options.threads > cores)
+    fmt::print(stderr,
+               "espalier: note: --threads {} on each of {} are {} threads for {}, which slows them; leave --threads "
+               "out for {}\n",
+               options.threads, rt::counted(hostRanks, "rank"), int64_t(options.threads) * hostRanks,
+               rt::counted(cores, "core"), rt::threadsPerRank(0, hostRanks));
+}
+
 int runPlanFile(RunWords &words) {
-  std::string topology;
+  std::string topology, steps;
   std::optional<rt::Program> prepared;
   chooseMeeting(words.comm, words.options);
   words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::orDecline(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
-    if (int64_t planned = plan.settings().learning_rate().total_steps(); words.steps.count() == 0 && planned > 0)
-      words.options.steps = planned;
+    steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(words, plan.settings());
     topology = chooseComm(words.comm, plan, words.plan, words.options);
     int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
+    noteThreads(words.options, hostRanks);
     words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
     chooseDevice(words.device, plan, words.plan);
     prepared.emplace(std::move(plan), words.options.threads);
@@ -94,8 +139,10 @@ int runPlanFile(RunWords &words) {
   const rt::Program &program = *prepared;
   std::string level = program.backend().level();
   if (words.options.log)
-    fmt::print("{}: {} ranks, {} kernels for {}\n{}", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
-               level.empty() ? "no processor" : level, topology);
+    fmt::print("{}: {}, {} for {}{}\n{}", words.plan, rt::counted(program.mesh().ranks(), "rank"),
+               rt::counted(program.plan().kernels_size(), "kernel"), level.empty() ? "no processor" : level, steps,
+               topology);
+  std::fflush(stdout); // the steps may be far
   rt::stopOnSignals();
   std::signal(SIGPIPE, SIG_IGN); // what a closed standard output means is decided where it is written
   rt::RunResult result = rt::runPlan(program, words.options);
@@ -105,7 +152,8 @@ int runPlanFile(RunWords &words) {
   if (!words.dumpParameters.empty())
     dump(words.dumpParameters, result.parameters, last);
   if (!result.divergence.empty()) {
-    std::fprintf(stderr, "espalier: error: %s\n", rt::divergenceSentence(result, words.options).c_str());
+    std::fprintf(stderr, "espalier: error: %s\n",
+                 rt::divergenceSentence(result, words.options, program.plan().settings()).c_str());
     return Failed;
   }
   return result.stopSignal ? 128 + result.stopSignal : int(Success);

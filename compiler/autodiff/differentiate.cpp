@@ -1,6 +1,7 @@
-// Reverse-mode differentiation of segments on global shapes: the forward function is extended in place by
-// model.cotangent and the backward ops, so that every later pass sees both. One trick: an op's rule only states
-// contributions to its operands (dialects/model/rules.cpp); here they are summed and handed on in reverse order.
+// Reverse-mode differentiation of segments on global shapes. The forward function is extended in place by
+// model.cotangent and the backward ops, so that later passes see one joint function. An op's rule only states
+// contributions to its operands (dialects/model/rules.cpp); this pass sums the contributions and propagates them in
+// reverse order.
 #include "compiler/passes.h"
 
 #include "dialects/model/dialect.h"
@@ -26,7 +27,7 @@ DictionaryAttr roleAttributes(OpBuilder &builder, StringRef role, StringRef name
                                     builder.getNamedAttr("model.name", builder.getStringAttr(name))});
 }
 
-/// Cotangents of all values of one function, filled in reverse order.
+/// The cotangents of all values of one function, filled in reverse order.
 class Cotangents {
 public:
   explicit Cotangents(OpBuilder &builder) : builder(builder) {}
@@ -38,7 +39,7 @@ public:
       return;
     }
     Type element = cast<RankedTensorType>(sum.getType()).getElementType();
-    // Both may lack dimensions of the value; those they have stand in its order.
+    // Both terms may lack dimensions of the value; their dimensions are in the value's order.
     Type type = broadcastType({sum, contribution}, element, value.getType());
     sum = builder.create<model::AddOp>(loc, type, sum, contribution);
   }
@@ -52,7 +53,7 @@ private:
 /// Adds the contributions of all forward ops, last to first.
 LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangents, OpBuilder &builder) {
   for (Operation *op : llvm::reverse(forward)) {
-    if (op->getNumOperands() == 0) // constants and run-time scalars hand nothing on
+    if (op->getNumOperands() == 0) // constants and run-time scalars have no operands to propagate to
       continue;
     SmallVector<Value> ofResults;
     for (Value result : op->getResults())
@@ -73,7 +74,7 @@ LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangent
   return success();
 }
 
-/// The gradient of an argument with all its dimensions: zeros where nothing depends on it.
+/// Returns the gradient of an argument with all its dimensions; zeros if the loss does not depend on the argument.
 Value wholeGradient(OpBuilder &builder, Location loc, Value gradient, RankedTensorType type) {
   if (!gradient)
     gradient =
@@ -83,7 +84,7 @@ Value wholeGradient(OpBuilder &builder, Location loc, Value gradient, RankedTens
   return builder.create<model::BroadcastOp>(loc, type, gradient);
 }
 
-/// Which forward ops the backward part is derived from: those before the terminator.
+/// Returns the forward ops to differentiate: all ops before the terminator.
 SmallVector<Operation *> opsOf(func::FuncOp function) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front().without_terminator())

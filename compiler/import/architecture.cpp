@@ -1,5 +1,6 @@
 // Reads `sizes:` of a model file and resolves them against a run file's model_config.
 #include "compiler/import/architecture.h"
+#include "compiler/import/base_config.h"
 #include "compiler/import/expression.h"
 
 #include <algorithm>
@@ -9,9 +10,14 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
-const std::vector<std::string> optionalKeys = {"weights", "hf_config"};
+const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_config"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
+
+/// What people call the types of numbers that run files spell out.
+const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"},  {"fp16", "float16"},
+                                                       {"half", "float16"},  {"f32", "float32"}, {"fp32", "float32"},
+                                                       {"float", "float32"}};
 
 void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const std::string &place,
                Diagnostics &diagnostics) {
@@ -64,6 +70,34 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
   return rule;
 }
 
+ConditionalArch readConditionalArch(const YamlEntry &entry, Diagnostics &diagnostics) {
+  ConditionalArch arch = {entry.key, "", {}};
+  checkKeys(*entry.value, {"when", "defaults"}, "arch", diagnostics);
+  if (const YamlNode *when = entry.value->find("when"))
+    arch.when = when->text;
+  else
+    diagnostics.error(entry.keyWhere, fmt::format("arch {} needs `when:`, which says where it is chosen", entry.key));
+  if (const YamlNode *defaults = entry.value->find("defaults"))
+    for (const YamlEntry &size : defaults->entries)
+      arch.defaults[size.key] = size.value->text;
+  return arch;
+}
+
+/// Reads `arch:`, a name or a list of names and of maps from a name to its condition.
+void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics &diagnostics) {
+  if (node.isScalar())
+    architecture.archNames = {node.text};
+  for (const YamlPtr &item : node.items) {
+    if (item->isScalar())
+      architecture.archNames.push_back(item->text);
+    else if (!item->isMap())
+      diagnostics.error(item->where,
+                        fmt::format("arch must list names or {{NAME: {{when: EXPR}}}}, got {}", flowText(*item)));
+    for (const YamlEntry &entry : item->entries)
+      architecture.conditionalArchs.push_back(readConditionalArch(entry, diagnostics));
+  }
+}
+
 /// Resolves sizes in the order of the model file, so that a default may refer to an earlier size; a
 /// size that refers to a later one is found by recursion, bounded by the number of sizes.
 class SizeResolver {
@@ -78,6 +112,7 @@ public:
   }
 
 private:
+  /// The entry of a size under any of its names. Of two files, one merged over the other, the upper one's wins.
   const YamlEntry *givenEntry(const SizeRule &rule) {
     const YamlEntry *found = nullptr;
     for (size_t i = 0; modelConfig && i < modelConfig->entries.size(); ++i) {
@@ -85,7 +120,7 @@ private:
       bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
         continue;
-      if (found)
+      if (found && !isMergedBelow(*found, entry))
         diagnostics.error(entry.keyWhere,
                           fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
       found = &entry;
@@ -105,7 +140,7 @@ private:
       readGiven(rule, *given->value, value);
     } else if (rule.type == SizeRule::Type::String) {
       value.text = rule.choices.count(rule.defaultText) ? rule.choices.at(rule.defaultText) : rule.defaultText;
-    } else if (rule.type == SizeRule::Type::Bool) {
+    } else if (rule.type == SizeRule::Type::Bool && !isExpression(rule.defaultText)) {
       value.number = rule.defaultText == "true";
     } else if (!rule.defaultText.empty()) {
       ExpressionValue result = evaluate(rule.defaultText, rule.where);
@@ -120,6 +155,14 @@ private:
     return found != table.end() && found->second.isFaulty;
   }
 
+  static bool isMergedBelow(const YamlEntry &below, const YamlEntry &entry) {
+    const std::string &lower = below.value->where.file, &upper = entry.value->where.file;
+    return lower != upper && lower != kSetSource && upper != kSetSource;
+  }
+
+  /// Whether a default or limit of a truth value is no word for it.
+  static bool isExpression(const std::string &text) { return !text.empty() && text != "true" && text != "false"; }
+
   void readGiven(const SizeRule &rule, const YamlNode &node, SizeValue &value) {
     auto wrong = [&](const char *want) {
       diagnostics.error(node.where, fmt::format("{} must be {}, got {}", rule.name, want, flowText(node)));
@@ -129,6 +172,8 @@ private:
     case SizeRule::Type::Integer:
       if (std::optional<int64_t> integer = yamlInteger(node))
         value.number = static_cast<double>(*integer);
+      else if (std::optional<double> number = yamlNumber(node); number && *number > 1e12)
+        value.number = number; // its limit is told
       else
         wrong("a whole number");
       break;
@@ -158,8 +203,11 @@ private:
     std::vector<std::string> names;
     for (const auto &[name, meaning] : rule.choices)
       names.push_back(name);
+    auto shortName = shortNames.find(node.text);
+    bool isShort = shortName != shortNames.end() && rule.choices.count(shortName->second);
     diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
-                                              fmt::join(names, ", "), didYouMean(node.text, names)));
+                                              fmt::join(names, ", "),
+                                              didYouMean(isShort ? shortName->second : node.text, names)));
   }
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {
@@ -180,8 +228,8 @@ private:
       return;
     double number = *value.number;
     auto limit = [&](const std::string &text) {
-      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true")
-                                               : evaluate(text, rule.where).value;
+      return rule.type == SizeRule::Type::Bool && !isExpression(text) ? std::optional<double>(text == "true")
+                                                                      : evaluate(text, rule.where).value;
     };
     auto refuse = [&](const char *relation, double bound, const std::string &text) {
       value.isFaulty = true;
@@ -234,6 +282,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
     return std::nullopt;
   }
+  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics);
   std::vector<std::string> known = modelKeys;
   known.insert(known.end(), optionalKeys.begin(), optionalKeys.end());
   checkKeys(*architecture.root, known, "a model file", diagnostics);
@@ -246,8 +295,10 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   if (!complete)
     return std::nullopt;
   architecture.name = architecture.root->find("name")->text;
-  architecture.configType = architecture.root->find("config")->text;
-  architecture.archNames = yamlTexts(architecture.root->find("arch"));
+  architecture.configTypes = yamlTexts(architecture.root->find("config"));
+  if (architecture.configTypes.empty())
+    architecture.configTypes.emplace_back();
+  readArchNames(*architecture.root->find("arch"), architecture, diagnostics);
   for (const YamlEntry &entry : architecture.root->find("sizes")->entries)
     architecture.sizes.push_back(readSizeRule(entry, diagnostics));
   return architecture;

@@ -25,10 +25,20 @@ struct SizeRule {
   SourceLocation where;
 };
 
+/// A value of model.arch.type that chooses a model file only where the run file says so: {LlamaForCausalLM: {when:
+/// expert_num - 1}} is a Llama whose expression over model_config and moe_config is above 0. A key that is not given
+/// counts as 0.
+struct ConditionalArch {
+  std::string name, when;
+  std::map<std::string, std::string> defaults; ///< of sizes, in place of those of `sizes:`
+};
+
 /// A model file that has been read but not yet given sizes.
 struct Architecture {
-  std::string file, name, configType;
-  std::vector<std::string> archNames; ///< values of model.arch.type
+  std::string file, name;
+  std::vector<std::string> configTypes; ///< values that model_config.type may have; the first is written
+  std::vector<std::string> archNames;   ///< values of model.arch.type
+  std::vector<ConditionalArch> conditionalArchs;
   std::vector<SizeRule> sizes;
   YamlPtr root;
 
@@ -46,7 +56,8 @@ struct SizeValue {
 };
 using SizeTable = std::map<std::string, SizeValue>;
 
-/// Reads one model file. Empty when it is not usable; the faults are in `diagnostics`.
+/// Reads one model file, merged over the files that its `base_config` names. Empty when it is not usable; the faults are
+/// in `diagnostics`.
 std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics);
 
 /// Takes the sizes that `modelConfig` (may be null) gives and fills in the rest. Keys that are not

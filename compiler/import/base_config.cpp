@@ -20,21 +20,6 @@ void setEntry(YamlNode &map, const YamlEntry &entry) {
   map.entries.push_back(entry);
 }
 
-/// Deep merge: maps key by key, anything else from `over`. Depth is bounded by the parser.
-YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
-  if (!base || !base->isMap() || !over->isMap())
-    return over;
-  auto result = std::make_shared<YamlNode>(*base);
-  for (const YamlEntry &entry : over->entries) {
-    const YamlEntry *below = nullptr;
-    for (const YamlEntry &candidate : base->entries)
-      if (candidate.key == entry.key)
-        below = &candidate;
-    setEntry(*result, {entry.key, entry.keyWhere, below ? mergedOver(below->value, entry.value) : entry.value});
-  }
-  return result;
-}
-
 YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level, Diagnostics &diagnostics) {
   const YamlNode *bases = root->find("base_config");
   if (!bases)
@@ -66,6 +51,21 @@ YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level, Di
 }
 
 } // namespace
+
+// Depth is bounded by the parser.
+YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
+  if (!base || !base->isMap() || !over->isMap())
+    return over;
+  auto result = std::make_shared<YamlNode>(*base);
+  for (const YamlEntry &entry : over->entries) {
+    const YamlEntry *below = nullptr;
+    for (const YamlEntry &candidate : base->entries)
+      if (candidate.key == entry.key)
+        below = &candidate;
+    setEntry(*result, {entry.key, entry.keyWhere, below ? mergedOver(below->value, entry.value) : entry.value});
+  }
+  return result;
+}
 
 YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics) {
   return mergeAtLevel(root, file, 0, diagnostics);

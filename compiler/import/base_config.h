@@ -8,6 +8,9 @@
 
 namespace espalier {
 
+/// Deep merge: maps key by key, anything else from `over`.
+YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over);
+
 /// `root` of `file` with its bases merged in: later bases replace whole sections of earlier ones,
 /// and the file itself wins key by key, as MindFormers does. Paths are relative to the file that
 /// names them.

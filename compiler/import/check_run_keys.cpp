@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -65,10 +66,8 @@ private:
         diagnostics.error(value.where, fmt::format("{} must be a {}, got {}", path, isInner ? "map" : "list of maps",
                                                    flowText(value)));
     } else if (parent != "model.model_config" || architecture) { // its keys are known by the architecture
-      std::vector<std::string> known = keysOf(parent);
-      diagnostics.error(entry.keyWhere,
-                        fmt::format("unknown key '{}'{}{}", entry.key, parent.empty() ? "" : " in " + parent,
-                                    didYouMean(entry.key, known)));
+      diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}'{}{}", entry.key,
+                                                    parent.empty() ? "" : " in " + parent, hint(entry.key, parent)));
     }
   }
 
@@ -77,6 +76,21 @@ private:
       visitMap(item, path, rulePath);
     else
       diagnostics.error(item.where, fmt::format("{} must be a map, got {}", path, flowText(item)));
+  }
+
+  /// What is meant by a key that is not known at `parent`: the same name in another section, which was left out, or a
+  /// name that is near.
+  std::string hint(const std::string &key, const std::string &parent) const {
+    std::vector<std::string> paths;
+    if (architecture && architecture->sizeRule(key))
+      paths.push_back("model.model_config." + key);
+    for (const auto &[path, rule] : rules)
+      if (path.ends_with("." + key) && path.find("[]") == std::string::npos && rule.action != KeyAction::Accepted &&
+          !path.starts_with("eval_dataset"))
+        paths.push_back(path);
+    if (paths.empty() || paths.size() > 3)
+      return didYouMean(key, keysOf(parent));
+    return fmt::format(", did you mean '{}'?", fmt::join(paths, "' or '"));
   }
 
   std::vector<std::string> keysOf(const std::string &parent) const {
@@ -143,13 +157,16 @@ private:
     if (fits)
       return;
     std::optional<double> number = yamlNumber(value);
-    std::string most = fmt::format("at most {}", kMostCount), fix;
-    bool isTooLarge = rule.type == KeyType::Count && number && *number > kMostCount;
     bool isCounted = rule.type == KeyType::Count || rule.type == KeyType::Index || rule.type == KeyType::Integer;
+    int64_t most = rule.type == KeyType::Count ? kMostCount : std::numeric_limits<int64_t>::max();
+    double beyond = rule.type == KeyType::Count ? static_cast<double>(kMostCount) : std::nextafter(0x1p63, 0);
+    bool isTooLarge = isCounted && number && *number > beyond;
+    std::string fix;
     if (isCounted && !isTooLarge && !integer && number && std::rint(*number) == *number && *number >= 0)
       fix = fmt::format("; write {:.0f}", *number); // 1e3 is no whole number in YAML
     diagnostics.error(value.where, fmt::format("{} must be {}, got {}{}", path,
-                                               isTooLarge ? most : wanted.at(rule.type), flowText(value), fix));
+                                               isTooLarge ? fmt::format("at most {}", most) : wanted.at(rule.type),
+                                               flowText(value), fix));
   }
 
   const Architecture *architecture;

@@ -83,12 +83,14 @@ private:
       }
     }
   }
-  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over
-  /// another.
+  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over another, or such a
+  /// default: first_of(head_dim, hidden_size / num_heads).
   std::string notAMultiple(const std::string &dim, const std::string &text, double value) const {
+    constexpr const char *delimiters = " ,()";
     size_t slash = text.find(" / ");
     if (slash != std::string::npos) {
-      std::string over = text.substr(0, slash), under = text.substr(slash + 3);
+      size_t begin = text.find_last_of(delimiters, slash - 1) + 1, end = text.find_first_of(delimiters, slash + 3);
+      std::string over = text.substr(begin, slash - begin), under = text.substr(slash + 3, end - slash - 3);
       if (sizes.count(over) && sizes.count(under))
         return fmt::format("{} ({:.10g}) is not a multiple of {} ({:.10g})", over, sizes.at(over).number.value_or(0),
                            under, sizes.at(under).number.value_or(0));
@@ -109,6 +111,7 @@ private:
   void readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values);
   void readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node);
   void checkTies(SegmentDescription &segment);
+  void checkAllUsed(const SegmentDescription &segment);
   void readRuns(const YamlNode &runs);
   void checkParameterCount();
 
@@ -141,6 +144,7 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   if (const YamlNode *ops = entry.value->find("ops"))
     for (const YamlPtr &op : ops->items)
       readOp(segment, *op, values);
+  checkAllUsed(segment);
   if (segment.streamOut.empty() || !values.count(segment.streamOut))
     diagnostics.error(segment.location, fmt::format("segment '{}' needs stream: {{out: NAME}} with the "
                                                     "name of one of its values",
@@ -256,6 +260,27 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
                                   headDim->second));
   if (op.kind == "attention" && op.numbers["scale"] == 0 && headDim != model.dims.end())
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
+}
+
+/// A parameter that no op reads is a slip: its name is wrong there or here. Not told beside an input that is not known,
+/// which may be the same slip.
+void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
+  std::set<std::string> read, known(modelInputs().begin(), modelInputs().end());
+  known.insert(segment.streamIn);
+  for (const ParameterDescription &parameter : segment.parameters)
+    known.insert(parameter.name);
+  for (const OpDescription &op : segment.ops) {
+    read.insert(op.inputs.begin(), op.inputs.end());
+    known.insert(op.outputs.begin(), op.outputs.end());
+  }
+  if (!std::ranges::includes(known, read))
+    return;
+  for (const ParameterDescription &parameter : segment.parameters)
+    if (!read.count(parameter.name))
+      diagnostics.error(parameter.location,
+                        fmt::format("no op of '{}' reads the parameter '{}'; name it among the inputs of one, or "
+                                    "remove it",
+                                    segment.kind, parameter.name));
 }
 
 void ModelDescriber::checkTies(SegmentDescription &segment) {

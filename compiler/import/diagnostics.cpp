@@ -3,6 +3,7 @@
 #include "compiler/import/error_format.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -56,7 +57,7 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
 
 namespace {
 constexpr size_t widestLine = 160; // of source shown; longer lines are cut around the caret
-constexpr size_t mostFindings = 200;
+constexpr size_t mostShown = 20;   // errors of one file, and as many warnings
 
 /// The source line and a caret below `column`, indented by two.
 std::string caretView(const std::string &line, int column) {
@@ -106,22 +107,32 @@ std::string Diagnostics::render() const {
     return renderJson(sorted());
   std::string text;
   std::vector<Diagnostic> all = sorted();
-  for (size_t i = 0; i < std::min(all.size(), mostFindings); ++i) {
-    const Diagnostic &d = all[i];
-    const char *severity = severityName(d.severity);
-    if (d.where.line > 0)
-      text += fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column, severity, d.message);
-    else
-      text += fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
-    auto source = sources.find(d.where.file);
-    if (source != sources.end() && d.where.line > 0 && static_cast<size_t>(d.where.line) <= source->second.size())
-      text += caretView(source->second[d.where.line - 1], d.where.column);
+  for (auto d = all.begin(); d != all.end();) {
+    const std::string file = d->where.file;
+    size_t errors = 0, warnings = 0;
+    for (; d != all.end() && d->where.file == file; ++d)
+      if (++(d->severity == Severity::Error ? errors : warnings) <= mostShown)
+        text += renderOne(*d);
+    for (auto [count, name] : {std::pair(errors, "error"), {warnings, "warning"}})
+      if (count > mostShown)
+        text += fmt::format("{}: ... and {} more {}{}\n", file, count - mostShown, name,
+                            count - mostShown > 1 ? "s" : "");
   }
-  if (all.size() > mostFindings)
-    text += fmt::format("... and {} more\n", all.size() - mostFindings);
   for (char &c : text) // a file need not be text
     if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
       c = '?';
+  return text;
+}
+
+std::string Diagnostics::renderOne(const Diagnostic &d) const {
+  const char *severity = severityName(d.severity);
+  if (d.where.line <= 0)
+    return fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
+  std::string text =
+      fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column, severity, d.message);
+  auto source = sources.find(d.where.file);
+  if (source != sources.end() && static_cast<size_t>(d.where.line) <= source->second.size())
+    text += caretView(source->second[d.where.line - 1], d.where.column);
   return text;
 }
 
@@ -147,6 +158,11 @@ std::string nearestName(const std::string &name, const std::vector<std::string> 
     return "";
   std::string best;
   size_t bestDistance = (name.size() + 2) / 3 + 1;
+  for (const std::string &candidate : candidates)
+    if (name.size() >= 3 && candidate.starts_with(name) && (best.empty() || candidate.size() < best.size()))
+      best = candidate;
+  if (!best.empty()) // the name is only cut short
+    return best;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
     if (distance < bestDistance) {
@@ -160,6 +176,13 @@ std::string nearestName(const std::string &name, const std::vector<std::string> 
 std::string didYouMean(const std::string &name, const std::vector<std::string> &candidates) {
   std::string nearest = nearestName(name, candidates);
   return nearest.empty() ? "" : fmt::format(", did you mean '{}'?", nearest);
+}
+
+bool isPlaceholder(std::string_view text) {
+  size_t open = text.find('<');
+  return open != std::string_view::npos && open + 1 < text.size() &&
+         std::isalpha(static_cast<unsigned char>(text[open + 1])) != 0 &&
+         text.find('>', open) != std::string_view::npos;
 }
 
 } // namespace espalier

@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+/// The file name in places of values that --set gives.
+inline constexpr std::string_view kSetSource = "--set";
+
 /// A refusal is an error to whoever compiles and a warning to whoever only asks: the file wishes for what is not built,
 /// and to compile past it would make something else.
 enum class Severity { Error, Refusal, Warning };
@@ -37,19 +40,24 @@ public:
   /// Findings sorted by file, line and column; equal ones are kept once (an aliased map is read
   /// twice).
   std::vector<Diagnostic> sorted() const;
-  /// The first 200 findings as text, one block each, and how many more; empty when there are none.
+  /// The findings as text, one block each; of each file the first 20 errors and the first 20 warnings, and how many
+  /// more there are. Empty when there are none.
   std::string render() const;
 
 private:
+  std::string renderOne(const Diagnostic &finding) const;
   std::vector<Diagnostic> findings;
   std::map<std::string, std::vector<std::string>> sources; ///< file -> lines
 };
 
-/// The candidate with the least edit distance to `name`, or empty when none is near
-/// (more than a third of its letters differ).
+/// The shortest candidate that begins with `name`, of at least 3 letters; else that with the least edit distance to
+/// it, or empty when none is near (more than a third of its letters differ).
 std::string nearestName(const std::string &name, const std::vector<std::string> &candidates);
 
 /// ", did you mean 'x'?" or empty.
 std::string didYouMean(const std::string &name, const std::vector<std::string> &candidates);
+
+/// Whether a text still has the mark that a person was to replace, such as `<Specify path>` or `<path>_text_document`.
+bool isPlaceholder(std::string_view text);
 
 } // namespace espalier

@@ -8,40 +8,6 @@ namespace {
 
 const std::string section = "moe_config.";
 
-/// A flag of something that is not built; with the value `neutral` it says so itself.
-struct Unbuilt {
-  const char *flag, *neutral, *reason;
-};
-
-constexpr Unbuilt unbuilt[] = {
-    {"--moe-shared-expert-intermediate-size", "0", "experts that every token passes are not built"},
-    {"--moe-z-loss-coeff", "0", "the z-loss of the router is not computed"},
-    {"--moe-input-jitter-eps", "0", "tokens go to the router without noise"},
-    {"--moe-router-score-function", "softmax", "experts are weighed by a softmax"},
-    {"--moe-router-topk-scaling-factor", "1", "weights of experts are not scaled"},
-    {"--moe-router-num-groups", "1", "tokens choose among all experts"},
-    {"--moe-router-group-topk", "1", "tokens choose among all experts"},
-    {"--moe-router-topk-limited-devices", nullptr, "tokens choose among all experts"},
-    {"--moe-router-enable-expert-bias", nullptr,
-     "experts are balanced by the loss of --moe-aux-loss-coeff, not a bias"},
-    {"--moe-apply-probs-on-input", nullptr, "experts are weighed behind their last product"},
-    {"--moe-layer-recompute", nullptr, "recompute is selective or full: --recompute-granularity"},
-    {"--moe-extended-tp", nullptr, "tp splits each expert, say --expert-tensor-parallel-size"},
-    {"--moe-use-upcycling", nullptr, "a dense checkpoint is not turned into experts"},
-};
-
-void refuseUnbuilt(GivenFlags &given) {
-  for (const auto &[flag, neutral, reason] : unbuilt) {
-    if (!given.isGiven(flag))
-      continue;
-    std::optional<std::string> value = neutral ? given.value(flag, "as here") : std::nullopt;
-    bool isNeutral = value && (*value == neutral || *value == std::string(neutral) + ".0");
-    if (!isNeutral)
-      given.error(flag, fmt::format("{} has no counterpart here: {}{}", flag, reason,
-                                    neutral ? fmt::format("; leave it out or say {}", neutral) : "; leave it out"));
-  }
-}
-
 /// Megatron takes a period or a list of ones and zeros, such as ([1]*48).
 void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
@@ -99,7 +65,6 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
 }
 
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {
-  refuseUnbuilt(given);
   if (!given.isGiven("--num-experts"))
     return;
   checkLayers(given, layers, statesModel);

@@ -35,6 +35,20 @@ bool isFlag(const ShellWord &word) {
   return (word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-') || word.text == "-N"; // srun's
 }
 
+/// Whether the words before the script name torch's launcher, or nothing but an interpreter.
+bool isTorchOrPython(ShellCommand::const_iterator begin, ShellCommand::const_iterator script) {
+  auto nameOf = [](const ShellWord &word) { return word.text.substr(word.text.rfind('/') + 1); };
+  bool isTorch = std::any_of(begin, script, [&](const ShellWord &word) {
+    return nameOf(word) == "torchrun" || word.text == "torch.distributed.launch" ||
+           word.text == "torch.distributed.run";
+  });
+  return isTorch || std::all_of(begin, script, [&](const ShellWord &word) {
+           bool isSwitch = word.text.size() == 2 && word.text[0] == '-' && word.text != "-m";
+           bool isAssignment = word.text.find('=') != std::string::npos;
+           return word.unknown.empty() && (nameOf(word).starts_with("python") || isSwitch || isAssignment);
+         });
+}
+
 } // namespace
 
 void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
@@ -73,8 +87,11 @@ void GivenFlags::read(const std::string &text) {
     readFlags(all.begin(), all.end(), given);
   } else {
     readFlags(words.begin(), script, launcher);
+    startedByTorchOrPython = isTorchOrPython(words.begin(), script);
     readFlags(script + 1, words.end(), given);
   }
+  for (const auto &[name, flag] : given)
+    reportsPlaceholder(flag);
   if (given.empty() && !result.diagnostics.hasErrors())
     result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
 }
@@ -104,14 +121,16 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
     return std::nullopt;
   use(flag, effect);
   const std::vector<ShellWord> &values = found->second.values;
+  if (reportsPlaceholder(found->second))
+    return std::nullopt;
   if (values.size() != 1) {
     error(flag, fmt::format("{} wants one value, got {}", flag, values.size()));
     return std::nullopt;
   }
   if (!values[0].unknown.empty()) {
-    result.diagnostics.error(values[0].where, fmt::format("the value of {} depends on {}, which only the shell knows; "
-                                                          "write it into the script",
-                                                          flag, values[0].unknown));
+    std::vector<std::string> &flags = unknownFlags[values[0].unknown];
+    if (std::find(flags.begin(), flags.end(), flag) == flags.end())
+      flags.push_back(flag);
     return std::nullopt;
   }
   return values[0].text;
@@ -123,9 +142,25 @@ bool GivenFlags::isKnown(const std::string &flag) const {
          std::ranges::all_of(found->second.values, [](const ShellWord &word) { return word.unknown.empty(); });
 }
 
+bool GivenFlags::reportsPlaceholder(const Flag &flag) const {
+  std::string text;
+  for (const ShellWord &word : flag.values)
+    text += (text.empty() ? "" : " ") + word.text;
+  if (!isPlaceholder(text))
+    return false;
+  result.diagnostics.error(
+      flag.values.front().where,
+      fmt::format("the value of {} is a placeholder, {}; write yours in its place", flag.name, text));
+  return true;
+}
+
 std::vector<std::string> GivenFlags::values(const std::string &flag, const std::string &effect) {
   use(flag, effect);
   std::vector<std::string> texts;
+  if (reportsPlaceholder(given.at(flag)))
+    return texts;
+  if (given.at(flag).values.empty())
+    error(flag, fmt::format("{} wants a value, got none", flag));
   for (const ShellWord &word : given.at(flag).values)
     texts.push_back(word.text);
   return texts;
@@ -185,7 +220,32 @@ int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names, int
   return otherwise;
 }
 
+void GivenFlags::ignore(const std::vector<std::string> &names) {
+  for (const std::string &name : names) {
+    auto found = given.find(name);
+    if (found == given.end()) {
+      result.diagnostics.error({file, 0, 0},
+                               fmt::format("--ignore-flags names {}, which the script does not have", name));
+      continue;
+    }
+    result.flags.push_back({name, found->second.where, "--ignore-flags", false});
+    given.erase(found);
+  }
+}
+
 void GivenFlags::reportRest() {
+  for (const auto &[cause, flags] : unknownFlags) {
+    bool areMany = flags.size() > 3;
+    std::string named = fmt::format("{}", fmt::join(flags.begin(), areMany ? flags.begin() + 3 : flags.end(), ", "));
+    if (areMany)
+      named += fmt::format(" and {} other{}", flags.size() - 3, flags.size() > 4 ? "s" : "");
+    result.diagnostics.error(
+        given.at(flags.front()).values.front().where,
+        fmt::format("the value{} of {} depend{} on {}, which only the shell knows; write {} into the "
+                    "script",
+                    flags.size() > 1 ? "s" : "", named, flags.size() > 1 ? "" : "s", cause,
+                    flags.size() > 1 ? "them" : "it"));
+  }
   const std::vector<std::string> known = knownFlags();
   for (const auto &[name, flag] : given) {
     if (used.count(name))

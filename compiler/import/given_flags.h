@@ -23,6 +23,9 @@ public:
   /// Takes the last command with a .py file apart, or all words where there is none. No flag at all is an error.
   void read(const std::string &text);
 
+  /// Reports flags of the user's choice as ignored and forgets them. Each must be given.
+  void ignore(const std::vector<std::string> &names);
+
   bool isGiven(const std::string &flag) const { return given.count(flag) > 0; }
 
   /// Whether it is given and no value of it is known to the shell alone.
@@ -34,7 +37,7 @@ public:
   /// The single value of a flag.
   std::optional<std::string> value(const std::string &flag, const std::string &effect);
 
-  /// All values of a flag that is known.
+  /// All values of a flag that is given; none at all is an error.
   std::vector<std::string> values(const std::string &flag, const std::string &effect);
 
   /// Whether both flags are given, with the same single value: what only the shell knows of it is the same, too.
@@ -50,11 +53,15 @@ public:
   /// where none is, 0 where only the shell knows it.
   int64_t launcherCount(std::initializer_list<const char *> names, int64_t otherwise = 0) const;
 
+  /// Whether torch's launcher starts the script, which takes one process where no count is stated, or a plain Python.
+  bool isStartedByTorchOrPython() const { return startedByTorchOrPython; }
+
   /// At the flag, or at the file where it is not given.
   void error(const std::string &flag, std::string message);
   void warning(const std::string &flag, std::string message);
 
-  /// What nobody took is ignored with its reason, or unknown. Sorts the report by place.
+  /// What nobody took is ignored with its reason, or unknown; values that only the shell knows are told once for each
+  /// cause. Sorts the report by place.
   void reportRest();
 
 private:
@@ -66,12 +73,16 @@ private:
   using Flags = std::map<std::string, Flag>;
   using Words = ShellCommand::const_iterator;
   static void readFlags(Words begin, Words end, Flags &flags);
+  /// Whether the values of a flag are a placeholder, which is an error at the first of them.
+  bool reportsPlaceholder(const Flag &flag) const;
   void use(const std::string &flag, const std::string &effect);
   SourceLocation placeOf(const std::string &flag) const;
 
   const std::string &file;
   ImportedArgs &result;
   Flags given, launcher;
+  bool startedByTorchOrPython = false;
+  std::map<std::string, std::vector<std::string>> unknownFlags; ///< by what only the shell knows of their values
   std::set<std::string> used;
 };
 

@@ -4,6 +4,7 @@
 
 #include "compiler/import/expression.h"
 #include "compiler/import/run_file_writer.h"
+#include "runtime/json_reason.h"
 
 #include <nlohmann/json.hpp>
 
@@ -26,11 +27,13 @@ constexpr int mostLevels = 8;
 const std::set<std::string> inertKeys = {"_name_or_path",
                                          "_attn_implementation_autoset",
                                          "architectures",
+                                         "auto_map",
                                          "bos_token_id",
                                          "dtype",
                                          "eos_token_id",
                                          "gradient_checkpointing",
                                          "id2label",
+                                         "is_llama_config",
                                          "label2id",
                                          "max_length",
                                          "model_type",
@@ -42,6 +45,7 @@ const std::set<std::string> inertKeys = {"_name_or_path",
                                          "return_dict",
                                          "task_specific_params",
                                          "torch_dtype",
+                                         "transformers.js_config",
                                          "transformers_version",
                                          "use_cache"};
 
@@ -50,14 +54,26 @@ struct HfSize {
   std::string key, also;
   std::vector<std::string> sizes; ///< all get the value; the first is written back
   std::string defaultText, times, dim;
+  std::string unset; ///< what null stands for, and a missing key where there is no default
   std::map<std::string, std::string> spelled; ///< our choice -> transformers' name
+};
+
+/// One entry of `hf_config: only:`, a key that has one value here: that value, or a map of it and more.
+struct HfForm {
+  std::string key;
+  YamlPtr wanted;      ///< `is`; null where each item of a list must be the same
+  std::string missing; ///< what transformers takes where the key is missing; empty: the wanted value
+  std::string least;   ///< numbers of at least so many are the wanted value, too; an expression
+  std::string each;    ///< the only item of a list
+
+  std::string text(const std::string &model) const;
 };
 
 /// `hf_config:` of a model file.
 struct HfRules {
   std::string modelType, architecture;
   std::vector<HfSize> sizes;
-  std::vector<std::pair<std::string, YamlPtr>> only;
+  std::vector<HfForm> only;
   std::vector<std::pair<std::string, std::string>> implied; ///< sizes that no key says -> of which keys they follow
   std::set<std::string> ignored;
 };
@@ -65,6 +81,24 @@ struct HfRules {
 std::string textOf(const YamlNode &map, const char *key) {
   const YamlNode *node = map.find(key);
   return node && node->isScalar() ? node->text : "";
+}
+
+std::string HfForm::text(const std::string &model) const {
+  if (!wanted)
+    return fmt::format("{} has only lists of {}", model, each);
+  std::string value = wanted->kind == YamlNode::Kind::Null ? "null" : flowText(*wanted);
+  return fmt::format("{} has only {}{}", model, value, least.empty() ? "" : " or at least " + least);
+}
+
+HfForm readForm(const YamlEntry &entry) {
+  if (!entry.value->isMap())
+    return {entry.key, entry.value, "", "", ""};
+  HfForm form = {entry.key, nullptr, textOf(*entry.value, "missing"), textOf(*entry.value, "least"),
+                 textOf(*entry.value, "each")};
+  for (const YamlEntry &part : entry.value->entries)
+    if (part.key == "is")
+      form.wanted = part.value;
+  return form;
 }
 
 /// Empty where the file has none.
@@ -83,6 +117,7 @@ std::optional<HfRules> readRules(const Architecture &architecture) {
       size.defaultText = textOf(*entry.value, "default");
       size.times = textOf(*entry.value, "times");
       size.dim = textOf(*entry.value, "dim");
+      size.unset = textOf(*entry.value, "unset");
       size.also = textOf(*entry.value, "also");
       if (const YamlNode *spelled = entry.value->find("spelled"))
         for (const YamlEntry &name : spelled->entries)
@@ -91,7 +126,7 @@ std::optional<HfRules> readRules(const Architecture &architecture) {
     }
   if (const YamlNode *only = root->find("only"))
     for (const YamlEntry &entry : only->entries)
-      rules.only.emplace_back(entry.key, entry.value);
+      rules.only.push_back(readForm(entry));
   if (const YamlNode *implied = root->find("implied"))
     for (const YamlEntry &entry : implied->entries)
       rules.implied.emplace_back(entry.key, entry.value->text);
@@ -139,15 +174,15 @@ public:
         return true;
       });
     } catch (const Json::exception &problem) {
-      return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", problem.what()));
+      return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", rt::jsonReason(problem)));
     }
     if (!config.is_object())
       return result.diagnostics.error({file, 0, 0}, "a config.json is an object");
     if (!findModel(folders))
       return;
     writeModel();
-    for (const auto &[key, value] : rules.only)
-      requireOnly(key, *value);
+    for (const HfForm &form : rules.only)
+      requireOnly(form);
     reportRest();
     writeRun();
     result.yaml = yaml.text();
@@ -158,8 +193,22 @@ public:
     architecture = own;
     rules = ownRules;
     config = read;
-    for (const auto &[key, value] : rules.only)
-      requireOnly(key, *value);
+    for (const HfForm &form : rules.only)
+      requireOnly(form);
+  }
+
+  /// What transformers takes for a key that is null or missing; null where nothing says it.
+  Json standIn(const HfSize &size, bool isNull) const {
+    if (!size.unset.empty() && (isNull || size.defaultText.empty()))
+      return valueOf(size.unset);
+    const std::string &text = size.defaultText;
+    char *end = nullptr;
+    double number = std::strtod(text.c_str(), &end);
+    if (text.empty())
+      return nullptr;
+    if (*end == '\0')
+      return number;
+    return text == "true" || text == "false" ? Json(text == "true") : Json(text);
   }
 
 private:
@@ -228,7 +277,7 @@ private:
   void writeModel() {
     const std::string section = "model.model_config.";
     yaml.put("model.arch.type", rules.architecture);
-    yaml.put(section + "type", architecture->configType);
+    yaml.put(section + "type", architecture->configTypes.front());
     for (const HfSize &size : rules.sizes) {
       const std::string *key = &size.key;
       const Json *value = valueAt(config, size.key);
@@ -237,9 +286,11 @@ private:
       if (value)
         report(*key, section + size.sizes.front(), /*isUsed=*/true);
       if (!value || value->is_null()) {
+        bool isUnset = value && !size.unset.empty();
+        std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
         for (const std::string &each : size.sizes)
-          if (!size.defaultText.empty())
-            yaml.put(section + each, size.defaultText, "transformers' default");
+          if (!size.defaultText.empty()) // else the model's own default is the same
+            yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
         continue;
       }
       if (!value->is_number() && !value->is_string() && !value->is_boolean()) {
@@ -277,23 +328,34 @@ private:
     return fmt::format("{}", whole / divisor);
   }
 
-  void requireOnly(const std::string &key, const YamlNode &wanted) {
+  void requireOnly(const HfForm &form) {
+    const std::string &key = form.key;
     const Json *value = valueAt(config, key);
+    if (!value && !form.missing.empty())
+      return error(key, fmt::format("{} is not given, which means {}: {}", key, form.missing,
+                                    form.text(architecture->name)));
     if (!value)
       return;
-    report(key, fmt::format("is {} as {} has it", flowText(wanted), architecture->name), /*isUsed=*/false);
-    bool agrees = value->is_null();
-    if (value->is_boolean())
-      agrees = yamlBool(wanted) == value->get<bool>();
-    else if (value->is_string())
-      agrees = wanted.text == value->get<std::string>();
-    else if (value->is_array())
-      agrees = value->dump() == flowText(wanted);
-    else if (value->is_number() && wanted.isScalar() && !yamlBool(wanted))
-      agrees = valueOf(wanted.text) == value->get<double>();
-    if (!agrees)
-      error(key, fmt::format("{} is {}, {} has only {}", key, value->dump().substr(0, 200), architecture->name,
-                             wanted.kind == YamlNode::Kind::Null ? "null" : flowText(wanted)));
+    report(key, form.text(architecture->name), /*isUsed=*/false);
+    if (!isOf(form, *value))
+      error(key, fmt::format("{} is {}, {}", key, value->dump().substr(0, 200), form.text(architecture->name)));
+  }
+
+  bool isOf(const HfForm &form, const Json &value) const {
+    if (value.is_null())
+      return true;
+    if (value.is_number() && !form.least.empty() && value.get<double>() >= valueOf(form.least))
+      return true;
+    if (!form.each.empty())
+      return value.is_array() && std::ranges::all_of(value, [&](const Json &item) { return item == form.each; });
+    const YamlNode &wanted = *form.wanted;
+    if (value.is_boolean())
+      return yamlBool(wanted) == value.get<bool>();
+    if (value.is_string())
+      return wanted.text == value.get<std::string>();
+    if (value.is_array())
+      return value.dump() == flowText(wanted);
+    return value.is_number() && wanted.isScalar() && !yamlBool(wanted) && valueOf(wanted.text) == value.get<double>();
   }
 
   void reportRest() {
@@ -385,9 +447,12 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
   config["architectures"] = {rules->architecture};
   config["model_type"] = rules->modelType;
   config["torch_dtype"] = dtype;
-  for (const auto &[key, value] : rules->only)
-    if (std::optional<bool> flag = yamlBool(*value); flag && key.find('.') == std::string::npos)
-      config[key] = *flag;
+  for (const HfForm &form : rules->only)
+    if (!form.missing.empty() && form.wanted && form.wanted->kind == YamlNode::Kind::Null)
+      config[form.key] = nullptr;
+    else if (std::optional<bool> flag = form.wanted ? yamlBool(*form.wanted) : std::nullopt;
+             flag && form.key.find('.') == std::string::npos)
+      config[form.key] = *flag;
   return nlohmann::json(config).dump(2) + "\n"; // sorted, as transformers writes it
 }
 
@@ -400,13 +465,19 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     return "";
   }
   Json wanted = expectedValues(run, *rules);
+  ImportedHf forms;
+  HfImporter importer(file, text, forms);
+  importer.runOnly(*run.architecture, *rules, config);
   for (const auto &[key, expected] : wanted.items()) {
     auto size = std::ranges::find(rules->sizes, key, &HfSize::key);
     const Json *value = valueAt(config, key);
     if (!value && !size->also.empty())
       value = valueAt(config, size->also);
-    bool agrees = !value || value->is_null() || *value == expected;
-    if (value && expected.is_string() && value->is_string()) { // one activation has several names
+    Json standIn = importer.standIn(*size, value != nullptr);
+    if (!value || value->is_null())
+      value = &standIn;
+    bool agrees = value->is_null() || *value == expected;
+    if (expected.is_string() && value->is_string()) { // one activation has several names
       const SizeRule *rule = run.architecture->sizeRule(size->sizes.front());
       auto choice = rule->choices.find(value->get<std::string>());
       agrees = choice != rule->choices.end() && choice->second == run.sizes.at(rule->name).text;
@@ -414,8 +485,6 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     if (!agrees)
       diagnostics.error({file, 0, 0}, fmt::format("{} is {}, the model has {}", key, value->dump(), expected.dump()));
   }
-  ImportedHf forms;
-  HfImporter(file, text, forms).runOnly(*run.architecture, *rules, config);
   for (const Diagnostic &fault : forms.diagnostics.sorted())
     diagnostics.error(fault.where, fault.message);
   if (dtypeOf(config) == dtype)

@@ -6,6 +6,7 @@
 #include "compiler/import/run_file_writer.h"
 #include "compiler/import/stage_layout.h"
 #include "compiler/import/start_flags.h"
+#include "compiler/import/unbuilt_flags.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +29,10 @@ public:
 
   void run(const std::string &text) {
     given.read(text);
+    given.ignore(options.ignoredFlags);
     if (!options.base.empty())
       put("base_config", quotedYaml(options.base));
+    refuseUnbuilt(given);
     writeGeneral();
     writeStart(given, yaml);
     writeParallel();
@@ -80,10 +83,14 @@ private:
 
   /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
   int64_t readDevices() {
-    // Torch's launchers take one host where none is stated, DeepSpeed's too; under srun torch's counts are the nearer.
-    int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
+    // Torch's launchers take one process on one host where none is stated, DeepSpeed's one host; under srun torch's
+    // counts are the nearer. -1: not stated, 0: only the shell knows it.
+    bool isTorch = given.isStartedByTorchOrPython();
+    int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"}, -1);
+    if (perNode < 0 && isTorch)
+      perNode = 1;
     int64_t nodes = given.launcherCount({"--nnodes", "--num_nodes", "--nodes", "-N"}, perNode > 0 ? 1 : 0);
-    if (perNode == 0)
+    if (perNode <= 0)
       perNode = given.launcherCount({"--ntasks-per-node"});
     int64_t stated = perNode * nodes;
     size_t colon = options.cluster.rfind(':');
@@ -98,8 +105,13 @@ private:
       put("cluster", quotedYaml(fmt::format("{}:{}x{}", options.cluster, nodes, perNode)));
       return stated;
     }
-    if (stated > 0 || options.baseDevices > 0)
-      return options.baseDevices > 0 ? options.baseDevices : stated;
+    if (options.baseDevices > 0)
+      return options.baseDevices;
+    if (stated > 0) {
+      result.diagnostics.error({file, 0, 0}, "a script does not say on which devices it runs; give --cluster NAME, such "
+                                             "as h100_dgx, a100_80g_selene or ascend_910b_64g");
+      return stated;
+    }
     result.diagnostics.error(
         {file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "
                       "--nnodes, nor srun with --ntasks-per-node and --nodes; give --cluster NAME:HOSTSxDEVICES");
@@ -247,13 +259,20 @@ private:
       granularity = "selective";
     if (given.isSet("--checkpoint-activations", key))
       granularity = "full";
-    std::string method = given.value("--recompute-method", key).value_or("uniform");
-    std::optional<int64_t> number = given.count("--recompute-num-layers", key);
+    // Names of releases before core_r0.3, whose method says that whole layers are repeated.
+    std::optional<std::string> oldMethod = given.value("--activations-checkpoint-method", key);
+    std::optional<int64_t> number = given.count("--activations-checkpoint-num-layers", key);
+    if (oldMethod)
+      granularity = "full";
+    std::string method = given.value("--recompute-method", key).value_or(oldMethod.value_or("uniform"));
+    if (std::optional<int64_t> stated = given.count("--recompute-num-layers", key))
+      number = stated;
     if (granularity != "" && granularity != "full" && granularity != "selective")
       given.error("--recompute-granularity",
                   fmt::format("no granularity '{}', there are full, selective", granularity));
     if (method != "uniform" && method != "block")
-      given.error("--recompute-method", fmt::format("no method '{}', there are uniform, block", method));
+      given.error(oldMethod ? "--activations-checkpoint-method" : "--recompute-method",
+                  fmt::format("no method '{}', there are uniform, block", method));
     std::string full = granularity == "full" ? "True" : "False";
     if (granularity == "full" && method == "block") {
       std::vector<int64_t> each(static_cast<size_t>(std::min<int64_t>(pp, 100000)),
@@ -291,17 +310,18 @@ private:
       given.error("--no-position-embedding", "gpt2 has learned positions, llama --position-embedding-type rope");
     bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
     bool isBare = given.isSet("--disable-bias-linear", section + "type");
-    int marks = isGated + isRms + isRotary + isUntied + isBare;
-    if (marks != 0 && marks != 5)
+    int marks = isGated + isRms + isRotary + isBare;
+    if ((marks != 0 && marks != 4) || (marks == 0 && isUntied))
       given.error(
           isGated    ? "--swiglu"
           : isRms    ? "--normalization"
           : isRotary ? "--position-embedding-type"
-                     : "--disable-bias-linear",
+          : isBare   ? "--disable-bias-linear"
+                     : "--untie-embeddings-and-output-weights",
           "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
-          "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
-          "of them");
-    bool isLlama = marks == 5;
+          "--position-embedding-type rope and --disable-bias-linear, with or without "
+          "--untie-embeddings-and-output-weights; gpt2 none of them");
+    bool isLlama = marks == 4;
     hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || options.base.empty();
     writeRouting(given, yaml, layers, statesModel);
@@ -309,15 +329,28 @@ private:
       return;
     if (statesModel) {
       hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
+      bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
       if (hasExperts && marks == 0)
         given.error("--num-experts", "gpt2 has no experts, mixtral and qwen3_moe have llama's flags beside them");
-      if (hasHeadNorms && !(hasExperts && isLlama))
-        given.error("--qk-layernorm", "only qwen3_moe has norms of q and k, which has --num-experts and llama's flags");
-      const char *name = !isLlama ? "GPT2" : !hasExperts ? "Llama" : hasHeadNorms ? "Qwen3Moe" : "Mixtral";
+      if (hasHeadNorms && !isLlama)
+        given.error("--qk-layernorm",
+                    "gpt2 has no norms of q and k, qwen3 and qwen3_moe have llama's flags beside them");
+      if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
+        given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
+                                      "and --qk-layernorm");
+      if (hasExperts && isLlama && !isUntied)
+        given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
+                                     "--untie-embeddings-and-output-weights");
+      const char *name = !isLlama     ? "GPT2"
+                         : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
+                         : hasBiases  ? "Qwen2"
+                                      : (hasHeadNorms ? "Qwen3" : "Llama");
       put("model.arch.type", fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
       put(section + "type", fmt::format("{}Config", name));
+      if (isLlama && !isUntied)
+        put(section + "tie_word_embeddings", "True");
       writeSizes(section, isLlama);
-      writeHeads(section);
+      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || !hasExperts));
     }
     if (statesDType) {
       put(section + "param_init_type", dtype, dtype == "float16" ? "--fp16" : dtype == "bfloat16" ? "--bf16" : "");
@@ -325,17 +358,17 @@ private:
     }
   }
 
-  /// The width of heads is hidden / heads except in qwen3_moe.
-  void writeHeads(const std::string &section) {
+  /// The width of heads is hidden / heads unless the model file has a size of its own for it.
+  void writeHeads(const std::string &section, bool hasOwnWidth) {
     int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
     int64_t heads = given.count("--num-attention-heads", section + "num_heads").value_or(1);
-    std::optional<int64_t> width = given.count("--kv-channels", section + (hasHeadNorms ? "head_dim" : "num_heads"));
-    if (hasHeadNorms)
+    std::optional<int64_t> width = given.count("--kv-channels", section + (hasOwnWidth ? "head_dim" : "num_heads"));
+    if (hasOwnWidth && (width || hasHeadNorms))
       put(section + "head_dim", fmt::format("{}", width.value_or(hidden / heads)), "--kv-channels");
     else if (width && *width * heads != hidden)
-      given.error("--kv-channels", fmt::format("heads are hidden {} / heads {} wide, got {}; only qwen3_moe, of "
-                                               "--num-experts and --qk-layernorm, has any width",
-                                               hidden, heads, *width));
+      given.error("--kv-channels",
+                  fmt::format("heads are hidden {} / heads {} wide, got {}; gpt2 and mixtral have no other width",
+                              hidden, heads, *width));
   }
 
   void writeSizes(const std::string &section, bool isLlama) {
@@ -370,7 +403,7 @@ private:
       // Megatron's own default; an expert is as wide as a dense MLP would be.
       int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
       const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
-      const std::string key = section + (hasHeadNorms ? "moe_intermediate_size" : "intermediate_size");
+      const std::string key = section + (hasHeadNorms && hasExperts ? "moe_intermediate_size" : "intermediate_size");
       std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
       put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
       put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
@@ -453,17 +486,19 @@ private:
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
     static const std::map<std::string, std::string> kinds = {
-        {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"}};
+        {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"},
+        {"WSD", "wsd"}};
     auto kind = kinds.find(style);
     if (kind == kinds.end())
       given.error("--lr-decay-style",
-                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear", style));
+                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
     // Samples become steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
-                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples")}) {
+                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
+                                       std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
       std::optional<int64_t> wanted = given.count(steps, section + key);
       if (std::optional<int64_t> many = given.count(samples, section + key))
         wanted = *many / globalBatch;
@@ -471,9 +506,19 @@ private:
         put(section + key, fmt::format("{}", *wanted), steps);
     }
     putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
+    const char *fallFlag = "--lr-wsd-decay-style";
+    if (std::string fall = given.value(fallFlag, section + "type").value_or("exponential"); fall != "exponential")
+      given.error(fallFlag, fmt::format("the rate of WSD falls exponentially here, got {}; {}: {} → exponential", fall,
+                                        fallFlag, fall));
+    if (style == "WSD" && !given.isGiven("--lr-wsd-decay-iters") && !given.isGiven("--lr-wsd-decay-samples"))
+      given.error("--lr-decay-style", "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
   }
 
   void writeWrapper() {
+    given.isSet("--calculate-per-token-loss", "the loss of a step is a mean over its tokens, in all micro-batches");
+    if (given.isSet("--grad-reduce-in-bf16", "gradients are summed in float32"))
+      given.warning("--grad-reduce-in-bf16",
+                    "gradients are kept and summed in float32, which takes four bytes of each parameter and not two");
     const std::string section = "runner_wrapper.", key = section + "scale_sense";
     if (std::optional<std::string> clip = given.number("--clip-grad", section + "max_grad_norm");
         clip && *clip != "0") {
@@ -483,12 +528,17 @@ private:
     std::optional<std::string> fixed = given.number("--loss-scale", key);
     std::optional<std::string> initial = given.number("--initial-loss-scale", key + ".loss_scale_value");
     std::optional<int64_t> window = given.count("--loss-scale-window", key + ".scale_window");
+    std::optional<int64_t> hysteresis = given.count("--hysteresis", "one overflow halves the loss scale");
     if (dtype != "float16")
       return;
     if (fixed) {
       put(key, *fixed, "--loss-scale");
       return;
     }
+    if (hysteresis.value_or(1) != 1)
+      given.warning("--hysteresis", fmt::format("one overflow halves the loss scale here, and not the {} that "
+                                                "--hysteresis waits for",
+                                                *hysteresis));
     put(key + ".type", "DynamicLossScaleUpdateCell");
     put(key + ".loss_scale_value", initial.value_or("4294967296"), "--initial-loss-scale");
     put(key + ".scale_factor", "2");

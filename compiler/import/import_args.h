@@ -20,6 +20,7 @@ struct ScriptVocabulary {
 struct ArgsOptions {
   std::string cluster; ///< NAME:HOSTSxDEVICES, or NAME where the launcher states the devices
   std::string base;    ///< run file whose keys hold where the flags say nothing, as written into base_config
+  std::vector<std::string> ignoredFlags; ///< of the script, as if they were not there
   /// Of the base: devices of its cluster, layers of its model. 0: no base.
   int64_t baseDevices = 0, baseLayers = 0;
   /// Reads a vocab.json; nothing where the file is not here. Null: no file is looked at.

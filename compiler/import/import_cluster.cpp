@@ -173,7 +173,18 @@ std::string noCluster(const std::string &name, const std::vector<std::string> &f
         names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  return fmt::format("no cluster '{}', there are {}", name, fmt::join(names, ", "));
+  return fmt::format("no cluster '{}', there are {}{}", name, fmt::join(names, ", "), didYouMean(name, names));
+}
+
+/// Why a name is none: of what is no NAME:HOSTSxDEVICES though a colon stands in it, the form that is meant.
+std::string whyNoCluster(const std::string &name, const std::vector<std::string> &folders) {
+  size_t colon = name.rfind(':');
+  if (colon == std::string::npos || findFile(name.substr(0, colon), folders).empty())
+    return noCluster(name, folders);
+  std::string plain = name.substr(0, colon), devices = name.substr(colon + 1);
+  bool isCount = !devices.empty() && devices.size() <= 6 && devices.find_first_not_of("0123456789") == std::string::npos;
+  return fmt::format("'{}' is neither NAME nor NAME:HOSTSxDEVICES{}", name,
+                     isCount ? fmt::format(", did you mean '{}:1x{}'?", plain, devices) : "");
 }
 
 class ClusterImporter {
@@ -193,7 +204,7 @@ public:
       name.resize(colon);
     std::string file = findFile(name, folders);
     if (file.empty()) {
-      reader.diagnostics().error(where, noCluster(name, folders));
+      reader.diagnostics().error(where, whyNoCluster(name, folders));
       return false;
     }
     YamlPtr root = loadYaml(file, reader.diagnostics());
@@ -322,6 +333,8 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
   }
 }
 
+constexpr double kLeastMemory = 4096; ///< a smaller limit is a number without its unit
+
 /// What a plan may take of a device. A limit that the run file states is taken at its word, without a margin.
 void limitMemory(const RunReader &reader) {
   ClusterConfig &cluster = reader.config().cluster;
@@ -329,6 +342,8 @@ void limitMemory(const RunReader &reader) {
   double whole = cluster.memoryBytes;
   cluster.memoryBytes -= cluster.reservedBytes;
   std::optional<double> limit = reader.bytes(key);
+  if (limit && *limit < kLeastMemory)
+    reader.error(key, fmt::format("{} is {:g} bytes, in which no plan has room; write {:g}GB", key, *limit, *limit));
   if (!limit) {
     cluster.marginBytes = cluster.memoryMargin * whole;
     cluster.memoryBytes -= cluster.marginBytes;

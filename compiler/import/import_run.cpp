@@ -2,9 +2,12 @@
 // on as far as it can, so that the faults of all of them are shown together.
 #include "compiler/import/import_run.h"
 #include "compiler/import/base_config.h"
+#include "compiler/import/expression.h"
 #include "compiler/import/pin_option.h"
+#include "compiler/import/pretrained_model.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
+#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -48,7 +51,7 @@ std::string whyNoWay(const YamlNode &root, const std::string &path) {
 }
 
 YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
-  const SourceLocation where{"--set", 0, 0};
+  const SourceLocation where{std::string(kSetSource), 0, 0};
   size_t equals = set.find('=');
   std::string path = set.substr(0, equals);
   if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
@@ -58,7 +61,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   }
   Diagnostics faults;
   std::string text = set.substr(equals + 1);
-  YamlPtr value = parseYaml("--set", text.empty() ? "''" : text, faults);
+  YamlPtr value = parseYaml(where.file, text.empty() ? "''" : text, faults);
   if (!value || faults.hasErrors()) {
     diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
     return root;
@@ -85,33 +88,98 @@ YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *arch
   return all;
 }
 
-/// The model file that knows the run's model.arch.type, or that is named by it.
+/// The value of a number or switch of model_config or moe_config, 0 where it is not given.
+double givenSize(const RunReader &reader, const std::string &name) {
+  for (const char *section : {"model.model_config.", "moe_config."})
+    if (const YamlNode *node = reader.find(section + name))
+      return yamlBool(*node) ? *yamlBool(*node) : yamlNumber(*node).value_or(0);
+  return 0;
+}
+
+/// The entry of `arch:` by which the run file's own sizes choose the architecture; null where none does.
+const ConditionalArch *choiceBySizes(const RunReader &reader, const Architecture &architecture,
+                                     const std::string &type) {
+  for (const ConditionalArch &arch : architecture.conditionalArchs) {
+    ExpressionValue value = evaluateExpression(
+        arch.when, [&](const std::string &name, bool &) { return std::optional(givenSize(reader, name)); });
+    if (arch.name == type && value.value.value_or(0) > 0)
+      return &arch;
+  }
+  return nullptr;
+}
+
+/// What names the architecture: model.arch.type, or what MindFormers has instead of it since r1.6.
+std::optional<std::string> architectureName(const RunReader &reader) {
+  if (std::optional<std::string> type = reader.text("model.arch.type"))
+    return type;
+  const std::string section = "model.model_config.";
+  if (std::vector<std::string> names = yamlTexts(reader.find(section + "architectures")); !names.empty())
+    return names.front();
+  std::optional<std::string> type = reader.text(section + "model_type");
+  return type ? type : reader.text(section + "type");
+}
+
+/// The model file that knows the run's architecture, or that is named by it. A file that the run's sizes choose goes
+/// before one that knows the name alone.
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
-  std::optional<std::string> type = reader.text("model.arch.type");
+  std::optional<std::string> type = architectureName(reader);
   if (!type) {
     reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
     return std::nullopt;
   }
+  bool isConfigType = !reader.has("model.arch.type") && type == reader.text("model.model_config.type");
   std::vector<std::string> known;
+  std::string chosen;
+  std::map<std::string, std::string> defaults;
   for (const std::string &file : modelFiles(folders)) {
     Diagnostics own;
     std::optional<Architecture> architecture = loadArchitecture(file, own);
     bool matches = fs::path(file).stem() == *type;
     if (architecture) {
-      known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
-      matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(), *type) !=
-                               architecture->archNames.end();
+      if (const ConditionalArch *choice = choiceBySizes(reader, *architecture, *type)) {
+        defaults = choice->defaults;
+        chosen = file;
+        break;
+      }
+      const std::vector<std::string> &names = architecture->archNames;
+      known.insert(known.end(), names.begin(), names.end());
+      matches = matches || std::find(names.begin(), names.end(), *type) != names.end() ||
+                (isConfigType && architecture->configTypes.front() == *type);
     }
-    if (!matches)
-      continue;
-    if (own.hasErrors()) // read again, so that the faults have their source lines
-      architecture = loadArchitecture(file, reader.diagnostics());
+    if (matches && chosen.empty())
+      chosen = file;
+  }
+  if (!chosen.empty()) { // read again, so that its faults have their source lines
+    std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics());
+    for (size_t i = 0; architecture && i < architecture->sizes.size(); ++i)
+      if (auto own = defaults.find(architecture->sizes[i].name); own != defaults.end())
+        architecture->sizes[i].defaultText = own->second;
     return architecture;
   }
-  reader.error("model.arch.type", known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
-                                                : fmt::format("no model file has arch '{}', there are {}{}", *type,
-                                                              fmt::join(known, ", "), didYouMean(*type, known)));
+  reader.error(reader.has("model.arch.type") ? "model.arch.type" : "model.model_config",
+               known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
+                             : fmt::format("no model file has arch '{}', there are {}{}", *type,
+                                           fmt::join(known, ", "), didYouMean(*type, known)));
   return std::nullopt;
+}
+
+/// MindFormers' way to say that no token is dropped.
+bool isDropless(const YamlEntry &entry) {
+  return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
+}
+
+/// A capacity of as many slots as a sample has tokens.
+YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
+  auto sizeOf = [&](const char *name) {
+    double given = givenSize(reader, name);
+    return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
+  };
+  auto value = std::make_shared<YamlNode>(*entry.value);
+  value->text = fmt::format("{}", sizeOf("expert_num") / sizeOf("num_experts_chosen"));
+  value->quoted = false;
+  entry.value = value;
+  reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");
+  return entry;
 }
 
 /// model_config with the keys of moe_config that are sizes of the model. A dense model takes no experts.
@@ -129,7 +197,7 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   } else if (experts) {
     for (const YamlEntry &entry : experts->entries)
       if (architecture.sizeRule(entry.key))
-        sizes.entries.push_back(entry);
+        sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
   }
   return sizes;
 }
@@ -138,18 +206,22 @@ std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
   std::vector<WeightRules> systems;
   if (const YamlNode *weights = architecture.root->find("weights"))
     for (const YamlEntry &system : weights->entries) {
+      if (system.value->kind == YamlNode::Kind::Null) // a file takes away what its base has
+        continue;
       WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
       for (const YamlEntry &rule : system.value->entries)
-        rules.rules.emplace_back(rule.key, rule.value->text);
+        if (rule.value->kind != YamlNode::Kind::Null)
+          rules.rules.emplace_back(rule.key, rule.value->text);
     }
   return systems;
 }
 
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
-  if (type && *type != architecture.configType)
+  const std::vector<std::string> &wanted = architecture.configTypes;
+  if (type && std::find(wanted.begin(), wanted.end(), *type) == wanted.end())
     reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} wants {}", *type,
-                                                        architecture.name, architecture.configType));
+                                                        architecture.name, fmt::join(wanted, " or ")));
 }
 
 std::string grouped(int64_t number) {
@@ -252,6 +324,10 @@ void leaveBackward(RunConfig &run) {
 ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   ImportedRun run;
   run.config.file = file;
+  if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::RunFile && kind != rt::PathKind::Unknown) {
+    run.diagnostics.error({file, 0, 0}, rt::wayOf(file));
+    return run;
+  }
   YamlPtr root = loadYaml(file, run.diagnostics);
   if (!root)
     return run;
@@ -259,16 +335,12 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
     return run;
   }
-  if (root->find("model_type") && !root->find("model")) {
-    run.diagnostics.error(root->find("model_type")->where,
-                          "is a config.json of transformers; `espalier import-hf DIR -o RUN.yaml` makes it a run file");
-    return run;
-  }
   root = mergeBaseConfigs(root, file, run.diagnostics);
   for (const std::string &set : options.sets)
     root = applySet(root, set, run.diagnostics);
-  RunReader reader(*root, run);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
+  root = mergePretrainedModel(root, file, folders, run.diagnostics);
+  RunReader reader(*root, run);
   std::optional<Architecture> architecture = findArchitecture(reader, folders);
   run.keys = checkRunKeys(*root, architecture ? &*architecture : nullptr, run.diagnostics);
   SizeTable sizes;
@@ -280,6 +352,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.modelFile = architecture->file;
     run.config.weights = weightRulesOf(*architecture);
   }
+  refuseUnbuilt(reader, sizes);
   importDTypes(reader, sizes);
   importTraining(reader);
   importData(reader);

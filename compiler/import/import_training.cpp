@@ -1,6 +1,9 @@
 // Optimizer, learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/cluster_file.h"
 #include "compiler/import/run_reader.h"
+#include "runtime/data/blend.h"
+#include "runtime/data/data_error.h"
+#include "runtime/data/splits.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,6 +11,27 @@
 
 namespace espalier {
 namespace {
+
+/// Both decays, by keys of their own or as the list; of the two the nearer one holds.
+void importBetas(const RunReader &reader) {
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const std::string listKey = "optimizer.betas";
+  const YamlNode *list = reader.find(listKey);
+  bool isPair = list && list->items.size() == 2 && yamlNumber(*list->items[0]) && yamlNumber(*list->items[1]);
+  if (list && !isPair)
+    reader.error(listKey, "optimizer.betas must be two numbers such as [0.9, 0.95]");
+  const std::pair<std::string, double *> betas[] = {{"optimizer.beta1", &optimizer.beta1},
+                                                    {"optimizer.beta2", &optimizer.beta2}};
+  for (size_t i = 0; i < std::size(betas); ++i) {
+    const auto &[key, beta] = betas[i];
+    bool isListed = isPair && reader.nearness(listKey) > reader.nearness(key);
+    *beta = isListed ? *yamlNumber(*list->items[i]) : reader.number(key).value_or(*beta);
+    if (isListed)
+      reader.report(key, KeyAction::Accepted, "the nearer betas win");
+    if (*beta < 0 || *beta >= 1)
+      reader.error(isListed ? listKey : key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  }
+}
 
 void importOptimizer(const RunReader &reader) {
   OptimizerConfig &optimizer = reader.config().optimizer;
@@ -17,21 +41,12 @@ void importOptimizer(const RunReader &reader) {
     if (std::find(known.begin(), known.end(), *type) == known.end())
       reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type, fmt::join(known, ", "),
                                                  didYouMean(*type, known)));
-  if (const YamlNode *betas = reader.find("optimizer.betas")) {
-    if (betas->items.size() != 2 || !yamlNumber(*betas->items[0]) || !yamlNumber(*betas->items[1])) {
-      reader.error("optimizer.betas", "optimizer.betas must be two numbers such as [0.9, 0.95]");
-    } else {
-      optimizer.beta1 = *yamlNumber(*betas->items[0]);
-      optimizer.beta2 = *yamlNumber(*betas->items[1]);
-    }
-  }
-  optimizer.beta1 = reader.number("optimizer.beta1").value_or(optimizer.beta1);
-  optimizer.beta2 = reader.number("optimizer.beta2").value_or(optimizer.beta2);
+  importBetas(reader);
   optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
   optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
-  for (const char *key : {"optimizer.beta1", "optimizer.beta2"})
-    if (std::optional<double> beta = reader.number(key); beta && (*beta < 0 || *beta >= 1))
-      reader.error(key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  if (optimizer.weightDecay < 0)
+    reader.error("optimizer.weight_decay",
+                 fmt::format("optimizer.weight_decay is {}, must be at least 0", optimizer.weightDecay));
   if (optimizer.epsilon <= 0)
     reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
   optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
@@ -72,6 +87,26 @@ void importScheduleKind(const RunReader &reader) {
                                                fmt::join(names, ", "), didYouMean(*type, names)));
 }
 
+/// Of the two ways to say the warmup the nearer one holds: --set before the file, the file before its bases. Where both
+/// stand at one place, the ratio wins, as in MindFormers.
+void importWarmup(const RunReader &reader) {
+  LearningRateSchedule &schedule = reader.config().schedule;
+  const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
+  schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
+  schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
+  if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
+    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
+  if (reader.nearness(stepsKey) > reader.nearness(ratioKey)) {
+    schedule.warmupRatio = -1;
+    reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
+  } else if (schedule.warmupRatio >= 0) {
+    reader.report(stepsKey, KeyAction::Accepted, "warmup_ratio wins");
+  }
+  if (schedule.warmupRatio < 0 && schedule.totalSteps > 0 && schedule.warmupSteps > schedule.totalSteps)
+    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}", schedule.warmupSteps,
+                                       schedule.totalSteps));
+}
+
 void importSchedule(const RunReader &reader) {
   LearningRateSchedule &schedule = reader.config().schedule;
   importScheduleKind(reader);
@@ -87,8 +122,6 @@ void importSchedule(const RunReader &reader) {
   schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
   schedule.power = reader.number("lr_schedule.power").value_or(1);
   schedule.cycles = reader.number("lr_schedule.num_cycles").value_or(0.5);
-  schedule.warmupSteps = reader.integer("lr_schedule.warmup_steps").value_or(0);
-  schedule.warmupRatio = reader.number("lr_schedule.warmup_ratio").value_or(-1);
   schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
   schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
   if (reader.has("lr_schedule.warmup_epochs"))
@@ -96,17 +129,13 @@ void importSchedule(const RunReader &reader) {
                                               "give warmup_steps or warmup_ratio");
   if (schedule.peak <= 0)
     reader.error("lr_schedule.learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
-  if (schedule.kind != "constant" && schedule.end >= schedule.peak)
+  if (schedule.kind != "constant" && schedule.end > schedule.peak)
     reader.error("lr_schedule.lr_end",
-                 fmt::format("lr_end ({}) must be below learning_rate ({})", schedule.end, schedule.peak));
-  if (reader.has("lr_schedule.warmup_ratio") && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
-    reader.error("lr_schedule.warmup_ratio",
-                 fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
-  if (schedule.warmupRatio >= 0)
-    reader.report("lr_schedule.warmup_steps", KeyAction::Accepted, "warmup_ratio wins");
+                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
   if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
     reader.error("lr_schedule.total_steps",
                  fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
+  importWarmup(reader);
   if (schedule.kind == "wsd" && schedule.decaySteps < 0)
     reader.error("lr_schedule.type", "wsd needs lr_schedule.decay_steps");
 }
@@ -123,18 +152,18 @@ void importLossScale(const RunReader &reader) {
       reader.error(key + ".type", fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
                                               "and FixedLossScaleUpdateCell",
                                               type));
+    if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
+      scale = {};
+      return reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
+    }
     scale.initial = reader.number(key + ".loss_scale_value").value_or(4294967296.0);
     scale.factor = reader.number(key + ".scale_factor").value_or(2);
     scale.window = reader.integer(key + ".scale_window").value_or(1000);
   }
   if (scale.initial <= 0)
     reader.error(key, fmt::format("loss scale is {}, must be above 0", scale.initial));
-  if (scale.factor <= 1)
+  if (scale.dynamic && scale.factor <= 1)
     reader.error(key + ".scale_factor", fmt::format("scale_factor is {}, must be above 1", scale.factor));
-  if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
-    scale = {};
-    reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
-  }
 }
 
 void importEpilogues(const RunReader &reader) {
@@ -166,10 +195,6 @@ void importMode(const RunReader &reader) {
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
   importEpilogues(reader);
-  if (reader.has("model.model_config.pet_config"))
-    reader.refuse(
-        "model.model_config.pet_config",
-        "low-rank adapters are not built, a plan trains all parameters of the plain model; remove pet_config");
   if (std::string arch = reader.text("model.arch.type").value_or(""); arch.ends_with("ForSequenceClassification")) {
     std::string reason = fmt::format("classification heads are not built, a plan trains the language model of the same "
                                      "sizes; type: {} → that model's",
@@ -179,6 +204,11 @@ void importMode(const RunReader &reader) {
   }
 }
 
+void refusePlaceholder(const RunReader &reader, const std::string &key, const std::string &text) {
+  if (isPlaceholder(text))
+    reader.error(key, fmt::format("{} is a placeholder, {}; write yours in its place", key, text));
+}
+
 /// What the file wishes to start from, and what it wishes to do with it. Whether the weights are there is a question to
 /// the machine that runs the plan.
 void importStart(const RunReader &reader) {
@@ -186,6 +216,7 @@ void importStart(const RunReader &reader) {
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
   config.loadCheckpoint = reader.text(checkpointKey).value_or("");
   const std::string &from = config.loadCheckpoint;
+  refusePlaceholder(reader, checkpointKey, from);
   if (config.runMode == "export")
     reader.refuse("run_mode", "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
                               "run_mode: export → train");
@@ -251,24 +282,44 @@ void importTraining(const RunReader &reader) {
   importCallbacks(reader);
 }
 
+namespace {
+
+/// Paths and split, as far as they can be checked where the data need not be.
+void importPaths(const RunReader &reader) {
+  const std::string loader = "train_dataset.data_loader.", folderKey = loader + "dataset_dir",
+                    pathKey = loader + "config.data_path", splitKey = loader + "config.split";
+  DataConfig &data = reader.config().data;
+  if (std::string folder = reader.text(folderKey).value_or(""); !folder.empty()) {
+    data.path = {folder};
+    refusePlaceholder(reader, folderKey, folder);
+  }
+  std::vector<std::string> paths = yamlTexts(reader.find(pathKey));
+  if (!paths.empty() && paths != std::vector<std::string>{""})
+    try {
+      for (const rt::BlendPart &part : rt::parseBlend(paths))
+        refusePlaceholder(reader, pathKey, part.path);
+      data.path = paths;
+    } catch (const rt::DataError &fault) {
+      reader.error(pathKey, fmt::format("data_path: {}", fault.reason()));
+    }
+  data.split = reader.text(splitKey).value_or(data.split);
+  try {
+    rt::parseSplit(data.split);
+  } catch (const rt::DataError &fault) {
+    reader.error(splitKey, fmt::format("split \"{}\": {}", data.split, fault.reason()));
+  }
+}
+
+} // namespace
+
 void importData(const RunReader &reader) {
   RunConfig &config = reader.config();
-  const std::string loader = "train_dataset.data_loader.", task = loader + "config.";
+  const std::string task = "train_dataset.data_loader.config.";
   DataConfig &data = config.data;
-  if (std::string folder = reader.text(loader + "dataset_dir").value_or(""); !folder.empty())
-    data.path = {folder};
-  if (const YamlNode *path = reader.find(task + "data_path")) {
-    data.path.clear();
-    for (const YamlPtr &item : path->items)
-      data.path.push_back(item->text);
-    if (data.path.size() > 1 && data.path.size() % 2 != 0)
-      reader.error(
-          task + "data_path",
-          fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
-  }
-  data.split = reader.text(task + "split").value_or(data.split);
-  if (std::optional<int64_t> seed = reader.integer(task + "seed"))
-    data.seed = static_cast<uint64_t>(*seed);
+  importPaths(reader);
+  for (const std::string &key : {std::string("train_dataset.seed"), task + "seed"})
+    if (std::optional<int64_t> seed = reader.integer(key))
+      data.seed = static_cast<uint64_t>(*seed);
   data.eodToken = reader.integer(task + "eod");
   data.eodMaskLoss = reader.flag(task + "eod_mask_loss").value_or(false);
   data.resetPositionIds = reader.flag(task + "reset_position_ids").value_or(false);

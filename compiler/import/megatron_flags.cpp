@@ -1,5 +1,7 @@
 #include "compiler/import/megatron_flags.h"
 
+#include "compiler/import/unbuilt_flags.h"
+
 #include <iterator>
 #include <map>
 
@@ -42,6 +44,9 @@ constexpr const char *mappedFlags[] = {
     "--initial-loss-scale",
     "--mock-data",
     "--loss-scale-window",
+    "--hysteresis",
+    "--eod-mask-loss",
+    "--reset-position-ids",
     "--seed",
     "--micro-batch-size",
     "--global-batch-size",
@@ -50,6 +55,9 @@ constexpr const char *mappedFlags[] = {
     "--lr-decay-style",
     "--lr-decay-iters",
     "--lr-decay-samples",
+    "--lr-wsd-decay-style",
+    "--lr-wsd-decay-iters",
+    "--lr-wsd-decay-samples",
     "--lr-warmup-fraction",
     "--lr-warmup-iters",
     "--lr-warmup-samples",
@@ -75,10 +83,15 @@ constexpr const char *mappedFlags[] = {
     "--checkpoint-activations",
     "--recompute-method",
     "--recompute-num-layers",
+    "--activations-checkpoint-method",
+    "--activations-checkpoint-num-layers",
+    "--calculate-per-token-loss",
+    "--grad-reduce-in-bf16",
     "--cpu-offloading-num-layers",
     "--offload-optimizer-states",
     "--kv-channels",
     "--qk-layernorm",
+    "--add-qkv-bias",
     "--rotary-percent",
     "--num-experts",
     "--expert-model-parallel-size",
@@ -90,19 +103,6 @@ constexpr const char *mappedFlags[] = {
     "--moe-router-load-balancing-type",
     "--moe-aux-loss-coeff",
     "--moe-expert-capacity-factor",
-    "--moe-shared-expert-intermediate-size",
-    "--moe-z-loss-coeff",
-    "--moe-input-jitter-eps",
-    "--moe-router-score-function",
-    "--moe-router-topk-scaling-factor",
-    "--moe-router-num-groups",
-    "--moe-router-group-topk",
-    "--moe-router-topk-limited-devices",
-    "--moe-router-enable-expert-bias",
-    "--moe-apply-probs-on-input",
-    "--moe-layer-recompute",
-    "--moe-extended-tp",
-    "--moe-use-upcycling",
 };
 
 struct IgnoredGroup {
@@ -114,11 +114,8 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
   static const std::vector<IgnoredGroup> groups = {
       {"data are named when a run starts: `espalier run --data PREFIX`",
        {"--data-path", "--train-data-path", "--valid-data-path", "--test-data-path", "--split", "--data-cache-path",
-        "--num-workers", "--data-impl", "--dataloader-type", "--data-args-path", "--mmap-warmup",
-        "--no-create-attention-mask-in-dataloader"}},
-      {"attention is causal over the whole sample, also across the end of a document", {"--reset-attention-mask"}},
-      {"which token ends a document is not known; say `espalier run --eod-token ID` with this flag",
-       {"--eod-mask-loss", "--reset-position-ids"}},
+        "--num-workers", "--data-impl", "--data-args-path", "--mmap-warmup",
+        "--no-create-attention-mask-in-dataloader", "--no-mmap-bin-files"}},
       {"data are tokenized beforehand: `espalier data tokenize`",
        {"--vocab-file", "--merge-file", "--tokenizer-model", "--tiktoken-pattern", "--vocab-extra-ids",
         "--make-vocab-size-divisible-by"}},
@@ -128,7 +125,10 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
        {"--save", "--load", "--save-interval", "--no-save-optim", "--no-save-rng", "--no-load-rng", "--use-checkpoint-args",
         "--use-dist-ckpt", "--ckpt-format", "--async-save", "--use-checkpoint-opt_param-scheduler",
         "--override-opt_param-scheduler", "--auto-detect-ckpt-format", "--dist-ckpt-format",
-        "--non-persistent-save-interval"}},
+        "--non-persistent-save-interval", "--dist-ckpt-strictness", "--use-persistent-ckpt-worker",
+        "--ckpt-fully-parallel-save", "--ckpt-fully-parallel-load", "--no-ckpt-fully-parallel-save",
+        "--ckpt-assume-constant-structure"}},
+      {"say `espalier run --keep N`", {"--save-retain-interval"}},
       {"say `espalier run --eval-every N --eval-batches N`", {"--eval-interval", "--eval-iters"}},
       {"say `espalier run --metrics FILE`",
        {"--log-interval",
@@ -147,6 +147,8 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
         "--wandb-project",
         "--wandb-exp-name",
         "--wandb-save-dir",
+        "--wandb-entity",
+        "--logging-level",
         "--timing-log-option",
         "--log-straggler",
         "--tensorboard-log-interval",
@@ -154,28 +156,29 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
       {"DeepSpeed's file is not read: flags say the batch, --zero-stage how much is sharded, others what is repeated",
        {"--deepspeed", "--deepspeed_config", "--deepspeed-activation-checkpointing"}},
       {"a pipeline of one stage is none", {"--no-pipeline-parallel"}},
-      {"a batch that grows is not built: all steps have the global batch", {"--rampup-batch-size"}},
       {"attention never stores its scores and kernels are always fused",
        {"--attention-backend", "--use-flash-attn", "--transformer-impl", "--use-mcore-models", "--use-legacy-models",
         "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-swiglu-fusion", "--no-bias-dropout-fusion",
         "--no-rope-fusion", "--no-gradient-accumulation-fusion", "--no-persist-layer-norm",
         "--cross-entropy-loss-fusion", "--attention-softmax-in-fp32", "--apply-query-key-layer-scaling",
         "--no-query-key-layer-scaling", "--accumulate-allreduce-grads-in-fp32", "--bias-gelu-fusion",
-        "--fp16-lm-cross-entropy"}},
+        "--fp16-lm-cross-entropy", "--use-fused-rmsnorm", "--use-fused-swiglu", "--use-fused-rotary-pos-emb",
+        "--use-fused-softmax", "--use-fused-ring-attention-update", "--use-fused-moe-token-permute-and-unpermute",
+        "--use-rotary-embedding-fusion", "--use-fusion-attn-v2"}},
       {"the plan orders communication, beside compute where it can",
        {"--overlap-grad-reduce", "--overlap-param-gather", "--overlap-p2p-communication",
         "--no-overlap-p2p-communication", "--tp-comm-overlap", "--no-async-tensor-model-parallel-allreduce",
         "--no-scatter-gather-tensors-in-pipeline", "--delay-grad-reduce", "--ddp-bucket-size", "--align-grad-reduce",
         "--overlap-param-gather-with-optimizer-step", "--no-contiguous-buffers-in-local-ddp", "--tp-comm-bulk-dgrad",
-        "--disable-tp-comm-overlap-ag", "--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"}},
+        "--disable-tp-comm-overlap-ag", "--use-mc2", "--use-ascend-mc2", "--use-nccl-ub", "--fsdp-double-buffer", "--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"}},
       {"the launcher and the devices of the cluster decide",
        {"--distributed-backend", "--distributed-timeout-minutes", "--local-rank", "--local_rank",
         "--use-cpu-initialization", "--DDP-impl", "--lazy-mpu-init", "--manual-gc", "--manual-gc-interval",
         "--empty-unused-memory-level", "--no-check-for-nan-in-loss-and-grad",
-        "--check-weight-hash-across-dp-replicas-interval"}},
-      {"the optimizer is AdamW with the momenta in f32",
-       {"--optimizer", "--start-weight-decay", "--end-weight-decay", "--weight-decay-incr-style", "--sgd-momentum"}},
-      {"the lowest loss scale is 1 and one overflow halves it", {"--min-loss-scale", "--hysteresis"}},
+        "--check-weight-hash-across-dp-replicas-interval", "--init-model-with-meta-device"}},
+      {"every run of a plan gives the same bits", {"--deterministic-mode", "--use-deter-comp"}},
+      {"--data-parallel-sharding-strategy says what is sharded", {"--use-custom-fsdp", "--use-megatron-fsdp"}},
+      {"f32 copies of 16-bit parameters are kept once, by the optimizer", {"--reuse-fp32-param"}},
       {"the tanh form of gelu is taken either way", {"--openai-gelu", "--onnx-safe"}},
       {"a decoder-only model has one stack of layers", {"--encoder-num-layers", "--encoder-seq-length"}},
       {"tokens go to experts and back by all-to-all, whatever carries it",
@@ -185,9 +188,10 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
       {"experts are scored and weighed in f32", {"--moe-router-dtype"}},
       {"an expert has capacity for each sample: first choices take it before second ones, tokens in order",
        {"--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity", "--moe-router-padding-for-fp8"}},
-      {"the scores decide, and time is planned for full experts", {"--moe-router-force-load-balancing"}},
       {"has a meaning only beside a flag that is refused",
-       {"--moe-router-bias-update-rate", "--moe-shared-expert-overlap", "--moe-upcycling-granularity"}},
+       {"--rope-scaling-factor", "--fp8-recipe", "--fp8-margin", "--fp8-interval", "--fp8-amax-history-len",
+        "--fp8-amax-compute-algo", "--fp8-param-gather", "--sgd-momentum", "--moe-router-bias-update-rate", "--moe-shared-expert-overlap",
+        "--moe-upcycling-granularity"}},
       {"profiling a run is not built", {"--profile", "--profile-step-start", "--profile-step-end", "--profile-ranks"}},
   };
   return groups;
@@ -211,6 +215,8 @@ std::vector<std::string> knownFlags() {
   std::vector<std::string> names(std::begin(mappedFlags), std::end(mappedFlags));
   for (const IgnoredGroup &group : ignoredGroups())
     names.insert(names.end(), group.flags.begin(), group.flags.end());
+  for (const std::string &name : unbuiltFlags())
+    names.push_back(name);
   return names;
 }
 

@@ -44,6 +44,13 @@ std::optional<double> RunReader::bytes(const std::string &path) const {
   return node ? yamlBytes(*node) : std::nullopt;
 }
 
+int RunReader::nearness(const std::string &path) const {
+  const YamlNode *node = find(path);
+  if (!node)
+    return -1;
+  return node->where.file == kSetSource ? 2 : node->where.file == run.config.file ? 1 : 0;
+}
+
 SourceLocation RunReader::where(const std::string &path) const {
   const YamlNode *node = find(path);
   return node ? node->where : SourceLocation{run.config.file, 0, 0};

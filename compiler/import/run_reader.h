@@ -26,6 +26,9 @@ public:
   std::optional<std::string> text(const std::string &path) const;
   std::optional<double> bytes(const std::string &path) const;
 
+  /// Which of two keys that say the same holds: 2 of --set, 1 of the run file, 0 of its bases, -1 of a key not given.
+  int nearness(const std::string &path) const;
+
   /// Place of a key's value, or of the file when it is not given.
   SourceLocation where(const std::string &path) const;
   void error(const std::string &path, std::string message) const;
@@ -48,6 +51,8 @@ private:
 // The parts, each in a file of its own name. `sizes` are the architecture's after defaults.
 void importTraining(const RunReader &reader);
 void importData(const RunReader &reader);
+/// Refuses what keys with one possible value ask for.
+void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// `pins` reads what the command line pins above the file.

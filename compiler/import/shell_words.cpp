@@ -108,10 +108,25 @@ private:
 
   /// 2>&1, >file and <file: no words of the command.
   bool isRedirection() const {
+    if (placeholderLength() > 0)
+      return false;
     size_t digits = 0;
     while (std::isdigit(static_cast<unsigned char>(peek(digits))))
       ++digits;
     return peek(digits) == '>' || peek(digits) == '<';
+  }
+
+  /// Characters of a placeholder such as <Specify path>, which a person was to replace before a shell reads it; 0 where
+  /// none stands here. `a <b >c` has none: nothing but a letter stands before the second sign.
+  size_t placeholderLength() const {
+    if (peek() != '<' || std::isalpha(static_cast<unsigned char>(peek(1))) == 0)
+      return 0;
+    size_t length = 1;
+    while (isNameChar(peek(length)) || peek(length) == '-' || peek(length) == '/' || peek(length) == '.' ||
+           peek(length) == ' ')
+      ++length;
+    bool isClosed = peek(length) == '>' && peek(length - 1) != ' ';
+    return isClosed ? length + 1 : 0;
   }
 
   void skipRedirection() {
@@ -270,6 +285,11 @@ private:
         readQuoted(word);
       } else if (c == '$' || c == '`') {
         readExpansion(word, /*quoted=*/false);
+      } else if (size_t length = placeholderLength()) {
+        while (length-- > 0) {
+          word.chars.push_back(take());
+          word.chars.back().quoted = true;
+        }
       } else {
         word.chars.push_back(take());
       }

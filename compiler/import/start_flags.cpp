@@ -27,6 +27,23 @@ std::optional<std::string> shellWord(std::string word) {
   return "'" + word + "'";
 }
 
+/// What the script reads. With --mock-data it is upstream's mock, whatever else stands there: as scripts choose by a
+/// condition, which is not followed, both may be given.
+std::vector<std::string> dataPaths(GivenFlags &given, const std::string &key) {
+  if (!given.isSet("--mock-data", key))
+    return given.isKnown("--data-path") ? given.values("--data-path", key) : std::vector<std::string>();
+  if (given.isGiven("--data-path"))
+    given.warning("--data-path", "--mock-data wins over --data-path, as in Megatron-LM; where the other branch of the "
+                                 "script is meant, say `espalier run --data PATH`");
+  return {"mock"};
+}
+
+/// Scripts that build strings of flags leave the quotes of '99,1,0' in its text; Megatron reads the numbers alone.
+std::string withoutQuotes(const std::string &text) {
+  bool isQuoted = text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front();
+  return isQuoted ? text.substr(1, text.size() - 2) : text;
+}
+
 } // namespace
 
 void writeStart(GivenFlags &given, RunFileWriter &yaml) {
@@ -55,21 +72,22 @@ void writeStart(GivenFlags &given, RunFileWriter &yaml) {
 
 void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> endOfDocument) {
   const std::string section = "train_dataset.data_loader.config.";
-  std::vector<std::string> paths;
-  if (given.isKnown("--data-path"))
-    paths = given.values("--data-path", section + "data_path");
-  else if (given.isSet("--mock-data", section + "data_path"))
-    paths = {"mock"};
+  std::vector<std::string> paths = dataPaths(given, section + "data_path");
   for (std::string &path : paths)
     path = quotedYaml(path);
   if (!paths.empty())
-    yaml.put(section + "data_path", fmt::format("[{}]", fmt::join(paths, ", ")), "--data-path");
+    yaml.put(section + "data_path", fmt::format("[{}]", fmt::join(paths, ", ")),
+             given.isGiven("--mock-data") ? "--mock-data" : "--data-path");
   if (isStated(given, "--split"))
     if (std::optional<std::string> split = given.value("--split", section + "split"))
-      yaml.put(section + "split", quotedYaml(*split), "--split");
+      yaml.put(section + "split", quotedYaml(withoutQuotes(*split)), "--split");
   for (auto [flag, key] :
        {std::pair("--eod-mask-loss", "eod_mask_loss"), {"--reset-position-ids", "reset_position_ids"}})
-    if (endOfDocument && given.isSet(flag, section + key)) {
+    if (given.isSet(flag, section + key) && !endOfDocument) {
+      given.error(flag, fmt::format("which token ends a document is not known of the script's tokenizer: leave {} out "
+                                    "and say `espalier run --eod-token ID {}`",
+                                    flag, flag));
+    } else if (given.isGiven(flag)) {
       yaml.put(section + "eod", fmt::format("{}", *endOfDocument));
       yaml.put(section + key, "True", flag);
     }

@@ -1,22 +1,24 @@
-// Which elements dropout keeps: decided by the element's place in the unsplit tensor, so that every plan drops alike.
+// The elements that dropout keeps. They depend on the element's index in the unsplit tensor, so all plans have the same
+// mask.
 #pragma once
 
 #include "compiler/interpret/eval.h"
 
 namespace espalier {
 
-/// The mask of one model.dropout, or of the weights of one model.attention, on this rank's part of the tensor.
+/// The mask of one model.dropout, or of the weights of one model.attention, for this rank's shard of the tensor.
 class DropoutMask {
 public:
-  /// `origins` and `unsplit` are the op's attributes; null on global shapes, where `local` is the whole tensor.
+  /// `origins` and `unsplit` are the op's attributes. They are null on global shapes, where `local` is the whole
+  /// tensor.
   DropoutMask(double rate, int64_t id, mlir::ArrayAttr origins, mlir::DenseI64ArrayAttr unsplit,
               mlir::RankedTensorType local, const EvalContext &context);
 
-  /// 1 / (1 - rate) where `element` of the sample with index `localSample` in this rank's part is kept, else 0.
+  /// Returns 1 / (1 - rate) if `element` of sample `localSample` of this rank's shard is kept, else 0.
   double factor(int64_t localSample, uint64_t element) const;
-  /// Index in the unsplit tensor of local index `index` along dimension `dim`.
+  /// Returns the index in the unsplit tensor of local index `index` along dimension `dim`.
   int64_t place(unsigned dim, int64_t index) const { return origin[dim] + index; }
-  /// Size of dimension `dim` in the unsplit tensor.
+  /// Returns the size of dimension `dim` in the unsplit tensor.
   int64_t size(unsigned dim) const { return sizes[dim]; }
 
 private:

@@ -1,4 +1,4 @@
-// Walks a function op by op. The numbers of each op are computed in eval_*.cpp.
+// Evaluates a function op by op. The eval_*.cpp files compute the numbers of each op.
 #include "compiler/interpret/eval.h"
 
 #include "compiler/interpret/evaluators.h"
@@ -12,7 +12,8 @@ namespace espalier {
 
 namespace {
 
-/// Tensors above this are refused before they are allocated: the interpreter is for small shapes.
+/// The most elements of a tensor. Larger tensors are refused before allocation, because the interpreter is for small
+/// shapes.
 constexpr int64_t maxElements = int64_t(1) << 28;
 
 llvm::Error failure(Location location, const llvm::Twine &message) {
@@ -45,7 +46,7 @@ EvaluatorTable buildTable() {
   return table;
 }
 
-/// One element of the result from one element of each operand.
+/// Computes each result element from one element of each operand.
 std::vector<Tensor> evaluateElementwise(ElementwiseOp op, Operands x) {
   std::vector<Tensor> results;
   Tensor &result = results.emplace_back(cast<RankedTensorType>(op->getResult(0).getType()));
@@ -137,7 +138,7 @@ llvm::Expected<std::vector<Tensor>> evaluate(func::FuncOp function, ArrayRef<Ten
     return error;
   EvaluatorTable table = buildTable();
   Block &body = function.getBody().front();
-  std::map<void *, Tensor> values; // nodes do not move, so that operands can be pointed to
+  std::map<void *, Tensor> values; // a std::map keeps addresses stable, so operands can be pointers
   for (auto [argument, value] : llvm::zip_equal(body.getArguments(), arguments))
     values.emplace(argument.getAsOpaquePointer(), value);
   auto operandsOf = [&](Operation &op) {

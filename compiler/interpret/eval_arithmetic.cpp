@@ -1,4 +1,4 @@
-// Sums, products, accumulation and the sources of numbers. Sums are made in double and rounded once.
+// Sums, products, accumulation, constants and scalars. Sums are computed in double and rounded once.
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"
 
@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-/// Size of each of `dims` in the first of the tensors that has it.
+/// Returns the size of each of `dims` in the first tensor that has this dimension.
 SmallVector<int64_t> sizesOf(ArrayRef<StringAttr> dims, ArrayRef<const Tensor *> tensors) {
   SmallVector<int64_t> sizes;
   for (StringAttr dim : dims)
@@ -33,7 +33,7 @@ void evalConstant(model::ConstantOp op, Operands, const EvalContext &, Tensor &y
   y.values[0] = op.getValue().convertToDouble();
 }
 
-/// Folds the elements of x into those of y that have the same index along y's dimensions.
+/// Folds each element of x into the element of y with the same index along y's dimensions.
 template <typename Fold> void reduce(const Tensor &x, Tensor &y, double initial, Fold fold) {
   y.values.assign(y.values.size(), initial);
   SmallVector<SmallVector<int64_t>> strides = {rowMajorStrides(x.shape()), stridesAlong(y.type, dimNames(x.type))};
@@ -75,7 +75,7 @@ void evalSquaredNorm(model::SquaredNormOp op, Operands x, const EvalContext &, T
 
 Results evalCotangent(model::CotangentOp op, Operands, EvalContext &context) {
   auto type = cast<RankedTensorType>(op.getType());
-  bool isOfLoss = type.getRank() == 0 && context.cotangent && context.cotangent->type != type; // beside the stream
+  bool isOfLoss = type.getRank() == 0 && context.cotangent && context.cotangent->type != type; // auxiliary loss
   if (!context.cotangent || isOfLoss)
     return std::vector<Tensor>{Tensor(type, std::vector<double>(type.getNumElements(), 1.0))};
   if (context.cotangent->type != type)

@@ -15,8 +15,8 @@ namespace espalier {
 
 namespace {
 
-/// Where the rows of one attention lie: q is [batch, queries, kv heads, group, depth] (group 1 when q has no such
-/// dimension), k and v are [batch, seq, kv heads, depth]. Queries may be a part of the positions.
+/// The row indices of one attention: q is [batch, queries, kv heads, group, depth] (group 1 if q has no such
+/// dimension), k and v are [batch, seq, kv heads, depth]. The queries may be a part of the positions.
 template <typename Op> class Rows {
 public:
   Rows(Op op, const Tensor &q, const Tensor &k, const EvalContext &context)
@@ -25,15 +25,15 @@ public:
         scale(op.getScale().convertToDouble()), rank(q.shape().size()),
         mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
 
-  /// Index of q's row, which is also that of out and, without depth, of log_sum_exp.
+  /// Returns the index of q's row. out and, without depth, log_sum_exp use the same index.
   int64_t queryRow(int64_t b, int64_t t, int64_t h, int64_t g) const {
     return ((b * queries + t) * heads + h) * group + g;
   }
   int64_t keyRow(int64_t b, int64_t t, int64_t h) const { return (b * seq + t) * heads + h; }
-  /// Number of keys that the query at `t` sees.
+  /// Returns the number of keys that the query at `t` attends to.
   int64_t keysOf(int64_t t) const { return isCausal ? mask.place(1, t) + 1 : seq; }
 
-  /// What the weight of key `key` for query `t` is multiplied by.
+  /// Returns the dropout factor of the weight of key `key` for query `t`.
   double keep(int64_t b, int64_t t, int64_t h, int64_t g, int64_t key) const {
     int64_t head = mask.place(2, h);
     if (rank == 5)
@@ -66,7 +66,7 @@ double dot(const double *a, const double *b, int64_t size) {
   return sum;
 }
 
-/// y += factor * x
+/// Computes y += factor * x.
 void addScaled(double *y, double factor, const double *x, int64_t size) {
   for (int64_t i = 0; i < size; ++i)
     y[i] += factor * x[i];
@@ -126,7 +126,7 @@ Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &co
   return results;
 }
 
-/// Keeps keys and values of all tokens first: a token sees those of the same call that stand before it, and none behind.
+/// Stores keys and values of all tokens first. A token attends to earlier tokens of the same call, not to later ones.
 Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2], &positions = *x[3];
   std::vector<Tensor> results;

@@ -1,5 +1,5 @@
-// Collectives of the dist dialect. A group is the ranks that differ only on the op's axes; a rank's position in it
-// counts with the first of these axes slowest. Sums are made in the order of positions, on every rank alike.
+// Collectives of the dist dialect. A group consists of the ranks that differ only on the op's axes. The position of a
+// rank in its group is counted with the first of these axes slowest. Every rank adds terms in the order of positions.
 #include "compiler/interpret/evaluators.h"
 #include "compiler/interpret/ranks.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 llvm::Error makeError(const llvm::Twine &text) { return llvm::createStringError(llvm::inconvertibleErrorCode(), text); }
 
-/// This rank's place among those that differ only on `axes`.
+/// Returns this rank's position among the ranks that differ only on `axes`.
 Rendezvous::Call groupOf(Operation *op, ArrayAttr axes, const EvalContext &context) {
   Rendezvous::Call call{"", 0, 1, ""};
   for (auto axis : axes.getAsRange<StringAttr>()) {
@@ -43,7 +43,7 @@ llvm::Error checkFactor(int64_t large, int64_t small, int members) {
                    llvm::Twine(members));
 }
 
-/// Copies between `whole` and the part of it that begins at `begin` along `dim`: copy(element of whole, of part).
+/// Calls copy(element of whole, element of part) for the part of `whole` that begins at `begin` along `dim`.
 template <typename Copy>
 void forEachInPart(const Tensor &whole, const Tensor &part, int64_t dim, int64_t begin, Copy copy) {
   SmallVector<int64_t> inWhole = rowMajorStrides(whole.shape());
@@ -142,7 +142,7 @@ Results evalSlice(dist::SliceOp op, Operands x, EvalContext &context) {
   return results;
 }
 
-/// On global shapes the value stays as it is; where it lies is not seen here.
+/// A reshard does not change values, and on global shapes placement is not visible.
 void evalReshard(dist::ReshardOp, Operands x, const EvalContext &, Tensor &y) { y.values = x[0]->values; }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Ops whose numbers depend on where an element stands: table rows, labels, the padded tail and positions.
+// Ops whose results depend on element indices: table rows, labels, the padded tail and positions.
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"
 
@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace {
 
-/// ids[i] - first when it lies in [0, size), else -1: rows and columns held elsewhere.
+/// Returns ids[i] - first if in [0, size), else -1 for rows and columns of other shards.
 int64_t localIndex(const Tensor &ids, int64_t i, int64_t first, int64_t size) {
   double index = ids.values[i] - static_cast<double>(first);
   return index >= 0 && index < static_cast<double>(size) ? static_cast<int64_t>(index) : -1;

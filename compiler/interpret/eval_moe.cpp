@@ -1,4 +1,4 @@
-// Routing of tokens to experts, and the moves of their rows there and back.
+// Routes tokens to experts and moves token rows to the experts and back.
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"
 

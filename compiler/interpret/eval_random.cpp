@@ -1,4 +1,4 @@
-// Dropout and the mask that it shares with attention. The bits are those of runtime/abi.h.
+// Dropout, and the mask that attention also uses. The random bits are those of runtime/abi.h.
 #include "compiler/interpret/dropout_mask.h"
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"

@@ -1,4 +1,4 @@
-// The table of the interpreter: the function that evaluates each op. Each eval_*.cpp adds those of its family.
+// The table of the functions that evaluate each op. Each eval_*.cpp adds the functions of its op family.
 #pragma once
 
 #include "compiler/interpret/eval.h"
@@ -12,17 +12,18 @@ namespace espalier {
 using Operands = llvm::ArrayRef<const Tensor *>;
 using Results = llvm::Expected<std::vector<Tensor>>;
 
+/// Evaluation functions, keyed by op name.
 class EvaluatorTable {
 public:
   using Function = std::function<Results(mlir::Operation *, Operands, EvalContext &)>;
 
-  /// An op that may fail or has several results.
+  /// Adds an op that may fail or has several results.
   template <typename Op> void add(Results (*function)(Op, Operands, EvalContext &)) {
     functions[Op::getOperationName()] = [function](mlir::Operation *op, Operands x, EvalContext &context) {
       return function(llvm::cast<Op>(op), x, context);
     };
   }
-  /// An op with one result that cannot fail: the function fills it; it comes as zeros of the result's type.
+  /// Adds an op that has one result and cannot fail. The function fills the result, which is initialized with zeros.
   template <typename Op> void add(void (*function)(Op, Operands, const EvalContext &, Tensor &)) {
     functions[Op::getOperationName()] = [function](mlir::Operation *op, Operands x, EvalContext &context) -> Results {
       std::vector<Tensor> results;
@@ -31,7 +32,7 @@ public:
       return results;
     };
   }
-  /// Null for an op that has no evaluation.
+  /// Returns null for an op without evaluation.
   const Function *find(llvm::StringRef name) const {
     auto found = functions.find(name);
     return found == functions.end() ? nullptr : &found->second;
@@ -41,6 +42,7 @@ private:
   llvm::StringMap<Function> functions;
 };
 
+/// Add the evaluation functions of one op family.
 void addArithmetic(EvaluatorTable &table);
 void addIndexing(EvaluatorTable &table);
 void addRandom(EvaluatorTable &table);

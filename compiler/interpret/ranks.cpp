@@ -67,7 +67,7 @@ llvm::Error Rendezvous::wait(std::unique_lock<std::mutex> &lock, const std::stri
   return llvm::Error::success();
 }
 
-/// All ranks wait and none of their conditions holds: nobody is left to change that.
+/// Fails all waits if all active ranks wait and none of their conditions holds, because no rank is left to change that.
 void Rendezvous::failIfStuck() {
   if (!failure.empty() || waiting.empty() || static_cast<int>(waiting.size()) < active)
     return;
@@ -78,7 +78,7 @@ void Rendezvous::failIfStuck() {
     texts.push_back(what);
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  failure = "no rank can go on, they wait for";
+  failure = "all ranks are blocked, waiting for";
   for (const std::string &text : texts)
     failure += (text == texts.front() ? " " : ", ") + text;
   changed.notify_all();

@@ -1,5 +1,5 @@
-// Where the ranks of an interpreted program meet: N ranks are N threads, collectives and messages go through one
-// rendezvous. It cannot hang: when a rank fails, or when all ranks wait for what nobody will bring, every wait fails.
+// Communication between the ranks of an interpreted program. N ranks are N threads that share one rendezvous. A program
+// cannot hang: if a rank fails or all ranks wait for each other, every wait fails.
 #pragma once
 
 #include "compiler/interpret/tensor.h"
@@ -16,27 +16,29 @@
 
 namespace espalier {
 
+/// The shared state of all ranks' collectives and messages.
 class Rendezvous {
 public:
   explicit Rendezvous(int ranks) : active(ranks) {}
 
-  /// What one rank brings to a collective.
+  /// The description of a collective by one rank.
   struct Call {
-    std::string group; ///< the same text on all members and on no other group
+    std::string group; ///< unique name of the group, equal on all its members
     int position;      ///< of the rank within the group
     int members;
-    std::string operation; ///< op and type: members that differ in it are refused
+    std::string operation; ///< op and type, which must be equal on all members
   };
   using Parts = std::vector<std::shared_ptr<const Tensor>>;
 
-  /// Brings `part` and returns the parts of all members by position. Calls of one group are matched in order.
+  /// Contributes `part` and returns the parts of all members by position. Calls of one group match in order.
   llvm::Expected<Parts> exchange(const Call &call, Tensor part);
 
-  /// Leaves a message for rank `to`; never waits. Messages with equal ends and tag arrive in the order sent.
+  /// Sends a message to rank `to` without waiting. Messages with equal ends and tag arrive in order.
   void send(int from, int to, int64_t tag, Tensor value);
+  /// Waits for a message.
   llvm::Expected<Tensor> receive(int from, int to, int64_t tag);
 
-  /// The rank is done and will bring nothing more. `hasFailed` ends all waits.
+  /// Marks the rank as finished. `hasFailed` fails all waits of the other ranks.
   void leave(bool hasFailed);
 
 private:
@@ -47,18 +49,20 @@ private:
   };
   using Condition = std::function<bool()>;
 
-  /// Waits for `condition`; an error when a rank has failed or no rank can go on. `what` is for the message.
+  /// Waits for `condition`. Returns an error if a rank has failed or all ranks are stuck. `what` describes the wait in
+  /// messages.
   llvm::Error wait(std::unique_lock<std::mutex> &lock, const std::string &what, const Condition &condition);
   void failIfStuck();
 
   std::mutex mutex;
   std::condition_variable changed;
   int active;                                                         ///< ranks that have not left
-  std::string failure;                                                ///< why waits end, empty while all is well
-  std::map<const Condition *, std::string> waiting;                   ///< conditions of the ranks that wait
-  std::map<std::pair<std::string, int>, int64_t> calls;               ///< by group and position: exchanges begun
-  std::map<std::pair<std::string, int64_t>, Round> rounds;            ///< by group and number of the exchange
-  std::map<std::tuple<int, int, int64_t>, std::deque<Tensor>> queues; ///< by from, to and tag
+  std::string failure;                                                ///< why waits fail; empty otherwise
+  std::map<const Condition *, std::string> waiting;                   ///< conditions of the waiting ranks
+  std::map<std::pair<std::string, int>, int64_t> calls;               ///< keyed by group and position: collectives
+                                                                      ///< started
+  std::map<std::pair<std::string, int64_t>, Round> rounds;            ///< keyed by group and number of the collective
+  std::map<std::tuple<int, int, int64_t>, std::deque<Tensor>> queues; ///< keyed by sender, receiver and tag
 };
 
 } // namespace espalier

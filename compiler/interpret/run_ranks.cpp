@@ -15,7 +15,7 @@ llvm::Error runRanks(int ranks, const std::function<llvm::Error(int, EvalContext
     llvm::Error error = body(rank, context);
     bool hasFailed = static_cast<bool>(error);
     if (hasFailed) {
-      // Before the others are told: what they fail with is only a consequence.
+      // Recorded before the other ranks are stopped, because their errors are only consequences.
       std::lock_guard lock(mutex);
       std::string text = "rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error));
       if (firstFailure.empty())

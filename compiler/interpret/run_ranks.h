@@ -1,4 +1,4 @@
-// Runs one body per rank, each in its thread, on a shared rendezvous.
+// Runs one function per rank, each in its own thread, with a shared rendezvous.
 #pragma once
 
 #include "compiler/interpret/eval.h"
@@ -6,9 +6,9 @@
 
 namespace espalier {
 
-/// Calls `body(rank, context)` for each rank; the context has the rank and the rendezvous, the body places it on a mesh
-/// (EvalContext::placeOn). Returns when all have ended. The error is that of the rank that failed first, after
-/// "rank N: "; the others stop at their next collective or receive.
+/// Calls `body(rank, context)` for each rank. The context has the rank and the rendezvous; the body sets the mesh
+/// (EvalContext::placeOn). Returns when all ranks have ended. The error is that of the first rank that failed, prefixed
+/// by "rank N: "; the others stop at their next collective or receive.
 llvm::Error runRanks(int ranks, const std::function<llvm::Error(int rank, EvalContext &context)> &body);
 
 } // namespace espalier

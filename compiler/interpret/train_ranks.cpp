@@ -16,16 +16,17 @@ namespace espalier {
 
 namespace {
 
-/// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, bucket by bucket as
-/// in the regions of the run plan, so that the optimizer's shares are ranges of them. Under ZeRO 2 the accumulator is the
-/// rank's share, and what the calls of one micro-batch add to is whole; under ZeRO 3 parameters are the share, and whole
+/// One layer call of a stage and its stored values. Parameters, accumulators and moments are flat, bucket by bucket, as
+/// in the regions of the plan, so that shards are contiguous ranges. Under ZeRO 2 the accumulator is the rank's shard,
+/// and one micro-batch accumulates into an unsharded buffer. Under ZeRO 3 parameters are the shard and are gathered
 /// while a call reads them.
 struct LayerState {
   LayerCall call;
   const SegmentLayout *segment = nullptr;
   std::map<std::string, std::vector<double>> stores;      ///< "parameter/block.plain", "state/block.plain.moment1"
-  std::map<int64_t, std::map<std::string, Tensor>> saved; ///< by micro-batch: saved values and the incoming stream
-  LayerState *tiedOwner = nullptr;                        ///< holder of tied parameters on the same stage
+  std::map<int64_t, std::map<std::string, Tensor>> saved; ///< keyed by micro-batch: saved values and the incoming
+                                                          ///< stream
+  LayerState *tiedOwner = nullptr;                        ///< owner of tied parameters on the same stage
 
   std::string globalName(const SegmentParameter &parameter) const {
     if (!parameter.tiedTo.empty())
@@ -78,22 +79,22 @@ public:
   }
 
 private:
-  /// Where a chunk of this stage stands in the model.
+  /// Returns the index in the model of a chunk of this stage.
   int modelChunk(int chunk) const { return static_cast<int>(planStage(plan, stage, chunk)); }
   int modelChunks() const { return static_cast<int>(plan.stages.size()); }
 
-  /// The rank of this one's coordinates that has a chunk of the model.
+  /// Returns the rank that holds a chunk of the model and has this rank's coordinates otherwise.
   int rankOf(int modelChunk) const {
     int there = planner::stageOfChunk(modelChunk, plan.pp, planner::isVShaped(plan.schedule));
     return rank + (there - stage) * ranksPerStage;
   }
 
-  /// What chunk `from` of the model hands to its neighbour `to`.
+  /// Returns the tag of the stream from chunk `from` of the model to its neighbour `to`.
   static int64_t tagOf(int from, int to, int64_t microBatch) {
     return ((int64_t(from) << 1 | int64_t(to > from)) << 32) + microBatch;
   }
 
-  /// This rank's place among those that differ on `axes` only.
+  /// Returns this rank's position among the ranks that differ on `axes` only.
   int64_t positionOn(ArrayRef<StringAttr> axes) const {
     int64_t position = 0;
     for (StringAttr axis : axes)
@@ -170,7 +171,7 @@ private:
     }
   }
 
-  /// Elements of a bucket that this rank updates.
+  /// Returns the elements of a bucket that this rank updates.
   std::pair<int64_t, int64_t> ownPart(const SegmentBucket &bucket) const {
     int64_t first = positionOn(bucket.shareAxes) * bucket.partElements;
     return {first, first + bucket.partElements};
@@ -183,8 +184,8 @@ private:
                                                   : Type(b.getF16Type());
   }
 
-  /// The store behind a parameter-like argument, and where the argument's part of it begins. `name` is a parameter's, a
-  /// bucket's or that of a part of a bucket's state.
+  /// Returns the store of a parameter-like argument and the offset of the argument in it. `name` is the name of a
+  /// parameter, of a bucket, or of a part of a bucket's state.
   std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name) {
     if (role == "state" || role == "scattered")
       return {&layer.stores.at(role + "/" + name), 0};
@@ -196,12 +197,12 @@ private:
     return {&ownerOf(layer, bucket).stores.at(key), !isBucket ? parameter->first : isPart ? 0 : ownPart(bucket).first};
   }
 
-  /// The layer of this stage that has the storage of a layer's bucket.
+  /// Returns the layer of this stage that stores a layer's bucket.
   static LayerState &ownerOf(LayerState &layer, const SegmentBucket &bucket) {
     return bucket.isTiedHere ? *layer.tiedOwner : layer;
   }
 
-  /// Runs a phase of a layer with whole parameters.
+  /// Runs a phase of a layer with gathered parameters.
   llvm::Error callWhole(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
     for (const SegmentBucket &bucket : layer.segment->buckets) {
       std::map<std::string, std::vector<double>> &stores = ownerOf(layer, bucket).stores;
@@ -216,7 +217,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Runs a phase of a layer: arguments are found and results are put back by role and name.
+  /// Runs a phase of a layer. Arguments are found and results are stored by role and name.
   llvm::Error call(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
     auto function = module.lookupSymbol<func::FuncOp>(layer.call.kind + "." + phase);
     if (!function)
@@ -270,7 +271,7 @@ private:
     }
   }
 
-  /// Samples of the rank's replica, of each its context rank's part.
+  /// Returns the samples of the rank's replica, each restricted to this rank's shard of the sequence.
   Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
     std::vector<double> values;
     int64_t samples = plan.microBatchSize, length = type.getDimSize(1);
@@ -336,7 +337,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Gradients of weights, of the layers that have made them wait.
+  /// Computes the delayed weight gradients of the chunk's layers.
   llvm::Error weight(const planner::Action &action) {
     Tensor none;
     for (LayerState &layer : llvm::reverse(layersOf(action.chunk)))
@@ -346,8 +347,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// Nothing reads what the layers of a chunk have saved any more; under ZeRO 2 each rank adds its share of what all have
-  /// made of a gradient.
+  /// Frees the saved values of a chunk's layers after their last use. Under ZeRO 2, also adds each rank's shard of the
+  /// summed gradient.
   llvm::Error endMicroBatch(const planner::Action &action) {
     Tensor none;
     for (LayerState &layer : layersOf(action.chunk)) {
@@ -363,7 +364,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// This rank's share of the sum of all ranks' gradients of one micro-batch.
+  /// Reduce-scatters the gradients of one micro-batch.
   llvm::Error scatter(LayerState &layer, const SegmentBucket &bucket) {
     std::vector<double> &whole = layer.stores.at("whole accumulator/" + bucket.name);
     auto parts = exchange(bucket, bucket.shareAxes, {}, "scatter", whole);
@@ -407,7 +408,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// What the ranks that differ in `axes` bring of a bucket, and those of `holders` where these are given.
+  /// All-gathers values of a bucket among the ranks that differ in `axes`, and among the stages `holders` if given.
   llvm::Expected<Rendezvous::Parts> exchange(const SegmentBucket &bucket, ArrayRef<StringAttr> axes,
                                              ArrayRef<uint32_t> holders, const char *what, std::vector<double> values) {
     ++exchanges[what];
@@ -427,8 +428,8 @@ private:
         Tensor(type, std::move(values)));
   }
 
-  /// Over the stages that hold it and the bucket's axes, but for those that were summed by micro-batch. Shares of others
-  /// are summed too: nothing reads them.
+  /// Sums gradients over the stages that hold the bucket and over its axes, except axes summed per micro-batch. Also
+  /// sums shards of other ranks, which nothing reads.
   llvm::Error sumGradients() {
     Type f32 = Builder(module.getContext()).getF32Type();
     for (LayerState &layer : layers)
@@ -453,7 +454,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The shares of a bucket, one behind the other.
+  /// All-gathers the shards of a bucket.
   llvm::Error gather(const SegmentBucket &bucket, std::vector<double> share, std::vector<double> &whole) {
     auto parts = exchange(bucket, bucket.shareAxes, {}, "gather", std::move(share));
     if (!parts)
@@ -464,7 +465,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Each rank's share of the updated parameters.
+  /// All-gathers the updated parameters.
   llvm::Error gatherParameters() {
     for (LayerState &layer : layers)
       for (const SegmentBucket &bucket : layer.segment->buckets) {
@@ -539,9 +540,9 @@ private:
   std::mutex &mutex;
   ModuleOp module;
   std::vector<LayerState> layers;
-  std::vector<std::pair<size_t, size_t>> chunks; ///< of the stage: its first layer among `layers`, and how many
+  std::vector<std::pair<size_t, size_t>> chunks; ///< of the stage: first index into `layers`, and count
   std::map<std::string, double> statistics;
-  std::map<std::string, int64_t> exchanges; ///< of buckets, in this step
+  std::map<std::string, int64_t> exchanges; ///< number of bucket collectives in this step
 };
 
 } // namespace

@@ -1,6 +1,6 @@
-// Trains a partitioned model in the interpreter: every rank a thread, the phase functions of the compiler (before code
-// generation) run by the planner's schedule. What a compiled plan must agree with, and what a plan must agree with the
-// unsplit model in.
+// Trains a partitioned model in the interpreter. Every rank is a thread that runs the compiler's phase functions
+// (before code generation) in the planner's schedule. This is the reference for compiled plans; it must itself agree
+// with the unsplit model.
 #pragma once
 
 #include "compiler/driver.h"
@@ -13,25 +13,27 @@
 
 namespace espalier {
 
-/// One sample of a batch, each vector of the sequence's length.
+/// One sample of a batch. Each vector has the sequence length.
 struct TrainingSample {
   std::vector<double> tokens, labels, lossWeights, positions;
 };
 
+/// The inputs of a training run.
 struct TrainingInputs {
   std::function<TrainingSample(int64_t index)> sample; ///< called from several threads
-  std::function<double(int64_t step)> learningRate;    ///< step from 0
+  std::function<double(int64_t step)> learningRate;    ///< `step` counts from 0
   int64_t steps = 1;
 };
 
-/// One step: mean loss, norm of the mean gradient, for each global parameter name its mean gradient (unpadded,
-/// row-major), and how often rank 0 has met others over a bucket: to "sum", "scatter" or "gather".
+/// One step: mean loss, norm of the mean gradient, the mean gradient of each global parameter (unpadded, row-major),
+/// and the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather".
 struct TrainingStep {
   double loss = 0, gradNorm = 0;
   std::map<std::string, std::vector<double>> gradients;
   std::map<std::string, int64_t> exchanges;
 };
 
+/// Trains for `inputs.steps` steps. Returns one entry per step, or the error of the first rank that failed.
 llvm::Expected<std::vector<TrainingStep>> trainRanks(const PartitionedModel &model, const RunConfig &run,
                                                      const planner::Plan &plan, const TrainingInputs &inputs);
 

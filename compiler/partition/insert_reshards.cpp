@@ -1,6 +1,6 @@
-// A reshard is needed where a use wants another sharding than its producer gives. Partial sums are added up once, at
-// the producer; other moves stand before the first use of their phase, one per (value, target), so that what forward
-// gathers is gathered again in backward instead of being kept.
+// A reshard is needed where a use wants another sharding than its producer gives. Partial sums are reduced once, at the
+// producer. Other reshards are inserted before the first use of their phase, one per (value, target). So a value
+// gathered in forward is gathered again in backward instead of being saved.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -50,7 +50,7 @@ private:
     return known;
   }
 
-  /// Adds a partial value up where it is made, into the place of its dimensions.
+  /// Reduces a partial value at its producer, to the nominal placement of its dimensions.
   Value sum(Value value) {
     Value &known = sums[value];
     if (!known) {
@@ -69,7 +69,7 @@ private:
   Block &body;
   OpBuilder builder;
   llvm::DenseSet<Operation *> backward;
-  llvm::DenseMap<std::tuple<Value, Attribute, int>, Value> moves; // by (value, target, is backward)
+  llvm::DenseMap<std::tuple<Value, Attribute, int>, Value> moves; // keyed by (value, target, is backward)
   llvm::DenseMap<Value, Value> sums;
 };
 

@@ -1,5 +1,5 @@
-// What a plan says about placement, as the module's attributes hold it: the mesh, which axes split which named
-// dimension, and whether the stream's sequence is split between the tensor-parallel regions.
+// The placement of a plan, read from the module's attributes: the mesh, the axes that split each named dimension, and
+// whether the stream's sequence is split between the tensor-parallel regions.
 //   dist.mesh = #dist.mesh<dp = 2, tp = 2>, dist.dims = {batch = ["dp"], heads = ["tp"]}, dist.sequence_parallel
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// Axes that split a dimension, outermost first.
+/// The axes that split a dimension, outermost first.
 using Axes = llvm::SmallVector<mlir::StringAttr, 2>;
 
 /// A sharding under construction: axes per dimension, and the axes over which the value is a partial sum.
@@ -32,18 +32,18 @@ public:
 
   dist::MeshAttr mesh() const { return meshAttribute; }
   int64_t size(llvm::ArrayRef<mlir::StringAttr> axes) const { return meshAttribute.size(axes); }
-  /// The same axes, outermost first.
+  /// Returns the same axes, outermost first.
   Axes inMeshOrder(const Axes &axes) const;
-  /// Where a value of this type lives unless an op says otherwise: each named dimension on its axes, and the
-  /// sequence of [batch, seq, hidden] on tp under sequence parallelism.
+  /// Returns the default sharding of a value of this type: each named dimension is split over its axes. Under sequence
+  /// parallelism, the sequence of [batch, seq, hidden] is split over tp.
   Sharding nominal(mlir::Type type) const;
-  /// Placement of an argument by its role: parameters and inputs by dimension only.
+  /// Returns the sharding of an argument by its role: parameters and inputs by dimension only.
   Sharding argument(mlir::Type type, llvm::StringRef role) const;
-  /// The part of a global tensor that one device holds.
+  /// Returns the type of the shard of a global tensor on one device.
   mlir::RankedTensorType localType(mlir::Type global, const Sharding &sharding) const;
 
 private:
-  /// The batch leaves an axis that another dimension of the value has, too, to that one: experts on ep.
+  /// If another dimension of the value has one of batch's axes, too, batch is not split over it: experts on ep.
   Sharding byDimension(mlir::Type type) const;
 
   dist::MeshAttr meshAttribute;
@@ -51,10 +51,10 @@ private:
   bool sequenceParallel = false;
 };
 
-/// Sharding of `value` as `propagate-shardings` recorded it; whole for values it did not see.
+/// Returns the sharding of `value` recorded by `propagate-shardings`; unsharded for values that the pass did not see.
 Sharding shardingOf(mlir::Value value);
 
-/// Whether the op or something it reads depends on model.cotangent: the backward part of a joint function.
+/// Returns the backward ops of a joint function: model.cotangent and all ops that depend on it.
 llvm::DenseSet<mlir::Operation *> backwardOps(mlir::Block &body);
 
 } // namespace espalier

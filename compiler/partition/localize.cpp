@@ -1,5 +1,5 @@
 // Rewrites joint functions from global to local shapes: each op by its own rule, each reshard to the cheapest
-// collectives. After it the IR is what one device runs; what differs between devices is in #dist.origin and slices.
+// collectives. The resulting IR runs on every device; only #dist.origin and slices depend on the device.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -16,7 +16,7 @@ namespace espalier {
 
 namespace {
 
-/// Localizes one function into `body` of its replacement.
+/// Localizes one function into the body of its replacement.
 class Localizer : public LocalizeContext {
 public:
   Localizer(const Layout &layout, func::FuncOp from, func::FuncOp to) : layout(layout), from(from), b(to.getContext()) {
@@ -50,13 +50,13 @@ public:
   OpBuilder &builder() override { return b; }
 
   SmallVector<Attribute> axes(Value global, StringRef dim) override {
-    // The op sees its operand after the reshard before it, whose result is the operand itself.
+    // The op's operand is the result of the reshard before it, so its sharding is already the wanted one.
     Axes axes = shardingOf(global).dims[dimIndex(global.getType(), dim)];
     return SmallVector<Attribute>(axes.begin(), axes.end());
   }
 
-  /// The part of device (c0, c1, ..) on axes (a0, a1, ..) of a dimension begins at c0 * size / |a0| + c1 * ...
-  /// Samples of later micro-batches follow those of earlier ones.
+  /// The shard of device (c0, c1, ..) on axes (a0, a1, ..) of a dimension begins at c0 * size / |a0| + c1 * ... Samples
+  /// of later micro-batches follow those of earlier ones.
   Attribute origin(Value global, StringRef dim) override {
     int index = dimIndex(global.getType(), dim);
     int64_t size = cast<RankedTensorType>(global.getType()).getDimSize(index);
@@ -108,8 +108,8 @@ private:
     return namedTensor(shape, dimNames(type), type.getElementType());
   }
 
-  /// Sums first (scattered where the target splits a dimension over the same axis), then slices of what is whole, then
-  /// moves of an axis from one dimension to another, then gathers, then the slices of what was gathered.
+  /// Lowers in this order: reduce partial sums (scattered if the target splits a dimension over the same axis), slice
+  /// replicated dimensions, move axes between dimensions, gather, slice gathered dimensions.
   Value lower(dist::ReshardOp op) {
     Sharding place(op.getFrom()), target(op.getTo());
     Value value = locals.lookup(op.getX());
@@ -138,7 +138,7 @@ private:
     return value;
   }
 
-  /// The dimension that the target splits over `axis` right after the axes it is split over now, or -1.
+  /// Returns the dimension that the target splits over `axis` right after its current axes, or -1.
   static int64_t scatterDim(const Sharding &place, const Sharding &target, StringAttr axis) {
     for (size_t dim = 0; dim < target.dims.size(); ++dim) {
       size_t have = place.dims[dim].size();
@@ -150,7 +150,7 @@ private:
     return -1;
   }
 
-  /// What every device has and the target splits next is sliced before anything moves: the rest need not move.
+  /// Slices dimensions that are replicated and that the target splits, so that later collectives move less data.
   Value sliceReplicated(Location loc, Value value, Sharding &place, const Sharding &target) {
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
       for (size_t next = place.dims[dim].size(); next < target.dims[dim].size(); ++next) {
@@ -166,8 +166,7 @@ private:
     return value;
   }
 
-  /// An axis that splits one dimension last and another dimension next: each device keeps its part of the second of
-  /// what all devices have of the first.
+  /// Emits an all-to-all that moves the last axis of one dimension to another dimension, as its next axis.
   Value exchange(Location loc, Value value, Sharding &place, const Sharding &target) {
     for (size_t from = 0; from < place.dims.size(); ++from) {
       Axes &have = place.dims[from];
@@ -188,7 +187,7 @@ private:
     return value;
   }
 
-  /// Gathers the axes behind the common prefix of `have` and `want`, or slices to those of `want`.
+  /// Gathers the axes after the common prefix of `have` and `want`, or slices over those of `want`.
   Value move(Location loc, Value value, int64_t dim, Axes &have, const Axes &want, bool gather) {
     size_t common = 0;
     while (common < have.size() && common < want.size() && have[common] == want[common])
@@ -210,8 +209,8 @@ private:
     return value;
   }
 
-  /// The statistics are summed over all devices at the end of the step. One that is equal on the devices of an axis
-  /// must count once: it is divided by the axis' size.
+  /// Statistics are summed over all devices at the end of the step. A statistic that is equal on the devices of an axis
+  /// is divided by the axis size, so that it counts once.
   void addReplicaWeight(Operation *op) {
     auto accumulate = dyn_cast<model::AccumulateOp>(op);
     auto argument = accumulate ? dyn_cast<BlockArgument>(accumulate.getAccumulator()) : BlockArgument();

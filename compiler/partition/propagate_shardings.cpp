@@ -1,9 +1,9 @@
-// Decides for every op of a joint function where its operands must be and where its results are. One sweep in program
-// order: an op's factors are its named dimensions; each takes the axes of the first claimant, where parameters claim
-// before the place that a result is bound for, and that before the other operands in order. An axis serves one factor
-// of an op. Example (tp splits the stream's sequence and the heads): q = x[b, s:tp, h] w[h, n:tp, d] gives n to tp, so
-// that x must be whole in s (an all-gather) and q is [b, s, n:tp, d]. With x[b, s:cp,tp, h] the outer axis is still
-// free: x is gathered over tp alone and q is [b, s:cp, n:tp, d].
+// Decides the shardings of the operands and results of every op of a joint function, in one sweep in program order. An
+// op's factors are its named dimensions. Each factor takes the axes of its first claimant: parameters claim first, then
+// the sharding that a result must have, then the other operands in order. An axis serves one factor of an op. Example
+// (tp splits the stream's sequence and the heads): q = x[b, s:tp, h] w[h, n:tp, d] gives tp to n, so x must be
+// unsharded in s (an all-gather) and q is [b, s, n:tp, d]. With x[b, s:cp,tp, h] the outer axis stays free: x is
+// gathered over tp only and q is [b, s:cp, n:tp, d].
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -20,13 +20,13 @@ namespace espalier {
 
 namespace {
 
-/// The axes that each factor of one op has claimed.
+/// The axes that each factor of an op has claimed.
 class FactorAxes {
 public:
   explicit FactorAxes(ShardableOp op) : op(op) {}
 
-  /// Each dimension takes its axes from the outermost on, up to the first one that another factor has. A later claimant
-  /// adds inner axes where the earlier ones agree with its outer ones.
+  /// Each dimension claims its axes from the outermost inwards, up to the first axis that another factor has. A later
+  /// claimant adds inner axes if the earlier claims agree with its outer axes.
   void claim(Type type, const Sharding &sharding) {
     for (auto [dim, axes] : llvm::zip_equal(dimNames(type), sharding.dims)) {
       if (axes.empty() || op.factorKind(dim) == FactorKind::Blocked)
@@ -50,7 +50,7 @@ public:
     return sharding;
   }
 
-  /// Axes of the summed factors among the operands' dimensions, in order.
+  /// Returns the axes of the summed factors among the operands' dimensions, in order.
   Axes summed() {
     Axes axes;
     llvm::SmallDenseSet<StringAttr> seen;
@@ -67,7 +67,7 @@ private:
   Axes used;
 };
 
-/// Propagates through one function.
+/// Propagates shardings through one function.
 class Propagation {
 public:
   Propagation(const Layout &layout, func::FuncOp function) : layout(layout), function(function) {}
@@ -98,7 +98,7 @@ public:
 private:
   dist::ShardingAttr attribute(const Sharding &sharding) { return sharding.attribute(function.getContext()); }
 
-  /// Where an operand is once partial sums are added up.
+  /// Returns the sharding of an operand after its partial sums are reduced.
   Sharding resolved(Value value) const {
     const Sharding &sharding = shardings.find(value)->second;
     return sharding.isPartial() ? layout.nominal(value.getType()) : sharding;
@@ -125,7 +125,8 @@ private:
       shardings[result] = sharding;
   }
 
-  /// Partial sums pass through a linear op whose operands are all partial alike.
+  /// Returns whether the op is linear and all its operands are partial over the same axes, so that partial sums pass
+  /// through.
   bool passesPartial(ShardableOp op) const {
     if (op->getNumOperands() == 0)
       return false;
@@ -167,7 +168,7 @@ private:
     record(op, operands, results);
   }
 
-  /// An accumulator keeps its dimensions' placement and becomes partial as what is added to it is.
+  /// An accumulator keeps the sharding of its dimensions and becomes partial over the axes of the added value.
   void placeAccumulate(model::AccumulateOp op) {
     Sharding place = shardings[op.getAccumulator()];
     place.partial = shardings[op.getX()].partial;
@@ -175,14 +176,14 @@ private:
     record(op, {place, place}, {place});
   }
 
-  /// The gradient of the stream arrives where the stream leaves. The loss stays as it is: a sum of its parts.
+  /// The stream's gradient arrives with the stream's sharding. A loss is not resharded and may stay a partial sum.
   void placeCotangent(model::CotangentOp op) {
     Sharding place = layout.nominal(op.getType());
     bool isLoss = dimNames(op.getType()).empty();
     record(op, {isLoss ? shardings[op.getStream()] : place}, {place});
   }
 
-  /// Streams and their gradients leave in the stream's placement, everything else where it is.
+  /// Streams and their gradients get the stream's sharding; other results keep theirs.
   void placeResults(Operation *terminator) {
     SmallVector<Sharding> operands;
     for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {

@@ -1,8 +1,8 @@
-// Outlines a localized joint function into forward, backward and evaluate. What crosses from forward to backward is
-// what is saved; a recompute policy says which crossing values are kept, and everything else that backward reads is
-// computed again from them and from the arguments. One trick: "recompute" is nothing but cloning a forward op into
-// backward, so that full, selective and no recompute differ only in one predicate (`isKept`). Backward itself may be cut
-// in two by the same means: what only gradients of weights need is a phase of its own, and what crosses is saved again.
+// Outlines a localized joint function into forward, backward and evaluate. Values that cross from forward to backward
+// are saved. A recompute policy selects which crossing values are kept; backward recomputes the others from kept values
+// and arguments. Recomputing clones a forward op into backward, so full, selective and no recompute differ only in the
+// predicate `isKept`. Backward can be cut in two in the same way: the ops that only weight gradients need become a
+// phase of their own, and the values that cross are saved.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 #include "compiler/plan/run_attributes.h"
@@ -22,14 +22,15 @@ namespace {
 
 enum class Policy { None, Selective, Full };
 
-/// The cotangent of a loss, which is the loss scale and known before backward: a stream has dimensions.
+/// Returns whether the op is the cotangent of a loss, which is the loss scale and known before backward. A stream has
+/// dimensions.
 bool isLossCotangent(Operation *op) {
   return isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty();
 }
 
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
 
-/// What is cheaper to have again than to keep.
+/// Returns whether recomputing the value is cheaper than keeping it.
 bool isNeverKept(Operation *op) {
   return isLossCotangent(op) || isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(op);
 }
@@ -39,7 +40,8 @@ bool isExpensive(Operation *op) {
   return costed && costed.isExpensive();
 }
 
-/// Whether the op adds to what only it reads of a product, or of such a sum: a product may do that on its way to memory.
+/// Returns whether the op adds to a product, or to such a sum, that has no other use. The product's epilogue can do
+/// this.
 bool isSumBehindProduct(Operation *op) {
   return isa<model::AddOp>(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
            Operation *producer = operand.getDefiningOp();
@@ -48,7 +50,7 @@ bool isSumBehindProduct(Operation *op) {
          });
 }
 
-/// Which ops and values of one joint function belong to which phase.
+/// Assigns the ops and values of one joint function to phases.
 class Phases {
 public:
   Phases(func::FuncOp function, Policy policy, bool keepCollectives)
@@ -56,9 +58,9 @@ public:
         keepCollectives(keepCollectives) {
     beginWithLoss();
     for (Operation &op : body.without_terminator())
-      if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // which reads only the type of the stream
+      if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // a cotangent reads only the type of the stream
         need(op.getOperands());
-    // The gradient of what the result does not depend on is a constant: nothing of it hangs on the cotangent.
+    // The gradient of an argument on which the result does not depend is a constant, without a path from the cotangent.
     for (auto [index, result] : llvm::enumerate(body.getTerminator()->getOperands()))
       if (isGradient(index))
         need(result);
@@ -68,12 +70,12 @@ public:
     auto role = func::FuncOp(function).getResultAttrOfType<StringAttr>(index, "model.role");
     return role ? role.getValue() : "";
   }
-  /// Whether result `index` of the joint function is one of backward.
+  /// Returns whether result `index` of the joint function belongs to backward.
   bool isGradient(unsigned index) const {
     return resultRole(index) == "cotangent" || resultRole(index) == "accumulator";
   }
   bool isSaved(Value value) const { return kept.contains(value); }
-  /// Values kept from forward to backward, in program order.
+  /// Returns the values kept from forward to backward, in program order.
   SmallVector<Value> saved() const {
     SmallVector<Value> ordered;
     for (Operation &op : body)
@@ -82,10 +84,10 @@ public:
           ordered.push_back(result);
     return ordered;
   }
-  /// Ops of the backward function in program order: those that depend on the cotangent and those computed again.
+  /// Returns whether the backward function contains the op: if it depends on the cotangent or is recomputed.
   bool runsInBackward(Operation *op) const { return backward.contains(op) || again.contains(op); }
 
-  /// Ops that results of the forward function depend on.
+  /// Returns the ops that the forward results depend on.
   llvm::DenseSet<Operation *> forwardOps(ValueRange results) const {
     llvm::DenseSet<Operation *> needed;
     SmallVector<Value> work(results.begin(), results.end());
@@ -98,8 +100,8 @@ public:
   }
 
 private:
-  /// What the last segment computes from its loss alone, up to the first product of backward, can be done in forward,
-  /// where cross entropy's kernel has the logits at hand: it keeps their gradient in place of them.
+  /// In the last segment, moves the ops that depend only on the loss cotangent, up to the first expensive op, into
+  /// forward. There the cross-entropy kernel has the logits, so their gradient is kept instead of them.
   void beginWithLoss() {
     auto cotangents = body.getOps<model::CotangentOp>();
     if (!llvm::all_of(cotangents, [](Operation *op) { return isLossCotangent(op); }))
@@ -116,7 +118,7 @@ private:
     }
   }
 
-  /// Keeps, or computes again, what backward needs for `values`.
+  /// Marks the values that backward needs as kept or recomputed.
   void need(ValueRange values) {
     SmallVector<Value> work(values.begin(), values.end());
     while (!work.empty()) {
@@ -133,9 +135,9 @@ private:
     }
   }
 
-  /// Results of matrix products (with what is added to them), attention and sums over rows are dear; the rest is element-wise work that fuses into
-  /// the kernels of backward. Without recompute also those values are kept that a product of backward reads, because
-  /// they would have to be written again.
+  /// Matrix products (with their added terms), attention and row sums are expensive and kept. Other ops are
+  /// element-wise and fuse into backward's kernels. Without recompute, values that a product of backward reads are also
+  /// kept, because otherwise they would have to be stored again.
   bool isKept(Value value, Operation *producer) const {
     if (isNeverKept(producer))
       return false;
@@ -166,15 +168,15 @@ private:
   llvm::DenseSet<Operation *> again;
 };
 
-/// The part of backward that can wait: gradients of weights whose products nothing else needs. Column sums (gradients of
-/// biases and norms) read what is at hand anyway, and stay.
+/// The part of backward that can be delayed: weight gradients whose products no other op needs. Column sums (gradients
+/// of biases and norms) are not delayed, because they read values that are in use anyway.
 class WeightPhase {
 public:
-  /// Without `isApart` nothing waits.
+  /// Without `isApart` nothing is delayed.
   WeightPhase(func::FuncOp function, const Phases &phases, bool isApart)
       : body(function.getBody().front()), phases(phases) {
     auto results = body.getTerminator()->getOperands();
-    llvm::DenseSet<Operation *> core; // what the gradient of the incoming stream needs
+    llvm::DenseSet<Operation *> core; // ops that the gradient of the incoming stream needs
     for (auto [index, result] : llvm::enumerate(results))
       if (phases.isGradient(index) && (!isApart || phases.resultRole(index) != "accumulator"))
         slice(result, core);
@@ -202,13 +204,13 @@ public:
   bool waits(unsigned result) const { return waiting.contains(result); }
   bool runsNow(Operation *op) const { return now.contains(op); }
   bool runsLater(Operation *op) const { return later.contains(op); }
-  /// Whether a value that forward keeps is read here.
+  /// Returns whether this phase reads a value that forward keeps.
   bool reads(Value saved) const { return read.contains(saved); }
-  /// Values that backward hands over, in program order.
+  /// Returns the values that backward passes to this phase, in program order.
   ArrayRef<Value> passed() const { return handedOver.getArrayRef(); }
 
 private:
-  /// The ops of backward that a value hangs on.
+  /// Adds the backward ops that a value depends on to `ops`.
   void slice(Value value, llvm::DenseSet<Operation *> &ops) const {
     SmallVector<Value> work = {value};
     while (!work.empty()) {
@@ -218,7 +220,7 @@ private:
     }
   }
 
-  /// As slice, up to what backward has computed and this phase does not do again.
+  /// Like slice(), but stops at values that backward has computed and that this phase does not recompute.
   void sliceLater(Value value) {
     SmallVector<Value> work = {value};
     while (!work.empty()) {
@@ -249,12 +251,12 @@ private:
   Block &body;
   const Phases &phases;
   llvm::DenseSet<Operation *> now, later;
-  llvm::SmallSetVector<unsigned, 8> waiting; ///< results of the joint function
+  llvm::SmallSetVector<unsigned, 8> waiting; ///< result indices of the joint function
   llvm::DenseSet<Value> read;
   llvm::SetVector<Value> handedOver;
 };
 
-/// Writes one phase as a function: arguments on demand, results with roles.
+/// Builds a phase as a function: arguments are added on demand, results with roles.
 class PhaseBuilder {
 public:
   PhaseBuilder(func::FuncOp joint, const Twine &name)
@@ -283,7 +285,7 @@ public:
     return *b.clone(op, map);
   }
 
-  /// As clone, but without random bits: dropout is its operand then, and attention keeps all weights.
+  /// Like clone(), but without dropout: a dropout op becomes its operand, and attention keeps all weights.
   void cloneUndropped(Operation &op) {
     if (auto dropout = dyn_cast<model::DropoutOp>(op)) {
       auto argument = dyn_cast<BlockArgument>(dropout.getX());
@@ -293,7 +295,7 @@ public:
     }
   }
 
-  /// The phase's own argument for one of the joint function.
+  /// Returns the phase's argument for an argument of the joint function.
   Value argument(BlockArgument joined) {
     addJointArgument(joined);
     return map.lookup(joined);
@@ -305,7 +307,7 @@ public:
   }
   OpBuilder &builder() { return b; }
 
-  /// Results are values of the joint function or of this phase.
+  /// Sets the results, which are values of the joint function or of this phase.
   void finish(ArrayRef<Value> results, ArrayRef<DictionaryAttr> attributes) {
     SmallVector<Value> mapped;
     for (Value result : results) {
@@ -326,8 +328,8 @@ private:
   IRMapping map;
 };
 
-/// The incoming stream of a segment kept as a part of it: [batch, seq / n, hidden], or along the next dimension that n
-/// devices can split evenly.
+/// A shard of a segment's incoming stream that is kept instead of the stream: [batch, seq / n, hidden], or split along
+/// the next dimension that n devices can divide evenly.
 struct SlicedInput {
   BlockArgument stream;
   ArrayAttr axes;
@@ -341,7 +343,7 @@ public:
       : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives), sliceAxes(sliceAxes),
         mesh(mesh) {}
 
-  /// Without backward there is an evaluation alone.
+  /// Without backward, only evaluate is emitted.
   LogicalResult run(bool hasBackward) {
     if (hasBackward && failed(emitPolicies()))
       return failure();
@@ -404,18 +406,18 @@ private:
                                 b.getNamedAttr("model.name", b.getStringAttr(name))});
   }
 
-  /// Of the value `index` among those that forward keeps.
+  /// Returns the attributes of the value with number `index` among those that forward keeps.
   DictionaryAttr kept(const WeightPhase &weight, Value value, size_t index) {
     return saved(weight.reads(value) ? "saved_for_weights" : "saved", "saved." + Twine(index));
   }
 
   DictionaryAttr passed(size_t index) { return saved("saved_by_backward", "passed." + Twine(index)); }
 
-  /// The slice of the stream stands behind the values that forward keeps. A gradient that waits and reads the stream
-  /// itself keeps all of it.
+  /// The stream's shard comes after the values that forward keeps. A delayed gradient that reads the stream itself
+  /// keeps the whole stream.
   DictionaryAttr keptSlice(const Phases &phases) { return saved("saved", "saved." + Twine(phases.saved().size())); }
 
-  /// The stream that goes on, and sums.
+  /// Adds the outgoing stream and the sums.
   void addForwardResults(const Phases &phases, bool hasStatistics, SmallVectorImpl<Value> &results,
                          SmallVectorImpl<DictionaryAttr> &attributes) {
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
@@ -425,7 +427,7 @@ private:
       }
   }
 
-  /// Forward without dropout and without losses beside the stream, which serve training alone.
+  /// Emits forward without dropout and without auxiliary losses, which serve training only.
   void emitEvaluation(const Phases &phases) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
@@ -463,7 +465,7 @@ private:
     phase.finish(results, attributes);
   }
 
-  /// The incoming stream put together from the part that is kept.
+  /// Gathers the incoming stream from its kept shard.
   void gatherStream(const Phases &phases, const SlicedInput &slice, PhaseBuilder &phase) {
     Value part = phase.addArgument(slice.part, keptSlice(phases), slice.stream.getLoc());
     phase.mapTo(slice.stream, phase.builder().create<dist::AllGatherOp>(joint.getLoc(), slice.stream.getType(), part,
@@ -528,7 +530,7 @@ private:
   func::FuncOp joint;
   Block &body;
   bool keepCollectives;
-  ArrayAttr sliceAxes; ///< null: inputs are kept whole
+  ArrayAttr sliceAxes; ///< null: inputs are kept unsharded
   dist::MeshAttr mesh;
 };
 

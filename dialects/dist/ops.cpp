@@ -1,4 +1,4 @@
-// The dist dialect's registration, the syntax of its attributes and its verifiers.
+// The registration of the dist dialect, the syntax of its attributes and its verifiers.
 #include "dialects/dist/dialect.h"
 
 #include "mlir/IR/Builders.h"
@@ -174,7 +174,7 @@ LogicalResult ReshardOp::verify() {
   return success();
 }
 
-/// All dimensions but `dim` are equal, and dimension `dim` of `large` is a multiple of that of `small`.
+/// Checks that all dimensions except `dim` are equal, and that `dim` of `large` is a multiple of `dim` of `small`.
 static LogicalResult verifyMove(Operation *op, Type large, Type small, uint64_t dim, ArrayAttr axes) {
   if (axes.empty()) // collective_c1
     return op->emitOpError("needs at least one axis");

@@ -11,10 +11,10 @@ class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemo
 def Dist_ReshardOp : Dist_Op<"reshard"> {
   let summary = "Moves a tensor to another sharding";
   let description = [{
-    The value does not change; the place does. Made by `insert-reshards`, gone after `localize`, which lowers it to
-    the cheapest collectives.
-    - (C1) `from` and `to` have one entry per dimension. - (C2) operand and result have the same type.
-    - (C3) `to` is partial only over axes over which `from` is.
+      Changes the placement, not the value. `insert-reshards` creates it, and `localize` lowers it to the cheapest
+      collectives.
+      - (C1) `from` and `to` have one entry per dimension. - (C2) operand and result have the same type.
+      - (C3) `to` is partial only over axes over which `from` is partial.
   }];
   let arguments = (ins AnyRankedTensor:$x, Dist_ShardingAttr:$from, Dist_ShardingAttr:$to);
   let results = (outs AnyRankedTensor:$result);
@@ -28,7 +28,7 @@ class Dist_Collective<string mnemonic> : Dist_Op<mnemonic> {
 }
 
 def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
-  let summary = "Sum or maximum over the devices of a group, the same on each";
+  let summary = "Sum or maximum over the devices of a group, with equal results on all of them";
   let description = [{ - (C1) `axes` are not empty. - (C2) operand and result have the same type. - (C3) `reduction`
     is sum or max. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduction);
@@ -36,25 +36,25 @@ def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
 }
 
 def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
-  let summary = "Concatenates the parts of a group along a dimension";
-  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which is a
-    multiple of the operand's. }];
+  let summary = "Concatenates the shards of a group along a dimension";
+  let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
+      result is a multiple of the operand. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }
 
 def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
-  let summary = "Sum over a group, each device keeping its part along a dimension";
-  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which divides
-    the operand's. }];
+  let summary = "Sums over a group and leaves each device its shard along a dimension";
+  let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
+      operand is a multiple of the result. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }
 
 def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
-  let summary = "Splits one dimension over a group and makes another whole: each device sends a part to every other";
-  let description = [{ - (C1) `axes` are not empty. - (C2) `split` and `concat` are different dimensions; the result's
-    size in `split` divides the operand's, and in `concat` it is larger by the same factor; nothing else differs. }];
+  let summary = "Splits one dimension over a group and gathers another: each device sends a shard to every other one";
+  let description = [{ - (C1) `axes` is not empty. - (C2) `split` and `concat` are different dimensions. Dimension
+      `split` shrinks and `concat` grows by the same factor; other sizes are equal. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$split, I64Attr:$concat);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
@@ -62,9 +62,9 @@ def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
 }
 
 def Dist_SliceOp : Dist_Collective<"slice"> {
-  let summary = "The device's own part of a replicated tensor along a dimension; no communication";
-  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which divides
-    the operand's. }];
+  let summary = "The device's shard of a replicated tensor along a dimension; no communication";
+  let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
+      operand is a multiple of the result. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }

@@ -1,4 +1,4 @@
-// The model dialect: what is computed, on global shapes with named dimensions, forward and backward alike.
+// The model dialect: the computation on global shapes with named dimensions, for forward and backward.
 #ifndef ESPALIER_MODEL_DIALECT
 #define ESPALIER_MODEL_DIALECT
 
@@ -8,11 +8,11 @@ include "mlir/IR/OpBase.td"
 def Model_Dialect : Dialect {
   let name = "model";
   let cppNamespace = "::espalier::model";
-  let summary = "What is computed: tensor ops of language models over named dimensions";
+  let summary = "The computation: tensor ops of language models over named dimensions";
   let description = [{
-    Tensors carry the names of their dimensions in their encoding: `tensor<2x8x16xf32, #model.dims<batch, seq,
-    hidden>>`. Element-wise ops broadcast by name. The same ops serve forward, backward and the optimizer; element
-    types are storage types, arithmetic is f32.
+      The encoding of a tensor type names its dimensions: `tensor<2x8x16xf32, #model.dims<batch, seq, hidden>>`.
+      Element-wise ops broadcast by name. Forward, backward and the optimizer use the same ops. Element types are
+      storage types; arithmetic is in f32.
   }];
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];

@@ -1,5 +1,5 @@
-// Rules of the ops of mixture-of-experts layers. Tokens of one sample compete for an expert's slots, so that nothing
-// but the batch can be split where tokens are routed and moved; experts are split between dispatch and combine.
+// Rules of the ops of mixture-of-experts layers. Tokens of a sample compete for an expert's slots, so only batch can be
+// split where tokens are routed and moved. Experts are split between dispatch and combine.
 #include "dialects/model/dialect.h"
 
 using namespace mlir;
@@ -8,13 +8,13 @@ namespace espalier::model {
 
 using Gradients = GradientBuilder;
 
-/// Samples are independent, and the elements of a row move together.
+/// Samples are independent, and the elements of a row move together, so batch and hidden can be split.
 static FactorKind movedFactor(StringRef dim, Value ids, Value rows) {
   bool isSplittable = dim == dimNames(ids.getType())[1] || dim == dimNames(rows.getType()).back();
   return isSplittable ? FactorKind::Parallel : FactorKind::Blocked;
 }
 
-/// [choice, batch, seq, hidden]: the row of an expert that each choice of a token has.
+/// Returns [choice, batch, seq, hidden]: the expert row of each choice of each token.
 static Value rowsOfChoices(Gradients &g, Value ids, Value slots, Value experts) {
   auto places = cast<RankedTensorType>(ids.getType()), rows = cast<RankedTensorType>(experts.getType());
   SmallVector<StringAttr> dims(dimNames(places));

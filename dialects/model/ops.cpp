@@ -1,4 +1,4 @@
-// The model dialect's registration and the syntax of #model.dims.
+// The registration of the model dialect and the syntax of #model.dims.
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

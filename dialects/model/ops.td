@@ -1,4 +1,4 @@
-// Ops of the model dialect. Rules (sharding, derivative, cost, one element) are in rules.cpp, op by op.
+// Ops of the model dialect. rules.cpp has their rules op by op: sharding, derivative, cost, evaluation of one element.
 #ifndef ESPALIER_MODEL_OPS
 #define ESPALIER_MODEL_OPS
 
@@ -10,7 +10,7 @@ class Model_Op<string mnemonic, list<Trait> traits = []> : Op<Model_Dialect, mne
     !listconcat(traits, [Pure])>;
 def Model_Cost : DeclareOpInterfaceMethods<CostedOpInterface, ["flops", "isExpensive"]>;
 
-// An op whose result element depends on one element of each operand, broadcast by name.
+// An op whose result element depends on one element of each operand, with operands broadcast by name.
 class Model_Elementwise<string mnemonic> : Op<Model_Dialect, mnemonic, [Pure,
     ShardableOpInterface, CostedOpInterface,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
@@ -46,10 +46,10 @@ def Model_GeluOp : Model_Unary<"gelu", "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x
 def Model_ConvertOp : Model_Unary<"convert", "The same number in another storage type">;
 
 def Model_BroadcastOp : Model_Elementwise<"broadcast"> {
-  let summary = "x repeated along the dimensions that it lacks";
+  let summary = "Repeats x along the dimensions that it lacks";
   let description = [{
-    Made by `differentiate` where a matrix product or attention reads a gradient that is constant along a dimension;
-    element-wise ops broadcast by themselves.
+      Created by `differentiate` if a matrix product or attention reads a gradient that is constant along a dimension.
+      Element-wise ops broadcast implicitly.
     - (C1) the operand's dimensions are a subsequence of the result's, with equal sizes.
   }];
   let arguments = (ins AnyRankedTensor:$x);
@@ -63,7 +63,7 @@ def Model_AddOp : Op<Model_Dialect, "add", [Pure, CostedOpInterface,
   let summary = "a + b";
   let description = [{
     - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes.
-    Partial sums pass through when both operands are partial alike.
+      Partial sums pass through if both operands are partial over the same axes.
   }];
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
@@ -85,14 +85,14 @@ def Model_GeluGradOp : Op<Model_Dialect, "gelu_grad", [Pure, ShardableOpInterfac
 }
 
 def Model_SelectOp : Model_Elementwise<"select"> {
-  let summary = "a where condition > 0, else b; the part not chosen may be infinite or not a number";
+  let summary = "a where condition > 0, else b; the other operand may be infinite or NaN";
   let description = [{ - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes. }];
   let arguments = (ins AnyRankedTensor:$condition, AnyRankedTensor:$a, AnyRankedTensor:$b);
   let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, results)";
 }
 
 def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface, CostedOpInterface]> {
-  let summary = "One number without dimensions";
+  let summary = "A number without dimensions";
   let arguments = (ins F64Attr:$value);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$value attr-dict `:` type($result)";
@@ -100,7 +100,7 @@ def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface
 }
 
 def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
-  let summary = "A run-time number from the scalars region, by the name of its slot in runtime/abi.h";
+  let summary = "A run-time number from the scalars region, named by its slot in runtime/abi.h";
   let description = [{
     - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply.
     - (C2) the result has no dimensions and is f32.
@@ -131,12 +131,12 @@ def Model_ContractOp : Model_Op<"contract", [Model_Cost,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Product of two tensors, summed over the dimensions that the result lacks";
   let description = [{
-    A matrix product over named dimensions: those that only one operand has are rows or columns, those that both
-    have and the result lacks are contracted, those that all three have are a batch.
+      A matrix product over named dimensions. Dimensions of one operand are rows or columns, dimensions of both operands
+      that the result lacks are contracted, dimensions of all three are a batch.
     - (C1) every dimension of the result is one of an operand, with equal size, and a dimension of only one operand
       is in the result.
     - (C2) shared dimensions have equal sizes.
-    Sums are f32 whatever the storage types are.
+      Sums are in f32 for all storage types.
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
   let results = (outs AnyRankedTensor:$result);
@@ -146,12 +146,12 @@ def Model_ContractOp : Model_Op<"contract", [Model_Cost,
 
 def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["passesPartial"]>]> {
-  let summary = "accumulator + x, in place; in the first micro-batch of a step just x";
+  let summary = "accumulator + x, in place; in the first micro-batch of a step x alone";
   let description = [{
-    Made by `differentiate` for gradients and by `build_model` for the loss. The accumulator is an argument of the
-    function, the result its new content, so that code generation writes it in place.
-    `always` adds in the first micro-batch too: another segment of the stage has already written the accumulator (tied
-    parameters), or it is cleared elsewhere (statistics).
+      Created by `differentiate` for gradients and by `build_model` for the loss. The accumulator is an argument of the
+      function and the result its new content, so code generation writes it in place.
+      `always` also adds in the first micro-batch, because another segment of the stage has already written the
+      accumulator (tied parameters), or it is cleared elsewhere (statistics).
     - (C1) accumulator, x and result have the same dimensions; accumulator and result are f32.
   }];
   let arguments = (ins AnyRankedTensor:$accumulator, AnyRankedTensor:$x, UnitAttr:$always);
@@ -161,9 +161,9 @@ def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
 }
 
 def Model_SquaredNormOp : Model_Op<"squared_norm", [CostedOpInterface, ShardableOpInterface]> {
-  let summary = "weight * sum of the squares of all elements; not finite when an element is not";
+  let summary = "weight * sum of the squares of all elements; not finite if an element is not finite";
   let description = [{
-    For the global gradient norm; `weight` counts elements that several ranks hold once.
+      For the global gradient norm. `weight` makes elements that several ranks hold count once.
     - (C1) the result has no dimensions and is f32.
   }];
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$weight);
@@ -175,11 +175,11 @@ def Model_SquaredNormOp : Model_Op<"squared_norm", [CostedOpInterface, Shardable
 def Model_EmbedOp : Model_Op<"embed", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
-  let summary = "Rows of a table: result[.., h] = table[ids[..], h]";
+  let summary = "Looks up table rows: result[.., h] = table[ids[..], h]";
   let description = [{
     - (C1) the table has two dimensions; the result has the dimensions of ids, then the table's second.
     - (C2) ids are i32.
-    `first_row` (#dist.origin) is set by localization when the table's rows are sharded: rows held elsewhere give 0.
+      `first_row` (#dist.origin) is set by localization if the table's rows are sharded: rows of other shards give 0.
   }];
   let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, OptionalAttr<AnyAttr>:$first_row);
   let results = (outs AnyRankedTensor:$result);
@@ -189,7 +189,7 @@ def Model_EmbedOp : Model_Op<"embed", [CostedOpInterface,
 
 def Model_EmbedGradOp : Model_Op<"embed_grad", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
-  let summary = "Derivative of embed by its table: rows of `cotangent` added up by id";
+  let summary = "Derivative of embed with respect to its table: sums the rows of `cotangent` by id";
   let description = [{
     - (C1) the result is [rows, hidden] f32; the cotangent has the dimensions of ids, then hidden.
   }];
@@ -205,7 +205,7 @@ def Model_PickOp : Model_Op<"pick", [CostedOpInterface,
   let summary = "One element of each row: result[..] = x[.., labels[..]]; 0 for a label outside the row";
   let description = [{
     - (C1) labels and result have the dimensions of x but the last; labels are i32.
-    `first_column` (#dist.origin) is set by localization when the last dimension is sharded.
+      `first_column` (#dist.origin) is set by localization if the last dimension is sharded.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$labels, OptionalAttr<AnyAttr>:$first_column);
   let results = (outs AnyRankedTensor:$result);
@@ -217,7 +217,7 @@ def Model_PickGradOp : Model_Op<"pick_grad", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>]> {
   let summary = "Derivative of pick: the cotangent at the label's column, 0 elsewhere";
   let description = [{
-    `like` is the x of pick; only its type and sharding are read.
+      `like` is the x of pick; only its type and sharding are used.
     - (C1) the result has the dimensions of `like`: those of labels and one more, last.
   }];
   let arguments = (ins AnyRankedTensor:$labels, AnyRankedTensor:$cotangent, AnyRankedTensor:$like,
@@ -230,10 +230,10 @@ def Model_PickGradOp : Model_Op<"pick_grad", [CostedOpInterface,
 def Model_MaskTailOp : Model_Op<"mask_tail", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
-  let summary = "x with `fill` in the columns (last dimension) from `valid` on: hides a padded vocabulary";
+  let summary = "Replaces the columns (last dimension) from `valid` on by `fill`: masks a padded vocabulary";
   let description = [{
     - (C1) x and result have the same dimensions, at least one.
-    `first_column` (#dist.origin) is set by localization when the last dimension is sharded.
+      `first_column` (#dist.origin) is set by localization if the last dimension is sharded.
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$valid, F64Attr:$fill, OptionalAttr<AnyAttr>:$first_column);
   let results = (outs AnyRankedTensor:$result);
@@ -244,10 +244,10 @@ def Model_MaskTailOp : Model_Op<"mask_tail", [CostedOpInterface,
 def Model_DropoutOp : Model_Op<"dropout", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
-  let summary = "x / (1 - rate) where random bits keep it, else 0";
+  let summary = "x / (1 - rate) if random bits keep the element, else 0";
   let description = [{
-    The bits are randomBits of runtime/abi.h: `id` is the op's number within its segment (0..255), the first
-    dimension is the sample, the rest the element. The derivative is the same op on the cotangent.
+      The bits are randomBits() of runtime/abi.h: `id` is the op's number within its segment (0..255), the first
+      dimension gives the sample, the others the element. The derivative applies the same op to the cotangent.
     - (C1) x and result have the same dimensions; the first is batch.
     - (C2) 0 < rate < 1. - (C3) `origins` and `unsplit` have one entry per dimension.
     `origins` (array of #dist.origin or unit, one per dimension) and `unsplit` (global sizes) are set by localization.
@@ -265,7 +265,7 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
   let summary = "Rotary position embedding over the last dimension, halves paired (the order of HF's Llama)";
   let description = [{
     y[i] = x[i] cos(p w_i) - x[i + d/2] sin(p w_i), y[i + d/2] = x[i + d/2] cos(p w_i) + x[i] sin(p w_i) with
-    w_i = theta^(-2i/d); `inverse` rotates back and is the derivative.
+      w_i = theta^(-2i/d). `inverse` rotates by the negative angle and is the derivative.
     - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
     - (C2) positions are i32.
   }];
@@ -287,9 +287,9 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     - (C3) out has q's dimensions, log_sum_exp q's without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
     - (C5) q has as many positions as k, or `unsplit` has: then q is a part of the queries.
-    With rate > 0 the attention weights are dropped by random bits (see `id` at dropout). `origins` (of q: for the
-    random bits, and of seq for the causal mask) and `unsplit` (global sizes of q) are set by localization, which also
-    gathers k and v where the sequence is split, and sums and scatters dk and dv.
+      With rate > 0, random bits drop attention weights (see `id` of dropout). Localization sets `origins` (of q, for
+      the random bits, and of seq, for the causal mask) and `unsplit` (global sizes of q). If the sequence is split, it
+      also gathers k and v, and reduce-scatters dk and dv.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, F64Attr:$rate,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
@@ -301,10 +301,10 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
 
 def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
-  let summary = "Derivative of attention by q, k and v, recomputing the weights from log_sum_exp";
+  let summary = "Derivative of attention with respect to q, k and v; recomputes the weights from log_sum_exp";
   let description = [{
-    - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp q's
-    without the last. - (C3) attributes and the part of q are as at attention.
+      - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp q's
+      without the last. - (C3) attributes and the positions of q are as in attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
@@ -317,11 +317,12 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
 
 def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
-  let summary = "Attention of new tokens over a cache of keys and values, which keeps theirs";
+  let summary = "Attention of new tokens over a cache of keys and values, to which theirs are added";
   let description = [{
-    q, k and v are those of attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim].
-    Key and value of a token at position p become row p of its sequence's caches; then the token attends to rows 0 to p.
-    Tokens come in the order of their positions. One outside of the context is padding: it is not kept, and its out is 0.
+      q, k and v are as in attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim].
+      Key and value of a token at position p are stored in row p of its sequence's caches. Then the token attends to
+      rows 0 to p. Tokens are ordered by position. A position outside of the context is padding: it is not stored, and
+      out is 0.
     - (C1) k and v have the same type, with four dimensions, and q's are as at attention. - (C2) out has q's dimensions.
     - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, k's with kv heads before
     the positions, as many as the context has.
@@ -349,9 +350,9 @@ def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "The best experts of each token and its slot in each; slot -1 where an expert is full";
   let description = [{
-    Top-k choice with a fixed capacity for each sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with
-    the k-th highest score, of equal ones the lower. First choices take slots before second ones, tokens in order.
-    - (C1) scores are [batch, seq, experts]; ids and slots are i32 of one type, a choice and then batch and seq.
+      Top-k choice with a fixed capacity per sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with the
+      k-th highest score; ties go to the lower expert. First choices take slots before second choices, tokens in order.
+      - (C1) scores are [batch, seq, experts]; ids and slots are i32 of one type [choice, batch, seq].
     - (C2) there are no more choices than experts. - (C3) the capacity is at least 1.
   }];
   let arguments = (ins AnyRankedTensor:$scores, I64Attr:$capacity);
@@ -365,8 +366,8 @@ class Model_Moved<string mnemonic, string text, string meaning> : Model_Op<mnemo
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = text;
   let description = meaning # [{
-    With weights [choice, batch, seq] each row is multiplied by its own. Slots of -1 move nothing. Dispatch and combine
-    are each other's derivative.
+      If weights [choice, batch, seq] are given, each row is multiplied by its weight. Slots of -1 are skipped. Dispatch
+      and combine are the derivatives of each other.
     - (C1) ids and slots are i32 of one type [choice, batch, seq]; weights have their dimensions.
     - (C2) rows of tokens are [batch, seq, hidden] or [choice, batch, seq, hidden].
     - (C3) rows of experts are [expert, batch, capacity, hidden].
@@ -380,17 +381,18 @@ class Model_Moved<string mnemonic, string text, string meaning> : Model_Op<mnemo
 
 def Model_DispatchOp : Model_Moved<"dispatch", "Rows of tokens moved to their slots of experts",
     [{
-    result[ids[k, b, s], b, slots[k, b, s], h] = x[(k,) b, s, h]; slots that no token has are 0.
+      result[ids[k, b, s], b, slots[k, b, s], h] = x[(k,) b, s, h]; unused slots are 0.
     }]>;
-def Model_CombineOp : Model_Moved<"combine", "Rows of experts moved back to their tokens and added up over choices",
+def Model_CombineOp : Model_Moved<"combine", "Rows of experts moved back to their tokens and summed over choices",
     [{
-    result[(k,) b, s, h] = x[ids[k, b, s], b, slots[k, b, s], h], summed over k where the result has no choice.
+      result[(k,) b, s, h] = x[ids[k, b, s], b, slots[k, b, s], h], summed over k if the result has no choice dimension.
     }]>;
 
 def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, CostedOpInterface]> {
-  let summary = "The gradient that arrives from the next segment, or of a loss: where forward ends and backward begins";
+  let summary = "The gradient that arrives from the next segment or of a loss; separates forward from backward";
   let description = [{
-    Made by `differentiate`, gone after `split-phases`. What depends on it is backward.
+      Created by `differentiate`, removed by `split-phases`. Ops that depend on it are backward ops.
+
     - (C1) the result has the type of the stream, or loss, that the segment returns.
   }];
   let arguments = (ins AnyRankedTensor:$stream);

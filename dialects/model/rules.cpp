@@ -1,5 +1,5 @@
-// Rules of the model dialect, op by op: how it shards, its derivative, its cost and, for element-wise ops, one
-// element as a number and as code. Adding an op means adding its .td entry, its rules here and its evaluation.
+// Rules of the model dialect, op by op: sharding, derivative, cost and, for element-wise ops, evaluation and code of
+// one element. A new op needs a .td entry, rules here and an evaluation in the interpreter.
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using Gradients = GradientBuilder;
 
-/// A constant of the type of `like`, which is f32 or a vector of f32.
+/// Makes a constant of the type of `like`, which is f32 or a vector of f32.
 Value floatLike(OpBuilder &builder, Location loc, Value like, double value) {
   Type type = like.getType();
   Attribute number = builder.getF32FloatAttr(value);
@@ -26,12 +26,12 @@ Value floatLike(OpBuilder &builder, Location loc, Value like, double value) {
   return builder.create<arith::ConstantOp>(loc, cast<TypedAttr>(number));
 }
 
-/// Dimensions of `type` that `result` lacks are summed, the others parallel.
+/// Returns Sum for dimensions that `result` lacks, Parallel for the others.
 FactorKind sumOutside(StringRef dim, Type result) {
   return dimIndex(result, dim) < 0 ? FactorKind::Sum : FactorKind::Parallel;
 }
 
-/// Origins of all dimensions of `global` as an array: #dist.origin or unit where the dimension is whole.
+/// Returns an array with the origin of each dimension of `global`: #dist.origin, or unit if the dimension is not split.
 ArrayAttr originsOf(LocalizeContext &context, Value global) {
   SmallVector<Attribute> origins;
   for (StringAttr dim : dimNames(global.getType())) {
@@ -41,7 +41,7 @@ ArrayAttr originsOf(LocalizeContext &context, Value global) {
   return context.builder().getArrayAttr(origins);
 }
 
-/// A local clone that knows the origin of dimension `dim` of `global`, in attribute `name`.
+/// Clones the op locally and sets attribute `name` to the origin of dimension `dim` of `global`.
 SmallVector<Value> cloneWithOrigin(LocalizeContext &context, Operation *op, StringRef name, Value global,
                                    StringRef dim) {
   SmallVector<Value> results = context.cloneLocal(op);
@@ -50,7 +50,8 @@ SmallVector<Value> cloneWithOrigin(LocalizeContext &context, Operation *op, Stri
   return results;
 }
 
-/// Results of a local op, which gets the origins and the unsplit shape of `global`: random bits depend on both.
+/// Sets the origins and the unsplit shape of `global` on a local op, because random bits depend on both. Returns its
+/// results.
 SmallVector<Value> withOrigins(LocalizeContext &context, Operation *local, Value global) {
   local->setAttr("origins", originsOf(context, global));
   local->setAttr("unsplit",
@@ -136,7 +137,7 @@ static constexpr double geluScale = 0.7978845608028654, geluCube = 0.044715;
 double GeluOp::evaluate(ArrayRef<double> x) {
   return x[0] / 2 * (1 + std::tanh(geluScale * (x[0] + geluCube * x[0] * x[0] * x[0])));
 }
-/// t, from x and x^2.
+/// Computes t from x and x^2.
 static Value geluTanh(ImplicitLocOpBuilder &b, Value x, Value square) {
   auto number = [&](double value) { return floatLike(b, b.getLoc(), x, value); };
   Value cubic = b.create<arith::AddFOp>(b.create<arith::MulFOp>(square, number(geluCube)), number(1));
@@ -236,7 +237,7 @@ SmallVector<Value> ReduceSumOp::localize(LocalizeContext &context) { return cont
 double ReduceSumOp::flops() { return cast<RankedTensorType>(getX().getType()).getNumElements(); }
 void ReduceSumOp::differentiate(Gradients &g) { g.contribute(0, g.cotangent()); }
 
-// reduce_max: a maximum over shards is finished here, because partial values are only ever sums.
+// reduce_max: the maximum over shards is reduced here, because partial values are always sums.
 FactorKind ReduceMaxOp::factorKind(StringRef) { return FactorKind::Parallel; }
 bool ReduceMaxOp::passesPartial() { return false; }
 SmallVector<Value> ReduceMaxOp::localize(LocalizeContext &context) {
@@ -254,7 +255,7 @@ SmallVector<Value> ReduceMaxOp::localize(LocalizeContext &context) {
 double ReduceMaxOp::flops() { return cast<RankedTensorType>(getX().getType()).getNumElements(); }
 void ReduceMaxOp::differentiate(Gradients &) {}
 
-// contract: da = dy b, db = a dy, each contracted over what the other lacks
+// contract: da = dy b, db = a dy, each contracted over the dimensions that the gradient lacks
 FactorKind ContractOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
 double ContractOp::flops() {
   double product = 2;
@@ -277,7 +278,7 @@ void ContractOp::differentiate(Gradients &g) {
 // accumulate
 bool AccumulateOp::passesPartial() { return true; }
 
-// embed: rows of a split table are looked up where they are held, the others give 0
+// embed: a device looks up the rows of its shard of the table; other rows give 0
 FactorKind EmbedOp::factorKind(StringRef dim) {
   return dim == dimNames(getTable().getType()).front() ? FactorKind::Sum : FactorKind::Parallel;
 }
@@ -341,8 +342,8 @@ void RopeOp::differentiate(Gradients &g) {
                g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(), inverse));
 }
 
-// attention: heads, batch and queries are independent, but a query needs all keys. Where the sequence is split, keys
-// and values are gathered; their gradients, which each device has for its own queries, are summed and scattered again.
+// attention: heads, batch and queries are independent, but a query needs all keys. If the sequence is split, keys and
+// values are gathered. Their gradients, which each device has for its own queries, are reduce-scattered.
 static FactorKind attentionFactor(StringRef dim, Value q) {
   return dim == lastDim(q) ? FactorKind::Blocked : FactorKind::Parallel;
 }
@@ -353,7 +354,7 @@ static ArrayAttr sequenceAxes(LocalizeContext &context, Value global) {
   return context.builder().getArrayAttr(context.axes(global, dimNames(global.getType())[sequenceDim]));
 }
 
-/// `type` with `size` positions.
+/// Returns `type` with `size` positions.
 static RankedTensorType withSequence(Type type, int64_t size) {
   auto tensor = cast<RankedTensorType>(type);
   SmallVector<int64_t> shape(tensor.getShape());
@@ -361,7 +362,7 @@ static RankedTensorType withSequence(Type type, int64_t size) {
   return namedTensor(shape, dimNames(type), tensor.getElementType());
 }
 
-/// Local operands of an attention or its derivative, with all positions of k and v.
+/// Returns the local operands of an attention or its derivative, with k and v gathered along the sequence.
 static SmallVector<Value> attentionOperands(LocalizeContext &context, Operation *op) {
   SmallVector<Value> operands;
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
@@ -372,15 +373,15 @@ static SmallVector<Value> attentionOperands(LocalizeContext &context, Operation 
     if (axes.empty())
       continue;
     int64_t positions = cast<RankedTensorType>(global.getType()).getDimSize(sequenceDim);
-    // At the operand's location: the same gather for the derivative is the same work.
+    // Created at the operand's location, so that CSE can merge it with the derivative's gather.
     operands[i] = context.builder().create<dist::AllGatherOp>(
         global.getLoc(), withSequence(operands[i].getType(), positions), operands[i], axes, sequenceDim);
   }
   return operands;
 }
 
-/// A query at position p sees p + 1 of the keys under the causal mask. Of the devices of a split sequence the last one
-/// has most work: `queries` that end with the last of `keys`.
+/// Under the causal mask, a query at position p attends to p + 1 keys. If the sequence is split, the last device has
+/// the most work, so `queries` are counted as the last ones of `keys`.
 static double attentionFlops(Value q, Value k, bool causal) {
   auto queries = cast<RankedTensorType>(q.getType());
   auto keys = static_cast<double>(cast<RankedTensorType>(k.getType()).getDimSize(sequenceDim));
@@ -405,8 +406,8 @@ void AttentionOp::differentiate(Gradients &g) {
     g.contribute(i, grad.getResult(i));
 }
 
-// attend_cache: heads and sequences are independent; a token needs all that is kept of its sequence. Half of the context
-// is seen on average.
+// attend_cache: heads and sequences are independent; a token needs the whole cache of its sequence. On average a token
+// attends to half of the context.
 FactorKind AttendCacheOp::factorKind(StringRef dim) {
   bool isParallel = dimIndex(getKeys().getType(), dim) >= 0 && dim != lastDim(getK()) &&
                     dim != dimNames(getKeys().getType())[2];
@@ -426,7 +427,7 @@ FactorKind TakeRowOp::factorKind(StringRef dim) {
   return dim == dimNames(getX().getType())[1] ? FactorKind::Blocked : FactorKind::Parallel;
 }
 
-// attention_grad: five products where forward has two
+// attention_grad: five products, where forward has two
 FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
 SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
   SmallVector<Value> operands = attentionOperands(context, *this);

@@ -11,7 +11,7 @@ ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.get
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
-/// Every tensor names its dimensions.
+/// Checks that every tensor names its dimensions.
 LogicalResult verifyNamed(Operation *op) {
   for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
     if (dimNames(value.getType()).size() != shapeOf(value).size())
@@ -19,7 +19,7 @@ LogicalResult verifyNamed(Operation *op) {
   return success();
 }
 
-/// The dimensions of `part` stand in `whole` in the same order with the same sizes.
+/// Returns whether the dimensions of `part` occur in `whole` in the same order with the same sizes.
 bool isSubsequence(Value part, Value whole) {
   ArrayRef<StringAttr> wholeNames = dimNames(whole.getType());
   size_t position = 0;
@@ -64,7 +64,7 @@ LogicalResult verifyReduce(Operation *op) {
   return success();
 }
 
-/// `whole` has the dimensions of `part` and then exactly one more.
+/// Returns whether `whole` has the dimensions of `part` and then exactly one more.
 bool isOneMore(Value part, Value whole) {
   return shapeOf(whole).size() == shapeOf(part).size() + 1 && isSubsequence(part, whole) &&
          dimNames(whole.getType()).drop_back() == dimNames(part.getType());
@@ -76,7 +76,7 @@ LogicalResult verifyIntegers(Operation *op, Value ids, StringRef what) {
   return success();
 }
 
-/// What localization says about a value's part has one entry for each of its dimensions.
+/// Checks that localization's attributes have one entry per dimension of the value.
 LogicalResult verifyPart(Operation *op, Value whole, ArrayAttr origins, std::optional<ArrayRef<int64_t>> unsplit) {
   size_t rank = shapeOf(whole).size();
   if ((origins && origins.size() != rank) || (unsplit && unsplit->size() != rank))
@@ -92,7 +92,7 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
            << k.getType() << " and " << v.getType();
   size_t rank = shapeOf(q).size();
   bool grouped = rank == 5;
-  // Positions are counted apart.
+  // The number of positions is checked separately.
   auto sizesMatch = [&] {
     return shapeOf(q)[0] == shapeOf(k)[0] && shapeOf(q)[2] == shapeOf(k)[2] && shapeOf(q).back() == shapeOf(k).back();
   };
@@ -103,7 +103,7 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
   return success();
 }
 
-/// The origins of an attention, and how many of the positions its queries are.
+/// Checks the origins of an attention and the number of its queries.
 LogicalResult verifyQueries(Operation *op, Value q, Value k, ArrayAttr origins,
                             std::optional<ArrayRef<int64_t>> unsplit) {
   if (failed(verifyPart(op, q, origins, unsplit))) // attention_c4
@@ -114,7 +114,7 @@ LogicalResult verifyQueries(Operation *op, Value q, Value k, ArrayAttr origins,
   return success();
 }
 
-/// Where the choices of tokens go: ids and slots of one type.
+/// Checks that ids and slots have one type.
 LogicalResult verifyPlaces(Operation *op, Value ids, Value slots) {
   if (ids.getType() != slots.getType() || shapeOf(ids).size() != 3)
     return op->emitOpError("needs ids and slots of one type [choice, batch, seq], got ")
@@ -122,7 +122,7 @@ LogicalResult verifyPlaces(Operation *op, Value ids, Value slots) {
   return verifyIntegers(op, ids, "ids and slots");
 }
 
-/// `tokens` are rows [(choice,) batch, seq, hidden], `experts` rows [expert, batch, capacity, hidden].
+/// Checks `tokens` as rows [(choice,) batch, seq, hidden] and `experts` as rows [expert, batch, capacity, hidden].
 LogicalResult verifyMoved(Operation *op, Value ids, Value slots, Value weights, Value tokens, Value experts) {
   if (failed(verifyNamed(op)) || failed(verifyPlaces(op, ids, slots))) // moved_c1
     return failure();

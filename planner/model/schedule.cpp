@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <functional>
+#include <numeric>
 
 namespace espalier::planner {
 
@@ -196,13 +197,18 @@ InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {
     }
   std::ranges::sort(moments);
   moments.erase(std::ranges::unique(moments).begin(), moments.end());
+  // A moment that holds at least as much of every chunk as another one holds more in all: with many chunks nearly all
+  // hold the same, so that few pairs are compared chunk by chunk.
+  std::vector<int> totals;
+  for (const std::vector<int> &moment : moments)
+    totals.push_back(std::accumulate(moment.begin(), moment.end(), 0));
   InFlightPeaks most;
-  for (const std::vector<int> &moment : moments) {
-    auto isCovered = [&](const std::vector<int> &other) {
-      return other != moment && std::ranges::equal(moment, other, std::less_equal<>());
-    };
-    if (std::ranges::none_of(moments, isCovered))
-      most.push_back(moment);
+  for (size_t i = 0; i < moments.size(); ++i) {
+    bool isCovered = false;
+    for (size_t other = 0; other < moments.size() && !isCovered; ++other)
+      isCovered = totals[other] > totals[i] && std::ranges::equal(moments[i], moments[other], std::less_equal<>());
+    if (!isCovered)
+      most.push_back(moments[i]);
   }
   return most;
 }

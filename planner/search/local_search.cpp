@@ -205,6 +205,7 @@ SplitResult searchLocally(const Problem &problem, StageOptions &options, double 
     result.seconds = none;
   }
   result.spent = isQuick ? 0 : result.spent;
+  result.optionWork = options.work();
   result.lowerBound = std::max(0.0, std::min({limitSeconds, result.seconds, bound}));
   return result;
 }

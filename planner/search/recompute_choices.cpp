@@ -21,6 +21,7 @@ constexpr size_t kMostStates = 4096;   // over all kinds where they are few
 constexpr size_t kFewKinds = 8;        // with more of them,
 constexpr size_t kFewStates = 48;      // so many states are left behind each kind
 constexpr size_t kMostExtended = 8192; // of 126 layers of one kind there are 8,128 choices
+constexpr int kMostCounts = 128;       // numbers of layers that are tried, where a kind has more on several chunks
 
 // What layers of a chunk take for one micro-batch.
 struct ChunkUse {
@@ -85,6 +86,7 @@ public:
     }
     for (size_t i = 0; i < states.size(); ++i)
       choices.list.push_back(choiceOf(i));
+    choices.visits = visits;
     return choices;
   }
 
@@ -116,6 +118,8 @@ private:
   // Makes a kind the present one.
   void loadKind(const LikeLayers &like) {
     layers = static_cast<int>(like.chunks.size());
+    step = chunks > 1 || kinds.size() > 1 ? std::max(1, (layers + kMostCounts - 1) / kMostCounts) : 1;
+    isComplete = isComplete && step == 1;
     const SegmentCost &cost = costs.kinds[like.kind];
     for (Recompute recompute : kRecomputes) {
       perLayer[recompute] = {segmentSeconds(cost, recompute), cost.savedBytes[recompute]};
@@ -146,16 +150,19 @@ private:
       if (isLast && !room.areActivationsOffloaded)
         extendByFewest(fits);
       else
-        for (int full = 0; full <= layers; ++full)
-          for (int selective = 0; full + selective <= layers; ++selective)
+        for (int full = 0; full <= layers; full = after(full, layers))
+          for (int selective = 0; full + selective <= layers; selective = after(selective, layers - full))
             if (fits(full, selective))
               accept();
     }
   }
 
+  // The number of layers that is tried behind `count`, of at most `most`: all of very many are.
+  int after(int count, int most) const { return count < most ? std::min(count + step, most) : most + 1; }
+
   // Where recomputing less is always faster: for each number of layers in full, the fewest selective ones that fit.
   template <typename Fits> void extendByFewest(Fits fits) {
-    for (int full = 0; full <= layers; ++full) {
+    for (int full = 0; full <= layers; full = after(full, layers)) {
       if (fits(full, 0)) {
         accept();
         return;
@@ -199,10 +206,11 @@ private:
         proposed.peakBytes = std::max(proposed.peakBytes, layerPeaks[i]);
         proposed.bufferBytes = std::max(proposed.bufferBytes, layerBuffers[i]);
       }
-    const double *after = &leastAfter[history.size() * chunks];
+    visits += static_cast<int64_t>(chunks);
+    const double *leastLeft = &leastAfter[history.size() * chunks];
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
       PerRecompute<int> here = countsOf(chunk, recomputed);
-      saved[chunk] = after[chunk] + parentUses[parent * chunks + chunk].savedBytes;
+      saved[chunk] = leastLeft[chunk] + parentUses[parent * chunks + chunk].savedBytes;
       for (Recompute i : kRecomputes)
         saved[chunk] += here[i] * perLayer[i].savedBytes;
     }
@@ -264,7 +272,8 @@ private:
   }
 
   // The share of memory that the proposed state needs, on the device or in host memory, whichever is more.
-  double shareOfProposed() const {
+  double shareOfProposed() {
+    visits += static_cast<int64_t>(chunks * room.inFlight.size());
     double most = bytesInFlight([&](size_t chunk) { return saved[chunk]; });
     double device = most + proposed.peakBytes, host = room.fixedHostBytes;
     if (room.areActivationsOffloaded) {
@@ -360,7 +369,8 @@ private:
   std::vector<ChunkUse> parentUses;        // of those before the present kind
   // The present kind: what one layer takes in each class, and how many of its first layers each chunk has:
   // firstLayers[n * chunks + chunk] of the first n.
-  int layers = 0;
+  int layers = 0, step = 1; ///< step: of the numbers of layers that are tried
+  int64_t visits = 0;       ///< of chunks
   bool isLast = false;
   PerRecompute<ChunkUse> perLayer;
   PerRecompute<double> layerTotals{}, layerPeaks{}, layerBuffers{};

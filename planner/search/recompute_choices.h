@@ -32,7 +32,8 @@ struct RecomputeChoice {
 struct RecomputeChoices {
   std::vector<RecomputeChoice> list; ///< fastest in all first
   bool fits = false;                 ///< that they fit
-  bool isComplete = true;            ///< false: with very many kinds, some were left out
+  bool isComplete = true;            ///< false: with very many kinds or layers, some were left out
+  int64_t visits = 0;                ///< of chunks, to sum what they keep: a measure of the work
 };
 
 /// The Pareto set of choices that fit: each is faster than any other in some action of some chunk. `onlyFastest`: the

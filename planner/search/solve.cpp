@@ -139,6 +139,7 @@ private:
   static constexpr double mostWork = 2e8;              // actions of schedules of several options in the first pass
   static constexpr double unlikeLayerWork = 1e4;       // what an unlike layer takes to lay on chunks, in actions
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
+  static constexpr int64_t mostOptionWork = 1'000'000'000; // visits of chunks to choose what layers keep
   static constexpr size_t quickCandidates = 1000;
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
@@ -172,14 +173,14 @@ private:
     work += 3 * chunks * static_cast<double>(plan.microBatches);
     if (!space.hasOneKind())
       work += unlikeLayerWork * problem.layerCount();
-    return work <= mostWork;
+    return work <= mostWork && optionWork <= mostOptionWork;
   }
 
   void secondPass() {
     leaveOut();
     int64_t left = wholeBudget;
     for (size_t begin = 0; isOpen(begin); begin += batch) {
-      if (left < 0) {
+      if (left < 0 || optionWork > mostOptionWork) {
         bound = std::min(bound, open[begin].first);
         break;
       }
@@ -237,6 +238,7 @@ private:
       SplitResult &result = results[i];
       result.lowerBound = std::min(std::max(result.lowerBound, space.at(which[i])->bound), result.seconds);
       spent += results[i].spent;
+      optionWork += results[i].optionWork;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
         incumbents.offer(plans[i], results[i], *space.at(which[i]));
@@ -252,6 +254,7 @@ private:
   SearchSpace space;
   Incumbents incumbents;
   SearchStatistics statistics;
+  int64_t optionWork = 0;                                 // of all candidates so far
   double work = 0;                                        // of candidates with several options per stage
   double bound = std::numeric_limits<double>::infinity(); // of what was left out or unproved
   Open open;                                              // by rising bound after each pass

@@ -39,6 +39,10 @@ double binomial(int n, int k) {
 constexpr double kMostActions = 4e6;
 constexpr int64_t kMostMicroBatches = 1 << 16;
 
+// Chunks of a stage unless more are pinned. What is idle at the ends of a step falls as one over their number: with 64 of
+// them it is less than a sixty-fourth of the step, of which more could not save much, at the cost of as many more sends.
+constexpr int kMostFreeChunks = 64;
+
 // Only one of several chunks of a stage may be without layers.
 bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
   return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
@@ -82,9 +86,11 @@ ParallelConfig SearchSpace::config(const Candidate &candidate) const {
 
 // Chunks on a stage of any plan of the space, at most.
 int SearchSpace::mostChunks(int stages) const {
-  const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
-  int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
-  return std::max(1, chunks / stages);
+  const Pins &pins = problem.pins;
+  // Chunks without layers make pinned ones more than the layers; the ends of others may hold no layer.
+  int chunks = pins.stageLayers ? static_cast<int>(pins.stageLayers->size()) : problem.layerCount() + 2;
+  bool isPinned = pins.stageLayers || pins.virtualStages;
+  return std::clamp(chunks / stages, 1, isPinned ? chunks : kMostFreeChunks);
 }
 
 void SearchSpace::enumerateAxes() {

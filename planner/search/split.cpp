@@ -19,6 +19,7 @@ constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kFineGap = 1e-3;                          // below it the target is the incumbent itself
 constexpr int kSlowed = 64; // stages, of very many; with 16, splits of few micro-batches were not proved
 constexpr int kRounds = 3;  // of closing boundaries: what one cut closes makes others longer
+constexpr int64_t kMostTableWork = 200'000'000; // visits of chunks that a table of options may take
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 class SplitSearch {
@@ -51,6 +52,7 @@ public:
     result.lowerBound = std::min(limitSeconds, result.seconds);
     if (lowerBound < result.lowerBound * kSlack)
       result.lowerBound = lowerBound;
+    result.optionWork = stageOptions.work();
     return result;
   }
 
@@ -160,6 +162,10 @@ private:
       narrowedTo = target;
       boundaries.tabulateMost(target);
       table.reset();
+      if (rows() * stageOptions.meanWork() > kMostTableWork) { // not all of them can be looked at
+        budget = 0;
+        return true;
+      }
     }
     for (int round = 0; round < kRounds; ++round) {
       budget -= table.tabulate() / 8;
@@ -170,6 +176,20 @@ private:
     }
     budget -= table.tabulate() / 8;
     return table.lowerBound() <= target;
+  }
+
+  // Numbers of layers on a stage that the table has options for, over all stages.
+  int64_t rows() const {
+    int64_t count = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      int fewest = layers, most = 0;
+      for (int first = boundaries.lowest(stage); first <= boundaries.highest(stage); ++first) {
+        fewest = std::min(fewest, boundaries.leastLayers(stage, first));
+        most = std::max(most, boundaries.mostLayers(stage, first));
+      }
+      count += std::max(0, most - fewest + 1);
+    }
+    return count;
   }
 
   // Depth first over stages, numbers of layers nearest to those of the last split first.

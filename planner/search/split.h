@@ -17,7 +17,8 @@ struct SplitResult {
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
-  int64_t spent = 0; ///< of the budget
+  int64_t spent = 0;      ///< of the budget
+  int64_t optionWork = 0; ///< StageOptions::work()
 };
 
 /// Searches splits faster than `limitSeconds`: any number of layers on each stage. Chunks of a stage differ by at most

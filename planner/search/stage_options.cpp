@@ -120,6 +120,8 @@ std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRa
   RecomputeChoices found =
       chooseRecompute(*costs, kinds, roomOf(stage), onlyFastest || !hasSeveralOptions(problem, parallel));
   complete = complete && found.isComplete;
+  visits += found.visits;
+  ++chosen;
   if (!found.fits)
     return {price(stage, chunks, found.list.front().recomputed)};
   std::vector<StageOption> options(found.list.size(), first); // they differ in what is recomputed alone

@@ -45,8 +45,12 @@ public:
   /// A given option, with its bytes.
   StageOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RecomputedLayers> &recomputed);
 
-  /// False when with very many kinds of layers some options were left out.
+  /// False when with very many kinds of layers, or layers, some options were left out.
   bool isComplete() const { return complete; }
+
+  /// Visits of chunks that choosing what layers keep took so far, in all and for one range of layers.
+  int64_t work() const { return visits; }
+  int64_t meanWork() const { return chosen > 0 ? visits / chosen : 0; }
 
   const ParallelConfig &config() const { return parallel; }
   const CostTable &table() const { return *costs; }
@@ -75,6 +79,7 @@ private:
   std::vector<double> mostInFlight;                        // chunks that each stage holds at once
   Memo paretoSets, fastestOnly;
   bool complete = true;
+  int64_t visits = 0, chosen = 0; // choices of what layers keep
   StageContent content;            // of the stage that is priced
   std::vector<StageContent> parts; // its chunks alone, and what they keep
   std::vector<SavedBytes> saved;

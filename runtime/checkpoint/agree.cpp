@@ -7,7 +7,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Behind all queues that a plan can have: the group is nobody else's.
+/// A queue number above those of all plans, so that no other group is the same.
 constexpr uint32_t queue = 1 << 16;
 
 uint32_t joinAll(Communicator &communicator) {

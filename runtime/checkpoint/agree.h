@@ -1,5 +1,4 @@
-// What ranks tell each other outside of an entry: words, over the communicator, hence the same between threads and
-// between processes.
+// Messages between ranks outside of an entry, sent over the communicator, so threads and processes use the same code.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -9,26 +8,27 @@
 
 namespace espalier::rt {
 
-/// One rank's end.
+/// One rank's endpoint.
 class Agreement {
 public:
-  /// Bytes of a rank's words; longer ones are cut.
+  /// The size of a rank's message in bytes; longer messages are cut.
   static constexpr size_t wordBytes = 4096;
 
-  /// `isFirstHere`: no rank below this one is in its process, so that it alone changes what they share. All ranks make
-  /// theirs in the same order as they load. The communicator outlives it.
+  /// `isFirstHere`: this is the lowest rank of its process, so it alone changes state that the ranks of the process
+  /// share. All ranks construct their Agreements in the same order while loading. The communicator must outlive this
+  /// object.
   Agreement(Communicator &communicator, bool isFirstHere, int spins);
 
-  /// What each rank says, by rank; returns once all have said it. Throws RankStopped after an abort.
+  /// All-gathers one message per rank; returns them by rank. Throws RankStopped after an abort.
   std::vector<std::string> tell(const std::string &mine);
 
-  /// The first words, in the order of ranks, that are not empty: the same on all ranks.
+  /// Returns the first non-empty message in rank order, the same on all ranks.
   std::string first(const std::string &mine);
 
   bool isFirstHere() const { return isFirst; }
   bool isLeader() const { return communicator.rank() == 0; }
 
-  /// Bytes that it takes where `ranks` share memory, for all of them.
+  /// Returns the shared memory in bytes that the Agreements of `ranks` ranks need together.
   static size_t sharedBytes(size_t ranks) { return ranks * ranks * wordBytes; }
 
 private:
@@ -36,7 +36,7 @@ private:
   const bool isFirst;
   const int spins;
   const uint32_t group;
-  std::byte *const words; ///< of all ranks
+  std::byte *const words; ///< receive buffer of all ranks' messages
 };
 
 } // namespace espalier::rt

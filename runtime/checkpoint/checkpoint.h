@@ -1,5 +1,5 @@
-// The checkpoints of a run: each rank saves the pieces that it speaks for and loads those that it holds. What a
-// checkpoint is on disk stands in commit.h (the folder) and manifest.h (one checkpoint).
+// The checkpoints of a run: each rank saves the pieces that it owns and loads the pieces that it holds. commit.h
+// describes the folder, manifest.h one checkpoint.
 #pragma once
 
 #include "runtime/checkpoint/agree.h"
@@ -11,36 +11,38 @@
 
 namespace espalier::rt {
 
+/// The checkpoint settings of a run.
 struct CheckpointOptions {
   std::filesystem::path folder;
   bool resume = false;
-  bool acceptChanges = false; ///< of what the run trains on and how, not of the model
-  int64_t keep = 0;           ///< newest ones that stay; 0: all
+  bool acceptChanges = false; ///< of the training setup, not of the model
+  int64_t keep = 0;           ///< number of newest checkpoints to keep; 0: all
   int64_t steps = 0;          ///< of the run, in total
-  int64_t saveEvery = 0;      ///< steps between two; 0: at the end only
-  std::string token = {};     ///< of the folder, where another process of the run holds it; that one speaks
+  int64_t saveEvery = 0;      ///< interval in steps; 0: only at the end
+  std::string token = {};     ///< set if another process of the run holds the folder's lock; only that process prints
 };
 
-/// Shared by the ranks of a process; each process has its own of the same content.
+/// The ranks of a process share one object. Each process has its own with the same content.
 class Checkpoints {
 public:
-  /// Before ranks start: takes the folder, looks whether there is room, and where the run resumes chooses the newest
-  /// sound checkpoint. `data` is what the run reads, in words. Throws PlanError.
+  /// Locks the folder, checks the free space and, if the run resumes, chooses the newest sound checkpoint. Called
+  /// before ranks start. `data` describes the data that the run reads. Throws PlanError.
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-  /// Fills the rank's parameters and optimizer state and returns where the run stood. A damaged checkpoint is told
-  /// aloud and the one before it taken. Called by every rank. None where no checkpoint can be loaded, on all ranks;
-  /// loadFault() has the reason then.
+  /// Fills the rank's parameters and optimizer state and returns the saved scalar state. A damaged checkpoint is
+  /// reported and skipped for the one before it. Called by every rank. Returns nothing, on all ranks, if no checkpoint
+  /// can be loaded; loadFault() then has the reason.
   std::optional<ScalarState> load(Executor &executor, Agreement &agreement);
 
-  /// Writes a checkpoint of all ranks; called by every rank at the same step. What the disk refuses is told aloud and
-  /// left to the next save; the last one throws PlanError. True where it is on disk and named in `latest`.
+  /// Writes a checkpoint of all ranks; called by every rank at the same step. A failed write is reported, and the next
+  /// save tries again; the last save throws PlanError instead. Returns true if the checkpoint is on disk and named in
+  /// `latest`.
   bool save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast);
 
-  /// What the other processes of the run need to write into the same folder.
+  /// Returns the token that lets other processes of the run write into the same folder.
   const std::string &token() const { return folder.token(); }
 
-  /// Why no checkpoint could be loaded: the user's error, though a rank met it. Empty where none is to blame.
+  /// Returns why no checkpoint could be loaded. This is a user error although a rank found it. Empty without an error.
   const std::string &loadFault() const { return theLoadFault; }
 
 private:
@@ -56,9 +58,9 @@ private:
   const Program &program;
   Continuation continuation;
   CheckpointFolder folder;
-  std::vector<std::string> candidates; ///< not looked at yet, the next one last
+  std::vector<std::string> candidates; ///< not examined yet; the next one is last
   std::optional<StoredCheckpoint> chosen;
-  std::set<std::string> apart; ///< neither counted nor removed: damaged, or of another run than this one, which begins anew
+  std::set<std::string> apart; ///< damaged, or of another run than this new one: neither counted nor removed
   std::string lastGood; ///< name of the newest checkpoint that this run wrote, or of `chosen`
   std::string theLoadFault;
 };

@@ -1,10 +1,11 @@
-// Names are made so that two runs, or a killed one and its successor, never meet in a file.
+// File names are chosen so that two runs, or a killed run and its successor, never write the same file.
 #include "runtime/checkpoint/commit.h"
 
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ constexpr uint64_t maxLatestBytes = 1024;
 
 bool isCheckpointName(const std::string &name) { return name.starts_with("step-") && Path(name).filename() == name; }
 
-/// The two lines of `latest`; the second is missing where a person wrote the first.
+/// The two lines of `latest`. The second line is missing if a user wrote the file.
 struct Latest {
   std::string name, manifestChecksum;
 };
@@ -42,8 +43,7 @@ Latest readLatest(const Path &folder) {
   return latest;
 }
 
-/// A folder name that no checkpoint has yet: a run that resumed before an old checkpoint must not
-/// destroy it.
+/// Returns an unused folder name, so that a run resumed from an older checkpoint does not overwrite a newer one.
 std::string freeName(const Path &folder, int64_t step) {
   std::string name = fmt::format("step-{:08}", step);
   for (int again = 2; std::filesystem::exists(folder / name); ++again)
@@ -51,12 +51,12 @@ std::string freeName(const Path &folder, int64_t step) {
   return name;
 }
 
-/// Throws PlanError with the reason of a call that failed.
+/// Throws PlanError with the reason of a failed system call.
 [[noreturn]] void refuse(const Path &folder, int reason) {
   throw PlanError(fmt::format("{}: cannot hold checkpoints: {}", folder.string(), std::strerror(reason)));
 }
 
-/// The locked file, closed with the process whatever ends it.
+/// Returns the locked file. The kernel closes it when the process ends for any reason.
 int lockFolder(const Path &folder) {
   int lock = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (lock < 0)
@@ -64,7 +64,7 @@ int lockFolder(const Path &folder) {
   if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
     std::string holder = fmt::format("process {}", ::getpid());
     if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, holder.data(), holder.size(), 0) < 0)
-      errno = 0; // the name of the holder is for people only
+      errno = 0; // writing the holder's name may fail, because it only serves messages
     return lock;
   }
   int reason = errno;
@@ -119,7 +119,7 @@ Path checkpointAt(const Path &path) {
     return path;
   std::vector<std::string> names = checkpointNames(path);
   if (names.empty())
-    throw PlanError(fmt::format("{}: holds no checkpoint", path.string()));
+    refuseOther(path, "holds no checkpoint");
   if (std::string fault = latestFault(path); !fault.empty())
     throw PlanError(fmt::format("{}; name one of its steps, as {}", fault, (path / names.front()).string()));
   return path / names.front();
@@ -153,7 +153,7 @@ CheckpointFolder::~CheckpointFolder() {
     ::close(lock);
 }
 
-/// No other run writes here, so whatever is not finished is of a dead one.
+/// Removes unfinished files. They belong to dead runs, because this run holds the lock.
 void CheckpointFolder::sweep() const {
   std::vector<Path> stale;
   std::error_code error;
@@ -211,7 +211,7 @@ void CheckpointFolder::prune(size_t keep, const std::set<std::string> &apart) co
       remove(name);
 }
 
-/// Hidden first: what is half removed must not look whole.
+/// The folder is hidden first, because a half-removed checkpoint must not look complete.
 void CheckpointFolder::remove(const std::string &name) const {
   Path hidden = folder / fmt::format(".{}.{}.partial", name, theToken);
   std::filesystem::rename(folder / name, hidden);

@@ -1,9 +1,9 @@
-// The folder of a run's checkpoints. A checkpoint is written beside its final name, renamed when all ranks are done and
-// only then named in `latest`: at every moment one is loadable.
+// The folder of a run's checkpoints. A checkpoint is written next to its final name, renamed when all ranks are done,
+// and then named in `latest`. So one checkpoint is loadable at every moment.
 //
-//   DIR/.lock                          held by the run that writes here; dies with its process
+//   DIR/.lock                          locked by the run that writes here; released when its process ends
 //   DIR/latest                         names the newest checkpoint and the checksum of its manifest
-//   DIR/step-00000020/manifest.json    manifest.h
+//   DIR/step-00000020/manifest.json    see manifest.h
 //   DIR/step-00000020/rank-00003.safetensors
 #pragma once
 
@@ -15,27 +15,28 @@
 
 namespace espalier::rt {
 
-/// The checkpoint folders of DIR, the one that `latest` names first, the others from newest to oldest: by the sequence
-/// numbers of their manifests, which a copy of the folder keeps, and those of older programs, which have none, by time.
+/// Returns the checkpoint folders of DIR: first the one named by `latest`, then the others from newest to oldest. The
+/// order follows the sequence numbers in the manifests, which survive a copy of the folder. Checkpoints of older
+/// versions have no number and are ordered by time.
 std::vector<std::string> checkpointNames(const std::filesystem::path &folder);
 
-/// Why `latest` is not to be believed: missing, damaged, or naming what is not there; empty where it is.
+/// Returns why `latest` is not valid: missing, damaged, or naming a missing checkpoint. Empty if it is valid.
 std::string latestFault(const std::filesystem::path &folder);
 
-/// The checkpoint that a path means: the newest one of a folder of checkpoints, or the path itself. Throws PlanError
-/// where there is none.
+/// Returns the checkpoint at a path: the newest one of a folder of checkpoints, or the path itself. Throws PlanError if
+/// there is none.
 std::filesystem::path checkpointAt(const std::filesystem::path &path);
 
-/// The newest complete checkpoint, empty where there is none.
+/// Returns the newest complete checkpoint, or an empty name.
 std::string latestCheckpoint(const std::filesystem::path &folder);
 
-/// The folder while a run holds it.
+/// A folder of checkpoints, locked by this run.
 class CheckpointFolder {
 public:
-  /// Makes and locks it and removes what killed runs left half written. Throws PlanError where it cannot be written or
-  /// another run holds it.
+  /// Creates and locks the folder and removes unfinished files of killed runs. Throws PlanError if the folder is not
+  /// writable or another run holds the lock.
   explicit CheckpointFolder(std::filesystem::path folder) : CheckpointFolder(std::move(folder), "") {}
-  /// The same, unless `token` is not empty: then a process with that token holds the folder.
+  /// If `token` is not empty, does not lock: a process with that token already holds the lock.
   CheckpointFolder(std::filesystem::path folder, const std::string &token);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder &) = delete;
@@ -44,21 +45,22 @@ public:
   const std::filesystem::path &path() const { return folder; }
   const std::string &token() const { return theToken; }
 
-  /// A number above those of all checkpoints that are there.
+  /// Returns a number above those of all checkpoints in the folder.
   uint64_t nextSequence() const;
 
-  /// Bytes that may still be written there.
+  /// Returns the free bytes of the file system.
   uint64_t freeBytes() const;
 
-  /// The hidden folder in which the checkpoint of a step is written; the same wherever the token is.
+  /// Returns the hidden folder in which the checkpoint of a step is written. It depends only on step and token.
   std::filesystem::path partial(int64_t step) const;
-  /// Makes it. Throws as the file system refuses.
+  /// Creates the hidden folder. Throws std::filesystem::filesystem_error.
   void begin(int64_t step) const;
-  /// Gives it its name with the manifest in it, and names it in `latest`. Returns the name.
+  /// Writes the manifest, renames the folder to its final name and updates `latest`. Returns the name.
   std::string commit(int64_t step, const std::string &manifest) const;
+  /// Removes the hidden folder of a step.
   void discard(int64_t step) const noexcept;
 
-  /// Removes all but the newest `keep` checkpoints; those of `apart` neither count nor go.
+  /// Removes all but the newest `keep` checkpoints. Checkpoints in `apart` are neither counted nor removed.
   void prune(size_t keep, const std::set<std::string> &apart) const;
 
 private:
@@ -66,7 +68,7 @@ private:
   void remove(const std::string &name) const;
 
   std::filesystem::path folder;
-  std::string theToken; ///< of the process that holds it, in the names of what is not finished
+  std::string theToken; ///< of the lock's holder; part of the names of unfinished files
   int lock = -1;
 };
 

@@ -1,4 +1,4 @@
-// Terms are compared as the words that a user is shown: what reads alike is alike.
+// Terms are compared by the text that users see, so terms with equal text are equal.
 #include "runtime/checkpoint/fingerprint.h"
 
 #include "runtime/parameter_block.h"

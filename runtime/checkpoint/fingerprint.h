@@ -1,5 +1,5 @@
-// What makes two runs the same training: the model, which must agree, and what may change where the user says so. How
-// the work is laid out over ranks is no part of it.
+// Identifies a training: the model, which must match, and terms that may change if the user accepts it. The parallel
+// plan is not included.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -10,17 +10,18 @@
 
 namespace espalier::rt {
 
+/// The fingerprint of a training.
 struct Fingerprint {
-  std::string model;                        ///< digest of what the model computes
-  std::map<std::string, std::string> terms; ///< "batch" -> "32 samples of 64 tokens", in words
+  std::string model;                        ///< digest of the model's computation
+  std::map<std::string, std::string> terms; ///< readable: "batch" -> "32 samples of 64 tokens"
 
   bool operator==(const Fingerprint &) const = default;
 };
 
-/// `data` is what the run reads, in words.
+/// Returns the fingerprint of a plan. `data` describes the data that the run reads.
 Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data);
 
-/// The terms that differ, one sentence each: "batch: 32 samples of 64 tokens there, 16 samples of 64 tokens now".
+/// Returns a sentence per term that differs: "batch: 32 samples of 64 tokens there, 16 samples of 64 tokens now".
 std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now);
 
 } // namespace espalier::rt

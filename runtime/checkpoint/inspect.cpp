@@ -1,4 +1,4 @@
-// Files are opened without following links: a checkpoint is a folder of its own.
+// Files are opened without following links, because a checkpoint folder is self-contained.
 #include "runtime/checkpoint/inspect.h"
 
 #include "runtime/checksum.h"

@@ -1,4 +1,4 @@
-// Whether the files of a checkpoint are those that were written.
+// Checks that the files of a checkpoint are unchanged since they were written.
 #pragma once
 
 #include "runtime/checkpoint/manifest.h"
@@ -8,13 +8,14 @@
 
 namespace espalier::rt {
 
-/// Reads a piece, handing it on in parts as they come; throws PlanError at the end where its bytes do not fit its
-/// checksum.
+/// Reads a piece and passes its parts to `take` as they arrive. Throws PlanError at the end if the checksum does not
+/// match.
 void readPiece(const RegularFile &file, const Shard &shard, const StoredPiece &stored,
                const std::function<void(uint64_t begin, std::span<const std::byte>)> &take);
 
-/// What is wrong with the shards of a checkpoint, a sentence each: names, sizes and headers, or every byte.
+/// How much shardFaults() checks: names, sizes and headers, or every byte.
 enum class Depth { Headers, EveryByte };
+/// Returns one sentence per error in the shards of a checkpoint.
 std::vector<std::string> shardFaults(const std::filesystem::path &checkpoint, const Manifest &manifest, Depth depth);
 
 } // namespace espalier::rt

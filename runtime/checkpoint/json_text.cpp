@@ -1,4 +1,4 @@
-// Depth is bounded as it is read: a megabyte of brackets would otherwise become a hundred of values.
+// The depth is limited while parsing, because a megabyte of brackets would become a hundred megabytes of values.
 #include "runtime/checkpoint/json_text.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// JSON of files that nobody vouches for.
+// Parses JSON from untrusted files.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace espalier::rt {
 
-/// Parses a document of at most a few levels. Throws nlohmann::json::exception for another or none.
+/// Parses a document with a few levels at most. Throws nlohmann::json::exception if it is deeper or not JSON.
 nlohmann::json parseShallow(std::string_view text);
 
-/// A number without sign or fraction, below 2^63. Throws nlohmann::json::exception for anything else.
+/// Returns a number without sign or fraction, below 2^63. Throws nlohmann::json::exception for other values.
 int64_t wholeNumber(const nlohmann::json &value);
 std::vector<int64_t> wholeNumbers(const nlohmann::json &list);
 

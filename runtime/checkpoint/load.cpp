@@ -1,6 +1,7 @@
-// A checkpoint is sound where its manifest is, its shards are there, and every piece that is read fits its checksum.
-// What is not sound is passed over, aloud, for the one before.
+// A checkpoint is sound if its manifest is valid, its shards exist, and every piece that is read matches its checksum.
+// An unsound checkpoint is reported and skipped for the one before it.
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/convert/convert.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -8,25 +9,45 @@
 #include <fmt/ranges.h>
 
 namespace espalier::rt {
+namespace {
+
+/// The folder of the options, if it can hold the checkpoints of this run. Throws PlanError for one checkpoint, for the
+/// weights of another program, and for a run that resumes where no checkpoint is; nothing is made then.
+const std::filesystem::path &usableFolder(const CheckpointOptions &options) {
+  const std::filesystem::path &folder = options.folder;
+  std::string name = folder.string();
+  if (std::filesystem::exists(folder / manifestName))
+    throw PlanError(fmt::format("{}: is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {} "
+                                "--resume to go on with the newest, or --load {} to start from these weights",
+                                name, (folder / "..").lexically_normal().string(), name));
+  if (std::string program = foreignWeightsAt(folder); !program.empty())
+    throw PlanError(fmt::format("{}: holds weights of {}, among which a run writes no checkpoints; give --load {} to "
+                                "start from them, and --checkpoint another folder",
+                                name, program, name));
+  if (options.resume && checkpointNames(folder).empty())
+    throw PlanError(fmt::format("{}: holds no checkpoint{}; --resume goes on with the --checkpoint of an earlier run",
+                                name, std::filesystem::exists(folder) ? "" : ", and is not there"));
+  return folder;
+}
+
+} // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
     : options(options),
       program(program), continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
-      folder(options.folder, options.token) {
+      folder(usableFolder(options), options.token) {
   bool isSpeaker = options.token.empty();
   candidates = checkpointNames(options.folder);
   if (options.resume) {
-    if (candidates.empty())
-      throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
     if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
-      fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
+      fmt::print(stderr, "espalier: warning: {}; continuing with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);
     chooseNext(isSpeaker);
   } else if (!candidates.empty()) {
     if (isSpeaker)
       fmt::print(stderr,
-                 "espalier: note: {}: holds checkpoints of another run, the newest is {}; they stay, and this run begins "
-                 "anew; --resume goes on with them\n",
+                 "espalier: note: {}: holds checkpoints of another run, the newest is {}; they stay, and this run "
+                 "starts from the beginning; --resume continues them\n",
                  options.folder.string(), candidates.front());
     apart = {candidates.begin(), candidates.end()};
   }
@@ -34,7 +55,7 @@ Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &progra
     requireRoom();
 }
 
-/// The next candidate whose manifest and shards are in order. Throws PlanError after the last one.
+/// Chooses the next candidate with a valid manifest and valid shards. Throws PlanError after the last one.
 void Checkpoints::chooseNext(bool isAloud) {
   chosen.reset();
   while (!candidates.empty()) {
@@ -53,7 +74,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     return;
   }
   throw PlanError(
-      fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(apart, ", ")));
+      fmt::format("{}: holds no complete checkpoint: {}", folder.path().string(), fmt::join(apart, ", ")));
 }
 
 void Checkpoints::loadPieces(Executor &executor) const {
@@ -72,8 +93,7 @@ void Checkpoints::passOver(const std::string &fault, bool isAloud) {
                candidates.empty() ? "there is none before it" : "going back to " + candidates.back());
 }
 
-/// Each process has looked into the folder itself. False, with a fault, where any found none or they did not find the
-/// same one.
+/// Returns whether all processes chose the same checkpoint; each has read the folder itself. Sets the fault otherwise.
 bool Checkpoints::isOneChoice(Agreement &agreement) {
   std::vector<std::string> faults = agreement.tell(agreement.isFirstHere() ? theLoadFault : "");
   std::vector<std::string> names = agreement.tell(chosen ? lastGood : "");
@@ -103,7 +123,7 @@ std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agre
     fault = agreement.first(fault);
     if (fault.empty())
       break;
-    if (agreement.isFirstHere()) { // the others of this process wait, and then look at what it chose
+    if (agreement.isFirstHere()) { // other ranks of this process wait, then use its choice
       apart.insert(lastGood);
       passOver(fault, agreement.isLeader());
       try {

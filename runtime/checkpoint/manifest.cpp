@@ -1,10 +1,11 @@
-// JSON, so that people and other programs can read it.
+// The manifest is JSON, so that people and other programs can read it.
 #include "runtime/checkpoint/manifest.h"
 
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ constexpr int manifestFormat = 2;
 constexpr uint64_t mostSequence = uint64_t(1) << 48;
 constexpr size_t maxDimensions = 16;
 constexpr size_t checksumDigits = 16;
-/// Where the sequence number begins in a manifest, behind its first two lines.
+/// The sequence number begins within this many bytes, after the first two lines.
 constexpr uint64_t sequenceWithin = 256;
 constexpr const char *parametersOnly = "parameters";
 
@@ -64,7 +65,7 @@ StoredPiece pieceOf(const Json &json) {
   if (piece.offsets.size() != piece.shape.size() || piece.sizes.size() != piece.shape.size() ||
       piece.shape.size() > maxDimensions)
     refuse(fmt::format("a piece of '{}' has another number of dimensions than its shape", piece.name));
-  tensorBytes(piece.shape, piece.type); // refuses what passes the bounds
+  tensorBytes(piece.shape, piece.type); // throws if a size is out of bounds
   auto elements = static_cast<int64_t>(tensorBytes(piece.sizes, pb::F32) / 4);
   piece.end = elements;
   if (auto range = json.find("range"); range != json.end()) {
@@ -110,7 +111,7 @@ Shard shardOf(const Json &json) {
   return shard;
 }
 
-/// Elements of a piece's box that are none of the padding.
+/// Returns the elements of a piece's box without padding.
 int64_t realElementsOfBox(const Piece &piece) {
   int64_t elements = 1;
   for (size_t i = 0; i < piece.shape.size(); ++i)
@@ -123,8 +124,8 @@ struct Cover {
   std::map<std::pair<std::vector<int64_t>, std::vector<int64_t>>, std::set<std::pair<int64_t, int64_t>>> boxes;
 };
 
-/// Every element of every tensor is there once: the ranges of each box follow each other, the boxes add up to the
-/// shape. (Boxes that overlap and leave a hole of the same size come only from a forged manifest.)
+/// Checks that every element of every tensor is stored once: the ranges of each box are contiguous, and the boxes add
+/// up to the shape. (Only a forged manifest has overlapping boxes and a gap of equal size.)
 void requireWhole(const Manifest &manifest) {
   std::map<std::pair<std::string, std::string>, Cover> tensors;
   std::map<std::pair<std::string, std::string>, int64_t> elements;
@@ -181,12 +182,12 @@ Manifest manifestOf(const Json &json) {
   return manifest;
 }
 
-/// What reading `json` gives, with the file's name on every error.
+/// Calls `reader` and adds the file name to its errors.
 template <typename Reader> auto named(const std::string &name, const Reader &reader) {
   try {
     return reader();
   } catch (const Json::exception &problem) {
-    throw PlanError(fmt::format("{}: damaged: {}", name, problem.what()));
+    throw PlanError(fmt::format("{}: damaged: {}", name, jsonReason(problem)));
   } catch (const PlanError &problem) {
     throw PlanError(fmt::format("{}: damaged: {}", name, problem.what()));
   }
@@ -244,7 +245,7 @@ std::string manifestText(const Manifest &manifest) {
                   {"shards", shards}};
   if (!manifest.hasOptimizer)
     json["holds"] = parametersOnly;
-  std::string rest; // what follows the first line and its brace: a line per key, and one per shard
+  std::string rest; // the text after the first line: one line per key and per shard
   for (const auto &[key, value] : json.items()) {
     rest += fmt::format("{} {}: ", rest.empty() ? "" : ",\n", Ordered(key).dump());
     rest += key == "shards" ? linesOf(value) : value.dump();
@@ -274,7 +275,7 @@ uint64_t readSequence(const std::filesystem::path &checkpoint) {
     text.resize(std::min(file.size(), sequenceWithin));
     file.read(0, std::as_writable_bytes(std::span(text)));
   } catch (const PlanError &) {
-    return 0; // nor is it loaded later
+    return 0; // an unreadable manifest is not loaded later either
   }
   constexpr std::string_view key = "\n \"sequence\": ";
   uint64_t sequence = 0;

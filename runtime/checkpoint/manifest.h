@@ -1,6 +1,6 @@
-// The one file that says what a checkpoint holds, in global terms: where the run stood, what it trained, and for each
-// stored piece its place in the parameter, its place in a shard and its checksum. Its own first line is a checksum over
-// all that follows.
+// The file that describes a checkpoint independently of the plan: the state of the run, its fingerprint, and for each
+// stored piece its box in the parameter, its position in a shard and its checksum. The first line is a checksum of all
+// other lines.
 #pragma once
 
 #include "runtime/checkpoint/fingerprint.h"
@@ -11,56 +11,60 @@
 
 namespace espalier::rt {
 
+/// A piece and its bytes in a shard.
 struct StoredPiece {
   Piece piece;
-  uint64_t at = 0; ///< byte in the shard's data, behind its header
+  uint64_t at = 0; ///< byte in the shard's data section
   std::string checksum;
-  uint64_t blockBytes = 0; ///< 0: no blocks; else each so many bytes, the last one fewer, have a checksum of their own
-  std::string blocks;      ///< these checksums, one behind the other
+  uint64_t blockBytes = 0; ///< 0: no blocks; else each block of this size, or the shorter last one, has its own
+                           ///< checksum
+  std::string blocks;      ///< the concatenated block checksums
 
-  /// Bytes that are read at once to be compared with a checksum: a block's, or the piece's.
+  /// Returns the unit of verified reads in bytes: a block, or the whole piece.
   uint64_t partBytes() const { return blockBytes ? blockBytes : piece.bytes(); }
-  /// The checksum of the part that begins with byte `begin` of the piece.
+  /// Returns the checksum of the part that begins at byte `begin` of the piece.
   std::string partChecksum(uint64_t begin) const;
 };
 
-/// What one rank wrote: a safetensors file whose tensors are the pieces, in their order and without gaps.
+/// The output of one rank: a safetensors file whose tensors are the pieces, in their order and without gaps.
 struct Shard {
-  std::string file; ///< name within the checkpoint's folder; empty where the rank had nothing to write
+  std::string file; ///< name within the checkpoint's folder; empty if the rank had no pieces
   uint64_t bytes = 0, headerBytes = 0;
   std::string headerChecksum;
   std::vector<StoredPiece> pieces;
 };
 
+/// The content of manifest.json.
 struct Manifest {
-  uint64_t sequence = 0; ///< higher than that of all older ones of the folder; 0 in those of older programs
+  uint64_t sequence = 0; ///< higher than in all older checkpoints of the folder; 0 in those of older versions
   std::string model;
   uint64_t parameters = 0;
-  std::vector<std::pair<std::string, int64_t>> mesh; ///< axes of the run that wrote it, outermost first
+  std::vector<std::pair<std::string, int64_t>> mesh; ///< axes of the writing run's mesh, outermost first
   ScalarState state;
-  int64_t runSteps = 0; ///< --steps of that run: some schedules are laid over them
+  int64_t runSteps = 0; ///< --steps of that run, because some schedules depend on it
   Fingerprint fingerprint;
-  bool hasOptimizer = true; ///< false: values only, of a conversion; who trained them and how is not known
+  bool hasOptimizer = true; ///< false: a converted checkpoint with values only; its training is unknown
   std::vector<Shard> shards;
 
   int64_t ranks() const;
   uint64_t bytes() const;
 };
 
-/// Name of the file in a checkpoint's folder.
+/// The name of the manifest in a checkpoint's folder.
 inline constexpr const char *manifestName = "manifest.json";
 
+/// Serializes a manifest, with its checksum in the first line.
 std::string manifestText(const Manifest &manifest);
 
-/// Reads what is to be believed: the checksum fits, every size and place is within bounds and the pieces of each tensor
-/// add up to the whole. Throws PlanError. `text` names the file in errors as `name`.
+/// Parses and validates a manifest: its checksum, the bounds of all sizes and offsets, and that pieces cover each
+/// tensor. `name` is the file name for errors. Throws PlanError.
 Manifest parseManifest(const std::string &text, const std::string &name);
 Manifest readManifest(const std::filesystem::path &checkpoint);
 
-/// The sequence number of a checkpoint that may be damaged: for an order to look at them in. 0 where none is found.
+/// Returns the sequence number of a checkpoint that may be damaged, to order the candidates. 0 if not found.
 uint64_t readSequence(const std::filesystem::path &checkpoint);
 
-/// A rank tells the one that writes the manifest of its shard by a file of its own.
+/// Serializes the shard entry of a rank. Each rank passes it in a file to the rank that writes the manifest.
 std::string shardText(const Shard &shard);
 Shard parseShard(const std::string &text, const std::string &name);
 

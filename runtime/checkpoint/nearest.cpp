@@ -8,7 +8,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Letters to put in, take out or change; the row of prefixes of `a` is kept for each prefix of `b`.
+/// Returns the edit distance of two texts. `row` holds the distances of all prefixes of `a` to a prefix of `b`.
 size_t changes(const std::string &a, const std::string &b) {
   std::vector<size_t> row(a.size() + 1);
   std::iota(row.begin(), row.end(), size_t(0));

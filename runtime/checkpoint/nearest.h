@@ -1,4 +1,4 @@
-// Names that a reader may have meant.
+// Suggests names for misspelled ones.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace espalier::rt {
 
-/// "; the nearest is 'block.0.ln1_weight'": of the names, the one with the fewest changes of a letter. Empty where
-/// there is none.
+/// Returns "; the nearest is 'block.0.ln1_weight'" for the name with the smallest edit distance; empty if there are
+/// no names.
 std::string nearestText(const std::string &name, const std::vector<std::string> &names);
 
 } // namespace espalier::rt

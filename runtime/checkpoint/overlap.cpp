@@ -1,5 +1,5 @@
-// Both pieces are row-major in boxes of the same tensor: where the boxes agree in the last dimensions, runs grow over
-// these.
+// Both pieces are row-major in boxes of one tensor. If the boxes agree in their last dimensions, runs extend over these
+// dimensions.
 #include "runtime/checkpoint/overlap.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The part of the boxes in common: per dimension [low, high).
+/// The intersection of the boxes: [low, high) per dimension.
 struct CommonBox {
   std::vector<int64_t> low, high;
 
@@ -26,7 +26,7 @@ struct CommonBox {
   }
 };
 
-/// The place of an element of the tensor within a piece's box.
+/// Returns the index of a tensor element within a piece's box.
 int64_t placeIn(const Piece &piece, const std::vector<int64_t> &element) {
   int64_t place = 0;
   for (size_t i = 0; i < element.size(); ++i)
@@ -40,7 +40,7 @@ void visitShared(const Piece &one, const Piece &other, const std::function<void(
   CommonBox box(one, other);
   if (box.isEmpty())
     return;
-  size_t outer = one.shape.size(); // dimensions that are gone through; a run covers the others
+  size_t outer = one.shape.size(); // number of dimensions to iterate over; a run covers the others
   int64_t run = 1;
   while (outer > 0) {
     --outer;

@@ -1,4 +1,4 @@
-// What two pieces of one tensor have in common, whatever the splits they come from.
+// Intersects two pieces of one tensor, which may come from different splits.
 #pragma once
 
 #include "runtime/checkpoint/pieces.h"
@@ -7,18 +7,18 @@
 
 namespace espalier::rt {
 
-/// `count` elements that lie side by side in both: from element `from` of one piece on, and `to` of the other.
+/// `count` elements that are contiguous in both pieces: from element `from` of one piece and element `to` of the other.
 struct SharedRun {
   int64_t from = 0, to = 0, count = 0;
 
   bool operator==(const SharedRun &) const = default;
 };
 
-/// The elements of the tensor, not of its padding, that are in both pieces, in ascending order of `from` and of `to`.
-/// Rows 0-1 of a [4, 6] tensor and its columns 2-3 share two runs: {2, 0, 2}, {8, 2, 2}.
+/// Visits the elements in both pieces, without padding, in ascending order of `from` and of `to`. Example: rows 0-1 and
+/// columns 2-3 of a [4, 6] tensor share two runs: {2, 0, 2}, {8, 2, 2}.
 void visitShared(const Piece &one, const Piece &other, const std::function<void(const SharedRun &)> &visit);
 
-/// The elements of a piece that are none of the padding.
+/// Returns the number of elements of a piece that are not padding.
 int64_t realElements(const Piece &piece);
 
 } // namespace espalier::rt

@@ -1,4 +1,5 @@
-// A parameter's box follows from its sharding, the part of optimizer state within it from the bucket's own part.
+// A parameter's box follows from its sharding. The shard of optimizer state within the box follows from the bucket's
+// shard.
 #include "runtime/checkpoint/pieces.h"
 
 #include "runtime/parameter_block.h"
@@ -9,7 +10,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The elements of a parameter's block on its rank that lie in one of the bucket's buffers.
+/// Returns the elements of a rank's parameter block that lie in one of the bucket's buffers.
 HeldPiece pieceOf(const PlacedParameter &placed, const char *kind, pb::DataType type, const pb::Buffer &buffer,
                   const HeldElements &held, bool isSpoken) {
   HeldPiece piece{{kind, placed.name, type, placed.block.shape(), placed.block.offsets(), placed.block.sizes()},

@@ -1,4 +1,4 @@
-// What a rank holds of the model and its optimizer, in global terms, and where it lies in the rank's memory.
+// The pieces of model and optimizer that a rank holds, in coordinates of the whole tensors, and their addresses.
 #pragma once
 
 #include "runtime/executor.h"
@@ -10,8 +10,8 @@
 
 namespace espalier::rt {
 
-/// A part of one parameter, or of its master or moments: elements [begin, end), in row-major order, of a box. Boxes lie
-/// in the padded parameter; elements outside of `shape` are padding.
+/// Elements [begin, end), in row-major order, of a box of one parameter, or of its master or moments. Boxes lie in the
+/// padded parameter; elements outside of `shape` are padding.
 struct Piece {
   std::string kind; ///< value, master, moment1 or moment2
   std::string name; ///< the parameter's
@@ -22,30 +22,29 @@ struct Piece {
 
   int64_t boxElements() const;
   uint64_t bytes() const;
-  /// What tells it from all others: "value block.0.weight [0+4, 8+8] 0:32".
+  /// Returns a unique key: "value block.0.weight [0+4, 8+8] 0:32".
   std::string key() const;
 };
 
-/// A piece in the memory of a rank: `offset` bytes behind the place of a bucket's buffer.
+/// A piece in the memory of a rank, `offset` bytes after the start of a bucket's buffer.
 struct HeldPiece {
   Piece piece;
-  uint32_t call = 0; ///< in whose regions the buffer lies
+  uint32_t call = 0; ///< the call whose regions contain the buffer
   const pb::Buffer *buffer = nullptr;
   uint64_t offset = 0;
-  bool isSpoken = true; ///< this rank, of those that hold the same elements, is the one that saves them
+  bool isSpoken = true; ///< whether this rank saves the elements, of all ranks that hold them
 };
 
-/// The pieces of a rank in the order of its calls. Empty parts are left out.
+/// Returns the pieces of a rank in the order of its calls, without empty ones.
 std::vector<HeldPiece> heldPieces(const Program &program, int rank);
 
-/// What the buffers of a bucket's optimizer state hold, in their order.
+/// Returns the kinds of the buffers of a bucket's optimizer state, in their order.
 std::span<const char *const> stateKinds(const pb::Bucket &bucket);
 
-/// Bytes of all pieces, each once.
+/// Returns the bytes of all pieces, each counted once.
 uint64_t checkpointBytes(const Program &program);
 
-/// Copies between a rank's piece, from its byte `begin` on, and memory of the host: the only places where a checkpoint
-/// touches a rank's memory.
+/// Copy between a rank's piece, from byte `begin` on, and host memory. Checkpoints access rank memory only here.
 void copyFromRank(const Executor &executor, const HeldPiece &held, uint64_t begin, std::span<std::byte> to);
 void copyToRank(Executor &executor, const HeldPiece &held, uint64_t begin, std::span<const std::byte> from);
 

@@ -1,4 +1,4 @@
-// Opened without waiting and looked at before the first byte is read.
+// Opened with O_NONBLOCK and checked with fstat() before the first read.
 #include "runtime/checkpoint/regular_file.h"
 
 #include "runtime/status.h"

@@ -1,4 +1,4 @@
-// A file to read by ranges. A FIFO, a device or a folder in its place is an error, not a wait.
+// A file that is read by ranges. A FIFO, device or folder is an error and does not block.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,26 @@
 
 namespace espalier::rt {
 
+/// Whether symbolic links are followed.
 enum class Links { Followed, Refused };
 
+/// An open regular file.
 class RegularFile {
 public:
-  /// Throws PlanError if the file is missing, unreadable or no regular file.
+  /// Throws PlanError if the file is missing, unreadable or not a regular file.
   explicit RegularFile(const std::filesystem::path &path, Links links = Links::Followed);
   ~RegularFile();
   RegularFile(const RegularFile &) = delete;
   RegularFile &operator=(const RegularFile &) = delete;
 
   const std::filesystem::path &path() const { return name; }
-  /// Bytes when it was opened.
+  /// Returns the size in bytes at the time of opening.
   uint64_t size() const { return bytes; }
 
-  /// Fills `to` with the bytes from `offset` on. Throws PlanError where the file ends before.
+  /// Fills `to` with the bytes from `offset` on. Throws PlanError if the file ends before.
   void read(uint64_t offset, std::span<std::byte> to) const;
 
-  /// Hands a range on in parts of a few MiB: `take` is told where a part begins within the range.
+  /// Passes a range to `take` in parts of a few MiB; `begin` is the part's offset within the range.
   void readParts(uint64_t offset, uint64_t count,
                  const std::function<void(uint64_t begin, std::span<const std::byte>)> &take) const;
 
@@ -37,7 +39,7 @@ private:
   uint64_t bytes = 0;
 };
 
-/// The whole of a small file. Throws PlanError as RegularFile does, or if it has more than `most` bytes.
+/// Reads a whole small file. Throws PlanError like RegularFile, or if it has more than `most` bytes.
 std::string readText(const std::filesystem::path &path, uint64_t most, Links links = Links::Followed);
 
 } // namespace espalier::rt

@@ -1,10 +1,10 @@
-// Reading trusts nothing: header length, offsets and sizes are bounded by the file before they are
-// used.
+// Input is untrusted: header length, offsets and sizes are checked against the file size before use.
 #include "runtime/checkpoint/safetensors.h"
 
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr uint64_t maxHeaderBytes = uint64_t(64) << 20;
 constexpr std::pair<pb::DataType, const char *> typeNames[] = {
     {pb::F32, "F32"}, {pb::BF16, "BF16"}, {pb::F16, "F16"}, {pb::I32, "I32"}};
 
-/// Types that others' files have beside ours, with the bytes of an element.
+/// Types of other systems' files that we do not support, with their element size in bytes.
 constexpr std::pair<const char *, uint64_t> otherTypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},
                                                             {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"U32", 4},
                                                             {"I64", 8},     {"U64", 8}, {"F64", 8}};
@@ -31,7 +31,7 @@ constexpr std::pair<const char *, uint64_t> otherTypes[] = {{"BOOL", 1},    {"U8
   throw PlanError(fmt::format("{}: {}", file.string(), reason));
 }
 
-/// At most 2^60: an element of 8 bytes more does not overflow.
+/// At most 2^60, so that multiplying by 8 bytes per element does not overflow.
 uint64_t elementCount(std::span<const int64_t> shape) { return tensorBytes(shape, pb::F32) / 4; }
 
 TensorEntry readEntry(const std::string &name, const nlohmann::json &json) {
@@ -144,7 +144,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path &file, Links links)
       else
         entries.push_back(readEntry(name, entry));
   } catch (const nlohmann::json::exception &problem) {
-    refuse(file, fmt::format("damaged header: {}", problem.what()));
+    refuse(file, fmt::format("damaged header: {}", jsonReason(problem)));
   } catch (const PlanError &problem) {
     refuse(file, problem.what());
   }

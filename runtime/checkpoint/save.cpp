@@ -1,5 +1,5 @@
-// Three steps, each agreed upon by all ranks: the folder is made, the shards are written, the manifest makes them a
-// checkpoint. The disk may refuse any of them.
+// All ranks agree on each of three steps: create the folder, write the shards, commit the manifest. The disk may fail
+// in any step.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
@@ -14,13 +14,13 @@ namespace {
 
 using Path = std::filesystem::path;
 
-/// What has a checksum of its own, so that a rank of another plan need not read more.
+/// The block size of checksums, so that a rank of another plan need not read much more than it needs.
 constexpr uint64_t blockBytes = uint64_t(4) << 20;
 constexpr uint64_t maxShardText = uint64_t(1) << 30;
 
 std::string rankFile(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 
-/// Where a rank tells the leader of its shard; gone before the checkpoint is one.
+/// The file in which a rank passes its shard entry to the leader. Removed before the commit.
 Path noteFile(const Path &folder, int rank) { return folder / fmt::format("rank-{:05}.json", rank); }
 
 TensorEntry entryOf(const Piece &piece, uint64_t at) {
@@ -29,12 +29,12 @@ TensorEntry entryOf(const Piece &piece, uint64_t at) {
           piece.bytes()};
 }
 
-/// Appends a piece of the rank's memory to the file and notes its checksums.
+/// Appends a piece of the rank's memory to the file and records its checksums.
 void writePiece(const Executor &executor, const HeldPiece &held, AtomicFile &file, StoredPiece &stored) {
   RunningChecksum sum;
   uint64_t bytes = held.piece.bytes();
   std::vector<std::byte> block(std::min(bytes, blockBytes));
-  stored.blockBytes = bytes > blockBytes ? blockBytes : 0; // of one block the piece's own checksum is enough
+  stored.blockBytes = bytes > blockBytes ? blockBytes : 0; // a single block needs no checksum besides the piece's
   for (uint64_t begin = 0; begin < bytes; begin += blockBytes) {
     std::span<std::byte> taken = std::span(block).first(std::min(blockBytes, bytes - begin));
     copyFromRank(executor, held, begin, taken);
@@ -59,7 +59,7 @@ void Checkpoints::requireRoom() const {
     return;
   int64_t due = (options.steps + options.saveEvery - 1) / options.saveEvery;
   if (options.keep > 0)
-    due = std::min(due, options.keep + 1); // the new one is whole before the oldest goes
+    due = std::min(due, options.keep + 1); // the new checkpoint is complete before the oldest is removed
   fmt::print(stderr, "{}: note: {} are kept{}\n", folder.path().string(),
              options.keep > 0 ? fmt::format("the newest {} checkpoints", options.keep) : "all checkpoints",
              options.keep > 0 ? "" : "; --keep N keeps the newest N");
@@ -118,7 +118,7 @@ void Checkpoints::commit(const ScalarState &state) {
 
 bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast) {
   bool isLeader = agreement.isLeader();
-  std::string fault; // of the first rank that has one, the same on all
+  std::string fault; // of the first rank with an error, the same on all ranks
   auto isDone = [&](bool isMine, auto &&work) {
     std::string own;
     try {
@@ -143,7 +143,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
       if (options.keep > 0)
         folder.prune(options.keep, apart);
     } catch (const std::exception &error) {
-      fmt::print(stderr, "espalier: warning: an old checkpoint stays: {}\n", error.what());
+      fmt::print(stderr, "espalier: warning: an old checkpoint cannot be removed: {}\n", error.what());
     }
     return true;
   }

@@ -1,4 +1,4 @@
-// A piece has a checksum, and where it is large one for each of its blocks: a block is what is read at least.
+// Every piece has a checksum, and large pieces have one per block. A block is the smallest unit of reading.
 #include "runtime/checkpoint/sources.h"
 
 #include "runtime/checksum.h"
@@ -11,12 +11,12 @@
 namespace espalier::rt {
 namespace {
 
-/// Runs in the order of the stored piece, of which bytes come in ascending order.
+/// The runs in the order of the stored piece, whose bytes arrive in ascending order.
 class RunCutter {
 public:
   RunCutter(const std::vector<SharedRun> &runs, int64_t elementBytes) : runs(runs), size(elementBytes) {}
 
-  /// Hands on what runs have of the piece's bytes from `begin` on.
+  /// Passes on the bytes of runs that lie in the piece's bytes from `begin` on.
   void cut(uint64_t begin, std::span<const std::byte> bytes,
            const std::function<void(int64_t, std::span<const std::byte>)> &take) {
     auto first = static_cast<int64_t>(begin) / size, last = first + static_cast<int64_t>(bytes.size()) / size;
@@ -26,7 +26,7 @@ public:
       if (from < to)
         take(run.to + from - run.from, bytes.subspan((from - first) * size, (to - from) * size));
       if (run.from + run.count > last)
-        return; // its rest comes with the next bytes
+        return; // the next bytes contain the rest of this run
     }
   }
 
@@ -41,7 +41,7 @@ private:
 std::vector<ByteRange> Take::bytesRead() const {
   std::vector<ByteRange> ranges;
   auto size = static_cast<uint64_t>(elementBytes(stored->piece.type));
-  uint64_t part = stored->partBytes(), next = 0; // the first part that is not read yet
+  uint64_t part = stored->partBytes(), next = 0; // the first part that has not been read
   for (const SharedRun &run : runs) {
     next = std::max(next, run.from * size / part * part);
     for (uint64_t end = (run.from + run.count) * size; next < end; next += part)

@@ -1,5 +1,5 @@
-// Where the bytes of a rank's pieces come from in a checkpoint, whatever plan wrote it: its own pieces are cut out of
-// the stored ones, and of these no more is read than has to be.
+// Finds the bytes of a rank's pieces in a checkpoint of any plan. Pieces are cut from stored pieces, of which only the
+// needed parts are read.
 #pragma once
 
 #include "runtime/checkpoint/manifest.h"
@@ -12,38 +12,38 @@
 
 namespace espalier::rt {
 
-/// Bytes [begin, end).
+/// The bytes [begin, end).
 struct ByteRange {
   uint64_t begin = 0, end = 0;
 
   bool operator==(const ByteRange &) const = default;
 };
 
-/// What a piece takes from a stored one; `from` of a run counts in the stored piece, `to` in the one that takes.
+/// The runs that a wanted piece takes from a stored piece: `from` indexes the stored piece, `to` the wanted piece.
 struct Take {
   const Shard *shard = nullptr;
   const StoredPiece *stored = nullptr;
   std::vector<SharedRun> runs;
 
-  /// The bytes of the stored piece that are read: every part with a checksum of its own in which a run lies.
+  /// Returns the bytes of the stored piece to read: every separately checksummed part that contains a run.
   std::vector<ByteRange> bytesRead() const;
 
-  /// Reads them from the shard's file and hands on the bytes of the runs, each with the element of the taking piece
-  /// where they begin. Throws PlanError where bytes do not fit their checksum, when some were handed on already.
+  /// Reads these bytes from the shard's file and passes on the bytes of the runs, each with its first element in the
+  /// wanted piece. Throws PlanError on a checksum mismatch, possibly after some runs were passed on.
   void read(const RegularFile &file, const std::function<void(int64_t to, std::span<const std::byte>)> &take) const;
 };
 
-/// The pieces of a checkpoint by tensor. The manifest outlives it.
+/// The pieces of a checkpoint by tensor. The manifest must outlive it.
 class Sources {
 public:
-  /// Errors name the checkpoint as `name`.
+  /// `name` is the checkpoint's name for error messages.
   Sources(const Manifest &manifest, std::string name);
 
-  /// Why a tensor cannot be taken from here, empty where it can.
+  /// Returns why a tensor cannot be loaded from this checkpoint, or an empty text.
   std::string fault(const std::string &kind, const std::string &parameter) const;
 
-  /// What `wanted` is made of: each of its elements but the padding is in one run. Weights of another type come from
-  /// the masters, where there are any, and masters that were not kept from weights. Throws PlanError where elements are
+  /// Returns the sources of `wanted`: each element except padding is in one run. Weights of another type are read from
+  /// the masters, if stored; masters that were not stored are read from weights. Throws PlanError if elements are
   /// missing.
   std::vector<Take> takesFor(const Piece &wanted) const;
 
@@ -57,7 +57,7 @@ private:
   const std::vector<Source> *sourcesFor(const Piece &wanted) const;
 
   std::string name;
-  std::map<std::pair<std::string, std::string>, std::vector<Source>> tensors; ///< by kind and name
+  std::map<std::pair<std::string, std::string>, std::vector<Source>> tensors; ///< keyed by kind and name
 };
 
 } // namespace espalier::rt

@@ -14,7 +14,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// The parameter of a piece as one piece.
+/// Returns the whole parameter of a piece as one piece.
 Piece wholeOf(const Piece &piece) {
   Piece whole = piece;
   whole.offsets.assign(piece.shape.size(), 0);
@@ -24,7 +24,7 @@ Piece wholeOf(const Piece &piece) {
   return whole;
 }
 
-/// The box of the real elements in the rows of a piece: elements 5 to 9 of a box of 4 columns are in its rows 1 and 2.
+/// Returns the real elements in the rows of a piece: elements 5 to 9 of a box with 4 columns lie in rows 1 and 2.
 Piece rowsOf(const Piece &piece) {
   if (piece.sizes.empty() || piece.begin == piece.end)
     return wholeOf(piece);
@@ -54,18 +54,18 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
 StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run)
     : program(program), continued(run) {
   auto refuse = [&](const char *what) {
-    throw PlanError(fmt::format("{}: {}, which resume_training asks for; resume_training: False takes its weights",
+    throw PlanError(fmt::format("{}: {}, which resume_training needs; resume_training: False loads the weights alone",
                                 from.string(), what));
   };
   if (systemAt(from) != WeightSystem::Espalier)
-    refuse("no checkpoint of Espalier, so that no optimizer's state is read");
+    refuse("not a checkpoint of Espalier, so it has no optimizer state");
   stored.emplace(checkpointAt(from));
   if (!stored->manifest().hasOptimizer)
-    refuse("has no optimizer's state");
+    refuse("has no optimizer state");
   stored->requireContinuation(program.plan(), run);
 }
 
-/// The names agree as the plan brings them; whether its other parts are of the same model shows here.
+/// The plan contains the naming rules. This checks that its other parts belong to the same model.
 void StartingWeights::openForeign(const std::filesystem::path &from) {
   const WeightModel &model = foreign->model();
   for (size_t i = 0; i < model.parameters.size(); ++i)
@@ -75,7 +75,7 @@ void StartingWeights::openForeign(const std::filesystem::path &from) {
     std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
     if (found == indices.end() || model.parameters[found->second].sizes != shape)
       throw PlanError(
-          fmt::format("{}: the plan does not say what others call its parameter '{}' of {}; compile it anew",
+          fmt::format("{}: the plan does not say what others call its parameter '{}' of {}; compile it again",
                       from.string(), named.name, shape));
   }
 }
@@ -84,7 +84,7 @@ std::shared_ptr<const std::vector<std::byte>> StartingWeights::foreignParameter(
   std::lock_guard lock(mutex);
   if (last && lastIndex == index)
     return last;
-  last.reset(); // before the next one is there
+  last.reset(); // freed before the next parameter is allocated
   last = std::make_shared<const std::vector<std::byte>>(foreign->parameters()[index].make());
   lastIndex = index;
   return last;
@@ -95,7 +95,7 @@ void StartingWeights::readForeign(const Piece &wanted, std::span<std::byte> valu
   const NewParameter &parameter = foreign->parameters()[index];
   Piece held = parameter.makeBox ? rowsOf(wanted) : wholeOf(wanted);
   held.type = parameter.type;
-  if (held.end == 0) // all of it is padding
+  if (held.end == 0) // padding only
     return;
   std::shared_ptr<const std::vector<std::byte>> bytes =
       parameter.makeBox ? std::make_shared<const std::vector<std::byte>>(parameter.makeBox(held.offsets, held.sizes))

@@ -1,5 +1,5 @@
-// What a run starts from instead of initial values: a checkpoint of ours, whatever plan wrote it, or a folder of
-// transformers or Megatron, whose tensors are turned into parts of parameters as ranks ask for them.
+// Starting values of a run: a checkpoint of any plan, or a folder of transformers or Megatron, whose tensors are
+// converted when ranks request them.
 #pragma once
 
 #include "runtime/checkpoint/convert/foreign_weights.h"
@@ -13,24 +13,24 @@ namespace espalier::rt {
 
 class Executor;
 
-/// Values of parameters that a program takes, by pieces. Shared by the ranks of a process.
+/// The values of a program's parameters, by pieces. Shared by the ranks of a process.
 class StartingWeights {
 public:
-  /// `from`: a checkpoint of ours or a folder of them (the newest), or what `systemAt` knows. Throws PlanError where it
-  /// cannot be read, or has not each parameter of the plan in its shape, or has others.
+  /// `from` is a checkpoint, a folder of them (the newest is used), or a path that `systemAt` recognizes. Throws
+  /// PlanError if it cannot be read or its parameters differ from the plan's in name or shape.
   StartingWeights(const Program &program, const std::filesystem::path &from);
-  /// Goes on with the training that wrote a checkpoint of ours: its optimizer's state and place are taken, too. Throws
-  /// PlanError where there are none, or the training was another one.
+  /// Continues the training that wrote a checkpoint: also loads optimizer state and position. Throws PlanError if these
+  /// are missing or the training is another one.
   StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run);
 
-  /// Fills the parameters of a rank, their f32 masters and, where the run goes on, the rest of its optimizer's state,
-  /// which else is zero. Called by each rank. Throws PlanError where what is read is damaged.
+  /// Fills the parameters of a rank and their f32 masters. Also fills the other optimizer state if the training
+  /// continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
   void load(Executor &executor) const;
 
-  /// Where the run begins.
+  /// Returns the scalar state at which the run begins.
   ScalarState state() const;
 
-  /// Optimizer steps that made these weights; 0 where that is not known.
+  /// Returns the optimizer steps that made these weights; 0 if unknown.
   int64_t trainedSteps() const { return stored ? stored->manifest().state.step : 0; }
 
 private:
@@ -40,10 +40,10 @@ private:
 
   const Program &program;
   std::optional<StoredCheckpoint> stored;
-  std::optional<ForeignWeights> foreign; ///< where nothing is stored
-  std::map<std::string, size_t> indices; ///< of its parameters, by name
-  std::optional<Continuation> continued; ///< of `stored`
-  // Of files that are read whole one parameter at a time, the last one kept: ranks ask in like order.
+  std::optional<ForeignWeights> foreign; ///< set if `stored` is not
+  std::map<std::string, size_t> indices; ///< by name, into its parameters
+  std::optional<Continuation> continued; ///< the training that `stored` continues
+  // The cache of files that are read one whole parameter at a time; ranks request parameters in the same order.
   mutable std::mutex mutex;
   mutable std::shared_ptr<const std::vector<std::byte>> last;
   mutable size_t lastIndex = 0;

@@ -17,7 +17,7 @@ bool isLaidOverRun(const pb::LearningRate &rate) {
          (rate.warmup_ratio() > 0 || (rate.kind() != "constant" && rate.kind() != "inverse_sqrt"));
 }
 
-/// How the parameters of a checkpoint and a plan differ, empty where they do not.
+/// Returns how the parameters of a checkpoint and a plan differ, or an empty text.
 std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) {
   std::map<std::string, std::vector<int64_t>> there;
   for (const Shard &shard : manifest.shards)
@@ -36,7 +36,7 @@ std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) 
       return fmt::format("parameter '{}' is {} there, {} here", named.name, found->second, shape);
     there.erase(found);
   }
-  std::vector<std::string> others; // that the plan has not got
+  std::vector<std::string> others; // parameters that the plan does not have
   for (const auto &[name, shape] : there)
     others.push_back(name);
   if (!missing.empty())
@@ -85,13 +85,13 @@ void StoredCheckpoint::requireContinuation(const pb::Plan &plan, const Continuat
 
 void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuation &run) const {
   if (theManifest.fingerprint.model != run.fingerprint.model)
-    throw PlanError(fmt::format("{}: a checkpoint of another model: its parameters are the same, what is computed with "
-                                "them is not",
+    throw PlanError(fmt::format("{}: a checkpoint of another model: its parameters are the same, but its "
+                                "computation differs",
                                 folder.string()));
   std::vector<std::string> changes = changedTerms(theManifest.fingerprint, run.fingerprint);
   if (!changes.empty() && !run.acceptChanges)
-    throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\nsay --accept-changes to go on "
-                                "with what is given now",
+    throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\ngive --accept-changes to "
+                                "continue with the present settings",
                                 folder.string(), fmt::join(changes, "\n  ")));
   if (!run.isAloud)
     return;
@@ -99,16 +99,16 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
     fmt::print(stderr, "espalier: note: accepted: {}\n", change);
   if (theManifest.runSteps != run.steps && isLaidOverRun(plan.settings().learning_rate()))
     fmt::print(stderr,
-               "espalier: note: the learning rate follows the length of the run: it was laid over {} steps and is now "
-               "over {}; lr_schedule.total_steps gives it a length of its own\n",
+               "espalier: note: the learning rate schedule follows the length of the run: it covered {} steps and covers "
+               "{} now; lr_schedule.total_steps sets its length\n",
                theManifest.runSteps, run.steps);
 }
 
-/// Whatever plan wrote it, each tensor that this one needs is there.
+/// Checks that the checkpoint has each tensor that this plan needs, no matter which plan wrote it.
 void StoredCheckpoint::requireSources(const pb::Plan &plan) const {
   auto require = [&](const char *kind, const std::string &name) {
     if (std::string fault = sources.fault(kind, name); !fault.empty())
-      throw PlanError(fmt::format("{}: cannot be gone on with: {}", folder.string(), fault));
+      throw PlanError(fmt::format("{}: cannot be continued: {}", folder.string(), fault));
   };
   for (const NamedParameter &named : parametersOf(plan)) {
     require("value", named.name);

@@ -1,38 +1,39 @@
-// One checkpoint of ours, opened to be loaded under a plan that may be another than the one that wrote it.
+// One of our checkpoints, opened to be loaded under a plan that may differ from the writing plan.
 #pragma once
 
 #include "runtime/checkpoint/sources.h"
 
 namespace espalier::rt {
 
-/// How a run goes on with a checkpoint.
+/// The run that continues from a checkpoint.
 struct Continuation {
-  Fingerprint fingerprint; ///< of the run
-  int64_t steps = 0;       ///< of the run, in total
+  Fingerprint fingerprint; ///< of the new run
+  int64_t steps = 0;       ///< total steps of the new run
   bool acceptChanges = false;
-  bool isAloud = false; ///< this process tells people what is accepted
+  bool isAloud = false; ///< whether this process prints accepted changes
 };
 
+/// An open checkpoint.
 class StoredCheckpoint {
 public:
-  /// Reads the manifest and the shards' names, sizes and headers. Throws PlanError where they are not in order.
+  /// Reads the manifest and the shards' names, sizes and headers. Throws PlanError if they are not valid.
   explicit StoredCheckpoint(std::filesystem::path folder);
   StoredCheckpoint(const StoredCheckpoint &) = delete;
 
   const std::filesystem::path &path() const { return folder; }
   const Manifest &manifest() const { return theManifest; }
 
-  /// Throws PlanError unless it has each parameter of the plan in its shape and no other.
+  /// Throws PlanError unless the checkpoint has exactly the parameters of the plan, in their shapes.
   void requireParameters(const pb::Plan &plan) const;
 
-  /// The same, and that a run may go on where this one stood: same training, or changes accepted, and all of the
-  /// optimizer's state. One without any state begins a training with its weights.
+  /// Also checks that a run may continue here: the training is the same or its changes are accepted, and the optimizer
+  /// state is complete. A checkpoint without any optimizer state starts a new training with its weights.
   void requireContinuation(const pb::Plan &plan, const Continuation &run) const;
 
-  /// Fills `values` with the elements of a piece, padding zero. Throws PlanError where what is read is damaged.
+  /// Fills `values` with the elements of a piece; padding is zero. Throws PlanError if the data read is damaged.
   void read(const Piece &wanted, std::span<std::byte> values) const;
 
-  /// Where a run goes on: where this one stood, or at the beginning where there is no optimizer's state.
+  /// Returns the state at which a run continues: the saved state, or the initial state if there is no optimizer state.
   ScalarState state(const pb::Settings &settings, const Continuation &run) const;
 
 private:
@@ -44,7 +45,7 @@ private:
   const Sources sources;
 };
 
-/// Writes elements of one type to place `to` of an array of another.
+/// Converts elements and writes them to an array of another type, from element `to` on.
 void convertElements(std::span<const std::byte> from, pb::DataType type, std::span<std::byte> array,
                      pb::DataType wanted, int64_t to);
 

@@ -1,4 +1,4 @@
-// Ranks sleep on a futex, which processes can share, unlike a condition variable of the library.
+// Ranks sleep on a futex, because a futex works across processes and a std::condition_variable does not.
 #include "runtime/comm/board.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ template <typename T> T *make(SharedMemory &memory, size_t count = 1) {
   return first;
 }
 
-/// Holds the lock of the lists. Whoever held it may be dead: an abort ends the wait.
+/// Locks the lists of groups and channels. The holder may be a dead process, so an abort ends the wait.
 class Loading {
 public:
   explicit Loading(Board &board) : board(board) {
@@ -52,7 +52,8 @@ Board *Board::make(int ranks, SharedMemory &memory, bool isOneProcess) {
   board->isOneProcess = isOneProcess;
   board->bells = rt::make<Bell>(memory, ranks);
   board->pages = rt::make<StatusPage>(memory, ranks);
-  board->notices = static_cast<Notices *>(memory.take(sizeof(Notices))); // zeroed: nothing is touched before a post
+  board->notices = static_cast<Notices *>(memory.take(sizeof(Notices))); // zeroed memory; no page is touched before the
+                                                                         // first post
   return board;
 }
 

@@ -1,8 +1,8 @@
-// The board where ranks meet that see each other's memory, threads as well as processes: all that they share, as plain
-// data in memory that has the same address for all of them. A collective is a round on its group: every member posts
-// what it brings; when all have arrived, each one does its own part when it makes progress, and the round is over when
-// all have finished. Counters only grow, so a round's place is used anew without being cleared: a member posts there
-// again only after the round before is over.
+// The shared-memory rendezvous of ranks that see each other's memory, threads as well as processes. All shared state is
+// plain data in memory that has the same address in every rank. In a collective, each member of the group posts its
+// buffers. When all members have posted, each one does its part on its next progress(). The collective ends when all
+// parts are done. Counters only grow, so a Round is reused without being cleared: a member posts in it again only after
+// its previous collective has ended.
 #pragma once
 
 #include "runtime/comm/collectives.h"
@@ -16,22 +16,25 @@
 
 namespace espalier::rt {
 
-/// Where the board and what ranks allocate lies.
+/// Memory that all ranks can access, at the same address in each.
 class SharedMemory {
 public:
   virtual ~SharedMemory() = default;
 
-  /// Zeroed memory at a multiple of 64 bytes, there as long as this. Any rank may call it. Throws MemoryError.
+  /// Returns zeroed memory, 64-byte aligned, that lives as long as this object. Any rank may call it. Throws
+  /// MemoryError.
   virtual void *take(size_t bytes) = 0;
 };
 
+/// The state of one collective of a group.
 struct alignas(64) Round {
   std::atomic<uint64_t> arrived{0}, finished{0};
-  Post *posts = nullptr; ///< by member
+  Post *posts = nullptr; ///< indexed by member
 };
 
+/// The members of a group on one queue, with a ring of their in-flight collectives.
 struct Group {
-  Group *next = nullptr; ///< in the order of Board::groups
+  Group *next = nullptr; ///< next in the list Board::groups
   uint32_t queue = 0;
   int size = 0;
   int *members = nullptr;
@@ -40,7 +43,7 @@ struct Group {
   std::span<const int> ranks() const { return {members, static_cast<size_t>(size)}; }
 };
 
-/// One transfer on a line: both ends post, one of them copies.
+/// The state of one transfer on a channel: both ends post, and one of them copies.
 struct alignas(64) LineTransfer {
   std::atomic<uint64_t> sent{0}, received{0}, claimed{0}, done{0};
   const void *data = nullptr;
@@ -48,6 +51,7 @@ struct alignas(64) LineTransfer {
   size_t sendBytes = 0, receiveBytes = 0;
 };
 
+/// A channel from one rank to another, with a ring of its in-flight transfers.
 struct Line {
   Line *next = nullptr;
   int from = 0, to = 0;
@@ -55,42 +59,45 @@ struct Line {
   std::array<LineTransfer, maxInFlight> transfers;
 };
 
-/// What wakes one rank.
+/// The futex that wakes one rank.
 struct alignas(64) Bell {
   std::atomic<uint32_t> rings{0}, sleepers{0};
 };
 
-/// The first failure.
+/// The first failure of the run.
 struct FailureRecord {
   std::atomic<bool> isClaimed{false}, isWritten{false};
   PackedFailure failure;
 };
 
+/// The shared state of all ranks.
 struct Board {
-  /// Makes a board in `memory`, of which it is the first piece taken. `isOneProcess`: waking is cheaper then.
+  /// Makes a board as the first allocation in `memory`. `isOneProcess` selects the cheaper futex of one process.
   static Board *make(int ranks, SharedMemory &memory, bool isOneProcess);
 
+  /// Wakes one rank, or several.
   void ring(int rank);
   void ringAll(std::span<const int> members);
-  /// Sleeps until `rank` is rung for, unless that was since `seen`, for a second at most.
+  /// Sleeps until `rank` is woken, one second at most. Returns at once if the rank was woken after `seen` was read.
   void sleep(int rank, uint32_t seen);
 
+  /// Stops all ranks. The first failure reported is kept.
   void abort(const Failure &failure) noexcept;
   std::optional<Failure> failure() const;
 
-  /// The group or line, made if there is none; throws RankStopped after an abort.
+  /// Returns the group or channel and makes it if needed. Throws RankStopped after an abort.
   Group *findGroup(std::span<const int> members, uint32_t queue, SharedMemory &memory);
   Line *findLine(int from, int to, uint32_t number, SharedMemory &memory);
 
   int ranks = 0;
   bool isOneProcess = true;
   std::atomic<bool> isStopped{false};
-  std::atomic<bool> isTold{false};    ///< some process says to people why the ranks stopped
-  std::atomic<bool> isLoading{false}; ///< a lock of the lists, which are only read while it is held
+  std::atomic<bool> isTold{false};    ///< some process reports the failure to the user
+  std::atomic<bool> isLoading{false}; ///< a spin lock; groups and lines are accessed only while it is held
   Group *groups = nullptr;
   Line *lines = nullptr;
-  Bell *bells = nullptr;       ///< by rank
-  StatusPage *pages = nullptr; ///< by rank
+  Bell *bells = nullptr;       ///< indexed by rank
+  StatusPage *pages = nullptr; ///< indexed by rank
   Notices *notices = nullptr;
   FailureRecord first;
 };

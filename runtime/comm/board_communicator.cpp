@@ -1,5 +1,5 @@
-// A rank does its parts on a group in order: a later round cannot be complete before an earlier one, as all members
-// start the same ones in the same order.
+// A rank does its parts of a group's collectives in order. A later collective cannot be complete before an earlier one,
+// because all members start the same collectives in the same order.
 #include "runtime/comm/board_communicator.h"
 
 #include <cstring>
@@ -32,13 +32,13 @@ public:
   void abort(const Failure &failure) override { board.abort(failure); }
 
 private:
-  /// `worked`: rounds in which this rank's part is done.
+  /// `worked` counts the collectives in which this rank has done its part.
   struct Membership {
     Group *group;
     int index;
     uint64_t started = 0, worked = 0;
   };
-  /// `settled`: transfers known to be done.
+  /// `settled` counts the transfers known to be done.
   struct End {
     Line *line;
     bool isSend;
@@ -83,7 +83,8 @@ uint32_t BoardCommunicator::open(int from, int to, uint32_t number, bool isSend)
   return ends.size() - 1;
 }
 
-/// The place where a member posts next, with room for so many buffers. Room only grows: soon none has to be taken.
+/// Returns the slot in which a member posts next, with room for `buffers` buffers. The room only grows, so allocation
+/// soon stops.
 Post &BoardCommunicator::postFor(Membership &member, uint32_t buffers) {
   Round &round = member.group->rounds[member.started % maxInFlight];
   uint64_t before = member.started / maxInFlight * member.group->size;
@@ -118,7 +119,7 @@ Ticket BoardCommunicator::startCollective(uint32_t group, const CollectiveShape 
 LineTransfer &BoardCommunicator::nextTransfer(End &end) {
   LineTransfer &transfer = end.line->transfers[end.started % maxInFlight];
   if (end.started >= maxInFlight && transfer.done.load(std::memory_order_acquire) + maxInFlight <= end.started)
-    fail(fmt::format("rank {} started more than {} transfers at once on one line", self, maxInFlight));
+    fail(fmt::format("rank {} started more than {} transfers at once on one channel", self, maxInFlight));
   return transfer;
 }
 
@@ -191,7 +192,7 @@ void BoardCommunicator::advance(Membership &member) {
   }
 }
 
-/// Whichever end sees both posts first claims the transfer and copies.
+/// The end that first sees both posts claims the transfer and copies.
 void BoardCommunicator::advance(End &end) {
   for (; end.settled < end.started && !isStopped(); ++end.settled) {
     LineTransfer &transfer = end.line->transfers[end.settled % maxInFlight];
@@ -203,7 +204,7 @@ void BoardCommunicator::advance(End &end) {
       return;
     uint64_t claimed = transfer.claimed.load(std::memory_order_relaxed);
     if (claimed >= mine || !transfer.claimed.compare_exchange_strong(claimed, mine))
-      return; // the other end copies, and rings when it has
+      return; // the other end copies, then wakes this rank
     if (!copy(*end.line, transfer))
       return;
     transfer.done.store(mine, std::memory_order_seq_cst);

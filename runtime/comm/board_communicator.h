@@ -1,4 +1,4 @@
-// One rank's end at the board.
+// The communicator of one rank on a shared-memory board.
 #pragma once
 
 #include "runtime/comm/board.h"
@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// The end of `rank`. The board and its memory outlive it.
+/// Makes the communicator of `rank`. The board and its memory must outlive it.
 std::unique_ptr<Communicator> openBoard(Board &board, SharedMemory &memory, int rank);
 
 } // namespace espalier::rt

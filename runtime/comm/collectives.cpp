@@ -1,4 +1,4 @@
-// Every member reads the others' sources where they lie.
+// Every member reads the other members' sources directly.
 #include "runtime/comm/collectives.h"
 
 #include "runtime/comm/reduce.h"
@@ -12,7 +12,7 @@ namespace {
 const char *at(const void *base, int64_t bytes) { return static_cast<const char *>(base) + bytes; }
 char *at(void *base, int64_t bytes) { return static_cast<char *>(base) + bytes; }
 
-/// Copies unless the place is the same already.
+/// Copies unless source and destination are the same.
 void copyTo(void *to, const void *from, int64_t bytes) {
   if (to != from && bytes > 0)
     std::memcpy(to, from, bytes);

@@ -1,5 +1,5 @@
-// What each member of a group does in a collective once all have come: the algorithms, over memory that it can read and
-// write at the addresses given. Shared by all back ends in which ranks see each other's memory.
+// The algorithms of collectives: each member's part, once all members have posted, over memory that every member can
+// read and write. Shared by all communicators whose ranks see each other's memory.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -16,34 +16,35 @@ struct BufferPair {
   int64_t elements; ///< as in CollectiveShape
 };
 
-/// What one member brings. Plain data: it may lie in memory that processes share.
+/// The collective that one member posts. Plain data, because it may lie in memory shared by processes.
 struct Post {
   pb::Transfer::Kind kind;
   pb::Reduction reduction;
   pb::DataType type;
   int32_t shift;
-  uint32_t buffers, room; ///< used and available places behind `pairs`
+  uint32_t buffers, room; ///< used and allocated entries of `pairs`
   BufferPair *pairs;
 
   std::span<const BufferPair> used() const { return {pairs, buffers}; }
 };
 
-/// Whether two members mean the same collective.
+/// Returns whether two members started the same collective.
 bool agree(const Post &one, const Post &other);
 
-/// Elements that each of `members` reduces of an ALL_REDUCE; the last ones fewer, or none. 2,500 of three members:
-/// 1,024, 1,024 and 452, as sharing few elements costs more than adding them.
+/// Returns the elements that each of `members` reduces in an ALL_REDUCE. Later members may have fewer, or none.
+/// Example: 2,500 elements on three members are cut into 1,024, 1,024 and 452, because splitting few elements costs
+/// more than adding them.
 int64_t reducedByEach(int64_t elements, int64_t members);
 
-/// Does members' parts; keeps the addresses that a reduction goes through, so that none allocates.
+/// Does the parts of members. Keeps address lists between calls, so that reductions do not allocate.
 class Collectives {
 public:
-  /// Makes room for groups of so many members.
+  /// Reserves address lists for groups of up to `members` members.
   void reserve(size_t members);
 
-  /// Does the part of member `index`. ALL_REDUCE: reduces a part of the range into everybody's result. The others:
-  /// write the member's own result. The parts of all members together write each place once, and no part writes what
-  /// another one reads.
+  /// Does the part of member `index`. For ALL_REDUCE, a part reduces one range into every member's result. For the
+  /// other kinds, a part writes the member's own result. All parts together write each element once, and no part writes
+  /// what another part reads.
   void doPart(std::span<const Post> posts, int index);
 
 private:

@@ -1,4 +1,4 @@
-// The parts of communication that all back ends share: the size of an element, and waiting.
+// Communication code that all communicators share: element sizes and waiting.
 #include "runtime/comm/comm.h"
 
 namespace espalier::rt {
@@ -13,7 +13,7 @@ void Communicator::wait(Ticket &ticket, int spins) {
       return;
     if (now == Progress::Stopped)
       throw RankStopped();
-    // Others may wait for this rank's part of another operation before they come to this one.
+    // Other ranks may need this rank's part of another operation before they start this one.
     progress();
     if (spin < spins)
       __builtin_ia32_pause();

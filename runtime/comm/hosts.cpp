@@ -1,4 +1,4 @@
-// A round's words end before their trailing zeros: what ranks agree on is short, and its place long.
+// Trailing zeros of a message are not sent, because buffers are long and the messages in them short.
 #include "runtime/comm/hosts.h"
 
 #include "runtime/checksum.h"
@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// A sleeper looks so often whether all ranks are to stop.
+/// The interval at which a sleeping rank checks whether all ranks are to stop.
 constexpr int lookMilliseconds = 20;
 
 class HostsCommunicator final : public Communicator {
@@ -55,12 +55,12 @@ private:
   };
 
   [[noreturn]] static void refuse() {
-    throw PlanError("between hosts only words go over the control channel; tensors of several hosts need NCCL");
+    throw PlanError("the control channel between hosts carries no tensors; collectives across hosts need NCCL");
   }
 
   ShmWorld &host;
   const int self, all;
-  const std::unique_ptr<Communicator> memory; ///< of this host, for what is allocated
+  const std::unique_ptr<Communicator> memory; ///< of this host, for allocate()
   launch::RankLine line;
   std::vector<Membership> memberships;
   std::map<launch::RoundName, Awaited> awaited;
@@ -85,7 +85,7 @@ Ticket HostsCommunicator::startCollective(uint32_t group, const CollectiveShape 
   auto index = static_cast<uint32_t>(std::ranges::find(member.members, self) - member.members.begin());
   size_t bytes = buffers == 1 ? shape.elements[0] / members * elementBytes(shape.type) : 0;
   std::string words(buffers == 1 ? static_cast<const char *>(from[0]) : "", bytes);
-  words.resize(words.find_last_not_of('\0') + 1); // npos + 1: nothing
+  words.resize(words.find_last_not_of('\0') + 1); // npos + 1 is 0: an empty message
   launch::RoundName round{member.name, member.started, member.queue};
   awaited[round] = {group, buffers == 1 ? static_cast<std::byte *>(to[0]) : nullptr, bytes};
   line.send(print(launch::Contribution{round, members, index, std::move(words)}));
@@ -105,7 +105,7 @@ void HostsCommunicator::progress() {
       std::memset(place.to + i * place.partBytes, 0, place.partBytes);
       std::memcpy(place.to + i * place.partBytes, words.data(), bytes);
     }
-    ++memberships[place.membership].done; // a member's rounds come in order
+    ++memberships[place.membership].done; // the collectives of one group complete in order
     awaited.erase(found);
     ++changes;
   }

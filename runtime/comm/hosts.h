@@ -1,5 +1,5 @@
-// Ranks of several hosts whose tensors go another way (NCCL): what they tell each other goes over their launchers'
-// control channel.
+// The communicator of ranks on several hosts whose tensors move over NCCL. Control messages between the ranks go over
+// their launchers' control channel.
 #pragma once
 
 #include "runtime/comm/shm.h"
@@ -9,9 +9,9 @@
 
 namespace espalier::rt {
 
-/// The end of rank `rank` of `ranks`, which its launcher started with those of `host`. It gathers words of at most one
-/// buffer and lets groups meet; other operations throw PlanError. `host` outlives it, and what stops it stops this
-/// rank.
+/// Makes the communicator of rank `rank` of `ranks`, which its launcher started on `host`. It supports an ALL_GATHER of
+/// at most one buffer and barriers; other operations throw PlanError. `host` must outlive it. An abort of `host` also
+/// stops this rank.
 std::unique_ptr<Communicator> openHosts(ShmWorld &host, int rank, int ranks, launch::RankLine line);
 
 } // namespace espalier::rt

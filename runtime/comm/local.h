@@ -1,11 +1,11 @@
-// Ranks as threads of one process: they read each other's memory directly, nothing is staged.
+// Ranks as threads of one process. They read each other's memory directly, without staging buffers.
 #pragma once
 
 #include "runtime/comm/world.h"
 
 namespace espalier::rt {
 
-/// The shared side of `ranks` communicators of this process.
+/// The shared state of `ranks` communicators in this process.
 class LocalWorld final : public World {
 public:
   explicit LocalWorld(int ranks);

@@ -1,4 +1,4 @@
-// MPI wakes nobody: who waits looks again after a short sleep.
+// MPI has no wake-up call, so a waiting rank polls with short sleeps in between.
 #include "runtime/comm/mpi.h"
 
 #include "runtime/comm/mpi_group.h"
@@ -59,7 +59,7 @@ private:
   };
 
   uint32_t open(int peer, uint32_t line, bool isSend);
-  /// `data` is only read of a send.
+  /// A send only reads `data`.
   Ticket startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes);
   void advance(Membership &member);
   void advance(End &end);
@@ -105,7 +105,7 @@ Ticket MpiCommunicator::startTransfer(uint32_t link, Ticket::Kind kind, void *da
   advance(end);
   Ticket ticket{kind, link, end.started};
   if (end.started - end.settled >= maxInFlight) {
-    fail(fmt::format("rank {} started more than {} transfers at once on one line", rank(), maxInFlight));
+    fail(fmt::format("rank {} started more than {} transfers at once on one channel", rank(), maxInFlight));
     return ticket;
   }
   MpiMessages &messages = end.transfers[end.started++ % maxInFlight];

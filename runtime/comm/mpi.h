@@ -1,5 +1,5 @@
-// Ranks as processes of any hosts, over OpenMPI's messages between two ranks; no collective of MPI is used, as their
-// sums have no fixed order.
+// Ranks as processes on any hosts, over OpenMPI's point-to-point messages. MPI's collectives are not used, because the
+// order of their sums is not fixed.
 #pragma once
 
 #include "runtime/comm/world.h"
@@ -9,30 +9,32 @@
 
 namespace espalier::rt {
 
-/// This process as one rank of those that mpirun started. At most one in the life of a process: MPI cannot begin again.
+/// This process as one rank that mpirun started. A process can make one at most, because MPI cannot be initialized
+/// twice.
 class MpiWorld {
 public:
-  /// `host`, which outlives this, hears of failures by other ways than MPI: what stops it stops this rank. Throws
-  /// PlanError where OpenMPI is not there, std::runtime_error where it refuses.
+  /// `host` receives failures by other ways than MPI: an abort of `host` also stops this rank. `host` must outlive this
+  /// object. Throws PlanError if OpenMPI is missing, std::runtime_error if it fails.
   explicit MpiWorld(const World *host = nullptr);
 
-  /// Waits for all ranks to come here; after a stop not for long.
+  /// Waits for all ranks to end; after an abort the wait has a short timeout.
   ~MpiWorld();
 
-  /// In place of the constructor where this rank cannot take part: ends all processes that were started, this one too,
-  /// as the others would wait for it in theirs. Throws as the constructor does.
+  /// Ends all processes that mpirun started, this one too. Called instead of the constructor if this rank cannot take
+  /// part, because the others would block in their constructors. Throws as the constructor does.
   [[noreturn]] static void endAll(int status);
 
   int rank() const;
   int ranks() const;
 
-  /// This rank's end; at most one.
+  /// Makes this rank's communicator; called at most once.
   std::unique_ptr<Communicator> communicator();
 
   /// Stops all ranks.
   void abort(const Failure &failure) noexcept;
 
-  /// The first failure that this rank has heard of; two that fail at once may be heard of in either order.
+  /// Returns the first failure that this rank received. If two ranks fail at once, ranks may receive them in either
+  /// order.
   std::optional<Failure> failure() const;
 
   struct Session;

@@ -1,6 +1,5 @@
-// Every slice is a phase in which parts move and, for an ALL_REDUCE, one in which results do. A member is in the next
-// phase only when its messages of the last one are through, so messages between two members meet in the order of
-// phases.
+// Each slice has a phase that moves shards and, for an ALL_REDUCE, a phase that moves results. A member enters a phase
+// only after its messages of the previous phase are complete, so messages between two members match in phase order.
 #include "runtime/comm/mpi_group.h"
 
 #include "runtime/comm/reduce.h"
@@ -13,7 +12,7 @@ namespace {
 
 constexpr size_t mostStaged = 8 << 20, leastStagedOfOne = 64 << 10, mostStagedOfOne = 1 << 20;
 
-/// In whole cache lines: what is staged of each member begins where its elements may lie.
+/// The staging bytes of each member, in whole cache lines, so that each member's elements are aligned.
 constexpr size_t stagedBytesOf(size_t ranks) {
   constexpr size_t lineBytes = 64;
   return std::clamp(mostStaged / ranks, leastStagedOfOne, mostStagedOfOne) / lineBytes * lineBytes;
@@ -48,7 +47,7 @@ bool MpiGroup::isReduction() const {
   return head().shape.kind == pb::Transfer::ALL_REDUCE || head().shape.kind == pb::Transfer::REDUCE_SCATTER;
 }
 
-/// What follows on messages that are through.
+/// Does the next phase after all messages of the last phase are complete.
 void MpiGroup::step() {
   switch (phase) {
   case Phase::Begin:
@@ -93,7 +92,7 @@ void MpiGroup::endSlice() {
   ++buffer;
 }
 
-/// What moves now of the part of `member`.
+/// Returns the range of `member`'s shard that the current slice moves.
 MpiGroup::Range MpiGroup::slice(int64_t member) const {
   int64_t begin = member * part + sliceBegin, end = member * part + std::min(part, sliceBegin + sliceElements);
   int64_t elements = head().shape.elements[buffer];

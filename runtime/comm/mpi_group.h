@@ -1,6 +1,6 @@
-// Collectives of one group over MPI, one after the other: those of a group run on one queue. Each member reduces its
-// part of the range in the order of ranks, as on all back ends; the others' terms of it come into staging, slice by
-// slice.
+// The collectives of one group over MPI. They run one after the other, because a group belongs to one queue. Each
+// member reduces its shard in the order of ranks, as with every communicator; the other members' terms arrive in a
+// staging buffer, slice by slice.
 #pragma once
 
 #include "runtime/comm/board.h"
@@ -10,19 +10,21 @@
 
 namespace espalier::rt {
 
+/// One rank's part in the collectives of one group.
 class MpiGroup {
 public:
-  /// `tag`: of this group alone among those that share two ranks with it. `memory` outlives its last message.
+  /// No other group that shares two ranks with this one may have the same `tag`. `memory` must outlive the last
+  /// message.
   MpiGroup(const MpiContext &context, SharedMemory &memory, std::vector<int> members, int self, int tag);
 
   std::span<const int> members() const { return ranks; }
 
-  /// False where too many are in flight.
+  /// Returns false if too many collectives are in flight.
   bool start(const CollectiveShape &shape, void *const *from, void *const *to);
   uint64_t startedCount() const { return started; }
   uint64_t doneCount() const { return done; }
 
-  /// Does what can be done now. Throws as MpiMessages does.
+  /// Makes progress without blocking. Throws as MpiMessages does.
   void advance();
 
 private:
@@ -60,11 +62,12 @@ private:
   uint64_t started = 0, done = 0;
   Phase phase = Phase::Begin;
 
-  // Of the operation at the head: its buffer, what it moves now of each part, and how long parts and slices are.
+  // The state of the first in-flight collective: its buffer, its slice of each shard, and the sizes of shards and
+  // slices.
   size_t buffer = 0;
   int64_t sliceBegin = 0, part = 0, sliceElements = 0, width = 0;
-  size_t stagedBytes;      ///< of one member
-  char *staging = nullptr; ///< as much for each member
+  size_t stagedBytes;      ///< per member
+  char *staging = nullptr; ///< [members, stagedBytes]
   std::vector<const void *> sources;
 };
 

@@ -9,7 +9,7 @@
 namespace espalier::rt {
 
 MpiLibrary::MpiLibrary(std::string name) {
-  // Global: its plug-ins look for its symbols.
+  // RTLD_GLOBAL, because OpenMPI's plug-ins look up its symbols.
   void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library)
     throw PlanError(fmt::format("running over MPI needs OpenMPI: {}", dlerror()));

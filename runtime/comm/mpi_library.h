@@ -1,5 +1,5 @@
-// OpenMPI, found at run time: a binary starts where none is installed, and is built where none is. Handles are its own
-// pointers; what stands here is what of its interface has been the same since version 3.
+// OpenMPI, loaded at run time, so that the binary builds and starts without OpenMPI. Handles are OpenMPI's own
+// pointers. Only the part of its interface is declared that has been stable since version 3.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 
 namespace espalier::rt {
 
+/// The functions and constants of OpenMPI that the runtime uses.
 struct MpiLibrary {
   using Handle = void *;
   struct Status {
@@ -14,12 +15,12 @@ struct MpiLibrary {
     size_t bytes;
   };
   static constexpr int success = 0, truncated = 15, errorInStatus = 18;
-  static constexpr int anySource = -1, serialized = 2; ///< serialized: one thread at a time
+  static constexpr int anySource = -1, serialized = 2; ///< serialized: MPI_THREAD_SERIALIZED
 
-  /// Opens the library. Throws PlanError where there is none, or not OpenMPI.
+  /// Opens the library. Throws PlanError if it is missing or is not OpenMPI.
   explicit MpiLibrary(std::string name = "libmpi.so.40");
 
-  /// Throws std::runtime_error in MPI's words unless `code` is success.
+  /// Throws std::runtime_error with MPI's error text unless `code` is success.
   void check(int code, const char *doing) const;
 
   int (*initThread)(int *, char ***, int, int *);
@@ -31,7 +32,7 @@ struct MpiLibrary {
   int (*commDuplicate)(Handle, Handle *);
   int (*commSetErrorHandler)(Handle, Handle);
   using Send = int(const void *, int, Handle, int, int, Handle, Handle *);
-  Send *startSend, *startSynchronousSend; ///< the latter lasts until its receive has begun
+  Send *startSend, *startSynchronousSend; ///< a synchronous send completes after its receive has begun
   int (*startReceive)(void *, int, Handle, int, int, Handle, Handle *);
   int (*testSome)(int, Handle *, int *, int *, Status *);
   int (*cancel)(Handle *);

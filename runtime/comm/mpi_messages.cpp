@@ -1,4 +1,4 @@
-// MPI counts in int: what is longer goes in pieces, which both ends cut alike.
+// MPI counts bytes as int, so both ends cut longer messages into the same pieces.
 #include "runtime/comm/mpi_messages.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void MpiMessages::receive(int peer, int tag, void *data, size_t bytes) {
   } while (received < bytes);
 }
 
-/// Looks at each message by itself: where one has failed, others may never come.
+/// Tests each message separately, because after a failure other messages may never arrive.
 bool MpiMessages::areDone() {
   if (requests.empty())
     return true;
@@ -49,7 +49,7 @@ bool MpiMessages::areDone() {
   int code = context.library.testSome(static_cast<int>(requests.size()), requests.data(), &found, indices.data(),
                                       statuses.data());
   if (code != MpiLibrary::errorInStatus)
-    context.library.check(code, "a look at messages");
+    context.library.check(code, "a test of messages");
   for (int i = 0; i < found; ++i) {
     if (code == MpiLibrary::errorInStatus && statuses[i].error == MpiLibrary::truncated)
       throw MpiMismatch(expected[indices[i]].peer, 0, expected[indices[i]].bytes, /*isLonger=*/true);
@@ -71,7 +71,7 @@ void MpiMessages::cancel() {
   statuses.resize(requests.size());
   indices.resize(requests.size());
   for (MpiLibrary::Handle &request : requests)
-    context.library.check(context.library.cancel(&request), "to give up a message");
+    context.library.check(context.library.cancel(&request), "the cancellation of a receive");
   context.library.testSome(static_cast<int>(requests.size()), requests.data(), &found, indices.data(), statuses.data());
   requests.clear();
   expected.clear();

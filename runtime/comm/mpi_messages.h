@@ -1,4 +1,4 @@
-// Messages of one operation over MPI.
+// The point-to-point messages of one operation over MPI.
 #pragma once
 
 #include "runtime/comm/mpi_library.h"
@@ -9,36 +9,37 @@
 
 namespace espalier::rt {
 
-/// MPI's context of this run: its ranks are the run's.
+/// The MPI communicator of this run. Its ranks are the ranks of the run.
 struct MpiContext {
   const MpiLibrary &library;
   MpiLibrary::Handle communicator;
 };
 
-/// A message that came has another size than was waited for.
+/// A received message has another size than expected.
 struct MpiMismatch : std::runtime_error {
   MpiMismatch(int peer, size_t bytes, size_t expected, bool isLonger)
       : std::runtime_error("sizes differ"), peer(peer), bytes(bytes), expected(expected), isLonger(isLonger) {}
   int peer;
   size_t bytes, expected;
-  bool isLonger; ///< by how much is not known
+  bool isLonger; ///< the exact size is then unknown
 };
 
-/// Messages in flight together. Between two ranks those with one tag arrive in the order of their starts.
+/// A set of in-flight messages. Messages between two ranks with one tag arrive in the order of their starts.
 class MpiMessages {
 public:
-  /// `isSynchronous`: a send lasts until its receive has begun, so that nothing piles up where nobody receives yet.
+  /// With `isSynchronous`, a send completes after its receive has begun, so unexpected messages do not pile up.
   MpiMessages(const MpiContext &context, bool isSynchronous)
       : context(context), startSend(isSynchronous ? context.library.startSynchronousSend : context.library.startSend) {}
 
-  /// Of any number of bytes, of none too.
+  /// Start one message of any number of bytes, also zero.
   void send(int peer, int tag, const void *data, size_t bytes);
   void receive(int peer, int tag, void *data, size_t bytes);
 
-  /// Whether all are through; then more can be started. Throws MpiMismatch, or std::runtime_error in MPI's words.
+  /// Returns whether all messages are complete; then more can be started. Throws MpiMismatch, or std::runtime_error
+  /// with MPI's error text.
   bool areDone();
 
-  /// Gives up receives that wait for a message still.
+  /// Cancels receives whose message has not arrived.
   void cancel();
 
 private:
@@ -54,8 +55,8 @@ private:
   MpiLibrary::Send *startSend;
   std::vector<MpiLibrary::Handle> requests;
   std::vector<Expected> expected;
-  std::vector<MpiLibrary::Status> statuses; ///< of those found through at one look
-  std::vector<int> indices;                 ///< which these are
+  std::vector<MpiLibrary::Status> statuses; ///< of the messages that one test found complete
+  std::vector<int> indices;                 ///< the indices of these messages
   int through = 0;
 };
 

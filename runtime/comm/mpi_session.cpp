@@ -8,16 +8,16 @@
 namespace espalier::rt {
 namespace {
 
-// Tags: news, announcements and farewells; then lines; then groups, whose first members take turns.
+// Tags: failures, announcements and farewells; then channels; then groups, interleaved by the rank of the first member.
 constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
 constexpr int firstCollectiveTag = firstLineTag + lines;
 
-/// How long ranks that have stopped wait for others: where their launchers tell all of the stop, not for their news.
+/// How long stopped ranks wait for others. `patienceOfTold` applies if launchers also report the stop to every rank.
 constexpr std::chrono::milliseconds patience{1500}, patienceOfTold{200};
 
 void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-/// An announcement of a group: its number, its queue, its members.
+/// Encodes the announcement of a group: number, queue, members.
 std::vector<int> describe(std::span<const int> members, uint32_t queue, int number) {
   std::vector<int> words = {number, static_cast<int>(queue)};
   words.insert(words.end(), members.begin(), members.end());
@@ -31,18 +31,18 @@ MpiWorld::Session::Session(const World *host)
   int hasBegun = 0, level = 0;
   library.check(library.initialized(&hasBegun), "a question");
   if (hasBegun)
-    throw std::runtime_error("MPI has begun in this process already, and cannot begin again");
+    throw std::runtime_error("MPI was initialized in this process before and cannot be initialized twice");
   library.check(library.initThread(nullptr, nullptr, MpiLibrary::serialized, &level), "a beginning");
-  library.check(library.commSetErrorHandler(library.world, library.errorsReturn), "to return errors");
+  library.check(library.commSetErrorHandler(library.world, library.errorsReturn), "an error handler");
   library.check(library.commDuplicate(library.world, &context.communicator), "a communicator");
-  library.check(library.commSetErrorHandler(context.communicator, library.errorsReturn), "to return errors");
+  library.check(library.commSetErrorHandler(context.communicator, library.errorsReturn), "an error handler");
   library.check(library.commRank(context.communicator, &rank), "a rank");
-  library.check(library.commSize(context.communicator, &ranks), "a number of ranks");
+  library.check(library.commSize(context.communicator, &ranks), "the number of ranks");
   listen();
 }
 
-/// A farewell says whether its rank was stopped. After a stop messages are left that nobody receives, and MPI's own end
-/// would wait for them: this process ends without it, once the others have seen the stop too.
+/// A farewell says whether its rank was stopped. After a stop some messages are never received, and MPI_Finalize would
+/// wait for them. This process then exits without MPI_Finalize, once the others have seen the stop too.
 MpiWorld::Session::~Session() {
   try {
     bool wasStopped = isStopped();
@@ -58,7 +58,7 @@ MpiWorld::Session::~Session() {
     news.cancel();
     library.finalize();
   } catch (const std::exception &) {
-    // Whoever ends has nobody left to tell.
+    // No rank is left that could receive the failure.
   }
 }
 
@@ -70,7 +70,7 @@ int MpiWorld::Session::tagOf(std::span<const int> members, uint32_t queue) {
 
 int MpiWorld::Session::tagOfLine(uint32_t line) const {
   if (line >= lines)
-    throw PlanError(fmt::format("over MPI there are {} lines at most; the plan has line {}", lines, line));
+    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", lines, line));
   return firstLineTag + static_cast<int>(line);
 }
 
@@ -95,7 +95,7 @@ int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
     }
     int hasCome = 0, bytes = 0;
     MpiLibrary::Status status{};
-    library.check(library.probe(source, groupTag, context.communicator, &hasCome, &status), "a look for messages");
+    library.check(library.probe(source, groupTag, context.communicator, &hasCome, &status), "a probe for messages");
     if (!hasCome) {
       rest();
       continue;
@@ -123,12 +123,12 @@ bool MpiWorld::Session::isStopped() {
   return first.has_value();
 }
 
-/// Makes progress until the messages are through; false where ranks have stopped and some do not answer.
+/// Makes progress until the messages are complete. Returns false if ranks have stopped and some do not answer.
 bool MpiWorld::Session::finish(MpiMessages &messages) {
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> end;
   while (!messages.areDone()) {
-    if (isStopped() && !end) // others' news end with their receives
+    if (isStopped() && !end) // failure messages to the others complete with their receives
       end = Clock::now() + (host ? patienceOfTold : patience);
     if (end && Clock::now() > *end)
       return false;
@@ -149,7 +149,7 @@ void MpiWorld::Session::abort(const Failure &failure) noexcept {
         messages.send(peer, newsTag, &told, sizeof told);
     finish(messages);
   } catch (const std::exception &) {
-    // MPI does not work any more: mpirun ends the others when this process ends.
+    // MPI no longer works. mpirun ends the other processes when this one ends.
   }
 }
 

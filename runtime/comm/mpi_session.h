@@ -1,4 +1,4 @@
-// What a process does over MPI besides moving operands: it begins, agrees on groups, hears of failures, and ends.
+// MPI initialization and shutdown, the agreement on groups, and the broadcast of failures.
 #pragma once
 
 #include "runtime/comm/mpi.h"
@@ -11,21 +11,22 @@
 
 namespace espalier::rt {
 
+/// The MPI state of a process.
 struct MpiWorld::Session {
   explicit Session(const World *host);
   ~Session();
 
-  /// The tag of a group, the same for all its members and for no other group of any two of them. Its first member
-  /// numbers it, so nobody waits for a rank above. Throws RankStopped after an abort.
+  /// Returns the tag of a group: the same for all its members, and different for all other groups that share two
+  /// members. The first member chooses the tag, so no rank waits for a higher rank. Throws RankStopped after an abort.
   int tagOf(std::span<const int> members, uint32_t queue);
-  /// The tag of a line.
+  /// Returns the tag of a channel.
   int tagOfLine(uint32_t line) const;
 
-  /// Whether any rank has failed, as far as is known here.
+  /// Returns whether this rank knows of a failure on any rank.
   bool isStopped();
   void abort(const Failure &failure) noexcept;
 
-  const World *const host; ///< null for none
+  const World *const host; ///< may be null
   MpiLibrary library;
   MpiContext context;
   int rank = 0, ranks = 0;
@@ -40,10 +41,10 @@ private:
 
   int numbered = 0;
   std::list<std::pair<std::vector<int>, MpiMessages>>
-      announcements;                      ///< of groups numbered here, until they are through
-  std::deque<std::vector<int>> announced; ///< of groups numbered elsewhere
+      announcements;                      ///< of groups that this rank numbered; erased when sent
+  std::deque<std::vector<int>> announced; ///< received announcements of groups that other ranks numbered
   PackedFailure heard, told;
-  MpiMessages news; ///< into `heard`
+  MpiMessages news; ///< receives into `heard`
 };
 
 } // namespace espalier::rt

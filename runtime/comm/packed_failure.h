@@ -1,4 +1,4 @@
-// A failure as plain data of one size: in memory that ranks share, and as a message between them.
+// A failure as plain data of fixed size, for shared memory and for messages between ranks.
 #pragma once
 
 #include "runtime/status.h"
@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// A Failure, with texts cut where they do not fit.
+/// A Failure with texts truncated to fixed sizes.
 struct PackedFailure {
   int rank = -1, stage = -1, endSignal = 0;
   bool isEcho = false;
@@ -16,9 +16,9 @@ struct PackedFailure {
   std::array<char, 8192> message{};
 };
 
-/// Allocates nothing, as memory may be what is missing.
+/// Does not allocate, because the failure may be a lack of memory.
 void pack(const Failure &failure, PackedFailure &to) noexcept;
-/// What came from elsewhere may lack the ends of its texts.
+/// Accepts texts without a terminating zero, because `packed` comes from another process.
 Failure unpack(const PackedFailure &packed);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Mapped rather than allocated: pages come zeroed from the system as they are needed, and large ones can back them.
+// Memory is mapped, not allocated: the system zeroes pages on first touch and can back large ranges with huge pages.
 #include "runtime/comm/process_memory.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void *ProcessMemory::take(size_t bytes) {
 }
 
 std::span<std::byte> ProcessMemory::map(size_t bytes) {
-  mapped.reserve(mapped.size() + 1); // so that what is mapped is kept
+  mapped.reserve(mapped.size() + 1); // so that recording the mapping cannot fail
   void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw MemoryError(fmt::format("the system refuses {} bytes that ranks share", bytes));

@@ -1,4 +1,4 @@
-// Memory of one process, for what its threads share.
+// Memory that the threads of one process share.
 #pragma once
 
 #include "runtime/comm/board.h"
@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// Small pieces are cut from chunks; large ones are mapped by themselves.
+/// Small allocations are cut from chunks; large allocations get their own mapping.
 class ProcessMemory final : public SharedMemory {
 public:
   ProcessMemory() = default;
@@ -20,9 +20,9 @@ public:
 private:
   std::span<std::byte> map(size_t bytes);
 
-  std::mutex mutex; ///< taken while loading only, and where a post needs more room than ever before
+  std::mutex mutex; ///< locked only while loading, and when a post needs more room than before
   std::vector<std::span<std::byte>> mapped;
-  std::span<std::byte> left; ///< of the last chunk
+  std::span<std::byte> left; ///< unused bytes of the last chunk
 };
 
 } // namespace espalier::rt

@@ -1,5 +1,4 @@
-// Block by block through a small f32 buffer on the stack, so that every source is read once and in
-// order.
+// Sums block by block in a small f32 buffer on the stack, so that every source is read once and in order.
 #include "runtime/comm/reduce.h"
 
 #include "runtime/kernels/dtype.h"

@@ -1,5 +1,5 @@
-// One memory file without a name: nothing is left behind in /dev/shm however the processes end, and the size of that
-// file system, often small in containers, is no limit.
+// The memory is an unnamed memory file. Nothing stays in /dev/shm when processes end, and the size of that file system,
+// often small in containers, is no limit.
 #include "runtime/comm/shm.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace {
 
 constexpr size_t lineBytes = 64, pageBytes = 4096;
 
-/// Addresses kept for the board: groups, lines and posts take some 100 KB per rank, mostly untouched.
+/// Address space reserved for the board: groups, channels and posts take about 100 KB per rank, mostly untouched.
 size_t boardBytes(int ranks) { return (size_t{64} + ranks) << 20; }
 
-/// Where processes that were started apart map what they share: far from where programs, libraries and heaps lie, and, in
-/// a build with ThreadSanitizer, in the part of the addresses that it leaves to programs.
+/// The address at which separately started processes map the shared memory. It lies far from programs, libraries and
+/// heaps. With ThreadSanitizer, it lies in the address range that the sanitizer leaves to programs.
 #if defined(__has_feature) && __has_feature(thread_sanitizer)
 constexpr uintptr_t agreedAddress = 0x7e9000000000;
 #else
@@ -33,7 +33,7 @@ constexpr uintptr_t agreedAddress = uintptr_t{1} << 45;
 
 size_t withBoard(int ranks, size_t bytes) {
   size_t all = boardBytes(ranks) + bytes;
-  constexpr size_t most = size_t{1} << 46; // half of what a process can address
+  constexpr size_t most = size_t{1} << 46; // half of a process's address space
   if (all < bytes || all > most)
     throw MemoryError(fmt::format("the ranks would share {} bytes, a process can address {}", bytes, most));
   return (all + pageBytes - 1) / pageBytes * pageBytes;
@@ -56,10 +56,11 @@ size_t sizeOf(int file) {
 
 } // namespace
 
-/// A mapping from which pieces are cut. How much is cut lies in it too, as every process cuts.
+/// A mapping from which allocations are cut. The offset of the next allocation lies in the mapping, because every
+/// process allocates.
 class ShmWorld::FileMemory final : public SharedMemory {
 public:
-  /// Takes `ownFile`. `address`: where it has to lie; 0: anywhere.
+  /// Takes ownership of `ownFile`. `address` fixes the address; 0 lets the system choose.
   FileMemory(int ownFile, uintptr_t address) : size(sizeOf(ownFile)), handle(ownFile) {
     int flags = MAP_SHARED | MAP_NORESERVE | (address ? MAP_FIXED_NOREPLACE : 0);
     void *wanted = reinterpret_cast<void *>(address);
@@ -68,7 +69,7 @@ public:
     if (memory == MAP_FAILED || (address && memory != wanted)) {
       close(handle);
       refuse(size,
-             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not place memory where it is asked to");
+             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not map memory at a given address");
     }
     madvise(memory, size, MADV_HUGEPAGE);
     base = static_cast<std::byte *>(memory);
@@ -79,13 +80,13 @@ public:
     close(handle);
   }
 
-  /// Of a file that is new.
+  /// Initializes a new file.
   void begin() { head = new (base) Head; }
 
   int file() const { return handle; }
   Board *&board() { return head->board; }
 
-  /// Pieces of a page or more begin at pages, for the system to back them with large ones.
+  /// Allocations of a page or more are page-aligned, so that the system can back them with huge pages.
   void *take(size_t bytes) override {
     size_t unit = bytes >= pageBytes ? pageBytes : lineBytes;
     size_t begin, end, seen = head->cut.load(std::memory_order_relaxed);

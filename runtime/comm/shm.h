@@ -1,29 +1,29 @@
-// Ranks as processes of one host: what they share is mapped at the same address in all of them, so they read each
-// other's memory as threads do. Forked processes inherit the mapping; those that were started apart take one address
-// that is free in every process.
+// Ranks as processes of one host. The shared memory is mapped at the same address in all processes, so they read each
+// other's memory as threads do. Forked processes inherit the mapping. Separately started processes use one address that
+// is free in every process.
 #pragma once
 
 #include "runtime/comm/world.h"
 
 namespace espalier::rt {
 
-/// The shared side of ranks that are processes, made before they are forked.
+/// The shared state of ranks that are processes, made before they are forked.
 class ShmWorld final : public World {
 public:
-  /// `bytes`: what all ranks together allocate. Takes addresses only; memory is taken where it is first touched. Rank i
-  /// here is rank `first` + i of the run. Throws MemoryError.
+  /// `bytes` is the memory that all ranks together allocate. Only address space is reserved; pages are taken on first
+  /// touch. Rank i here is rank `first` + i of the run. Throws MemoryError.
   ShmWorld(int ranks, size_t bytes, int first = 0);
 
-  /// The same for processes that were started apart: they join it by the memory's file. Throws MemoryError.
+  /// Makes a world that separately started processes join by its file. Throws MemoryError.
   static std::unique_ptr<ShmWorld> openForOthers(int ranks, size_t bytes);
-  /// What openForOthers made in another process; `file` is this one's from now on. Throws MemoryError.
+  /// Joins the world that openForOthers made in another process. Takes ownership of `file`. Throws MemoryError.
   static std::unique_ptr<ShmWorld> join(int file);
-  /// Of openForOthers' world: to be given to the other processes.
+  /// Returns the file that other processes need to join a world made by openForOthers.
   int file() const;
 
   int firstRank() const { return first; }
 
-  /// True for one process of all, the first that asks: it tells people of a failure.
+  /// Returns true to the first process that asks. This process reports the failure to the user.
   bool claimTelling() { return !board->isTold.exchange(true, std::memory_order_acq_rel); }
 
 private:

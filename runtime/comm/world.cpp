@@ -1,4 +1,4 @@
-// The board is the first piece of the memory, and is dropped with it.
+// The board is the first allocation in the memory and is freed with it.
 #include "runtime/comm/world.h"
 
 #include "runtime/comm/board_communicator.h"

@@ -1,4 +1,4 @@
-// The shared side of all ranks, apart from where it lies.
+// The shared state of all ranks, independent of the memory that holds it.
 #pragma once
 
 #include "runtime/comm/board.h"
@@ -8,7 +8,7 @@
 
 namespace espalier::rt {
 
-/// What `ranks` communicators share. Outlives them.
+/// The state that `ranks` communicators share. Outlives them.
 class World {
 public:
   virtual ~World();
@@ -17,27 +17,28 @@ public:
 
   int ranks() const { return board->ranks; }
 
-  /// The end of one rank; at most one per rank.
+  /// Makes the communicator of one rank; called at most once per rank.
   std::unique_ptr<Communicator> communicator(int rank);
 
-  /// Where a rank shows what it does, and that it lives.
+  /// Returns the status of a rank: its current action and its heartbeat.
   StatusPage &page(int rank) { return board->pages[rank]; }
   const StatusPage &page(int rank) const { return board->pages[rank]; }
 
+  /// Returns the key-value entries that ranks post for each other.
   Notices &notices() { return *board->notices; }
 
-  /// Stops all ranks, also those that have no end yet; the first failure is the one kept.
+  /// Stops all ranks, also those without a communicator yet. The first failure is kept.
   void abort(const Failure &failure) noexcept { board->abort(failure); }
 
-  /// Whether any rank has failed.
+  /// Returns whether any rank has failed.
   bool isStopped() const { return board->isStopped.load(std::memory_order_acquire); }
 
-  /// The first failure reported by any rank.
+  /// Returns the first failure that any rank reported.
   std::optional<Failure> failure() const { return board->failure(); }
 
 protected:
   World(int ranks, std::unique_ptr<SharedMemory> memory, bool isOneProcess);
-  /// `board`: one that lies in `memory` already.
+  /// Uses a `board` that already lies in `memory`.
   World(std::unique_ptr<SharedMemory> memory, Board *board);
 
   std::unique_ptr<SharedMemory> memory;

@@ -1,10 +1,35 @@
 // Both orders are Megatron's, including the arithmetic: double products, strict comparison.
 #include "runtime/data/blend.h"
 
+#include "runtime/data/data_error.h"
+
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
 #include <numeric>
 
 namespace espalier::rt {
+
+std::vector<BlendPart> parseBlend(const std::vector<std::string> &words) {
+  if (words.empty() || (words.size() > 1 && words.size() % 2 != 0))
+    throw DataError("data path", fmt::format("{} entries, must be one path or pairs of weight and path", words.size()));
+  std::vector<BlendPart> parts;
+  bool isBlend = words.size() > 1;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    char *end = nullptr;
+    double weight = isBlend ? std::strtod(words[i].c_str(), &end) : 1;
+    if (isBlend && (end == words[i].c_str() || *end != 0 || !(weight > 0) || std::isinf(weight)))
+      throw DataError("data path", fmt::format("\"{}\" is no weight, want a number above 0: weight path weight path, or "
+                                               "one path",
+                                               words[i]));
+    const std::string &path = words[isBlend ? i + 1 : i];
+    if (path.empty())
+      throw DataError("data path", "a path is empty");
+    parts.push_back({weight, path});
+  }
+  return parts;
+}
 
 BlendOrder blendByWeight(std::span<const double> weights, int64_t size) {
   BlendOrder order{std::vector<int16_t>(size), std::vector<int64_t>(size)};

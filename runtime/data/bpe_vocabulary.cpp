@@ -4,6 +4,7 @@
 #include "runtime/data/byte_level.h"
 #include "runtime/data/data_error.h"
 #include "runtime/data/utf8.h"
+#include "runtime/json_reason.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ nlohmann::json parseJsonFile(const std::string &file, std::string_view text) {
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception &error) {
-    throw DataError(file, fmt::format("not JSON: {}", error.what()));
+    throw DataError(file, fmt::format("not JSON: {}", jsonReason(error)));
   }
 }
 

@@ -11,6 +11,7 @@
 //   PREFIX.idx
 #pragma once
 
+#include "runtime/data/blend.h"
 #include "runtime/data/splits.h"
 
 #include <cstdint>
@@ -85,18 +86,8 @@ private:
 /// tokens, or the word "mock". Throws DataError.
 std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptions &options);
 
-/// One part of a blend: how often it is drawn from, relative to the others, and what openDataset
-/// takes.
-struct BlendPart {
-  double weight;
-  std::string path;
-};
-
 /// Draws from several sets in proportion to their weights; options.samples is for all together, and
 /// 0 draws one epoch of each, in proportion to their sizes.
 std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options);
-
-/// Megatron's list form: one path, or WEIGHT PATH WEIGHT PATH ...
-std::vector<BlendPart> parseBlend(const std::vector<std::string> &words);
 
 } // namespace espalier::rt

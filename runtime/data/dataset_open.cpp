@@ -7,7 +7,6 @@
 #include "runtime/data/text_source.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -91,24 +90,6 @@ std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const Da
     if (drawn[i] > sizes[i])
       throw DataError(parts[i].path, fmt::format("the blend draws {} samples, this part has {}", drawn[i], sizes[i]));
   return std::make_unique<BlendedDataset>(std::move(sets), std::move(order), options);
-}
-
-std::vector<BlendPart> parseBlend(const std::vector<std::string> &words) {
-  if (words.size() == 1)
-    return {{1.0, words[0]}};
-  if (words.empty() || words.size() % 2 != 0)
-    throw DataError("data path", fmt::format("{} words, want one path or pairs of weight and path", words.size()));
-  std::vector<BlendPart> parts;
-  for (size_t i = 0; i < words.size(); i += 2) {
-    char *end = nullptr;
-    double weight = std::strtod(words[i].c_str(), &end);
-    if (words[i].empty() || *end != 0)
-      throw DataError("data path", fmt::format("\"{}\" is no weight; want weight path weight "
-                                               "path, or one path",
-                                               words[i]));
-    parts.push_back({weight, words[i + 1]});
-  }
-  return parts;
 }
 
 } // namespace espalier::rt

@@ -10,6 +10,8 @@
 #include "runtime/data/tokenizer.h"
 #include "runtime/data/utf8.h"
 
+#include <filesystem>
+
 namespace espalier::rt {
 
 namespace {
@@ -265,7 +267,8 @@ std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   if (options.modelFile.empty())
     throw DataError("tokenizer hf", "needs --tokenizer-model");
   auto file = std::make_shared<HfFile>();
-  file->name = options.modelFile;
+  bool isFolder = std::filesystem::is_directory(options.modelFile); // of transformers, as Megatron takes it
+  file->name = isFolder ? (std::filesystem::path(options.modelFile) / "tokenizer.json").string() : options.modelFile;
   file->json = parseJsonFile(file->name, readWholeFile(file->name, largestModelFile));
   if (!file->json.is_object() || !fieldOf(file->json, "model").is_object())
     throw DataError(file->name, "no \"model\" field; this is no tokenizer.json");

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <limits>
 #include <optional>
@@ -59,6 +60,14 @@ std::vector<uint8_t> encodeIndex(TokenType type, const IndexArrays &arrays) {
     bytes.insert(bytes.end(), from, from + count);
   });
   return bytes;
+}
+
+void requireNoDataset(const std::string &prefix) {
+  for (const char *suffix : {".idx", ".bin"}) {
+    std::error_code error;
+    if (std::filesystem::exists(prefix + suffix, error))
+      throw DataError(prefix + suffix, "is there already; give another --output-prefix, or --overwrite to replace it");
+  }
 }
 
 IndexedWriter::IndexedWriter(const std::string &prefix, TokenType type)

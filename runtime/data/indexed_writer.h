@@ -20,6 +20,9 @@ struct IndexArrays {
 /// The bytes of an .idx file.
 std::vector<uint8_t> encodeIndex(TokenType type, const IndexArrays &arrays);
 
+/// Throws DataError if PREFIX.bin or PREFIX.idx is there: a dataset may be hours of work.
+void requireNoDataset(const std::string &prefix);
+
 class IndexedWriter {
 public:
   /// Opens both outputs under temporary names; throws DataError. Without commit() nothing remains.

@@ -1,6 +1,8 @@
 // An event handler over nlohmann's parser: only depth and the current key are kept.
 #include "runtime/data/json_fields.h"
 
+#include "runtime/json_reason.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +42,7 @@ public:
     return true;
   }
   bool parse_error(size_t, const std::string &, const nlohmann::json::exception &error) override {
-    return refuse(fmt::format("not JSON: {}", error.what()));
+    return refuse(fmt::format("not JSON: {}", jsonReason(error)));
   }
 
   std::string result() const {

@@ -2,6 +2,7 @@
 #include "runtime/data/line_reader.h"
 
 #include "runtime/data/data_error.h"
+#include "runtime/data/text_check.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 #include <zlib.h>
 
@@ -46,7 +48,7 @@ int openInput(const std::string &path) {
 } // namespace
 
 LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
-    : name(path == "-" ? "standard input" : path), offset(begin), limit(end) {
+    : name(path == "-" ? standardInput : path), offset(begin), limit(end) {
   int descriptor = path == "-" ? ::dup(STDIN_FILENO) : openInput(path);
   if (descriptor < 0)
     throw DataError(name, fmt::format("cannot open: {}", std::strerror(errno)));
@@ -74,6 +76,7 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
     }
     return;
   }
+  isAtStart = false;
   std::string_view rest;
   --offset;
   next(rest);
@@ -119,6 +122,8 @@ bool LineReader::refill() {
                     line + 1);
   isDone = got == 0;
   end += static_cast<size_t>(got);
+  if (std::exchange(isAtStart, false))
+    requireTextFormat(name, std::string_view(buffer).substr(0, end));
   return got > 0;
 }
 

@@ -21,7 +21,8 @@ public:
   LineReader &operator=(const LineReader &) = delete;
 
   /// The next line without its end, valid until the next call; false at the end of the input.
-  /// Throws DataError for a damaged or truncated gzip file and for a line beyond 1 GiB.
+  /// Throws DataError for a damaged or truncated gzip file, for a line beyond 1 GiB, and for an input whose first bytes
+  /// are those of a format that is not text, as Parquet.
   bool next(std::string_view &line);
   /// True when the line last given had an end; only the last line may lack it.
   bool endsWithNewline() const { return hadNewline; }
@@ -39,6 +40,7 @@ private:
   gzFile_s *file = nullptr;
   std::string buffer;
   size_t start = 0, end = 0; // the bytes not given out yet
+  bool isAtStart = true; // nothing of the input is read yet
   bool isDone = false, hadNewline = false;
   int64_t line = 0;
   int64_t offset = 0, limit = 0; // of the next line in the file, and where the range ends

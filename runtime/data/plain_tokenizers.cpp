@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace espalier::rt {
 
@@ -59,7 +60,35 @@ private:
   int64_t size;
 };
 
+/// A name of Megatron's --tokenizer-type, and the kind that encodes as it does.
+struct MegatronName {
+  std::string_view name, kind;
+  bool addsBos = false;
+};
+constexpr MegatronName megatronNames[] = {{"GPT2BPETokenizer", "gpt2"},
+                                          {"HuggingFaceTokenizer", "hf"},
+                                          {"SentencePieceTokenizer", "sentencepiece"},
+                                          {"GPTSentencePieceTokenizer", "sentencepiece"},
+                                          {"Llama2Tokenizer", "sentencepiece", /*addsBos=*/true}};
+
+TokenizerOptions withOwnKind(TokenizerOptions options) {
+  for (const MegatronName &known : megatronNames)
+    if (options.kind == known.name) {
+      options.kind = known.kind;
+      options.addBos |= known.addsBos;
+      break;
+    }
+  return options;
+}
+
 } // namespace
+
+std::vector<std::string> tokenizerKinds() {
+  std::vector<std::string> kinds = {"gpt2", "hf", "sentencepiece", "bytes", "null"};
+  for (const MegatronName &known : megatronNames)
+    kinds.emplace_back(known.name);
+  return kinds;
+}
 
 std::unique_ptr<Tokenizer> makeByteTokenizer() { return std::make_unique<ByteTokenizer>(); }
 
@@ -69,7 +98,8 @@ std::unique_ptr<Tokenizer> makeNullTokenizer(int64_t vocabSize) {
   return std::make_unique<NullTokenizer>(vocabSize);
 }
 
-std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options) {
+std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &given) {
+  const TokenizerOptions options = withOwnKind(given);
   auto refuse = [&](bool isGiven, const char *option, std::string_view kinds) {
     if (isGiven && kinds.find(options.kind) == std::string_view::npos)
       throw DataError("tokenizer " + options.kind, fmt::format("takes no {}, which is for {}", option, kinds));
@@ -90,7 +120,7 @@ std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options) {
     return openHfTokenizer(options);
   if (options.kind == "sentencepiece")
     return openSentencePieceTokenizer(options);
-  throw DataError("tokenizer", fmt::format("kind \"{}\", want gpt2, hf, sentencepiece, bytes or null", options.kind));
+  throw DataError("tokenizer", fmt::format("kind \"{}\", want {}", options.kind, fmt::join(tokenizerKinds(), ", ")));
 }
 
 } // namespace espalier::rt

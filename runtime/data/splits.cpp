@@ -21,7 +21,9 @@ namespace {
   throw DataError("split \"" + weights + "\"", reason + "; want three weights such as 969,30,1");
 }
 
-std::array<double, 3> parseWeights(const std::string &weights) {
+} // namespace
+
+std::array<double, 3> parseSplit(const std::string &weights) {
   std::array<double, 3> values = {};
   size_t count = 0;
   const char *at = weights.c_str();
@@ -46,12 +48,10 @@ std::array<double, 3> parseWeights(const std::string &weights) {
   return values;
 }
 
-} // namespace
-
 std::pair<int64_t, int64_t> splitRange(const std::string &weights, Split split, int64_t count) {
   if (split == Split::all)
     return {0, count};
-  std::array<double, 3> values = parseWeights(weights);
+  std::array<double, 3> values = parseSplit(weights);
   double sum = values[0] + values[1] + values[2];
   double border = 0;
   std::array<int64_t, 4> borders = {};

@@ -3,6 +3,7 @@
 
 #include "runtime/data/data_error.h"
 #include "runtime/data/indexed_writer.h"
+#include "runtime/data/text_check.h"
 
 #include <algorithm>
 #include <limits>
@@ -41,6 +42,7 @@ IndexedDataset openText(const std::string &path) {
   if (bytes.empty())
     throw DataError(path, "the text is empty");
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  requireRawText(path, text);
   IndexArrays arrays;
   arrays.lengths = cutAfter(text, "\n\n", 1);
   if (arrays.lengths.size() < fewestDocuments)

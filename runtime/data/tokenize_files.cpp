@@ -7,11 +7,15 @@
 #include "runtime/data/indexed_writer.h"
 #include "runtime/data/json_fields.h"
 #include "runtime/data/line_reader.h"
+#include "runtime/data/text_check.h"
 #include "runtime/data/worker_pool.h"
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
 #include <set>
 
 namespace espalier::rt {
@@ -44,7 +48,11 @@ struct BlockTokens {
   std::vector<KeyTokens> keys;
   int64_t textBytes = 0, skipped = 0, bytesRead = 0;
   std::function<std::string()> firstSkipped; // its message; finding the line's number may take a while
+  std::function<std::string()> firstMark;    // "FILE:LINE" of the first endOfText of a text file; empty if there is none
 };
+
+/// What GPT-2's corpora and TinyStories have between documents.
+constexpr std::string_view endOfText = "<|endoftext|>";
 
 /// The fault of a line of a block, with the line's number in the whole file.
 DataError faultOf(const std::string &file, int64_t rangeBegin, const std::string &reason, int64_t line) {
@@ -73,7 +81,7 @@ public:
       if (!reader && !openNext())
         return false;
       const InputRange &range = ranges[input - 1];
-      block.file = range.path == "-" ? "standard input" : range.path;
+      block.file = range.path == "-" ? standardInput : range.path;
       block.rangeBegin = range.begin;
       block.isJson = isJson;
       bool isEnd = isJson ? fillLines(block) : fillDocuments(block);
@@ -157,6 +165,28 @@ void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_vi
   out.lengths.push_back(static_cast<int32_t>(out.tokens.size() - before));
 }
 
+/// Why a document is no text, empty if it is; `line`, where the document begins, becomes that of the fault.
+std::string textFault(std::string_view document, int64_t &line) {
+  std::optional<size_t> at = findBinary(document);
+  if (!at)
+    return "";
+  BinaryByte byte = describeBinary(document, *at);
+  line += byte.line;
+  return byte.reason + "; convert the file (iconv -f ENCODING -t UTF-8), or leave such documents out with --skip-bad";
+}
+
+/// Remembers the first endOfText of a block of text.
+void noteMark(const Block &block, const Block::Record &record, BlockTokens &result) {
+  std::string_view document = std::string_view(block.text).substr(record.begin, record.end - record.begin);
+  size_t at = result.firstMark ? std::string_view::npos : document.find(endOfText);
+  if (at == std::string_view::npos)
+    return;
+  int64_t line = record.line + std::count(document.begin(), document.begin() + static_cast<ptrdiff_t>(at), '\n');
+  result.firstMark = [file = block.file, begin = block.rangeBegin, line] {
+    return fmt::format("{}:{}", file, LineReader::linesBefore(file, begin) + line);
+  };
+}
+
 BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Block &block) {
   BlockTokens result;
   result.keys.resize(job.keys.size());
@@ -164,23 +194,22 @@ BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Bl
   std::vector<std::string> values(job.keys.size());
   for (const Block::Record &record : block.records) {
     std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
-    if (!block.isJson) {
-      appendDocument(tokenizer, job, text, result.keys[0]);
-      result.textBytes += static_cast<int64_t>(text.size());
-      continue;
-    }
-    std::string reason = readJsonFields(text, job.keys, values);
+    int64_t line = record.line;
+    std::string reason = block.isJson ? readJsonFields(text, job.keys, values) : textFault(text, line);
     if (reason.empty()) {
+      if (!block.isJson)
+        noteMark(block, record, result);
       for (size_t k = 0; k < values.size(); ++k) {
-        appendDocument(tokenizer, job, values[k], result.keys[k]);
-        result.textBytes += static_cast<int64_t>(values[k].size());
+        std::string_view value = block.isJson ? std::string_view(values[k]) : text;
+        appendDocument(tokenizer, job, value, result.keys[k]);
+        result.textBytes += static_cast<int64_t>(value.size());
       }
       continue;
     }
     if (!job.skipBad)
-      throw faultOf(block.file, block.rangeBegin, reason, record.line);
+      throw faultOf(block.file, block.rangeBegin, reason, line);
     if (result.skipped++ == 0)
-      result.firstSkipped = [=, file = block.file, begin = block.rangeBegin, line = record.line] {
+      result.firstSkipped = [=, file = block.file, begin = block.rangeBegin] {
         return std::string(faultOf(file, begin, reason, line).what());
       };
   }
@@ -219,10 +248,14 @@ public:
     if (report.skippedLines == 0 && block.skipped > 0)
       report.firstSkipped = block.firstSkipped();
     report.skippedLines += block.skipped;
+    if (report.firstMark.empty() && block.firstMark)
+      report.firstMark = block.firstMark();
     if (job.progress)
       job.progress({report.documents, report.tokens, block.bytesRead, bytesTotal});
   }
   TokenizeReport commit() {
+    if (!job.mayBeEmpty)
+      requireTokens(job, report);
     for (const auto &writer : writers)
       writer->commit();
     return report;
@@ -246,15 +279,29 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
       throw DataError("tokenize", fmt::format("key \"{}\" cannot be part of a file name", key));
   if (job.appendEod && tokenizer.eodToken() < 0)
     throw DataError("tokenize", "the tokenizer has no end-of-document token to append");
+  for (const std::string &key : job.keys)
+    if (!job.replaces)
+      requireNoDataset(documentPrefix(job, key));
   for (const std::string &input : job.inputs)
     if (job.partitions > 1 && input == "-")
-      throw DataError("standard input", "cannot be split in partitions; name a file, or leave them out");
+      throw DataError(standardInput, "cannot be split in partitions; name a file, or leave them out");
   for (const std::string &input : job.inputs)
     if (job.keys.size() > 1 && !holdsJson(input, job))
       throw DataError(input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
 }
 
 } // namespace
+
+void requireTokens(const TokenizeJob &job, const TokenizeReport &report) {
+  if (report.tokens > 0)
+    return;
+  bool isStandardInput = job.inputs.size() == 1 && job.inputs[0] == "-";
+  std::string names = isStandardInput ? standardInput : fmt::format("{}", fmt::join(job.inputs, ", "));
+  if (report.skippedLines > 0)
+    throw DataError(names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines,
+                                       report.firstSkipped));
+  throw DataError(names, "holds no text; nothing is written");
+}
 
 std::string documentPrefix(const TokenizeJob &job, const std::string &key) {
   return fmt::format("{}_{}_document", job.outputPrefix, key);

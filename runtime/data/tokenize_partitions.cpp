@@ -4,6 +4,7 @@
 
 #include "runtime/data/data_error.h"
 #include "runtime/data/indexed_writer.h"
+#include "runtime/data/text_check.h"
 
 #include <algorithm>
 #include <atomic>
@@ -26,9 +27,10 @@ struct Stretch {
 };
 
 /// Gzip can only be read from its start; its first bytes tell, whatever the name.
-bool isGzip(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  return file.get() == 0x1F && file.get() == 0x8B;
+bool isGzipFile(const std::string &path) {
+  char beginning[2] = {};
+  std::ifstream(path, std::ios::binary).read(beginning, sizeof beginning);
+  return isGzip({beginning, sizeof beginning});
 }
 
 std::vector<Stretch> stretchesOf(const TokenizeJob &job) {
@@ -36,7 +38,7 @@ std::vector<Stretch> stretchesOf(const TokenizeJob &job) {
   for (const std::string &input : job.inputs) {
     std::error_code error;
     uint64_t size = std::filesystem::file_size(input, error);
-    bool canBeCut = !error && holdsJson(input, job) && !isGzip(input);
+    bool canBeCut = !error && holdsJson(input, job) && !isGzipFile(input);
     stretches.push_back({input, error ? 0 : static_cast<int64_t>(size), canBeCut});
   }
   return stretches;
@@ -129,6 +131,8 @@ void add(TokenizeReport &sum, const TokenizeReport &part) {
   if (sum.skippedLines == 0)
     sum.firstSkipped = part.firstSkipped;
   sum.skippedLines += part.skippedLines;
+  if (sum.firstMark.empty())
+    sum.firstMark = part.firstMark;
 }
 
 } // namespace
@@ -142,6 +146,7 @@ TokenizeReport tokenizePartitions(const Tokenizer &tokenizer, const TokenizeJob 
   std::vector<std::future<TokenizeReport>> reports;
   for (size_t part = 0; part < dealt.size(); ++part) {
     jobs[part].outputPrefix = folder.prefix(part);
+    jobs[part].mayBeEmpty = true;
     jobs[part].workers = std::max(1, job.workers / job.partitions);
     jobs[part].progress = [&, part](const TokenizeProgress &now) {
       if (firstFault < part)
@@ -161,6 +166,8 @@ TokenizeReport tokenizePartitions(const Tokenizer &tokenizer, const TokenizeJob 
   TokenizeReport sum;
   for (std::future<TokenizeReport> &report : reports)
     add(sum, report.get());
+  if (!job.mayBeEmpty)
+    requireTokens(job, sum);
   for (const std::string &key : job.keys) {
     sum.prefixes.push_back(documentPrefix(job, key));
     IndexedWriter writer(sum.prefixes.back(), tokenTypeFor(tokenizer.vocabSize()));

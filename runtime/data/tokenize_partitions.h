@@ -24,6 +24,9 @@ TokenizeReport tokenizePartitions(const Tokenizer &tokenizer, const TokenizeJob 
 /// Whether an input holds JSON lines rather than text.
 bool holdsJson(const std::string &path, const TokenizeJob &job);
 
+/// Throws DataError if a job has made no token.
+void requireTokens(const TokenizeJob &job, const TokenizeReport &report);
+
 /// PREFIX_KEY_document.
 std::string documentPrefix(const TokenizeJob &job, const std::string &key);
 

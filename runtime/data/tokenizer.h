@@ -35,7 +35,7 @@ public:
 
 /// Which tokenizer, as the command names them.
 struct TokenizerOptions {
-  std::string kind = "bytes"; // gpt2, hf, sentencepiece, bytes, null
+  std::string kind = "bytes"; // one of tokenizerKinds()
   std::string vocabFile;      // gpt2: vocab.json
   std::string mergeFile;      // gpt2: merges.txt
   std::string modelFile;      // hf: tokenizer.json; sentencepiece: tokenizer.model
@@ -49,6 +49,9 @@ struct TokenizerOptions {
   /// hf: the token that ends a document; empty looks for the usual names.
   std::string eodText;
 };
+
+/// The kinds: gpt2, hf, sentencepiece, bytes and null, and behind them what Megatron calls the first three.
+std::vector<std::string> tokenizerKinds();
 
 /// Throws DataError when a file is missing, broken or of a kind this program does not read.
 std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options);

@@ -1,4 +1,5 @@
-// The CPU is part of the runtime; CUDA is a library of its own beside it, so that the same binary starts without.
+// The CPU back end is linked into the runtime. The CUDA back end is a shared library, so the binary starts without
+// CUDA.
 #include "runtime/device/cpu/backend.h"
 
 #include "runtime/status.h"
@@ -10,8 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The library that holds the back end of CUDA: lib/ beside the folder of the command, as in a build and an
-/// installation.
+/// Returns the path of the CUDA back end: in lib/ next to the folder of the command, in build trees and installations.
 std::filesystem::path cudaLibrary() {
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (std::filesystem::path place = folder; place.has_relative_path(); place = place.parent_path())

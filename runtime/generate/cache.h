@@ -1,4 +1,4 @@
-// Which sequence of a plan's caches belongs to whom, and how much of it is filled.
+// The assignment of a plan's cache sequences to requests, and their fill levels.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace espalier::rt {
 
+/// The cache sequences of a plan.
 class CacheSlots {
 public:
   explicit CacheSlots(uint32_t sequences) : lengths(sequences, -1) {}
 
-  /// An empty sequence, the lowest that is free; none where all are taken.
+  /// Takes the lowest free sequence, now empty. Returns nothing if all are taken.
   std::optional<uint32_t> acquire() {
     for (uint32_t i = 0; i < lengths.size(); ++i)
       if (lengths[i] < 0) {
@@ -20,10 +21,10 @@ public:
       }
     return std::nullopt;
   }
-  /// What is left in it is overwritten before it is read.
+  /// Frees a sequence. Its old content is overwritten before it is read again.
   void release(uint32_t sequence) { lengths[sequence] = -1; }
 
-  /// Tokens whose keys and values are kept.
+  /// Returns the number of tokens whose keys and values are cached.
   int64_t length(uint32_t sequence) const { return lengths[sequence]; }
   void append(uint32_t sequence, int64_t tokens) { lengths[sequence] += tokens; }
 

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int deepest = 8;
 
-/// The text as JSON, refused where it is nested more deeply than any body of this kind.
+/// Parses a JSON object. Throws BodyError if it is larger or nested deeper than a valid body can be.
 Json parse(std::string_view text, size_t most) {
   if (text.size() > most)
     throw BodyError(fmt::format("the body has {} bytes, at most {} are taken", text.size(), most));
@@ -28,7 +28,7 @@ Json parse(std::string_view text, size_t most) {
   };
   Json body = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
   if (isDeep || body.is_discarded() || !body.is_object())
-    throw BodyError("the body is no JSON object");
+    throw BodyError("the body is not a JSON object");
   return body;
 }
 
@@ -39,13 +39,13 @@ public:
   double number(const char *key, double otherwise) const {
     const Json *value = find(key);
     if (value && !value->is_number())
-      throw BodyError(fmt::format("{} is no number", key));
+      throw BodyError(fmt::format("{} is not a number", key));
     return value ? value->get<double>() : otherwise;
   }
   int64_t integer(const char *key, int64_t otherwise) const {
     const Json *value = find(key);
     if (value && (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)))
-      throw BodyError(fmt::format("{} is no integer", key));
+      throw BodyError(fmt::format("{} is not an integer", key));
     return value ? value->get<int64_t>() : otherwise;
   }
   bool flag(const char *key) const {
@@ -55,7 +55,7 @@ public:
     return value && value->get<bool>();
   }
 
-  /// One string, or a list of them.
+  /// Returns the stop strings: one string, or a list of strings.
   std::vector<std::string> stops() const {
     const Json *value = find("stop");
     if (!value)
@@ -92,7 +92,7 @@ public:
       out.request.prompt.push_back(id.get<int32_t>());
   }
 
-  /// What would change the answer and is not built.
+  /// Throws BodyError for known options that would change the answer and are not supported.
   void refuseOthers() const {
     static const std::map<std::string, Json> nothing = {
         {"n", 1},        {"best_of", 1},           {"logprobs", nullptr},       {"suffix", nullptr},
@@ -103,13 +103,13 @@ public:
       auto asked = nothing.find(key);
       bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());
       if (!known.count(key) && !asksNothing)
-        throw BodyError(fmt::format("{} is not built{}", key.substr(0, 64),
-                                    asked == nothing.end() ? "" : "; leave it away"));
+        throw BodyError(fmt::format("{} is not supported{}", key.substr(0, 64),
+                                    asked == nothing.end() ? "" : "; omit it"));
     }
   }
 
 private:
-  /// Null where it is not given, or null.
+  /// Returns null if the key is missing or its value is null.
   const Json *find(const char *key) const {
     auto found = body.find(key);
     return found == body.end() || found->is_null() ? nullptr : &*found;
@@ -141,7 +141,7 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
   body.stream = reader.flag("stream");
   body.echo = reader.flag("echo");
   if (body.stream && body.echo)
-    throw BodyError("echo is not built for streams; leave it away");
+    throw BodyError("echo is not supported for streams; omit it");
   return body;
 }
 

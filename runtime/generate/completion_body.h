@@ -1,4 +1,4 @@
-// Bodies of OpenAI's `/v1/completions`: what comes in is checked before anything of it is used, what goes out is JSON.
+// Request and response bodies of OpenAI's `/v1/completions`. A request is validated completely before use.
 #pragma once
 
 #include "runtime/generate/request.h"
@@ -10,33 +10,34 @@ namespace espalier::rt {
 
 class Tokenizer;
 
-/// What is wrong with a body; the caller's fault.
+/// An invalid request body, an error of the client.
 class BodyError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
+/// A parsed request body.
 struct CompletionBody {
   Request request;
-  std::string prompt; ///< as text, where it came as text
+  std::string prompt; ///< the prompt text, if given as text
   bool stream = false, echo = false;
 };
 
-/// Bounds of what a body may ask for.
+/// Limits of a request body.
 struct BodyLimits {
   size_t bytes = 1 << 20;
   size_t stops = 4, stopBytes = 256;
-  int64_t tokens = 1 << 20; ///< of a prompt
+  int64_t tokens = 1 << 20; ///< in a prompt
 };
 
-/// Throws BodyError. Keys that are not known are refused unless they ask for nothing. The tokenizer may be null: then a
-/// prompt is a list of ids.
+/// Parses a request body. Throws BodyError. Unknown keys are an error unless their value is a no-op. Without a
+/// tokenizer, a prompt must be a list of token ids.
 CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits = {});
 
-/// A whole answer, or with `piece` one event of a stream; the last event has the reason.
+/// Returns a whole response, or one stream event if `piece` is given. The last event has the finish reason.
 std::string completionJson(const std::string &id, const std::string &model, const CompletionBody &body,
                            const Completion *end, const std::optional<std::string> &piece, int64_t created);
-/// {"error": {"message", "type"}}.
+/// Returns {"error": {"message", "type"}}.
 std::string errorJson(const std::string &message, const std::string &type);
 
 } // namespace espalier::rt

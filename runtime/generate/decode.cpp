@@ -19,7 +19,7 @@ uint32_t entryNamed(const pb::Plan &plan, const char *name) {
 }
 
 uint32_t joinAll(Communicator &communicator) {
-  constexpr uint32_t queue = (1 << 16) + 1; // behind all queues that a plan can have, and that of agreements
+  constexpr uint32_t queue = (1 << 16) + 1; // above all queues of plans and the queue of Agreement
   std::vector<int> members(communicator.ranks());
   std::iota(members.begin(), members.end(), 0);
   return communicator.joinGroup(members, queue);
@@ -100,7 +100,7 @@ Decoder::~Decoder() {
 }
 
 void Decoder::end() {
-  if (ranks.size() < static_cast<size_t>(world.ranks())) // some never started: the others would wait for them
+  if (ranks.size() < static_cast<size_t>(world.ranks())) // some ranks never started, and the others would wait for them
     abortFor([&](const Failure &failure) { world.abort(failure); }, -1, nullptr,
              std::runtime_error("a rank could not be started"));
   {
@@ -111,7 +111,7 @@ void Decoder::end() {
   ranks.clear();
 }
 
-/// Returns once all have finished what they were told. Throws RankFailure, or PlanError where weights are at fault.
+/// Waits until all ranks have finished the last command. Throws RankFailure, or PlanError for an error in the weights.
 void Decoder::awaitRanks() {
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return running == 0; });
@@ -156,14 +156,14 @@ void Decoder::run(uint32_t wanted, int64_t most, std::span<const Feed> given) {
   awaitRanks();
 }
 
-/// Ranks that have failed, or were stopped, have finished every command.
+/// Counts a rank as finished. Ranks that failed or were stopped count as finished for every command.
 void Decoder::report() {
   std::lock_guard lock(mutex);
   if (--running == 0)
     done.notify_all();
 }
 
-/// False where there is none any more.
+/// Waits for the next command. Returns false if the decoder is ending.
 bool Decoder::awaitCommand(uint64_t &seen) {
   std::unique_lock lock(mutex);
   told.wait(lock, [&] { return isEnding || commands > seen; });

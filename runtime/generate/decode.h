@@ -1,5 +1,5 @@
-// The ranks of a plan for generation, which go through its entries together: ids in, logits out. What the ids mean, and
-// which come next, is for others.
+// The ranks of a plan for generation, which execute its entries together: token ids in, logits out. Other classes
+// tokenize and sample.
 #pragma once
 
 #include "runtime/comm/local.h"
@@ -13,15 +13,15 @@
 
 namespace espalier::rt {
 
-/// Between ranks in processes of their own: the parts of the logits, from those that have one to all.
+/// Gathers the shards of the logits on all ranks, for ranks in separate processes.
 class LogitsGather {
 public:
-  /// All ranks make theirs in the same order as they load.
+  /// All ranks construct theirs in the same order while loading.
   LogitsGather(const Program &program, Communicator &communicator, int spins);
-  /// `part`: this rank's, empty where it has none. Throws RankStopped.
+  /// `part` is this rank's shard, empty if it has none. Throws RankStopped.
   void run(std::span<const std::byte> part, std::span<float> all);
 
-  /// Of memory that ranks share, for each of them.
+  /// Returns the shared memory in bytes that each rank needs.
   static size_t bytes(const Program &program);
 
 private:
@@ -29,28 +29,30 @@ private:
   Communicator &communicator;
   const int spins;
   const uint32_t group;
-  const std::span<std::byte> parts; ///< of all ranks
+  const std::span<std::byte> parts; ///< receive buffer of all ranks' shards
 };
 
+/// Runs the prefill and decode entries of a plan.
 class Decoder {
 public:
-  /// Starts the ranks as threads. `weights`: null for initial ones; outlives this. `threads`: of each rank; 0 shares
-  /// the cores. Throws PlanError where the plan is none for generation, MemoryError, or RankFailure.
+  /// Starts the ranks as threads. `weights` must outlive this object; null gives initial values. `threads` is per rank;
+  /// 0 divides the cores among the ranks. Throws PlanError if the plan is not for generation, MemoryError, or
+  /// RankFailure.
   Decoder(const Program &program, const StartingWeights *weights, int threads);
-  /// One rank, of which the caller is the thread. All other processes make the same calls. Throws RankStopped, or what
-  /// the rank cannot do, of which the others have heard then.
+  /// Makes one rank, which runs on the calling thread. All other processes must make the same calls. Throws
+  /// RankStopped, or the rank's own error after the other ranks were told.
   Decoder(const Program &program, const StartingWeights *weights, const RankPlace &own);
   ~Decoder();
   Decoder(const Decoder &) = delete;
 
   const GenerationSizes &sizes() const { return theSizes; }
 
-  /// Runs an entry on at most one feed for each sequence: several tokens of each, or one. Other sequences stay as they
-  /// are. Throws RankFailure, or as the second constructor does; nothing works afterwards.
+  /// Run an entry on at most one feed per sequence: prefill takes several tokens, decode takes one. Other sequences do
+  /// not change. Throw RankFailure, or as the second constructor does; the decoder is unusable afterwards.
   void prefill(std::span<const Feed> feeds) { run(prefillEntry, theSizes.promptTokens, feeds); }
   void decode(std::span<const Feed> feeds) { run(decodeEntry, 1, feeds); }
 
-  /// Logits that the last token of a feed has left, until the next run.
+  /// Returns the logits after the last token of the sequence's last feed, valid until the next run.
   std::span<const float> logits(uint32_t sequence) const;
 
 private:
@@ -68,23 +70,23 @@ private:
   const int threads;
   const StartingWeights *const weights;
   std::vector<float> allLogits; ///< [sequences, vocabulary]
-  std::unique_ptr<OwnRank> own; ///< null: all ranks are threads of this process
+  std::unique_ptr<OwnRank> own; ///< null if all ranks are threads of this process
   LocalWorld world;
 
-  // What the ranks are to do, under `mutex`; they read it while `running` is above 0.
+  // The current command, guarded by `mutex`. Ranks read it without the mutex while `running` is above 0.
   std::mutex mutex;
   std::condition_variable told, done;
-  uint64_t commands = 0; ///< given so far
-  int running = 0;       ///< ranks that have not finished the last one
+  uint64_t commands = 0; ///< number of commands so far
+  int running = 0;       ///< ranks that have not finished the last command
   bool isEnding = false;
   uint32_t entry = 0;
   int64_t tokens = 0;
   std::span<const Feed> feeds;
-  std::exception_ptr refusal; ///< of the weights, where a rank cannot begin with them
+  std::exception_ptr refusal; ///< an error in the weights that a rank found at start-up
   std::vector<std::jthread> ranks;
 };
 
-/// Why the plan is none for generation, with what to do; empty where it is one.
+/// Returns why the plan is not for generation, with a way out; empty if it is.
 std::string whyNotGenerating(const pb::Plan &plan);
 
 } // namespace espalier::rt

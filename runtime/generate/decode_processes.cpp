@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Whether the rank came to its end; else another one failed.
+/// Runs one rank. Returns whether it finished; false if another rank failed.
 bool decodeAs(const Program &program, const StartingWeights &weights, const RankPlace &place,
               const DecodingWork &work) {
   bool isDone = false;
@@ -20,7 +20,7 @@ bool decodeAs(const Program &program, const StartingWeights &weights, const Rank
     work(decoder, place.rank == 0);
     isDone = true;
   } catch (const RankStopped &) {
-    // The first failure is kept by the rank that had it.
+    // The rank that failed first has recorded its failure.
   }
   if (place.page)
     place.page->hasEnded.store(true, std::memory_order_release);
@@ -67,7 +67,7 @@ void decodeOverMpi(const Program &program, const StartingWeights &weights, const
   };
   try {
     launchMpiRank(program, options, live);
-  } catch (const RankFailure &failure) { // in the process that speaks
+  } catch (const RankFailure &failure) { // only in the process that reports
     writeFailureReport(program, options, failure);
     throw;
   }

@@ -1,5 +1,5 @@
-// Generation by ranks that are processes: all go through the same requests, and hear the same logits at each step, so
-// that each chooses the same tokens.
+// Generation by ranks in separate processes. All ranks process the same requests and receive the same logits at each
+// step, so all sample the same tokens.
 #pragma once
 
 #include "runtime/generate/decode.h"
@@ -9,15 +9,15 @@
 
 namespace espalier::rt {
 
-/// What the process of a rank does with its decoder; `speaks` in one of them.
+/// The work of a rank's process with its decoder. `speaks` is true in the one process that prints.
 using DecodingWork = std::function<void(Decoder &decoder, bool speaks)>;
 
-/// Starts a process of this host for each rank and watches them to their end. Of the options it takes threads and what is
-/// said of failures. Throws RankFailure, MemoryError.
+/// Starts a process per rank on this host and waits for them. Uses the options for threads and failure reports. Throws
+/// RankFailure, MemoryError.
 void decodeInProcesses(const Program &program, const StartingWeights &weights, const RunOptions &options,
                        const DecodingWork &work);
 
-/// The same as one of the processes that mpirun or srun started. Throws ReportedElsewhere where another rank failed.
+/// Runs as one of the processes that mpirun or srun started. Throws ReportedElsewhere if another rank failed.
 void decodeOverMpi(const Program &program, const StartingWeights &weights, const RunOptions &options,
                    const DecodingWork &work);
 

@@ -37,8 +37,8 @@ void DecodingRank::run(uint32_t entry, int64_t tokens, std::span<const Feed> fee
   theExecutor->run(entry);
 }
 
-/// Inputs are known by the first part of their names: tokens, positions (-1: padding), and rows, the place of the token
-/// of each sequence whose logits are wanted.
+/// Fills an input, which is identified by the first component of its name: tokens, positions (-1: padding), or rows,
+/// the index per sequence of the token whose logits are needed.
 void DecodingRank::fill(const pb::Exchange &exchange, uint32_t index, int64_t tokens, std::span<const Feed> feeds) {
   std::string_view name = std::string_view(exchange.name()).substr(0, exchange.name().find('.'));
   std::span<std::byte> memory = theExecutor->exchange(index);

@@ -1,4 +1,4 @@
-// One rank of a plan for generation: ids in, its part of the logits out.
+// One rank of a plan for generation: token ids in, its shard of the logits out.
 #pragma once
 
 #include "runtime/executor.h"
@@ -10,34 +10,35 @@ namespace espalier::rt {
 
 class StartingWeights;
 
-/// New tokens of one sequence. They follow each other from `position` on; what is kept from there on is overwritten.
+/// New tokens of one sequence at consecutive positions from `position` on. Cache entries from there on are overwritten.
 struct Feed {
   uint32_t sequence = 0;
   int64_t position = 0;
   std::span<const int32_t> tokens;
 };
 
-/// Numbers of a plan for generation.
+/// The sizes of a plan for generation.
 struct GenerationSizes {
   explicit GenerationSizes(const pb::Plan &plan);
 
-  uint32_t ofReplica;   ///< sequences that one replica works on
-  uint32_t sequences;   ///< of all replicas, one replica's behind the other's
-  int64_t context;      ///< tokens that a sequence may have
-  int64_t promptTokens; ///< of a sequence that prefill takes at most
+  uint32_t ofReplica;   ///< sequences per replica
+  uint32_t sequences;   ///< of all replicas, concatenated in replica order
+  int64_t context;      ///< maximum tokens per sequence
+  int64_t promptTokens; ///< maximum tokens per sequence in one prefill
   int64_t vocabulary;
 };
 
+/// A rank that executes the entries of a plan for generation.
 class DecodingRank {
 public:
-  /// `weights`: null for initial ones. Throws RankStopped, or what the rank cannot do.
+  /// Null `weights` give initial values. Throws RankStopped, or the rank's own error.
   DecodingRank(const Program &program, const RankPlace &place, const StartingWeights *weights);
 
-  /// Goes through an entry with all ranks: at most one feed for each sequence, room for `tokens` of each.
+  /// Executes an entry together with all ranks: at most one feed per sequence, with room for `tokens` tokens each.
   void run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds);
 
-  /// Those that the last entry left of the replica's sequences: [sequences, columns] of its part of the padded
-  /// vocabulary; empty on ranks that have none.
+  /// Returns the logits of the last entry: [sequences of the replica, columns], a shard of the padded vocabulary. Empty
+  /// on ranks without logits.
   std::span<const std::byte> logits();
 
   Communicator &communicator() { return *theCommunicator; }
@@ -54,10 +55,10 @@ private:
   std::optional<Executor> theExecutor;
 };
 
-/// Copies the part of the logits that `rank` has, of its replica's sequences, to their places in [sequences, vocabulary].
+/// Copies the logits shard of `rank` for its replica's sequences into `all`: [sequences, vocabulary].
 void placeLogits(const Program &program, int rank, std::span<const std::byte> part, std::span<float> all);
 
-/// Bytes of the part that each rank of the last stage has.
+/// Returns the bytes of a logits shard, the same on all ranks of the last stage.
 size_t logitsBytes(const pb::Plan &plan);
 
 } // namespace espalier::rt

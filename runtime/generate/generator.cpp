@@ -73,7 +73,7 @@ void Generator::step() {
   active.remove_if([&](Active &one) { return std::ranges::count(ended, &one) > 0; });
 }
 
-/// Those whose prompt is in now.
+/// Feeds prompts and returns the requests whose prompt is complete.
 std::vector<Generator::Active *> Generator::prefill() {
   std::vector<Feed> feeds;
   std::vector<Active *> ready;
@@ -111,7 +111,7 @@ bool Generator::advance(Active &one) {
   if (tokenizer && token == tokenizer->eodToken())
     return end(one, Finish::Stop, "");
   tokens.push_back(token);
-  // A model may have more ids than the tokenizer: these are no text.
+  // The model's vocabulary may be larger than the tokenizer's; such ids have no text.
   bool isText = !tokenizer || token < tokenizer->vocabSize();
   std::string piece = isText ? one.text.push(token) : "";
   if (one.text.isStopped())
@@ -126,7 +126,7 @@ bool Generator::advance(Active &one) {
   return isWanted;
 }
 
-/// What was held back may still hold a stop string that came whole with the last token.
+/// Flushes held-back text, which may still contain a stop string that the last token completed.
 bool Generator::end(Active &one, Finish finish, std::string text) {
   if (!one.text.isStopped())
     text += one.text.finish();

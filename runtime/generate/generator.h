@@ -1,5 +1,5 @@
-// Requests in, text out: as many at once as the plan has sequences. A request that comes while others are decoded takes
-// a free sequence; its prompt is taken in the next step, and what it says does not depend on its neighbours.
+// Requests in, text out, with as many requests at a time as the plan has sequences. A new request takes a free
+// sequence, and the next step processes its prompt. The answer does not depend on concurrent requests.
 #pragma once
 
 #include "runtime/generate/cache.h"
@@ -12,25 +12,26 @@
 
 namespace espalier::rt {
 
-/// Why a request cannot be served; empty where it can.
+/// Returns why a request cannot be served; empty if it can.
 std::string whyNotServed(const Request &request, const GenerationSizes &sizes);
 
+/// Continuous batching of requests on a Decoder.
 class Generator {
 public:
-  /// Hears of new text, and at the end of the whole completion; false: nobody wants the rest.
+  /// Receives new text and, at the end, the whole completion. Returns false to cancel the request.
   using Listener = std::function<bool(const std::string &text, const Completion *end)>;
 
-  /// The tokenizer may be null: then there is no text. Both outlive this.
+  /// Without a tokenizer the completions have no text. Both arguments must outlive this object.
   Generator(Decoder &decoder, const Tokenizer *tokenizer)
       : decoder(decoder), tokenizer(tokenizer), slots(decoder.sizes().sequences) {}
 
   bool isFull() const { return active.size() == decoder.sizes().sequences; }
   bool isIdle() const { return active.empty(); }
 
-  /// Only where it is not full, and whyNotServed() says nothing.
+  /// Adds a request. Requires that isFull() is false and whyNotServed() is empty.
   void add(Request request, Listener listener);
 
-  /// Takes some of the prompts that are not in yet, or one token more of each request.
+  /// Processes some of the pending prompts, or decodes one more token of each request.
   void step();
 
 private:
@@ -44,7 +45,7 @@ private:
 
   std::vector<Active *> prefill();
   std::vector<Active *> decode();
-  /// Chooses the token that follows; whether the request goes on.
+  /// Samples the next token. Returns whether the request continues.
   bool advance(Active &one);
   bool end(Active &one, Finish finish, std::string text);
 

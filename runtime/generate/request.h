@@ -1,4 +1,4 @@
-// What a caller asks of a model, and what comes back.
+// A generation request and its completion.
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,36 @@
 
 namespace espalier::rt {
 
-/// How the next token is chosen from the logits; see sample.h.
+/// The sampling of the next token from the logits; see sample.h.
 struct Sampling {
-  double temperature = 0; ///< 0: the best token
-  int64_t topK = 0;       ///< of so many best tokens; 0: of all
-  double topP = 1;        ///< of the fewest best tokens that have this probability together
-  uint64_t seed = 0;      ///< equal seeds, prompts and options give equal text, whatever runs beside
+  double temperature = 0; ///< 0: greedy
+  int64_t topK = 0;       ///< sample from the k best tokens; 0: no limit
+  double topP = 1;        ///< sample from the smallest set of best tokens with this total probability
+  uint64_t seed = 0;      ///< equal seeds, prompts and options give equal text, independent of concurrent requests
 };
 
+/// A generation request.
 struct Request {
   std::vector<int32_t> prompt; ///< at least one token
   int64_t maxTokens = 64;
   Sampling sampling;
-  std::vector<std::string> stop; ///< the text ends before the first of them
+  std::vector<std::string> stop; ///< the text ends before the first occurrence of any
 };
 
-/// Why a text ended.
+/// The reason why a text ended.
 enum class Finish {
-  None,   ///< it has not
-  Stop,   ///< a stop string, or the token that ends a document
+  None,   ///< not ended
+  Stop,   ///< a stop string, or the end-of-document token
   Length, ///< maxTokens, or the end of the context
 };
 
-/// "stop" or "length", as OpenAI's interface has them; empty where it has not ended.
+/// Returns "stop" or "length" as in OpenAI's API; empty if the text has not ended.
 std::string_view finishName(Finish finish);
 
+/// The output of a request.
 struct Completion {
   std::vector<int32_t> tokens; ///< without the prompt
-  std::string text;            ///< of them, without the stop string
+  std::string text;            ///< the text of `tokens`, without the stop string
   Finish finish = Finish::None;
   double prefillSeconds = 0, decodeSeconds = 0;
 };

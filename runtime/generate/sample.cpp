@@ -10,7 +10,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// Of equal logits the lower token is the better one.
+/// Orders tokens by logit; ties go to the lower token.
 struct Better {
   std::span<const float> logits;
 
@@ -20,7 +20,7 @@ struct Better {
   }
 };
 
-/// 53 random bits as a number from 0 to below 1.
+/// Returns 53 random bits as a number in [0, 1).
 double uniform(uint64_t seed, uint64_t draw) {
   auto low = static_cast<uint32_t>(seed), high = static_cast<uint32_t>(seed >> 32);
   uint64_t a = randomBits(low, high, 0, 0, 2 * draw), b = randomBits(low, high, 0, 0, 2 * draw + 1);
@@ -59,7 +59,7 @@ int32_t tokenAt(std::span<const TokenProbability> tokens, double place) {
   for (const TokenProbability &token : tokens)
     if ((sum += token.probability) > place)
       return token.token;
-  return tokens.back().token; // rounding
+  return tokens.back().token; // reached by rounding errors
 }
 
 int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw) {

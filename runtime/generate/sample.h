@@ -1,5 +1,5 @@
-// From logits to a token. Everything is a function of the logits, the options and the number of the draw, so that a
-// text depends on neither the batch that it was made in nor the split of the model.
+// Samples a token from logits. The result depends only on the logits, the options and the draw number, so a text does
+// not depend on its batch or on the parallel plan.
 #pragma once
 
 #include "runtime/generate/request.h"
@@ -8,20 +8,21 @@
 
 namespace espalier::rt {
 
+/// A token and its probability.
 struct TokenProbability {
   int32_t token = 0;
   double probability = 0;
 };
 
-/// The tokens that may be drawn, best first, of equal ones the lower; probabilities sum to 1. Temperature divides the
-/// logits; then the topK best stay, then of these the fewest that have topP of their probability together. Temperature
-/// 0 leaves one token.
+/// Returns the candidate tokens, best first; ties go to the lower token. Probabilities sum to 1. Logits are divided by
+/// the temperature, then cut to the topK best, then to the smallest set with total probability topP. Temperature 0
+/// leaves one token.
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling);
 
-/// The token for draw number `draw` of a text.
+/// Returns the token for draw number `draw` of a text.
 int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw);
 
-/// The token of a distribution in which `place`, from 0 to below 1, falls.
+/// Returns the token at cumulative probability `place`, in [0, 1).
 int32_t tokenAt(std::span<const TokenProbability> tokens, double place);
 
 } // namespace espalier::rt

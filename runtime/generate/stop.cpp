@@ -6,7 +6,7 @@
 namespace espalier::rt {
 
 StopFilter::StopFilter(std::vector<std::string> given) : stops(std::move(given)) {
-  std::erase(stops, ""); // of which every text has one
+  std::erase(stops, ""); // the empty string would match every text
 }
 
 std::string StopFilter::push(std::string_view text) {
@@ -20,7 +20,7 @@ std::string StopFilter::push(std::string_view text) {
     stopped = true;
     return std::exchange(held, "").substr(0, first);
   }
-  size_t kept = 0; // bytes at the end that begin a stop string
+  size_t kept = 0; // length of the longest suffix that begins a stop string
   for (const std::string &stop : stops)
     for (size_t length = std::min(held.size(), stop.size() - 1); length > kept; --length)
       if (std::string_view(held).ends_with(std::string_view(stop).substr(0, length)))
@@ -38,7 +38,7 @@ size_t wholeCharacters(std::string_view text) {
     size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
     if (length > back)
       return text.size() - back;
-    if ((byte & 0xc0) != 0x80) // a character that is whole, or no character
+    if ((byte & 0xc0) != 0x80) // a complete character, or invalid UTF-8
       return text.size();
   }
   return text.size();

@@ -1,5 +1,5 @@
-// Where a text ends: stop strings may begin in one token and end in another, so what could still become one is held
-// back. The joined pieces are the whole text before the first stop string, whatever pieces it came in.
+// Detects stop strings, which may span several tokens. Text that may begin a stop string is held back. The concatenated
+// output is the text before the first stop string, independent of how the input was cut.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace espalier::rt {
 
+/// A filter that cuts a text at its first stop string.
 class StopFilter {
 public:
   explicit StopFilter(std::vector<std::string> stops);
 
-  /// The text that is sure to come before any stop string. Nothing behind the first one.
+  /// Adds text. Returns the text that surely precedes any stop string, and nothing after the first stop string.
   std::string push(std::string_view text);
-  /// What was held back, once no more text comes.
+  /// Returns the held-back text at the end of the input.
   std::string finish();
-  /// Whether a stop string has come.
+  /// Returns whether a stop string was found.
   bool isStopped() const { return stopped; }
 
 private:
@@ -25,8 +26,8 @@ private:
   bool stopped = false;
 };
 
-/// Length of the longest beginning of `text` that is whole UTF-8: what is behind it may be the first bytes of a
-/// character. Bytes that begin no character count as whole.
+/// Returns the length of the longest prefix of `text` that consists of complete UTF-8 characters. Bytes that cannot
+/// begin a character count as complete.
 size_t wholeCharacters(std::string_view text);
 
 } // namespace espalier::rt

@@ -4,7 +4,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// What decoders write for bytes that are no character, or not yet.
+/// U+FFFD, which tokenizers decode invalid or incomplete characters to.
 constexpr std::string_view replacement = "\xef\xbf\xbd";
 
 } // namespace

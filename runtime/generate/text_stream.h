@@ -1,4 +1,4 @@
-// The text of a growing list of tokens, handed out as soon as no later token can change it.
+// The text of a growing list of tokens, returned as soon as no later token can change it.
 #pragma once
 
 #include "runtime/data/tokenizer.h"
@@ -6,15 +6,16 @@
 
 namespace espalier::rt {
 
+/// Decodes tokens to text incrementally.
 class TextStream {
 public:
-  /// Without a tokenizer there is no text. It outlives this.
+  /// Without a tokenizer there is no text. The tokenizer must outlive this object.
   TextStream(const Tokenizer *tokenizer, std::vector<std::string> stops)
       : tokenizer(tokenizer), filter(std::move(stops)) {}
 
-  /// What is sure with this token more.
+  /// Adds a token. Returns the text that is now final.
   std::string push(int32_t token);
-  /// The rest, once no token follows.
+  /// Returns the remaining text at the end.
   std::string finish();
   bool isStopped() const { return filter.isStopped(); }
 
@@ -22,7 +23,7 @@ private:
   const Tokenizer *tokenizer;
   StopFilter filter;
   std::vector<int32_t> tokens;
-  size_t taken = 0; ///< bytes of their text that the filter has
+  size_t taken = 0; ///< bytes of text already passed to the filter
 };
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// ATTEND_CACHE and TAKE_ROW: what generation does that training does not. Parts are (sequence, kv head), or sequences.
+// ATTEND_CACHE and TAKE_ROW, the calls for generation. One part per (sequence, kv head), or per sequence.
 #include "runtime/kernels/factories.h"
 
 #include <cstring>
@@ -7,7 +7,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// Lanes of the widest level: room for whole vectors behind what is used.
+/// The lanes of the widest level, so that whole vectors fit after the last element.
 constexpr int64_t kSpareFloats = 32;
 
 class AttendCache final : public LibraryKernel {
@@ -71,7 +71,7 @@ public:
 private:
   const cpu::Loops &loops_;
   int64_t batch_, kvHeads_;
-  cpu::AttendCacheTask task_; ///< without the addresses of a part
+  cpu::AttendCacheTask task_; ///< without the addresses, which each part sets
 };
 
 class TakeRow final : public LibraryKernel {

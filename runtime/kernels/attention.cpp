@@ -1,5 +1,5 @@
-// ATTENTION_FORWARD and ATTENTION_BACKWARD: parts are (sample, kv head), in forward also blocks of
-// queries.
+// ATTENTION_FORWARD and ATTENTION_BACKWARD. One part per (sample, kv head); the forward pass also splits queries into
+// blocks.
 #include "runtime/abi.h"
 #include "runtime/kernels/factories.h"
 
@@ -9,10 +9,10 @@ namespace espalier::rt {
 
 namespace {
 
-/// What forward and backward have in common: the shape and its checks.
+/// The shape of attention and its checks, shared by forward and backward.
 class Attention : public LibraryKernel {
 protected:
-  /// `step`: the buffer with the slot of that name.
+  /// `step` is the index of the buffer that holds the step.
   Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int buffers,
             int step)
       : loops_(loops), step_(step) {
@@ -68,7 +68,7 @@ protected:
             .unsplitSequence = arguments.scalars[3]};
   }
 
-  /// Position of q's first query. One beyond the keys sees all of them.
+  /// Returns the position of q's first query. A query after the last key attends to all keys.
   int64_t firstPosition(const CallArguments &arguments) const {
     return shape_.keys == shape_.sequence ? 0 : std::clamp<int64_t>(arguments.scalars[4], 0, shape_.keys);
   }
@@ -89,7 +89,7 @@ public:
     for (int buffer : {1, 2})
       checkKey(reader, buffer);
     checkLse(reader, 4);
-    // Large groups share the packed keys among their heads, so they need fewer queries per part.
+    // Large groups reuse the packed keys for all their heads, so they need fewer queries per part.
     queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
   }
 
@@ -99,7 +99,7 @@ public:
   }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
-    // The last block of queries sees the most keys: it comes first, so that the short ones fill the
+    // The last block of queries attends to the most keys. It starts first, so that short blocks balance the load at the
     // end.
     int64_t block = queries_.count() - 1 - part / (shape_.batch * shape_.kvHeads);
     int64_t pair = part % (shape_.batch * shape_.kvHeads);

@@ -1,5 +1,4 @@
-// The 16-bit formats that plans store tensors in, one value at a time. The loops in cpu/ convert
-// whole vectors and must agree with these bit for bit.
+// Scalar conversions of the 16-bit storage formats. The vector conversions in cpu/ must agree bit for bit.
 #pragma once
 
 #include <bit>
@@ -7,15 +6,14 @@
 
 namespace espalier::rt {
 
-/// How an element lies in memory. The values are those of pb::DataType.
+/// The storage type of an element. The values are those of pb::DataType.
 enum class Storage : int { F32 = 0, BF16 = 1, F16 = 2, I32 = 3 };
 
 constexpr int64_t bytesOf(Storage storage) { return storage == Storage::BF16 || storage == Storage::F16 ? 2 : 4; }
 
 inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-/// Round to nearest even. A NaN stays a NaN: it is made quiet, because its payload may lie in the
-/// dropped half.
+/// Rounds to nearest even. A NaN becomes quiet, because its payload may lie in the dropped half.
 inline uint16_t floatToBf16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
@@ -26,16 +24,15 @@ inline uint16_t floatToBf16(float value) {
 inline float f16ToFloat(uint16_t bits) {
   uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   uint32_t magnitude = bits & 0x7FFFu;
-  if (magnitude >= 0x7C00u) // infinity or NaN: widest exponent in both formats
+  if (magnitude >= 0x7C00u) // infinity or NaN has the largest exponent in both formats
     return std::bit_cast<float>(sign | 0x7F800000u | (magnitude << 13));
-  // Shifted into place the exponent is too small by 127 - 15; the multiplication mends it, for
-  // subnormals as well.
+  // After the shift the exponent is too small by 127 - 15. The multiplication corrects it, also for subnormals.
   float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | sign);
 }
 
-/// Round to nearest even; above 65504 to infinity, below 2^-14 to subnormals. A NaN stays a quiet
-/// NaN.
+/// Rounds to nearest even; overflow above 65504 gives infinity, values below 2^-14 become subnormal. A NaN becomes
+/// quiet.
 inline uint16_t floatToF16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   uint32_t sign = (bits >> 16) & 0x8000u;

@@ -1,4 +1,4 @@
-// EMBED, EMBED_GRADIENT and ROPE: what is done with token ids and positions.
+// EMBED, EMBED_GRADIENT and ROPE: operations on token ids and positions.
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 64 << 10;
 
-/// Parts are ranges of tokens.
+/// One part per range of tokens.
 class Embed final : public LibraryKernel {
 public:
   Embed(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -56,9 +56,8 @@ private:
   Pieces tokens_;
 };
 
-/// A part owns every kParts-th block of rows, so that frequent ids, which tend to be neighbours,
-/// are spread over the parts. Each row is cleared and added to by one part, in the order of the
-/// tokens.
+/// A part owns every kParts-th block of rows. This spreads frequent ids, which tend to be neighbours, over the parts.
+/// One part clears each row and adds to it in the order of the tokens.
 class EmbedGradient final : public LibraryKernel {
 public:
   EmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -102,7 +101,7 @@ private:
   Pieces blocks_; // of rows
 };
 
-/// Parts are ranges of tokens.
+/// One part per range of tokens.
 class Rope final : public LibraryKernel {
 public:
   Rope(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -150,7 +149,7 @@ private:
   bool inverse_;
   Storage from_, to_;
   Pieces tokens_;
-  std::vector<double> frequencies_; // turns per position
+  std::vector<double> frequencies_; // in turns per position
 };
 
 } // namespace

@@ -1,5 +1,5 @@
-// ROUTE, DISPATCH and COMBINE: which experts a token goes to, and the moves of its row there and back. A slot of an expert
-// belongs to one choice of one token, so that rows move without sums; only COMBINE adds, over choices in their order.
+// ROUTE, DISPATCH and COMBINE: choose experts per token, and move token rows to the experts and back. An expert slot
+// belongs to one choice of one token, so moving rows needs no sums. Only COMBINE adds, over choices in their order.
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace espalier::rt {
 
 namespace {
 
-/// Scores as floats; the scratch of a thread holds those of one token, then how many slots of each expert are taken.
-/// Parts are samples: their tokens compete for slots.
+/// Reads scores as floats. The thread scratch holds one token's scores, then the number of used slots per expert. One
+/// part per sample, because tokens of a sample compete for slots.
 class Route final : public LibraryKernel {
 public:
   Route(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -56,7 +56,7 @@ public:
   }
 
 private:
-  /// The experts of one token, the best first, of equal ones the lower; `isChosen` is scratch.
+  /// Writes the experts of one token, best first; ties go to the lower expert. `isChosen` is scratch.
   void choose(const float *score, int32_t *isChosen, int32_t *ids) const {
     std::fill_n(isChosen, experts_, 0);
     for (int64_t choice = 0; choice < choices_; ++choice) {
@@ -74,7 +74,7 @@ private:
   Storage storage_;
 };
 
-/// What DISPATCH and COMBINE share: where rows lie, and their weights.
+/// The row addresses and weights that DISPATCH and COMBINE share.
 class Moves {
 public:
   Moves(const pb::LibraryCall &call, std::span<const pb::DataType> types, bool isDispatch)
@@ -102,7 +102,7 @@ public:
     }
   }
 
-  /// Row of the experts for choice-and-token `at`, or -1 where it has no slot.
+  /// Returns the expert row for choice-and-token `at`, or -1 if it has no slot.
   int64_t rowOf(const CallArguments &arguments, int64_t at) const {
     int64_t expert = static_cast<const int32_t *>(arguments.buffers[0])[at];
     int64_t slot = static_cast<const int32_t *>(arguments.buffers[1])[at];
@@ -120,7 +120,7 @@ public:
   int64_t capacity() const { return capacity_; }
 
   int64_t choices, batch, seq, hidden;
-  bool hasChoice; ///< rows of tokens are [choice, batch, seq, hidden]
+  bool hasChoice; ///< token rows are [choice, batch, seq, hidden]
   Storage from, to;
 
 private:
@@ -136,7 +136,7 @@ private:
   std::optional<Storage> weights_;
 };
 
-/// Parts are samples and, of their rows, ranges of columns: a part clears what it then fills.
+/// One part per sample and range of columns. A part clears the rows that it then fills.
 class Dispatch final : public LibraryKernel {
 public:
   Dispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -183,7 +183,7 @@ private:
   Pieces columns_;
 };
 
-/// Parts are ranges of rows of tokens.
+/// One part per range of token rows.
 class Combine final : public LibraryKernel {
 public:
   Combine(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)

@@ -1,4 +1,4 @@
-// One constructor per function of pb::LibraryCall; kernels.cpp holds the table.
+// One factory per function of pb::LibraryCall. kernels.cpp holds the table.
 #pragma once
 
 #include "runtime/kernels/call_reader.h"
@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// As makeLibraryKernel(call, types, threads), at a given instruction set level.
+/// Like makeLibraryKernel(call, types, threads), at a given instruction set level.
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                                  int threads, const cpu::Loops &loops);
 
@@ -41,12 +41,12 @@ std::unique_ptr<LibraryKernel> makeUpdateScalars(const pb::LibraryCall &call, st
 std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                                const cpu::Loops &loops);
 
-/// [begin, end) of one of the pieces that `total` is cut into.
+/// The range [begin, end) of one piece.
 struct Piece {
   int64_t begin, end;
 };
 
-/// `total` units in pieces of `unitsPerPiece`, the last may be smaller.
+/// Splits `total` units into pieces of `unitsPerPiece`; the last may be smaller.
 struct Pieces {
   int64_t total = 0, unitsPerPiece = 1;
 
@@ -57,7 +57,7 @@ struct Pieces {
   }
 };
 
-/// Pieces of about `bytesPerPiece` bytes of units of `bytesPerUnit`.
+/// Splits units of `bytesPerUnit` bytes into pieces of about `bytesPerPiece` bytes.
 inline Pieces piecesOf(int64_t total, int64_t bytesPerUnit, int64_t bytesPerPiece) {
   int64_t units = bytesPerUnit > 0 ? bytesPerPiece / bytesPerUnit : bytesPerPiece;
   return {total, units > 0 ? units : 1};

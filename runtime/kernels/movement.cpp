@@ -1,4 +1,4 @@
-// COPY, REARRANGE and ZERO: parts are runs of bytes.
+// COPY, REARRANGE and ZERO. Parts are byte ranges.
 #include "runtime/kernels/factories.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 256 << 10;
 
-/// Blocks at a stride, dense where they go.
+/// Copies strided blocks to a contiguous destination.
 class Copy final : public LibraryKernel {
 public:
   Copy(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
@@ -40,7 +40,7 @@ private:
   Pieces blocks_, along_; // several whole blocks per part, or several parts per block
 };
 
-/// [a, b, bytes] to [b, a, bytes]: parts are ranges of what is written, in blocks.
+/// Transposes [a, b, bytes] to [b, a, bytes]. Parts are ranges of destination blocks.
 class Rearrange final : public LibraryKernel {
 public:
   Rearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {

@@ -7,7 +7,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// Each part leaves the sum of its block in the shared scratch; finish() adds them in order.
+/// Each part writes the sum of its block to the shared scratch; finish() adds the sums in order.
 class SquaredNormKernel final : public LibraryKernel {
 public:
   SquaredNormKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)

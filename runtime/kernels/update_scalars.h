@@ -1,20 +1,20 @@
-// UPDATE_SCALARS: what the optimizer multiplies gradients by, and whether it updates at all. Every rank computes it
-// from the same agreed sums.
+// UPDATE_SCALARS: computes the gradient scale and whether the optimizer applies the step. Every rank computes both from
+// the same all-reduced sums.
 #pragma once
 
 namespace espalier::rt {
 
-/// The slots of abi.h that it writes.
+/// The values of the abi.h slots that the call writes.
 struct ScalarUpdate {
   float gradientScale, apply;
 };
 
-/// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
+/// Returns the norm of the gradient of the mean loss, given the squared norm of the loss-scaled gradient sum.
 double normalisedNorm(float tokenCount, float squaredNorm, float lossScale);
 
-/// GradientScale = min(1, max_grad_norm / (norm + 1e-6)) / (TokenCount * LossScale), where norm is the normalised one
-/// and max_grad_norm of 0 clips nothing; Apply = all sums are finite and there are tokens. The emitted kernel for GPUs
-/// does the same arithmetic in f64, bit for bit (compiler/codegen/cuda/update_scalars.cpp).
+/// GradientScale = min(1, max_grad_norm / (norm + 1e-6)) / (TokenCount * LossScale), where norm is normalisedNorm(). A
+/// max_grad_norm of 0 disables clipping. Apply = all sums are finite and TokenCount > 0. The CUDA kernel does the same
+/// arithmetic in f64, bit for bit (compiler/codegen/cuda/update_scalars.cpp).
 ScalarUpdate updateScalars(double maxGradNorm, float lossSum, float tokenCount, float squaredNorm, float lossScale);
 
 } // namespace espalier::rt

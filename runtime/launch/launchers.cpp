@@ -3,6 +3,8 @@
 // that failed; Blob carries a notice, its name up to the first zero.
 #include "runtime/launch/launchers.h"
 
+#include "runtime/json_reason.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,7 +54,7 @@ std::pair<Failure, std::map<int, std::string>> parseFailure(const std::string &t
     failure.endSignal = json.at("end_signal");
     return {failure, parseWaits(json.at("waiting"))};
   } catch (const nlohmann::json::exception &error) {
-    throw FrameError(fmt::format("tells of a failure in unknown words: {}", error.what()));
+    throw FrameError(fmt::format("tells of a failure in unknown words: {}", jsonReason(error)));
   }
 }
 

@@ -239,10 +239,32 @@ std::string readHostWord(const std::string &word, Host &host, std::set<std::stri
   return "";
 }
 
+/// The servers of a table as hosts.
+std::vector<Host> hostsOf(const RankTable &table, const std::filesystem::path &file) {
+  std::vector<Host> hosts;
+  for (const TableServer &server : table.servers) {
+    Host host{server.id, static_cast<int>(server.devices.size()), {}};
+    for (int slot = 0; slot < host.slots; ++slot) {
+      if (server.devices[slot].device != slot)
+        throw TableError(fmt::format("{}: error: server {} has device {} in place {}, and a launch starts ranks on devices "
+                                     "0, 1, ...; start espalier run --rank-table {} on each host",
+                                     file.string(), server.id, server.devices[slot].device, slot, file.string()));
+      if (!server.devices[slot].ip.empty())
+        host.deviceIps.push_back(server.devices[slot].ip);
+    }
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
 } // namespace
 
 std::vector<Host> readHosts(const std::filesystem::path &file) {
   std::stringstream text(readText(file));
+  if ((text >> std::ws).peek() == '{')
+    return hostsOf(readRankTable(file), file);
+  text.clear();
+  text.seekg(0);
   std::vector<Host> hosts;
   std::vector<std::string> faults;
   std::set<std::string> addresses, ips;

@@ -1,5 +1,7 @@
 #include "runtime/launch/topology.h"
 
+#include "runtime/counted.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -194,8 +196,8 @@ private:
 
   void checkWorld(int world, const std::string &source) const {
     if (plan.ranks != 0 && world != plan.ranks)
-      throw LaunchError(fmt::format("{} says {} ranks, {} is a plan for {}: start {}, or compile for {} devices",
-                                    source, world, plan.name, plan.ranks, plan.ranks, world));
+      throw LaunchError(fmt::format("{} says {}, {} is a plan for {}: start {}, or compile for {}", source,
+                                    counted(world, "rank"), plan.name, plan.ranks, plan.ranks, counted(world, "device")));
   }
 
   static void checkRank(const char *rankName, int rank, const char *worldName, int world) {

@@ -10,22 +10,48 @@ namespace {
 /// Of plans that say nothing.
 constexpr uint64_t defaultMostSkipped = 20;
 
+/// The key of the run file that sets the loss scale, or its initial value.
+const char *scaleKey(bool isDynamic) {
+  return isDynamic ? "runner_wrapper.scale_sense.loss_scale_value" : "runner_wrapper.scale_sense";
+}
+
 } // namespace
 
 DivergenceRule::DivergenceRule(const pb::Settings &settings)
-    : mostSkipped(settings.has_max_skipped_steps() ? settings.max_skipped_steps() : defaultMostSkipped) {}
+    : mostSkipped(settings.has_max_skipped_steps() ? settings.max_skipped_steps() : defaultMostSkipped),
+      isDynamic(settings.dynamic_loss_scale()), initialScale(initialScalars(settings).lossScale),
+      minimumScale(settings.minimum_loss_scale()) {}
+
+bool DivergenceRule::isScaleSettling(const ScalarState &state) const {
+  return isDynamic && state.updates == 0 && state.lossScale > minimumScale;
+}
 
 std::string DivergenceRule::judge(const StepOutcome &outcome, const ScalarState &state) {
   if (!outcome.hasLabels())
     return "";
   if (!std::isfinite(outcome.loss))
     return fmt::format("the loss of step {} is not finite", state.step);
-  inRow = outcome.isApplied ? 0 : inRow + 1;
-  if (mostSkipped == 0 || inRow < mostSkipped)
+  if (outcome.isApplied)
+    inRow = counted = 0;
+  else
+    ++inRow;
+  if (!outcome.isApplied && !isScaleSettling(state))
+    ++counted;
+  if (mostSkipped == 0 || counted < mostSkipped)
     return "";
-  return fmt::format("{} steps in a row were skipped, up to step {}: their gradients are not finite "
-                     "(runner_wrapper.max_skipped_steps is {})",
-                     inRow, state.step, mostSkipped);
+  return fmt::format("{} steps in a row were skipped, up to step {}: their gradients are not finite ({} is {:g}, the "
+                     "loss scale is {:g}, runner_wrapper.max_skipped_steps is {})",
+                     inRow, state.step, scaleKey(isDynamic), initialScale, state.lossScale, mostSkipped);
+}
+
+std::string divergenceAdvice(const pb::Settings &settings, bool isEverApplied, double lossScale) {
+  if (isEverApplied)
+    return "a lower lr_schedule.learning_rate, a longer warmup or runner_wrapper.use_clip_grad may help";
+  bool isDynamic = settings.dynamic_loss_scale();
+  if (lossScale > (isDynamic ? settings.minimum_loss_scale() : 1))
+    return fmt::format("no step was applied; a lower {} may help", scaleKey(isDynamic));
+  return "no step was applied, and a lower loss scale cannot help; model.model_config.compute_dtype bfloat16 or float32 "
+         "may, or initial weights of a smaller spread";
 }
 
 } // namespace espalier::rt

@@ -1,6 +1,8 @@
 // What was written of a line that did not fit is taken back: the file ends with a whole one.
 #include "runtime/train/line_file.h"
 
+#include "runtime/data/data_error.h"
+#include "runtime/data/mapped_file.h"
 #include "runtime/status.h"
 
 #include <cerrno>
@@ -29,6 +31,7 @@ void LineFile::open(const std::filesystem::path &file, bool isContinued) {
   ::fcntl(descriptor, F_SETFL, O_APPEND);
 }
 
+/// False where the disk refuses it, which is told.
 bool LineFile::write(const std::string &text) {
   struct stat before = {};
   bool isFile = ::fstat(descriptor, &before) == 0 && S_ISREG(before.st_mode);
@@ -40,7 +43,7 @@ bool LineFile::write(const std::string &text) {
       int reason = errno;
       if (isFile && ::ftruncate(descriptor, before.st_size) != 0)
         reason = errno;
-      theFault = fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason));
+      refuse(reason);
       return false;
     }
     left.remove_prefix(count);
@@ -51,13 +54,41 @@ bool LineFile::write(const std::string &text) {
 void LineFile::add(std::string line) {
   if (descriptor < 0 || !theFault.empty())
     return;
-  if (write(line + "\n")) {
-    hasLine = true;
-    return;
-  }
-  if (!hasLine)
-    throw PlanError(theFault);
+  write(line + "\n");
+}
+
+void LineFile::refuse(int reason) {
+  theFault = fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason));
   fmt::print(stderr, "espalier: warning: {}; the run goes on without\n", theFault);
+}
+
+int64_t LineFile::dropLast(const std::function<bool(std::string_view)> &isDropped) {
+  struct stat status = {};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+    return 0;
+  int64_t dropped = 0;
+  size_t keep = static_cast<size_t>(status.st_size);
+  bool isWhole = true; // what is kept ends with a line's end
+  try {
+    MappedFile file(path.string());
+    std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+    for (keep = text.size(); keep > 0; ++dropped) {
+      isWhole = text[keep - 1] == '\n';
+      size_t end = isWhole ? keep - 1 : keep;
+      size_t begin = end == 0 ? 0 : text.rfind('\n', end - 1) + 1; // npos + 1: the first line
+      if (!isDropped(text.substr(begin, end - begin)))
+        break;
+      keep = begin;
+      isWhole = true;
+    }
+  } catch (const DataError &) {
+    return 0; // it may be written and not read
+  }
+  if (dropped > 0 && ::ftruncate(descriptor, static_cast<off_t>(keep)) != 0)
+    refuse(errno);
+  else if (!isWhole)
+    write("\n");
+  return dropped;
 }
 
 } // namespace espalier::rt

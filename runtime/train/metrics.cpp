@@ -1,21 +1,18 @@
 // The JSON keys are a contract with tests and tools.
 #include "runtime/train/metrics.h"
 
-#include "runtime/device/cpu/arena.h"
-#include "runtime/kernels/kernels.h"
+#include "runtime/counted.h"
 #include "runtime/status.h"
-#include "runtime/thread_pool.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <thread>
+#include <string_view>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -26,16 +23,19 @@ constexpr int barWidth = 30;
 /// JSON has no infinities: they become null.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
-struct PeakJob {
-  const LibraryKernel *kernel;
-  const CallArguments *arguments;
-  const Arena *scratch;
-  size_t scratchBytes;
-};
+/// The first keys of the two kinds of lines.
+constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step";
 
-void runPeakPart(void *context, int64_t part, int thread) {
-  PeakJob &job = *static_cast<PeakJob *>(context);
-  job.kernel->run(*job.arguments, part, job.scratch->at(thread * job.scratchBytes));
+/// Whether a line of the file is of a step after `step`. A beginning of a line, as a killed run may leave it, is.
+bool isOfLaterStep(std::string_view line, int64_t step) {
+  nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  for (const char *key : {stepKey, evaluationKey}) {
+    if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
+      return true;
+    if (json.is_object() && json.contains(key) && json[key].is_number_integer())
+      return json[key].get<int64_t>() > step;
+  }
+  return false;
 }
 
 /// "nan" in place of "-nan": which of both hardware makes says nothing.
@@ -44,7 +44,8 @@ double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number)
 } // namespace
 
 std::string logLine(const StepRecord &record, int64_t steps) {
-  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", record.loss, unsignedNaN(record.gradNorm))
+  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", unsignedNaN(record.loss),
+                                                       unsignedNaN(record.gradNorm))
                                          : std::string("no labels in the batch: no update");
   std::string line = fmt::format("step {:>{}}/{}  {}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s", record.step,
                                  fmt::formatted_size("{}", steps), steps, result, record.learningRate,
@@ -72,6 +73,15 @@ void Metrics::show(const std::string &line, int64_t step) {
                     hasBar ? "" : "\n"));
 }
 
+void Metrics::say(const std::string &line, int64_t step) { show(line, step); }
+
+void Metrics::continueAfter(int64_t step) {
+  int64_t dropped = file.dropLast([step](std::string_view line) { return isOfLaterStep(line, step); });
+  if (dropped > 0)
+    fmt::print(stderr, "{}: note: {} of steps after {}, where the run goes on, dropped\n", options.metrics.string(),
+               counted(dropped, "line"), step);
+}
+
 void Metrics::close(const std::string &line) {
   if (options.log)
     print((hasBar ? "\n" : "") + line + "\n");
@@ -97,7 +107,7 @@ void Metrics::print(const std::string &text) {
 }
 
 std::string metricsLine(const StepRecord &record) {
-  nlohmann::ordered_json line = {{"step", record.step},
+  nlohmann::ordered_json line = {{stepKey, record.step},
                                  {"loss", number(record.loss)},
                                  {"grad_norm", number(record.gradNorm)},
                                  {"lr", record.learningRate},
@@ -112,7 +122,7 @@ std::string metricsLine(const StepRecord &record) {
 }
 
 std::string metricsLine(const EvaluationRecord &record) {
-  nlohmann::ordered_json line = {{"evaluation_after_step", record.step},
+  nlohmann::ordered_json line = {{evaluationKey, record.step},
                                  {"evaluation_loss", number(record.loss)},
                                  {"evaluation_perplexity", number(std::exp(record.loss))},
                                  {"evaluation_tokens", record.tokens}};
@@ -128,49 +138,10 @@ void Metrics::add(const StepRecord &record) {
 
 void Metrics::add(const EvaluationRecord &record) {
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
-                   record.loss, std::exp(record.loss), record.tokens),
+                   unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens),
        record.step);
   if (!options.metrics.empty())
     file.add(metricsLine(record));
-}
-
-double measurePeakFlops(int threads) {
-  constexpr int64_t size = 512;
-  pb::LibraryCall call;
-  call.set_function(pb::LibraryCall::MATMUL);
-  for (int64_t extent : {size, size, size, int64_t(1)})
-    call.add_sizes(extent);
-  for (int i = 0; i < 3; ++i)
-    call.add_buffers()->set_bytes(size * size * 4);
-  constexpr pb::DataType types[] = {pb::F32, pb::F32, pb::F32};
-  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads);
-  size_t matrixBytes = size * size * 4, perThread = kernel->scratchBytesPerThread() / 64 * 64 + 64;
-  Arena matrices(3 * matrixBytes), shared(kernel->sharedScratchBytes() + 64);
-  Arena scratch(perThread * threads);
-  void *buffers[] = {matrices.at(0), matrices.at(matrixBytes), matrices.at(2 * matrixBytes)};
-  CallArguments arguments;
-  arguments.buffers = buffers;
-  arguments.scratch = shared.at(0);
-  PeakJob job = {kernel.get(), &arguments, &scratch, perThread};
-  ThreadPool pool(threads, 1000);
-  using Clock = std::chrono::steady_clock;
-  double best = 0;
-  auto measure = [&] {
-    for (Clock::time_point end = Clock::now() + std::chrono::milliseconds(20); Clock::now() < end;) {
-      Clock::time_point begin = Clock::now();
-      pool.run(kernel->parts(), runPeakPart, &job);
-      kernel->finish(arguments);
-      std::chrono::duration<double> seconds = Clock::now() - begin;
-      best = std::max(best, 2.0 * size * size * size / seconds.count());
-    }
-  };
-  // Apart, as others that are at work for a moment would lower all of one run.
-  measure();
-  for (int again = 0; again < 2; ++again) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    measure();
-  }
-  return best;
 }
 
 } // namespace espalier::rt

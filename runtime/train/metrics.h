@@ -23,8 +23,14 @@ public:
   /// cannot be opened.
   explicit Metrics(const RunOptions &options);
 
+  /// Removes what the file holds of steps after `step`, because a resumed run trains them again. Called before the first
+  /// add.
+  void continueAfter(int64_t step);
+
   void add(const StepRecord &record);
   void add(const EvaluationRecord &record);
+  /// A line between those of the steps; `step` is the last one that was trained.
+  void say(const std::string &line, int64_t step);
   /// The last line, below the progress bar.
   void close(const std::string &line);
 
@@ -41,9 +47,5 @@ private:
   bool isSilent = false; ///< nobody reads the standard output any more
   bool hasBar = false;   ///< the cursor stands behind a progress bar
 };
-
-/// FLOP/s that `threads` threads of this machine reach in an f32 matrix product, the best of three
-/// measurements within some 80 ms.
-double measurePeakFlops(int threads);
 
 } // namespace espalier::rt

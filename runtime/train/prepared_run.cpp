@@ -1,6 +1,7 @@
 #include "runtime/train/prepared_run.h"
 
 #include "runtime/memory_check.h"
+#include "runtime/train/machine_peak.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/summary.h"
 
@@ -93,12 +94,15 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
   return std::make_unique<StartingWeights>(program, from, run);
 }
 
+/// Threads of this host that compute at the same time.
+int busyThreads(int threads, const ProcessPlace &place) { return std::min(cores(), place.hostRanks * threads); }
+
 /// Peak FLOP/s of all ranks, where other hosts are as fast as this one; 0 where they are not known or nobody asks.
 double peakFlops(const Program &program, int threads, const ProcessPlace &place) {
   if (!place.token.empty() || program.plan().target() != "cpu" || program.plan().settings().flops_per_step() <= 0)
     return 0;
   double hosts = static_cast<double>(program.mesh().ranks()) / place.hostRanks;
-  return hosts * measurePeakFlops(std::min(cores(), place.hostRanks * threads));
+  return hosts * machinePeakFlops(busyThreads(threads, place));
 }
 
 /// Those of a process without rank 0 write nothing.
@@ -125,7 +129,7 @@ RunData openData(const Program &program, const RunOptions &options, const Proces
 PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place,
                          const std::optional<RunData> &opened)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
-      spins(spinsFor(place.hostRanks * threads)),
+      spins(spinsFor(place.hostRanks * threads)), peakThreads(busyThreads(threads, place)),
       data(opened ? *opened : openData(program, wanted, place)),
       start(openStart(program, wanted, place.token)),
       checkpoints(openCheckpoints(program, wanted, place.token)),
@@ -138,6 +142,8 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
 void PreparedRun::close() {
   if (context.loadFault.empty())
     context.metrics.close(closingSummary(context.result, options));
+  if (context.isPeakExceeded)
+    measurePeakAgain(peakThreads);
 }
 
 RunResult PreparedRun::finish(const std::optional<RankFailure> &failure) {

@@ -39,6 +39,7 @@ public:
 
   const RunOptions options;
   const int threads, spins; ///< of each rank
+  const int peakThreads;    ///< of this host that compute at the same time
   const RunData data;
   const std::unique_ptr<StartingWeights> start; ///< null: none
   std::unique_ptr<Checkpoints> checkpoints;

@@ -26,7 +26,7 @@ struct StepRecord {
   int64_t step = 0;              ///< from 1
   double loss = 0, gradNorm = 0; ///< NaN without labels
   double learningRate = 0, seconds = 0, tokensPerSecond = 0;
-  double mfu = 0; ///< share of the measured peak FLOP/s of this machine, 0 when unknown
+  double mfu = 0; ///< share of the peak FLOP/s of this machine; 0: not known, or the step was faster
   double lossScale = 1;
   double labels = 0;      ///< tokens that count in the loss
   bool isApplied = true;  ///< false where an overflow skipped the step, or there are no labels

@@ -26,7 +26,7 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
   double update = state.updates + 1;
   Scalars scalars{};
   scalars[LossScale] = state.lossScale;
-  scalars[LearningRate] = learningRate(settings.learning_rate(), state.step, runSteps);
+  scalars[LearningRate] = learningRate(settings.learning_rate(), state.updates, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
   scalars[Step] = stepBits(state.step);

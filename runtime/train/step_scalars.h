@@ -10,8 +10,8 @@ namespace espalier::rt {
 
 /// What survives from step to step and into checkpoints; equal on every rank.
 struct ScalarState {
-  int64_t step = 0;     ///< optimizer steps begun, skipped ones too: drives the schedule and dropout
-  int64_t updates = 0;  ///< steps applied: drives the bias corrections
+  int64_t step = 0;     ///< optimizer steps begun, skipped ones too: drives dropout
+  int64_t updates = 0;  ///< steps applied: drives the learning rate and the bias corrections
   int64_t consumed = 0; ///< samples read
   double lossScale = 1;
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
@@ -40,8 +40,8 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
 /// The scalars of an evaluation after `step` steps: no loss is scaled.
 Scalars beginEvaluation(int64_t step);
 
-/// Reads the outcome and moves the state on: a skipped step advances no bias correction and, where it had labels,
-/// lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
+/// Reads the outcome and moves the state on: a skipped step advances neither the learning rate nor the bias
+/// corrections and, if it had labels, lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
 
 } // namespace espalier::rt

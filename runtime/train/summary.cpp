@@ -2,8 +2,11 @@
 #include "runtime/train/summary.h"
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/counted.h"
+#include "runtime/train/divergence.h"
 #include "runtime/train/stop.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -23,7 +26,7 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
                        options.steps);
   if (!result.steps.empty())
     text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
-  text += fmt::format(": {} {} in {:.1f} s", result.steps.size(), result.steps.size() == 1 ? "step" : "steps", seconds);
+  text += fmt::format(": {} in {:.1f} s", counted(static_cast<int64_t>(result.steps.size()), "step"), seconds);
   if (!checkpoint.empty())
     return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume goes on from it" : "");
   if (!result.stopSignal)
@@ -31,14 +34,16 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
   return text + (options.checkpoint.empty() ? "; nothing is saved without --checkpoint" : "; no checkpoint yet");
 }
 
-std::string divergenceSentence(const RunResult &result, const RunOptions &options) {
+std::string divergenceSentence(const RunResult &result, const RunOptions &options, const pb::Settings &settings) {
   std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
   std::string kept = !checkpoint.empty()          ? "the last good checkpoint is " + checkpoint
                      : options.checkpoint.empty() ? std::string("nothing is saved without --checkpoint")
                                                   : "there is no good checkpoint in " + options.checkpoint.string();
-  return fmt::format("the run diverged: {}; {}; a lower lr_schedule.learning_rate, a longer warmup or "
-                     "runner_wrapper.use_clip_grad may help{}",
-                     result.divergence, kept, checkpoint.empty() ? "" : ", with --resume --accept-changes");
+  bool isEverApplied = std::ranges::any_of(result.steps, &StepRecord::isApplied);
+  double lossScale = result.steps.empty() ? 1 : result.steps.back().lossScale;
+  return fmt::format("the run diverged: {}; {}; {}{}", result.divergence, kept,
+                     divergenceAdvice(settings, isEverApplied, lossScale),
+                     checkpoint.empty() ? "" : ", with --resume --accept-changes");
 }
 
 } // namespace espalier::rt

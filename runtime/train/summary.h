@@ -12,6 +12,6 @@ namespace espalier::rt {
 std::string closingSummary(const RunResult &result, const RunOptions &options);
 
 /// Why the run diverged, what good checkpoint there is, and what may help.
-std::string divergenceSentence(const RunResult &result, const RunOptions &options);
+std::string divergenceSentence(const RunResult &result, const RunOptions &options, const pb::Settings &settings);
 
 } // namespace espalier::rt

@@ -77,6 +77,8 @@ void Trainer::run() {
 void Trainer::train() {
   const RunOptions &options = context.options;
   firstStep = state.step;
+  if (isLeader() && options.resume)
+    context.metrics.continueAfter(firstStep);
   while (!isStopped && divergence.empty() && state.step < options.steps) {
     trainStep();
     if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
@@ -135,8 +137,12 @@ void Trainer::saveIfDue() {
   if (!context.checkpoints)
     return;
   bool isLast = isStopped || state.step == options.steps;
-  isSaveDue |= options.saveEvery > 0 && state.step % options.saveEvery == 0;
-  if (!isLast && (!isSaveDue || divergenceRule.skipped() > 0))
+  bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0, waits = divergenceRule.skipped() > 0;
+  if (isLeader() && isDueNow && !isSaveDue && waits && !isLast)
+    context.metrics.say(fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step),
+                        state.step);
+  isSaveDue |= isDueNow;
+  if (!isLast && (!isSaveDue || waits))
     return;
   isSaveDue = false;
   // The first micro-batch of the step that has just been trained.
@@ -164,7 +170,7 @@ void Trainer::endRun() {
     context.result.stopSignal = std::stoi(signal);
 }
 
-StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
+StepRecord Trainer::record(const StepOutcome &outcome, double seconds) {
   StepRecord record;
   record.step = state.step;
   record.loss = outcome.loss;
@@ -174,8 +180,8 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
   record.tokensPerSecond = settings.global_batch() * settings.sequence() / seconds;
   if (context.peakFlops > 0) {
     double rate = settings.flops_per_step() / seconds;
-    context.peakFlops = std::max(context.peakFlops, rate); // the machine was busy while its peak was measured
-    record.mfu = rate / context.peakFlops;
+    record.mfu = rate <= context.peakFlops ? rate / context.peakFlops : 0;
+    context.isPeakExceeded |= rate > context.peakFlops;
   }
   record.lossScale = state.lossScale;
   record.labels = outcome.tokens;

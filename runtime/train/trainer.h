@@ -22,13 +22,14 @@ struct RunContext {
   const RunOptions &options;
   const Dataset &training;
   const Dataset *heldOut = nullptr; ///< null: no evaluation
-  double peakFlops = 0;
+  double peakFlops = 0; ///< of all ranks; 0: not known
   Metrics metrics;
   Gatherer gatherer;
   RunResult result;                       ///< steps by rank 0, its end by the first rank of the process
   Checkpoints *checkpoints = nullptr;     ///< null: none
   const StartingWeights *start = nullptr; ///< null: initial values, or what a checkpoint of the run has
   std::string loadFault; ///< why no weights could be loaded: the user's error; written by the process's first rank
+  bool isPeakExceeded = false; ///< by a step: the machine was busy while its peak was measured
 };
 
 class Trainer {
@@ -64,7 +65,7 @@ private:
   void saveIfDue();
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
-  StepRecord record(const StepOutcome &outcome, double seconds) const;
+  StepRecord record(const StepOutcome &outcome, double seconds);
   bool isLeader() const { return executor.rankProgram().rank == 0; }
 
   RunContext &context;

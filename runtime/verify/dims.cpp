@@ -96,6 +96,38 @@ pb::Affine firstHead(const Shapes &shapes, const Dims &queries) {
   return head;
 }
 
+pb::Kernel::Scalar scalarKind(const std::string &name) {
+  pb::Kernel::Scalar kind = pb::Kernel::SIZE;
+  pb::Kernel::Scalar_Parse(name, &kind);
+  return kind;
+}
+
+pb::Affine scalarOf(pb::Kernel::Scalar kind, const Shapes &shapes, const Dims &space, const pb::Affine &found) {
+  pb::Affine affine;
+  switch (kind) {
+  case pb::Kernel::SEED:
+    affine.set_seed(1);
+    return affine;
+  case pb::Kernel::STREAM:
+    affine.set_constant(found.constant());
+    affine.set_layer(256);
+    return affine;
+  case pb::Kernel::FIRST_COLUMN:
+    return shapes.origin(space.back());
+  case pb::Kernel::FIRST_SAMPLE:
+  case pb::Kernel::FIRST_ROW:
+    return shapes.origin(space.front());
+  case pb::Kernel::FIRST_HEAD:
+    return firstHead(shapes, space);
+  case pb::Kernel::WHOLE_SEQUENCE:
+    return constant(shapes.whole(space[1]));
+  case pb::Kernel::FIRST_QUERY:
+    return shapes.origin(space[1]);
+  default:
+    return found;
+  }
+}
+
 pb::Affine constant(int64_t number) {
   pb::Affine affine;
   affine.set_constant(number);

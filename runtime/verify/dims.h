@@ -67,6 +67,11 @@ private:
 /// Of queries [batch, seq, heads.., head_dim] a rank's first head among all.
 pb::Affine firstHead(const Shapes &shapes, const Dims &queries);
 
+/// The kind of a scalar by the name that functions.def gives it.
+pb::Kernel::Scalar scalarKind(const std::string &name);
+/// What a scalar of a kind must be by the dims of its space; `found` where these do not say.
+pb::Affine scalarOf(pb::Kernel::Scalar kind, const Shapes &shapes, const Dims &space, const pb::Affine &found);
+
 /// A number without variables.
 pb::Affine constant(int64_t number);
 /// a + b.

@@ -1,5 +1,5 @@
 // Rule E: an instruction gives its kernel what that declares: operands and scalars in number, types, and exactly the
-// bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in library_functions.h.
+// bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in functions.def.
 #include "runtime/geometry.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
@@ -156,35 +156,17 @@ void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, i
     add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
 }
 
-/// What kernels count that no operand reaches by their extent: a product of scalars, of which `tiled` goes up to whole
-/// blocks. Attention: batch, queries, keys, key-value heads, group; order_tokens: rows of the table at 1; give_slots:
-/// batch, sequence, experts.
-struct Count {
-  std::string_view shape;
-  std::vector<int> scalars;
-  int tiled = -1;
-};
-
-const std::vector<Count> &counts() {
-  static const std::vector<Count> table = {{"attention_forward", {0, 3, 4}, 1},
-                                           {"attention_query_gradient", {0, 3, 4}, 1},
-                                           {"attention_key_gradient", {0, 3}, 2},
-                                           {"order_tokens", {1}},
-                                           {"give_slots", {0, 2}}};
-  return table;
-}
-
+/// Where no operand reaches by the extent, it is a product of scalars, of which a tiled one goes up to whole blocks.
 void Kernels::checkExtent(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
-  auto found = std::ranges::find(counts(), kernel.shape(), &Count::shape);
-  if (found == counts().end() || plan.objects().empty() || plan.objects(0).geometry().empty())
+  const KernelSignature *row = findKernel(kernel.shape());
+  if (!row || !row->isCounted || plan.objects().empty() || plan.objects(0).geometry().empty())
     return;
   std::vector<int64_t> factors;
-  for (int index : found->scalars)
-    factors.push_back(index < launch.scalars_size() ? launch.scalars(index).constant() : 0);
-  if (found->tiled >= 0) {
-    int64_t rows = plan.objects(0).geometry(static_cast<int>(launch.kernel())).extent_per_block();
-    int64_t size = found->tiled < launch.scalars_size() ? launch.scalars(found->tiled).constant() : 0;
+  for (const SignatureDim &dim : row->extent) {
+    auto index = static_cast<int>(*row->findScalar(dim.name));
+    int64_t size = index < launch.scalars_size() ? launch.scalars(index).constant() : 0;
+    int64_t rows = dim.isTiled ? plan.objects(0).geometry(static_cast<int>(launch.kernel())).extent_per_block() : 1;
     factors.insert(factors.end(), {size / rows + (size % rows != 0), rows});
   }
   if (int64_t wanted = product(factors); wanted != launch.extent())
@@ -206,18 +188,20 @@ void Kernels::checkGrid(const pb::Launch &launch) {
   }
 }
 
-bool hasType(OperandRule::Types types, pb::DataType type) {
-  switch (types) {
-  case OperandRule::Types::F32:
+/// `ofAll`: the type of the first operand of the type e.
+bool hasType(char letter, pb::DataType type, pb::DataType ofAll) {
+  switch (letter) {
+  case 's':
     return type == pb::F32;
-  case OperandRule::Types::I32:
+  case 'i':
     return type == pb::I32;
-  case OperandRule::Types::Float:
+  case 'f':
     return type != pb::I32;
-  case OperandRule::Types::Bytes:
-    break;
+  case 'e':
+    return type != pb::I32 && type == ofAll;
+  default:
+    return true;
   }
-  return true;
 }
 
 void Kernels::checkCall(const pb::LibraryCall &call) {
@@ -226,13 +210,16 @@ void Kernels::checkCall(const pb::LibraryCall &call) {
   if (!rules || static_cast<size_t>(call.buffers_size()) != rules->size())
     return add("{} buffers and {} sizes are not what {} takes", call.buffers_size(), call.sizes_size(), function);
   bool adds = false;
+  std::optional<pb::DataType> ofAll;
   for (int i = 0; i < call.buffers_size(); ++i) {
     const OperandRule &rule = (*rules)[static_cast<size_t>(i)];
     const pb::Buffer &buffer = call.buffers(i);
     pb::DataType type = valueOf(buffer).type();
-    if (!hasType(rule.types, type))
+    if (rule.row->type == 'e' && !ofAll)
+      ofAll = type;
+    if (!hasType(rule.row->type, type, ofAll.value_or(type)))
       add("buffer {} holds {}, {} does not take it", i, pb::DataType_Name(type), function);
-    int64_t width = rule.types == OperandRule::Types::Bytes ? 1 : widthOf(type);
+    int64_t width = rule.row->type == 'b' ? 1 : widthOf(type);
     if (int64_t bytes = product({rule.elements, width}); bytes != static_cast<int64_t>(buffer.bytes()))
       add("buffer {} has {} bytes, its sizes give {}", i, buffer.bytes(), bytes);
     adds |= rule.access == pb::Operand::ADD;

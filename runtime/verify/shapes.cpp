@@ -1,5 +1,6 @@
 // Rule K: what values are, by named dimensions, and that parameters, transfers, launches and calls agree on it.
 #include "runtime/abi.h"
+#include "runtime/functions.h"
 #include "runtime/verify/dims.h"
 
 #include <algorithm>
@@ -164,23 +165,24 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
 
 /// The slots that an instruction gives or goes by, and how many of them it takes an expert to have.
 std::optional<std::pair<uint32_t, int64_t>> slotsOf(const pb::Plan &plan, const pb::Instruction &instruction) {
-  using Call = pb::LibraryCall;
-  const Call &call = instruction.call();
-  const pb::Launch &launch = instruction.launch();
-  bool gives = call.function() == Call::ROUTE, goes = call.function() == Call::DISPATCH || call.function() == Call::COMBINE;
-  if (instruction.has_launch()) {
-    const std::string &shape = plan.kernels(static_cast<int>(launch.kernel())).shape();
-    gives = shape == "give_slots";
-    goes = shape == "find_rows" || shape == "combine";
+  if (instruction.has_call()) {
+    const pb::LibraryCall &call = instruction.call();
+    const FunctionSignature *row = findFunction(call.function());
+    auto slots = row ? row->findOperand("slots") : std::nullopt,
+         capacity = row ? row->findSize("capacity") : std::nullopt;
+    if (slots && capacity)
+      return std::pair(call.buffers(static_cast<int>(*slots)).value(), call.sizes(static_cast<int>(*capacity)));
+  } else if (instruction.has_launch()) {
+    const pb::Launch &launch = instruction.launch();
+    const KernelSignature *row = findKernel(plan.kernels(static_cast<int>(launch.kernel())).shape());
+    auto slots = row ? row->findOperand("slots") : std::nullopt,
+         capacity = row ? row->findScalar("capacity") : std::nullopt;
+    if (slots && capacity && static_cast<int>(*slots) < launch.buffers_size() &&
+        static_cast<int>(*capacity) < launch.scalars_size())
+      return std::pair(launch.buffers(static_cast<int>(*slots)).value(),
+                       launch.scalars(static_cast<int>(*capacity)).constant());
   }
-  int size = gives ? 4 : 5, buffer = instruction.has_call() && gives ? 2 : 1;
-  if (!gives && !goes)
-    return std::nullopt;
-  if (instruction.has_call())
-    return std::pair(call.buffers(buffer).value(), call.sizes(size));
-  if (buffer >= launch.buffers_size() || size >= launch.scalars_size())
-    return std::nullopt;
-  return std::pair(launch.buffers(buffer).value(), launch.scalars(size).constant());
+  return std::nullopt;
 }
 
 /// A token has a slot where its expert has room: who gives slots and who goes by them mean the same room.

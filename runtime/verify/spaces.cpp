@@ -1,8 +1,11 @@
-// Rule K for launches of generated kernels: which elements a row of the iteration space touches, and what its other
-// numbers are, follow from the names of dimensions.
+// Rule K for launches. Of generated kernels: which elements a row of the iteration space touches, and what its other
+// numbers are, follow from the names of dimensions. Kernels that stand for library calls follow from their row of
+// functions.def.
 #include "runtime/verify/dims.h"
+#include "runtime/verify/signatures.h"
 
 #include <algorithm>
+#include <map>
 
 namespace espalier::rt::verify {
 namespace {
@@ -31,7 +34,8 @@ private:
   std::string faultOf(size_t rows);
   std::string faultOfOperand(int index, size_t rows);
   std::string faultOfScalars(size_t rows);
-  std::string faultOfSizes() const;
+  std::string faultOfSignature(const KernelSignature &row);
+  std::string faultOfSizes(const KernelSignature &row, const std::vector<const OperandSignature *> &operands) const;
   pb::Affine wanted(pb::Kernel::Scalar use, const pb::Affine &found, size_t rows) const;
   bool isGenerated() const { return kernel.shape() == "row" || kernel.shape() == "column" || kernel.shape() == "flat"; }
   std::vector<Term> termsOf(const std::vector<bool> &has, size_t rows, bool hasColumns) const;
@@ -51,16 +55,15 @@ private:
 };
 
 std::string Space::fault() {
-  int sums = launch.buffers_size() / 2;
-  if (kernel.shape() == "reduce_parts" && (launch.scalars_size() == 0 || scalar(0) != sums))
-    return fmt::format("has the parts of {} sums, as many as scalar 0 must say", sums);
+  if (const KernelSignature *row = findKernel(kernel.shape()))
+    return faultOfSignature(*row);
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
   if (kernel.space() == 0 && !walks)
     return faultOfScalars(0);
   for (const pb::Buffer &buffer : launch.buffers())
     if (shapes.isLess(buffer))
       return ""; // rule E's bytes are all that is known
-  int needed = kernel.shape() == "column" ? 3 : isGenerated() ? 1 : 0;
+  int needed = kernel.shape() == "column" ? 3 : 1;
   if (launch.scalars_size() < needed)
     return fmt::format("{} scalars do not say what rows and columns there are", launch.scalars_size());
   std::optional<Dims> dims =
@@ -70,10 +73,6 @@ std::string Space::fault() {
                ? "walks through rows and columns that its buffers do not give"
                : fmt::format("buffer {} is as large as the launch, and its value has no dims", kernel.space() - 1);
   space = *dims;
-  if (!isGenerated()) {
-    std::string found = faultOfSizes();
-    return found.empty() ? faultOfScalars(0) : found;
-  }
   // Dimensions of one element may count among the rows or the columns.
   std::string first;
   int64_t rows = kernel.shape() == "column" ? scalar(1) : launch.extent();
@@ -221,35 +220,14 @@ std::vector<Term> Space::elementTerms(size_t rows) const {
 /// What a scalar must be; `found` where only the launch knows.
 pb::Affine Space::wanted(pb::Kernel::Scalar use, const pb::Affine &found, size_t rows) const {
   switch (use) {
-  case pb::Kernel::SEED: {
-    pb::Affine seed;
-    seed.set_seed(1);
-    return seed;
-  }
-  case pb::Kernel::STREAM: {
-    pb::Affine stream = constant(found.constant());
-    stream.set_layer(256);
-    return stream;
-  }
-  case pb::Kernel::FIRST_COLUMN:
-    return shapes.origin(space.back());
   case pb::Kernel::VALID_COLUMNS:
     return sum(constant(static_cast<int64_t>(plan.settings().vocabulary())), shapes.origin(space.back(), -1));
-  case pb::Kernel::FIRST_SAMPLE:
-  case pb::Kernel::FIRST_ROW:
-    return shapes.origin(space.front());
   case pb::Kernel::SAMPLE_ROWS:
     return constant(elementsOf(slice(1, rows)));
   case pb::Kernel::FIRST_ELEMENT:
     return firstElement();
-  case pb::Kernel::FIRST_HEAD:
-    return firstHead(shapes, space);
-  case pb::Kernel::WHOLE_SEQUENCE:
-    return constant(shapes.whole(space[1]));
-  case pb::Kernel::FIRST_QUERY:
-    return shapes.origin(space[1]);
-  default: // columns and rows, what operands walk by, `first`
-    return found;
+  default: // columns and rows, what operands walk by and `first` are what the launch has
+    return scalarOf(use, shapes, space, found);
   }
 }
 
@@ -282,19 +260,55 @@ std::string Space::faultOfScalars(size_t rows) {
   return "";
 }
 
-/// Kernels that are not made from a body say in their sizes what the dims of their operands say.
-std::string Space::faultOfSizes() const {
-  if (!kernel.shape().starts_with("attention"))
-    return "";
-  std::optional<Dims> keys = launch.buffers_size() > 1 ? shapes.of(launch.buffers(1)) : std::nullopt;
-  if (launch.scalars_size() < 6 || space.size() < 4 || space.size() > 5 || !keys || keys->size() != 4)
-    return fmt::format("queries {} are not those of attention", textOf(space));
-  int64_t heads = elementsOf(slice(2, space.size() - 1)), kvHeads = std::max<int64_t>((*keys)[2].size, 1);
-  int64_t sizes[] = {space[0].size, space[1].size, (*keys)[1].size, kvHeads, heads / kvHeads, space.back().size};
-  for (int i = 0; i < 6; ++i)
-    if (scalar(i) != sizes[i])
-      return fmt::format("scalar {} is {}, queries {} and keys {} give {}", i, scalar(i), textOf(space), textOf(*keys),
-                         sizes[i]);
+std::string Space::faultOfSignature(const KernelSignature &row) {
+  std::vector<const OperandSignature *> operands = operandsOf(row, static_cast<size_t>(launch.buffers_size()));
+  if (operands.size() != static_cast<size_t>(launch.buffers_size()))
+    return fmt::format("has {} buffers, a kernel of shape {} takes {}", launch.buffers_size(), row.name,
+                       operands.size());
+  auto isLess = [&](const pb::Buffer &buffer) { return shapes.isLess(buffer); };
+  bool isKnown = std::ranges::none_of(launch.buffers(), isLess); // else rule E's bytes are all that is known
+  if (kernel.space() > 0) {
+    std::optional<Dims> dims = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
+    if (!dims && isKnown)
+      return fmt::format("buffer {} says what the scalars are, and its value has no dims", kernel.space() - 1);
+    space = dims.value_or(Dims());
+  }
+  std::string found = isKnown ? faultOfSizes(row, operands) : "";
+  bool hasScalars = found.empty() && (isKnown || kernel.space() == 0);
+  return hasScalars ? faultOfScalars(0) : found;
+}
+
+/// Scalars that are sizes say what the dims of the operands say.
+std::string Space::faultOfSizes(const KernelSignature &row,
+                                const std::vector<const OperandSignature *> &operands) const {
+  std::map<const OperandSignature *, int> times;
+  for (const OperandSignature *operand : operands)
+    ++times[operand];
+  int repeats = times[&row.operands.back()];
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    std::vector<DimBinding::Bound> bound;
+    std::map<const OperandSignature *, int> seen;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const pb::Buffer &buffer = launch.buffers(static_cast<int>(i));
+      std::optional<Dims> dims = shapes.of(buffer);
+      bool isOfRepeat = !operands[i]->isRepeated || seen[operands[i]]++ == repeat;
+      if (dims && isOfRepeat && !row.isScratch(*operands[i]))
+        bound.push_back(
+            {static_cast<int>(i), operands[i], *dims, widthOf(plan.values(static_cast<int>(buffer.value())).type())});
+    }
+    DimBinding binding(*row.function, shapes, std::move(bound));
+    if (std::string found = binding.bind(); !found.empty())
+      return found;
+    for (size_t i = 0; i < row.scalars.size(); ++i) {
+      const std::string &name = row.scalars[i].name;
+      if (!row.scalars[i].isSize() || static_cast<int>(i) >= launch.scalars_size())
+        continue;
+      std::optional<int64_t> wanted = name == "sums" ? repeats : binding.sizeOf(name, /*inBytes=*/false);
+      if (wanted && scalar(static_cast<int>(i)) != *wanted)
+        return fmt::format("scalar {} is {}, the dims of its buffers give {} {}", i, scalar(static_cast<int>(i)),
+                           *wanted, name);
+    }
+  }
   return "";
 }
 

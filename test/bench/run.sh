@@ -28,7 +28,7 @@ compileBench() {
 }
 
 # stepBench PLAN STEPS WARMUP THREADS [OPTION...]: one step's median, and the time that its floating-point operations would take
-# at the peak which `espalier run` measures before it starts (MFU is their ratio).
+# at the peak of this machine, which the first `espalier run` measures and keeps (MFU is their ratio).
 stepBench() {
   "$espalier" run "$1" --data "$scratch/text" --steps "$2" --threads "$4" --metrics "$scratch/metrics" "${@:5}" >/dev/null
   python3 - "$scratch/metrics" "$3" <<'PYTHON'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Types the commands of docs/cluster.md as they are printed, on the hosts of two_hosts.py, whose devices are emulated.
+"""Runs the commands of docs/cluster.md as printed, on the hosts of two_hosts.py, whose devices are emulated.
 
 Usage: cluster_page.py BUILD SOURCE_DIR FOLDER AGENT
-Those with an address are typed there, all of a group at once; others one after the other on this host, which is the first.
-ssh is the agent here, torchrun and srun are start_ranks.py. Prints the commands of a group, and the topology that each
-run found."""
+Commands with an address run on that host, all commands of a group at once. Other commands run in sequence on this
+host, the first one. AGENT stands for ssh, start_ranks.py for torchrun and srun. Prints the commands of a group, and
+the topology that each run found."""
 import os
 import pathlib
 import re

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Two runs of the same model side by side. Usage: compare_losses.py A.jsonl B.jsonl [--names A B] [--limit 1e-5]
+"""Compares two runs of the same model. Usage: compare_losses.py A.jsonl B.jsonl [--names A B] [--limit 1e-5]
 [--first STEPS] [--show STEPS] [--exact] [--from STEP]
 
-Prints every SHOWth loss and the largest relative difference; ends with 1 where the loss of one of the first STEPS
-steps exceeds the limit or its gradient norm ten times the limit, or, with --exact, where loss or grad norm of a step
-that both runs have (from STEP on) are not the same bits.
+Prints every SHOWth loss and the largest relative difference. Exits with 1 if, in the first STEPS steps, a loss differs
+by more than the limit or a gradient norm by more than ten times the limit. With --exact, exits with 1 if loss or
+gradient norm of a common step (from STEP on) differ in any bit.
 """
 import argparse
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `./dev demo`: a 13B model compiled for 32 devices, then a small one trained for real, split over eight ranks and
-# unsplit, and their losses side by side. Usage: demo.sh BUILD
+# `./dev demo`: compiles a 13B model for 32 devices. Then trains a small model, split over eight ranks and unsplit, and
+# compares the losses. Usage: demo.sh BUILD
 set -euo pipefail
 build=${1:?usage: demo.sh BUILD}
 configs="$(dirname "$0")/../../configs"
@@ -11,7 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 steps=60
 
 heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-# Shows a command as one would type it, then runs it.
+# Prints a command as a user would type it, then runs it.
 show() {
   printf '\n$ %s\n' "$(sed "s#$build/bin/##; s#$scratch/##g; s#$configs#configs#" <<<"$*")"
   "$@" 2>&1 | sed "s#$scratch/##g"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Sends signals to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL[,SIGNAL] RANK COMMAND ...
 
-RANK is that of STATUS behind --status in the command, `starter-of-RANK` the process that started it, or `parent` or
-`group`. Prints the run's output, whether it took more than 5 seconds until all its processes had ended, which are left
-then, and `exit CODE`."""
+RANK is a rank in STATUS, the file after --status in the command, or `starter-of-RANK` for the process that started it,
+or `parent` or `group`. Prints the run's output, whether its processes needed more than 5 seconds to end, the processes
+that are left, and `exit CODE`."""
 import json
 import os
 import signal

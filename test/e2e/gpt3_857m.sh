@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# configs/gpt3_857m.yaml, tp 2 · pp 2, on CPUs: three steps by four threads, by four processes and, by mpirun, on two
-# hosts, which are network namespaces; losses must be equal. Takes some 10 GB and, on two cores, ten minutes. Usage:
-# gpt3_857m.sh BUILD [OPTION OF compile ...]
+# Trains configs/gpt3_857m.yaml, tp 2 · pp 2, on CPUs for three steps: by four threads, by four processes and, with
+# mpirun, on two hosts, which are network namespaces. The losses must be equal. Needs about 10 GB and, on two cores, ten
+# minutes. Usage: gpt3_857m.sh BUILD [OPTION OF compile ...]
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/../..")
 PATH=$(realpath "${1:?usage: gpt3_857m.sh BUILD}")/bin:$PATH
@@ -11,7 +11,7 @@ export ESPALIER_TWO_HOSTS_SECONDS=${ESPALIER_TWO_HOSTS_SECONDS:-7200}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 OMPI_MCA_oob_tcp_if_include=10.0.0.0/24
 
-# Its ranks need more than what cpu_local takes from a laptop.
+# A rank needs more memory than cpu_local grants, which is sized for a laptop.
 sed 's/^memory_bytes: 2GB/memory_bytes: 5GB/; s/^name: cpu_local/name: cpu_large/' "$root/configs/clusters/cpu_local.yaml" \
   >"$scratch/cpu_large.yaml"
 espalier compile "$root/configs/gpt3_857m.yaml" -o "$scratch/857m.plan" --cluster "$scratch/cpu_large.yaml:1x4" \

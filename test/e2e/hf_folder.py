@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a folder as transformers does: a Llama of two layers with weights that are a formula. Usage: hf_folder.py DIR
-[small|large]: every element another number, or small ones that can be trained, or 115 MB of zeros."""
+"""Writes a folder in transformers' format: a Llama of two layers with weights from a formula. Usage: hf_folder.py DIR
+[small|large]: all elements differ; small: trainable values; large: 115 MB of zeros."""
 import json
 import pathlib
 import struct

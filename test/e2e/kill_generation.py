@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Kills the process of a rank while texts are generated. Usage: kill_generation.py TEXT RANK COMMAND ...
+"""Kills the process of a rank during generation. Usage: kill_generation.py TEXT RANK COMMAND ...
 
-The command continues each line of TEXT many times over. The process of a rank is the child of another process of the
-command: of the one that mpirun started as RANK, or the child number RANK of the command itself. Prints what the command
-wrote and `in time, none left, exit CODE`."""
+The command continues each line of TEXT many times. The rank's process is the child of the process that mpirun started
+as RANK, or child number RANK of the command itself. Prints the command's output and `in time, none left, exit CODE`."""
 import os
 import pathlib
 import signal

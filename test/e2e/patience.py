@@ -1,4 +1,4 @@
-"""So many times longer scripts wait before they say that something hangs: test/lit.cfg.py says it to sanitizer builds."""
+"""The factor by which scripts extend their timeouts. test/lit.cfg.py sets it for sanitizer builds."""
 import os
 
 slowdown = int(os.environ.get("ESPALIER_SLOWDOWN", "1"))

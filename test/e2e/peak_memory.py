@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a command for a small folder and for a large one; the large one may take only so many MB more. Usage:
+"""Runs a command on a small and on a large folder. The large one may use at most MOST_MB MB more memory. Usage:
 peak_memory.py MOST_MB SMALL LARGE COMMAND ..., where {} in the command stands for the folder."""
 import os
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plan_losses.sh FOLDER NAME DEVICES [section.key=value ...]: five steps of the tiny GPT with a vocabulary that tp does
-# not divide, an odd number of layers and dropout, eight samples a step; the metrics go to FOLDER/NAME.jsonl.
+# plan_losses.sh FOLDER NAME DEVICES [section.key=value ...]: trains the tiny GPT for five steps of eight samples, with
+# dropout, an odd number of layers, and a vocabulary that is not a multiple of tp. Writes metrics to FOLDER/NAME.jsonl.
 set -euo pipefail
 folder=$1 name=$2 devices=$3
 shift 3

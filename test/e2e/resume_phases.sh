@@ -1,4 +1,5 @@
-# resume_phases.sh RUN.yaml FOLDER [OPTION ...]: compiles, then goes on from the dump of every phase; the plans must be equal.
+# resume_phases.sh RUN.yaml FOLDER [OPTION ...]: compiles, then resumes from the dump of every phase and compares the
+# plans.
 set -e
 run=$1 folder=$2
 shift 2

@@ -1,10 +1,10 @@
-"""How tests measure the end of a run while the machine builds something else."""
+"""Raises the priority of a run, so that tests can measure its end on a busy machine."""
 import contextlib
 import os
 
 
 def run_first():
-    """This process and what it starts go before others of the machine, where the system allows that (root): the seconds
-    within which a run has to end are those of a machine that has nothing else to do."""
+    """Raises the priority of this process and its children, if permitted (root), because timeouts assume an idle
+    machine."""
     with contextlib.suppress(PermissionError):
         os.nice(-10 - os.nice(0))

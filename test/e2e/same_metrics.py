@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails unless two metrics files are equal but for times and memory. Usage: same_metrics.py A B"""
+"""Fails unless two metrics files are equal except for times and memory. Usage: same_metrics.py A B"""
 import json
 import sys
 

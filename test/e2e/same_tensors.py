@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two safetensors files bit for bit. Usage: same_tensors.py WHOLE PART
 
-Ends with 1 where a tensor of PART is not in WHOLE or has other bytes there.
+Exits with 1 if a tensor of PART is missing in WHOLE or has other bytes.
 """
 import json
 import struct

@@ -1,8 +1,8 @@
 """same_tracks.py SIMULATED MEASURED...: measured traces against the simulated one of the same plan.
 
-The same stages; on the track of micro-batches each backward of the simulated step once, and forward too but where the
-head does both at once, of each chunk and in the same order; no event without an end or before the one before it on its
-track.
+Both have the same stages. The track of micro-batches has each backward of the simulated step once, per chunk and in the
+same order. The same holds for each forward, except where the head does both at once. Every event has an end and begins
+after the previous event of its track.
 """
 import collections
 import json

@@ -4,10 +4,13 @@
 With --openai, which needs OpenAI's client from PyPI, that asks instead."""
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 from patience import slowdown
 
@@ -64,6 +67,27 @@ def check_answers(server):
     print(f"{len(REFUSED)} bodies and one that is too long are refused, and the server lives")
 
 
+def check_backlog():
+    """The system takes connections for a server that does not look, here one that is suspended."""
+    server = Server()
+    address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+    server.process.send_signal(signal.SIGSTOP)
+    waiting = [socket.socket() for _ in range(200)]
+    for each in waiting:
+        each.setblocking(False)
+        each.connect_ex(address)
+    end = time.monotonic() + 2 * slowdown
+    connected = set()
+    while len(connected) < len(waiting) and time.monotonic() < end:
+        connected.update(each for each in select.select([], waiting, [], 0.1)[1]
+                         if each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0)
+    for each in waiting:
+        each.close()
+    server.process.send_signal(signal.SIGCONT)
+    server.end()
+    print(f"connected at once: {len(connected)} of {len(waiting)}")
+
+
 def check_bound():
     """With one that may wait, of many that ask at once some are refused and all are answered."""
     server = Server("--waiting", "1")
@@ -104,6 +128,7 @@ def main():
     assert guarded.ask(body, "-H", f"Authorization: Bearer {TOKEN}x")[0] == 401
     print(f"without the token: {guarded.ask(body)[0]}")
     guarded.end()
+    check_backlog()
     check_bound()
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a command under a Slurm of its own: on this host, or on hosts of which this is the first and which AGENT reaches
-as ssh does.
+"""Runs a command under its own Slurm: on this host, or on several hosts. Then this host is the first, and AGENT reaches
+the others like ssh.
 
 Usage: slurm.py FOLDER [AGENT ADDRESS ...] -- COMMAND ...
-Each node has 8 processors. Its files are in FOLDER; its daemons end with the command, whose status is that of this."""
+Each node has 8 processors. Slurm's files are in FOLDER. Its daemons end with the command, whose status is returned."""
 import os
 import pathlib
 import subprocess
@@ -66,7 +66,7 @@ SelectTypeParameters=CR_CPU
 {chr(10).join(lines)}
 PartitionName=main Nodes=ALL Default=YES State=UP
 """)
-# Hosts that are network namespaces see no cgroups, which nothing here needs.
+# Network namespaces as hosts have no cgroups, which this test does not need.
 (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
 try:

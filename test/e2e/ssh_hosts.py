@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a command on a host that reaches others by ssh in truth: each gets an sshd of its own, with keys made for it.
+"""Runs a command on a host that reaches others by a real ssh: each gets its own sshd, with new keys.
 
 Usage: ssh_hosts.py FOLDER AGENT ADDRESS ... -- COMMAND ...
-AGENT starts the daemons, as ssh would. Keys and settings are in FOLDER; what the command calls `ssh` knows them. The
-daemons end with the command, whose status is that of this."""
+AGENT starts the daemons, as ssh would. Keys and settings are in FOLDER, and `ssh` in the command's PATH uses them. The
+daemons end with the command, whose status is returned."""
 import getpass
 import os
 import pathlib

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Starts a process for each rank, with the variables of a launcher, and waits for all: what torchrun and srun do, with
-those of their options that docs/cluster.md has.
+"""Starts a process per rank with the variables of a launcher, and waits for all. Stands for torchrun and srun, with the
+options that docs/cluster.md uses.
 
 Usage: start_ranks.py torchrun [--nnodes N --node-rank K --master-addr A] --nproc-per-node P --no-python COMMAND ...
        start_ranks.py srun [-N NODES] -n RANKS COMMAND ...
-Several nodes of srun are those of ESPALIER_NODES, reached by its ESPALIER_AGENT. Ends with the largest status of any
-process; signals go to all."""
+The nodes of srun are listed in ESPALIER_NODES and reached by ESPALIER_AGENT. Returns the largest status of any process.
+Signals are sent to all processes."""
 import argparse
 import os
 import shlex

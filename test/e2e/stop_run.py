@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Sends signals to a run once it has trained a step. Usage: stop_run.py SIGNAL[,SIGNAL] COMMAND ...
 
-Prints the run's output and `exit CODE`; minus the signal's number where a signal ended it. Between two signals passes
-no step."""
+Prints the run's output and `exit CODE`, where CODE is minus the signal's number if a signal ended the run. No step ends
+between two signals."""
 import signal
 import subprocess
 import sys

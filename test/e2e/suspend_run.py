@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Suspends a run as Ctrl-Z does, for longer than its watchers wait for a sign of life, and lets it go on.
+"""Suspends a run like Ctrl-Z for longer than its heartbeat timeout, then continues it.
 
 Usage: suspend_run.py COMMAND ...
-STATUS behind --status in the command names the ranks' processes. Prints `suspended` once all of them stand still, `goes
-on` once the run has trained two steps more, then what it prints until SIGTERM has ended it, and `exit CODE`."""
+STATUS, the file after --status in the command, lists the ranks' processes. Prints `suspended` when all of them are
+stopped, `goes on` after two more steps, then the output until SIGTERM has ended the run, and `exit CODE`."""
 import json
 import os
 import pathlib

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the commands of the README's tour, or of a page, as they are printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
 
-A command may fail only where an error is shown below it, and what a page shows below a command is what it prints, with `...`
-for anything. The README's runs on a GPU are left out, what it measures on one is measured on the emulated device, and its
-tour ends where plans for other machines begin: those commands have tests of their own."""
+A command may fail only where an error is shown below it. What is shown below a command is what it prints, with `...` for
+anything and any blanks or line breaks where words are parted. The README's runs on a GPU are left out, what it measures
+on one is measured on the emulated device, and its tour ends where plans for other machines begin: those commands have
+tests of their own."""
 import pathlib
 import re
 import subprocess
@@ -33,8 +34,8 @@ for block in text.split("```")[1::2]:
         is_error = "error:" in shown or " needs " in shown
         if (result.returncode != 0) != is_error:
             sys.exit(f"$ {line}\n{result.stdout[-3000:]}\nended with {result.returncode}")
-        pattern = ".*".join(map(re.escape, shown.strip().split("...")))
-        if len(sys.argv) > 3 and not re.search(pattern, result.stdout, re.DOTALL):
+        pattern = ".*".join(r"\s+".join(map(re.escape, words.split())) for words in shown.split("..."))
+        if not re.search(pattern, result.stdout, re.DOTALL):
             sys.exit(f"$ {line}\nthe page shows\n{shown}\nit prints\n{result.stdout[-3000:]}")
         commands += 1
 print(f"{commands} commands do what is printed")

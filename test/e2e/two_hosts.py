@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Runs a command on the first of two hosts, or on a machine that is none of them: network namespaces, of which the
-third one has a switch and a cable from each of the others.
+"""Runs a command on the first of two hosts, or on a third machine. All are network namespaces; the third one has a
+switch with a cable to each host.
 
 Usage: two_hosts.py [--outside] [--after STEPS cut|die|kill] COMMAND ...
-In the command {first} and {second} are the hosts' addresses, 10.0.0.1 and 10.0.0.2, and {agent} is a program that runs a
-line on a host, as ssh does: agent [OPTION ...] ADDRESS LINE .... After so many lines of steps the first host's cable is
-cut, every process of the second host dies, or the last rank of STATUS behind --status in the command is killed.
-Prints the command's output, then, where something was done to it, whether it took more than 5 seconds to end, and
-always which processes are left on each host and the machine outside, and `exit CODE`. What has not ended after 120
-seconds, or those of ESPALIER_TWO_HOSTS_SECONDS, hangs."""
+In the command, {first} and {second} are the hosts' addresses, 10.0.0.1 and 10.0.0.2. {agent} is a program that runs
+a line on a host like ssh: agent [OPTION ...] ADDRESS LINE .... After STEPS lines of steps, the first host's cable is
+cut, every process of the second host is killed, or the last rank in STATUS (the file after --status) is killed.
+Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end. Always
+prints the processes left on each host and on the third machine, and `exit CODE`. A command that has not ended after
+120 seconds, or ESPALIER_TWO_HOSTS_SECONDS, counts as hanging."""
 import contextlib
 import json
 import os

@@ -31,7 +31,7 @@ void AccessMap::forget(Range range) {
   states.erase(split(range.begin), states.lower_bound(range.end));
 }
 
-/// Makes a state begin there if one lies across; gives the first at or behind the place.
+/// Splits the state that contains `at`. Returns the first state at or after `at`.
 std::map<uint64_t, AccessMap::State>::iterator AccessMap::split(uint64_t at) {
   auto next = states.lower_bound(at);
   if (next == states.begin())
@@ -50,7 +50,7 @@ std::optional<Race> AccessMap::read(const Mark &operation, const Clock &clock, R
   auto state = split(range.begin);
   uint64_t at = range.begin;
   while (at < range.end) {
-    // Bytes that nothing has touched yet.
+    // Bytes that no operation has accessed yet.
     if (state == states.end() || state->first > at)
       state =
           states.emplace_hint(state, at, State{state == states.end() ? range.end : std::min(state->first, range.end)});

@@ -6,7 +6,7 @@ namespace espalier::emulator {
 
 SharedMemory::SharedMemory(uint32_t size)
     : bytes(size), states(size, undefined), writes(size / 2 + 1), reads(size / 2 + 1) {
-  std::fill(bytes.begin(), bytes.end(), std::byte(0xff)); // no number that would pass for a result
+  std::fill(bytes.begin(), bytes.end(), std::byte(0xff)); // NaN, so that missing writes show
 }
 
 const char *SharedMemory::read(uint32_t at, uint32_t count, uint32_t warp, bool reportsUndefined) {
@@ -68,7 +68,7 @@ void Block::run() {
         stops[i] = warps[i]->run();
     if (std::all_of(stops.begin(), stops.end(), [](Warp::Stop stop) { return stop == Warp::Stop::exited; }))
       break;
-    // The barriers that have all their threads let go; each warp waits at one.
+    // Releases the barriers at which all their threads have arrived. Each warp waits at one barrier.
     bool progress = false;
     std::fill(isHeld.begin(), isHeld.end(), true);
     for (size_t i = 0; i < warps.size(); ++i) {
@@ -92,7 +92,7 @@ void Block::run() {
     grid.instructions += warp->executed;
 }
 
-/// Says which warps wait for which.
+/// Reports which warps wait for which.
 void Block::failAtBarrier(const std::vector<Warp::Stop> &stops) const {
   size_t waiting = std::find(stops.begin(), stops.end(), Warp::Stop::barrier) - stops.begin();
   const Warp &first = *warps[waiting];

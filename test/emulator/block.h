@@ -1,4 +1,4 @@
-// A block of a launch: its warps, its barriers and its shared memory.
+// A block of a launch: its warps, barriers and shared memory.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace espalier::emulator {
 
-/// What the blocks of a launch share.
+/// The state that the blocks of a launch share.
 struct Grid {
   const Entry &entry;
   const Launch &launch;
@@ -21,16 +21,16 @@ struct Grid {
   uint64_t instructions = 0;
 };
 
-/// A block's shared memory. Follows which warp touched which bytes since the last barrier: two warps that touch the
-/// same bytes, one of them writing, with no barrier between them, race.
+/// A block's shared memory. It records the accesses of each warp since the last barrier. Two accesses to the same bytes
+/// by different warps without a barrier between them are a race if one of them is a write.
 class SharedMemory {
 public:
   explicit SharedMemory(uint32_t bytes);
 
-  /// Each gives what is wrong with the access, nullptr where nothing is.
+  /// Check an access. Return the error, or nullptr.
   const char *read(uint32_t at, uint32_t bytes, uint32_t warp, bool reportsUndefined);
   const char *write(uint32_t at, uint32_t bytes, uint32_t warp);
-  /// From here on until it is written, nothing may read there: an asynchronous copy is on its way.
+  /// Marks bytes as the target of an asynchronous copy. Reading them is an error until they are written.
   void expect(uint32_t at, uint32_t bytes);
   void passBarrier() { epoch += epochStep; }
 
@@ -39,16 +39,17 @@ public:
 
 private:
   enum State : uint8_t { undefined, expected, defined };
-  // Epochs are counted above the number of a warp, so that a touch of now is told by one comparison.
+  // Epochs are multiples of a number above all warps, so one comparison identifies accesses of the current epoch.
   static constexpr uint32_t epochStep = 256, severalWarps = 255;
   std::vector<std::byte> bytes;
   std::vector<uint8_t> states;
-  // Of two bytes: when and by which warp they were touched last. Different accesses are told apart no finer than that.
+  // Epoch and warp of the last access, per two bytes. Accesses within two bytes are not distinguished.
   std::vector<uint32_t> writes, reads;
   uint32_t epoch = epochStep;
-  bool expectsCopies = false; // ever
+  bool expectsCopies = false; // whether expect() was ever called
 };
 
+/// A block that executes its warps.
 class Block {
 public:
   Block(Grid &grid, Dim index);
@@ -58,7 +59,7 @@ public:
   const Dim index;
   const uint32_t number; // from 1, in the order of the grid
   SharedMemory shared;
-  std::vector<std::byte> local; // of each thread
+  std::vector<std::byte> local; // per thread
 
 private:
   std::vector<std::unique_ptr<Warp>> warps;

@@ -1,5 +1,5 @@
-// The double of libcublasLt.so.13: descriptors, a heuristic with two algorithms, products put into a stream of the
-// double of libcuda.
+// A test double of libcublasLt.so.13: descriptors, a heuristic with two algorithms, and products enqueued on a stream
+// of the libcuda double.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -22,7 +22,7 @@ namespace {
 
 std::mutex lock;
 
-/// Objects behind handles: a handle that is none, or none any more, is refused.
+/// The live objects behind handles; invalid or destroyed handles are rejected.
 template <class T> std::set<std::unique_ptr<T>> &owned() {
   static auto *all = new std::set<std::unique_ptr<T>>;
   return *all;
@@ -43,7 +43,7 @@ template <class T> cublasStatus_t destroy(T *handle) {
                                                                                          : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/// Where an attribute lies in the object, and how many bytes it has.
+/// The address and size of an attribute.
 struct Field {
   int attribute;
   void *place;
@@ -63,7 +63,7 @@ cublasStatus_t set(T *object, std::initializer_list<Field> fields, int attribute
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/// The algorithm as its caller keeps it: for one shape and alignment, with the workspace that it needs.
+/// The serialized form of an algorithm, for one shape and alignment, with its workspace size.
 struct Algorithm {
   uint32_t magic, typeA, typeD, epilogue;
   uint64_t rows, columns, depth, workspaceBytes;
@@ -72,7 +72,7 @@ struct Algorithm {
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 constexpr uint32_t algorithmMagic = 0x45537031;
 
-/// Cuts the depth in two and keeps the sums of one half in the workspace, if there is that much.
+/// Splits the depth in two and keeps the sums of one half in the workspace, if the workspace is large enough.
 Algorithm choose(const Product &product, const Preference &preference) {
   uint64_t sums = product.rows() * product.columns() * 4;
   Algorithm algorithm{algorithmMagic,
@@ -84,13 +84,13 @@ Algorithm choose(const Product &product, const Preference &preference) {
                       product.depth(),
                       preference.workspaceBytes >= sums ? sums : 0,
                       {}};
-  // Loads of more than 16 bytes there are none.
+  // No load is wider than 16 bytes.
   for (int i = 0; i < 4; ++i)
     algorithm.alignments[i] = std::min(preference.alignments[i], 16u);
   return algorithm;
 }
 
-/// Whether it is an algorithm of ours, and one for products of these shapes and types.
+/// Returns whether this double made the algorithm, for products of this shape and type.
 bool isFor(const Algorithm &algorithm, const Product &product) {
   Algorithm own = choose(product, {});
   bool isSound = algorithm.workspaceBytes == 0 || algorithm.workspaceBytes == product.rows() * product.columns() * 4;
@@ -131,7 +131,7 @@ bool describe(Product &product, cublasLtHandle_t handle, cublasLtMatmulDesc_t de
   return true;
 }
 
-/// As many bytes as an element has, at least: what an address must be a multiple of.
+/// Returns the alignment of an address, at most 256.
 uint32_t alignmentOf(uint64_t address) {
   return address ? static_cast<uint32_t>(std::min<uint64_t>(address & -address, 256)) : 256;
 }
@@ -182,7 +182,7 @@ EMULATOR_EXPORT const char *cublasLtGetStatusString(cublasStatus_t status) {
 
 EMULATOR_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
   int devices = 0, driver = 0;
-  if (cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver < 13000) // of CUDA 13 itself
+  if (cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver < 13000) // the requirement of the CUDA 13 library
     return CUBLAS_STATUS_NOT_INITIALIZED;
   if (cuDeviceGetCount(&devices) != CUDA_SUCCESS || !devices)
     return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -336,7 +336,7 @@ EMULATOR_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtM
   if (!areAddressesAligned(product) || !fits(algorithm, product) || algorithm.workspaceBytes > given.workspaceBytes ||
       product.workspace % 256 || isIncomplete)
     return CUBLAS_STATUS_INVALID_VALUE;
-  // In place C and D must lie alike.
+  // For in-place products, C and D must have the same layout.
   if (product.beta != 0 && addressC == addressD && (c->leading != d->leading || c->order != d->order))
     return CUBLAS_STATUS_INVALID_VALUE;
   product.workspaceBytes = algorithm.workspaceBytes;

@@ -1,4 +1,4 @@
-// The calls of libcublasLt that its double has.
+// The functions of libcublasLt that the double implements.
 #pragma once
 #include "test/emulator/cublaslt_types.h"
 #include "test/emulator/cuda_types.h"

@@ -1,5 +1,5 @@
-// The double of libcublasLt through its C interface, against products in double; compiled against the real header where
-// there is one.
+// Tests the libcublasLt double through its C interface against products in double. Compiled against the real header if
+// it is installed.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ __attribute__((visibility("default"))) int forgetFaults();
 
 namespace {
 
-/// Three matrices on the device, as floats or bf16, and what cuBLASLt needs to know of them.
+/// Three matrices on the device, as f32 or bf16, with their cuBLASLt descriptors.
 class CublasLt : public testing::Test {
 protected:
   cublasLtHandle_t handle = nullptr;
@@ -34,7 +34,7 @@ protected:
   cublasLtMatmulPreference_t preference = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
   CUstream stream = nullptr;
-  CUdeviceptr memory = 0; // A, B, D, bias and auxiliary, workspace: each a room of its own
+  CUdeviceptr memory = 0; // A, B, D, bias and auxiliary, workspace: `room` bytes each
   static constexpr size_t room = 1 << 16;
 
   void SetUp() override {
@@ -80,7 +80,7 @@ protected:
     EXPECT_EQ(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value), CUBLAS_STATUS_SUCCESS);
   }
 
-  /// Multiples of 1/8, exact in all types.
+  /// Returns multiples of 1/8, which are exact in all types.
   static float element(size_t i, int salt) { return (static_cast<int>(i * 37 + salt) % 33 - 16) / 8.0f; }
 
   template <class T> void fill(int where, size_t count, int salt) {
@@ -135,7 +135,7 @@ TEST_F(CublasLt, MultipliesWithTransposesAndScales) {
 }
 
 TEST_F(CublasLt, MultipliesBatchesOfHalves) {
-  // Two batches; B is the same for both.
+  // Two batches that share B.
   layouts(CUDA_R_16BF, CUDA_R_16BF, 3, 8, 8, 2, 3, 2);
   for (cublasLtMatrixLayout_t layout : {a, b, d})
     set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32_t(2));
@@ -191,7 +191,7 @@ TEST_F(CublasLt, EpiloguesAddBiasAndGelu) {
     EXPECT_EQ(before[i], static_cast<float>(x));
     EXPECT_NEAR(out[i], x / 2 * (1 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x))), 1e-5);
   }
-  // Its gradient, by differences.
+  // Its gradient, compared with finite differences.
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_DGELU));
   ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -208,7 +208,7 @@ TEST_F(CublasLt, GradientOfABiasIsTheSumOfARow) {
   fill<float>(0, 32, 1);
   fill<float>(1, 8, 2);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_BGRADA));
-  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE); // nowhere to store it
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE); // no bias pointer to store to
   set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(place(3)));
   ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -223,7 +223,8 @@ TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   ASSERT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(result.workspaceSize, 32u);
   EXPECT_EQ(multiply(1, 0, /*workspace=*/16), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(multiply(1, 0, room, /*shiftD=*/4), CUBLAS_STATUS_INVALID_VALUE); // the algorithm counts on 16 bytes
+  EXPECT_EQ(multiply(1, 0, room, /*shiftD=*/4), CUBLAS_STATUS_INVALID_VALUE); // the algorithm requires 16-byte
+                                                                              // alignment
   set(a, CUBLASLT_MATRIX_LAYOUT_LD, int64_t(3));
   EXPECT_EQ(choose(result), CUBLAS_STATUS_INVALID_VALUE);
   set(a, CUBLASLT_MATRIX_LAYOUT_LD, int64_t(4));
@@ -237,7 +238,7 @@ TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(choose(result), CUBLAS_STATUS_INVALID_VALUE);
   set(b, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32_t(1));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_GELU_AUX));
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(4)); // no multiple of 8
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(4)); // not a multiple of 8
   EXPECT_EQ(choose(result), CUBLAS_STATUS_INVALID_VALUE);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(8));
   EXPECT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
@@ -248,10 +249,10 @@ TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
   set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(place(3)));
   set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(CUDA_R_16BF));
-  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED); // beside a D of f32
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED); // not supported with D in f32
   set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(-1));
   EXPECT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(2)); // ReLU: not part of the double
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(2)); // ReLU, which the double does not implement
   EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
   int64_t wide = 4;
   EXPECT_EQ(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &wide, 8),
@@ -274,7 +275,7 @@ TEST_F(CublasLt, EpiloguesThatWantAnotherFormAreRefused) {
   EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-/// What a caller kept of an algorithm is taken again, and no bit of it may have changed.
+/// A serialized algorithm is accepted again. Every changed bit is rejected.
 TEST_F(CublasLt, AlgorithmsAreCheckedBitByBit) {
   layouts(CUDA_R_32F, CUDA_R_32F, 3, 3, 3, 2, 3, 2);
   cublasLtMatmulHeuristicResult_t results[4] = {}, checked = {};

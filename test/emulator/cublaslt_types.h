@@ -1,4 +1,4 @@
-// The part of cublasLt.h that its double speaks of, declared once more; see cuda_types.h.
+// The declarations of cublasLt.h that the double uses, written independently of the product; see cuda_types.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>

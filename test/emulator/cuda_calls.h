@@ -1,4 +1,4 @@
-// The calls of libcuda that its double has, spelt as the library exports them.
+// The functions of libcuda that the double implements, with their exported names.
 #pragma once
 #include "test/emulator/cuda_types.h"
 

@@ -1,5 +1,5 @@
-// The part of cuda.h that the double of libcuda speaks of, declared once more: it must build without the toolkit, and
-// what the product declares for itself must meet something that does not share its mistakes.
+// The declarations of cuda.h that the libcuda double uses. They are separate from the product's declarations, so that
+// an error in one of the two shows, and the double builds without the toolkit.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -85,7 +85,7 @@ inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_EVENT_BLOCKING_SYNC = 1;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_EVENT_INTERPROCESS = 4;
-// Streams that are no handles: of the context, the same by its legacy name, and of the thread.
+// Predefined stream handles: the legacy default stream, and the per-thread default stream.
 inline const CUstream legacyStream = reinterpret_cast<CUstream>(1);
 inline const CUstream perThreadStream = reinterpret_cast<CUstream>(2);
 

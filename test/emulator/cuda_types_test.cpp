@@ -1,4 +1,4 @@
-// Our declarations of the libraries' interfaces against the real headers, where there are any.
+// Compares our declarations with the real headers, if these are installed.
 #include <gtest/gtest.h>
 
 #ifdef ESPALIER_CUDA_HEADER
@@ -127,7 +127,7 @@ TEST(CudaTypes, AgreeWithTheRealHeader) { GTEST_SKIP() << "no cuda.h here"; }
 #include <climits>
 #include <cstddef>
 
-// Before the real header, whose macros have names of ours.
+// Included before the real header, whose macros have the same names.
 namespace ours {
 #include "test/emulator/nccl_types.h"
 } // namespace ours

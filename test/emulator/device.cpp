@@ -17,7 +17,7 @@ thread_local int currentDevice = -1;
 
 namespace {
 
-/// A device gives out no less at once.
+/// The granularity of device allocations.
 constexpr uint64_t pageBytes = 2 << 20;
 
 uint64_t inPages(uint64_t bytes) { return (bytes + pageBytes - 1) / pageBytes * pageBytes; }
@@ -27,7 +27,7 @@ uint64_t setting(const char *name, uint64_t otherwise) {
   return value && *value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
-/// Those of CUDA_VISIBLE_DEVICES, as "1,0", up to the first that there is not; all without it.
+/// Returns the devices of CUDA_VISIBLE_DEVICES, as "1,0", up to the first invalid one; all devices if unset.
 std::vector<int> shownDevices() {
   int count = static_cast<int>(setting("ESPALIER_EMULATOR_DEVICES", 1));
   std::vector<int> devices;
@@ -54,7 +54,7 @@ CUresult statusOf(const std::exception &error) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/// A program that does not look at statuses must not end as if all were well.
+/// A program that ignores status codes must not exit successfully.
 void endBadly(int status, void *) {
   int faults = Device::instance().faultCount();
   if (!faults)
@@ -68,7 +68,7 @@ void endBadly(int status, void *) {
 } // namespace
 
 Device &Device::instance() {
-  static Device *device = new Device; // never destroyed: threads may still call when the process ends
+  static Device *device = new Device; // never destroyed, because threads may still call while the process exits
   return *device;
 }
 
@@ -87,7 +87,7 @@ Device::Device()
                                          std::to_string(race.bytes.end - race.bytes.begin) + " bytes at " +
                                          memory.describe(race.bytes.begin) + ", neither waits for the other");
   };
-  // Ranks may be threads of one process: others go on meanwhile.
+  // Ranks may be threads of one process, so other threads continue meanwhile.
   queue.onIdle = [this] {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -125,7 +125,7 @@ bool Device::understands(uint32_t ptxVersion) const {
   return ptxVersion <= newest;
 }
 
-// Of the CUDA programming guide's table: 163, 99 and 227 KiB.
+// From the table of the CUDA programming guide: 163, 99 and 227 KiB.
 int Device::sharedBytes() const {
   bool isSmall = level == 86 || level == 89 || level >= 120;
   return (level >= 90 && !isSmall ? 227 : isSmall ? 99 : 163) * 1024;
@@ -155,13 +155,13 @@ CUresult Device::allocate(CUdeviceptr *address, uint64_t bytes, int device) {
       static_cast<std::byte *>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)), std::free);
   if (!host)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  std::memset(host.get(), 0xff, bytes); // as numbers, NaN: what nobody wrote shows
+  std::memset(host.get(), 0xff, bytes); // NaN, so that missing writes show
   *address = memory.add(host.get(), bytes, "device memory " + std::to_string(allocations.size()));
   allocations.emplace(*address, Allocation{std::move(host), bytes, device});
   return CUDA_SUCCESS;
 }
 
-/// Waits for all work before, as the driver does.
+/// Waits for all earlier work, as the driver does.
 CUresult Device::release(CUdeviceptr address) {
   if (!address)
     return CUDA_SUCCESS;

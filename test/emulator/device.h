@@ -1,5 +1,5 @@
-// The state behind the driver's calls: devices, contexts, handles, memory, and the queue. One per process, behind one
-// lock.
+// The state behind the driver calls: devices, contexts, handles, memory and the queue. There is one per process,
+// protected by a lock.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,12 +14,12 @@
 #include "test/emulator/emulator.h"
 #include "test/emulator/queue.h"
 
-// What another double of the emulator may call.
+// The functions that other doubles of the emulator may call.
 #define EMULATOR_EXPORT __attribute__((visibility("default")))
 
 namespace espalier::emulator {
 
-/// A loaded text and its kernels' limits.
+/// A loaded PTX text and the limits of its kernels.
 struct LoadedModule {
   Module module;
   int device;
@@ -28,7 +28,7 @@ struct LoadedModule {
 struct LoadedKernel {
   LoadedModule *owner;
   EntryInfo info;
-  uint32_t dynamicSharedBytes; // that a launch may ask for
+  uint32_t dynamicSharedBytes; // maximum of a launch
 };
 
 class Device {
@@ -37,19 +37,19 @@ public:
 
   std::recursive_mutex lock;
   bool isInitialised = false;
-  bool isForked = false; // it was initialised before a fork, of which this is the child: nothing works any more
-  CUresult failure = CUDA_SUCCESS; // the first fault of the device's work: every later call ends with it
+  bool isForked = false; // initialized before a fork of which this is the child; every call fails
+  CUresult failure = CUDA_SUCCESS; // the first device fault, returned by every later call
   Memory memory;
   Queue queue;
 
   int count() const { return static_cast<int>(shown.size()); }
-  /// The machine's number of a device that this process counts as `number`.
+  /// Maps a device number of this process to the machine's device number.
   int physical(int number) const { return shown.at(number); }
   int capability() const { return level; } // 80 or 90
   int driverVersion() const { return driver; } // 13000: CUDA 13.0
-  /// The version of PTX that came with this driver, or an older one: 8.0 is 80.
+  /// Returns whether the driver supports this PTX version: 8.0 is 80.
   bool understands(uint32_t ptxVersion) const;
-  /// That a block may have.
+  /// Returns the maximum shared memory per block.
   int sharedBytes() const;
   uint64_t totalBytes() const { return memoryBytes; }
   uint64_t usedBytes(int device) const;
@@ -60,18 +60,18 @@ public:
   CUresult allocateHost(void **address, uint64_t bytes);
   CUresult releaseHost(void *address);
   bool isPinned(const void *address, uint64_t bytes) const;
-  /// How often memory was taken, by whomever.
+  /// Returns the number of allocations by all callers.
   uint64_t takings() const { return takenTimes; }
-  /// Runs work of a device that has access to its own memory alone. Throws Fault where it has touched another one's.
+  /// Runs device work with access to this device's memory only. Throws Fault if the work accesses other memory.
   Accesses runOn(int device, const std::function<Accesses()> &work) const;
 
   std::set<std::unique_ptr<LoadedModule>> modules;
   std::set<std::unique_ptr<Event>> events;
-  std::vector<int> contexts; // how often each device's primary context is retained
+  std::vector<int> contexts; // retain count of each device's primary context
 
-  /// The stream behind a handle; nullptr where it is none.
+  /// Returns the stream of a handle, or nullptr if invalid.
   Stream *stream(CUstream handle);
-  /// The same, for work: a mutant puts it elsewhere.
+  /// Returns the stream on which to enqueue work. A mutant may return another one.
   Stream *workStream(CUstream handle);
   template <class T, class Handle> static T *find(const std::set<std::unique_ptr<T>> &owned, Handle handle) {
     for (const auto &one : owned)
@@ -79,12 +79,12 @@ public:
         return one.get();
     return nullptr;
   }
-  /// The module that owns the kernel behind a handle; nullptr where it is none.
+  /// Returns the module that owns the kernel of a handle, or nullptr if invalid.
   LoadedKernel *kernel(const void *handle);
 
-  /// Prints what went wrong; the process will not end well.
+  /// Prints a fault. The process will exit with an error.
   void report(CUresult status, const std::string &what);
-  /// For tests that provoke faults: how many there were, and none from now on.
+  /// For tests that provoke faults: returns the number of faults and resets it.
   int forgetFaults();
   int faultCount() const { return faults; }
 
@@ -96,33 +96,33 @@ private:
     int device;
   };
   std::map<CUdeviceptr, Allocation> allocations;
-  std::map<int, uint64_t> reserved;             // of each device, by other libraries
-  std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
-  std::vector<int> shown; // the machine's numbers of this process' devices
+  std::map<int, uint64_t> reserved;             // keyed by device: bytes allocated by other libraries
+  std::map<const std::byte *, uint64_t> pinned; // host memory by address: bytes
+  std::vector<int> shown; // the machine's numbers of this process's devices
   int level, driver, faults = 0;
   uint64_t memoryBytes, takenTimes = 0;
 };
 
-/// What another library takes of a device's memory, or gives back.
+/// Allocates or frees device memory on behalf of another library.
 EMULATOR_EXPORT void reserveFor(int device, int64_t bytes);
-/// Puts work into a stream for another library of the emulator; the driver's own errors where the stream is none.
+/// Enqueues work for another library of the emulator. Returns the driver's error if the stream is invalid.
 EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
-/// One step for all work that waits for other devices; whether there is any.
+/// Advances all work that waits for other devices by one step. Returns whether any exists.
 EMULATOR_EXPORT bool carryOn();
-/// Host memory behind device memory, for the time of an operation; nullptr where it is no allocation.
+/// Returns the host memory behind device memory, during an operation; nullptr if it is not allocated.
 EMULATOR_EXPORT std::byte *hostMemory(CUdeviceptr address, uint64_t bytes);
-/// How often memory of devices, or pinned one, was taken in this process.
+/// Returns the number of device and pinned allocations in this process.
 EMULATOR_EXPORT uint64_t timesMemoryWasTaken();
-/// Number of faults so far, which are forgotten.
+/// Returns the number of faults so far and resets it.
 EMULATOR_EXPORT int forgetFaults();
 
-/// The device whose context the calling thread has set; -1 for none.
+/// The device of the calling thread's current context; -1 for none.
 extern thread_local int currentDevice;
 
-/// Runs a call of the driver under its lock, with what holds for nearly all of them.
+/// Runs a driver call under the lock, with the checks common to nearly all calls.
 template <class F> CUresult guarded(F call, bool needsContext = true) {
   Device &device = Device::instance();
-  if (device.isForked) // before the lock, which nobody may be left to release
+  if (device.isForked) // checked before locking, because after a fork no thread may be left to unlock
     return CUDA_ERROR_NOT_INITIALIZED;
   std::lock_guard held(device.lock);
   if (!device.isInitialised)

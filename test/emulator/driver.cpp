@@ -1,5 +1,5 @@
-// The double of libcuda.so.1: devices, contexts, streams and events. Memory is in driver_memory.cpp, modules and
-// launches in driver_launch.cpp.
+// A test double of libcuda.so.1: devices, contexts, streams and events. driver_memory.cpp has memory, driver_launch.cpp
+// has modules and launches.
 #include <algorithm>
 #include <cstring>
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ const std::map<int, ErrorText> errorTexts = {
     {CUDA_ERROR_NOT_SUPPORTED, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
     {CUDA_ERROR_UNKNOWN, {"CUDA_ERROR_UNKNOWN", "unknown error"}}};
 
-/// Hosts that lie on one machine are network namespaces.
+/// Returns the number of the host. Emulated hosts on one machine are network namespaces.
 uint64_t hostNumber() {
   struct stat space = {};
   return stat("/proc/self/ns/net", &space) == 0 ? space.st_ino : 0;
@@ -70,7 +70,7 @@ const std::map<int, int> deviceAttributes = {{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PE
                                              {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
                                              {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536}};
 
-/// A call about a device: no context is needed.
+/// Runs a call about a device, which needs no context.
 template <class F> CUresult aboutDevice(CUdevice number, F call) {
   return guarded(
       [&](Device &device) { return number < 0 || number >= device.count() ? CUDA_ERROR_INVALID_DEVICE : call(device); },

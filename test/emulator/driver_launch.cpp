@@ -1,4 +1,4 @@
-// The double of libcuda.so.1: texts, kernels, launches.
+// A test double of libcuda.so.1: PTX texts, kernels, launches.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@ using namespace espalier::emulator;
 
 namespace {
 
-/// What the driver's compiler would say goes where the caller asked for it.
+/// Writes the compiler's log to the caller's buffer.
 void tellError(const std::string &text, const CUjit_option *options, void **values, unsigned count) {
   char *buffer = nullptr;
   size_t bytes = 0;
@@ -81,7 +81,7 @@ CUresult launch(const void *handle, Launch launch, CUstream streamHandle, void *
     if (extra || (!parameters && !kernel->info.parameterBytes.empty()) ||
         launch.sharedBytes > kernel->dynamicSharedBytes)
       return CUDA_ERROR_INVALID_VALUE;
-    // Arguments are read now: the caller may change them at once.
+    // Arguments are read now, because the caller may change them after the call.
     for (size_t i = 0; i < kernel->info.parameterBytes.size(); ++i) {
       uint64_t value = 0;
       std::memcpy(&value, parameters[i], std::min(kernel->info.parameterBytes[i], 8u));
@@ -142,7 +142,7 @@ EMULATOR_EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kern
     LoadedKernel *found = device.kernel(kernel);
     if (!found)
       return CUDA_ERROR_INVALID_HANDLE;
-    if (found->owner->device != currentDevice) // the real one compiles it for that device, too
+    if (found->owner->device != currentDevice) // the real driver compiles it for that device, too
       return CUDA_ERROR_NOT_SUPPORTED;
     *function = reinterpret_cast<CUfunction>(found);
     return CUDA_SUCCESS;
@@ -167,7 +167,7 @@ EMULATOR_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute att
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
       *value = kernel->info.localBytes;
       break;
-    // No compiler has given out registers: a number with which any block fits.
+    // The double does not allocate registers, so it returns a number with which any block fits.
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
       *value = 32;
       break;

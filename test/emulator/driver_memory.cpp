@@ -1,4 +1,4 @@
-// The double of libcuda.so.1: allocations, copies, fills.
+// A test double of libcuda.so.1: allocations, copies, fills.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -9,7 +9,7 @@ using namespace espalier::emulator;
 
 namespace {
 
-/// Rows of memory, on the device or the host.
+/// Rows of memory on the device or the host.
 struct Place {
   bool isDevice;
   uint64_t address; // of the first row
@@ -47,7 +47,7 @@ std::string nameOf(const Copy &copy) {
   return bytes + (!copy.from.isDevice ? "to the device" : copy.to.isDevice ? "on the device" : "to the host");
 }
 
-/// The driver says nothing of the order in which bytes are copied.
+/// The driver does not guarantee the order in which bytes are copied.
 void checkOverlap(const Accesses &touched, const Copy &copy) {
   if (Range both = firstCommon(touched.reads, touched.writes); both.begin < both.end)
     throw Fault(Fault::Check::race, "", 0, nameOf(copy) + ": what it writes overlaps what it reads");
@@ -65,7 +65,7 @@ Accesses carryOut(Device &device, const Copy &copy) {
   return touched;
 }
 
-/// Host memory that is not pinned: the driver reads it before the call returns, and writes it before, too.
+/// For host memory that is not pinned, the driver reads or writes it before the call returns.
 CUresult enqueue(Device &device, CUstream handle, const Copy &copy, bool isSynchronous) {
   Stream *stream = device.stream(handle);
   if (!stream)
@@ -112,7 +112,7 @@ CUresult copyRows(const CUDA_MEMCPY2D *plan, CUstream stream, bool isSynchronous
   });
 }
 
-/// Fills with a pattern of 1 or 4 bytes.
+/// Fills memory with a pattern of 1 or 4 bytes.
 CUresult fill(CUdeviceptr to, uint32_t pattern, size_t patternBytes, size_t count, CUstream handle,
               bool isSynchronous) {
   return guarded([&](Device &device) {

@@ -1,4 +1,4 @@
-// The double of libcuda through its C interface: compiled against the real cuda.h where there is one.
+// Tests the libcuda double through its C interface. Compiled against the real cuda.h if it is installed.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -83,7 +83,7 @@ protected:
     ASSERT_EQ(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   }
 
-  /// Faults that a test has not taken are its failure.
+  /// Faults that a test has not consumed fail the test.
   void TearDown() override {
     EXPECT_EQ(cuStreamDestroy(first), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(second), CUDA_SUCCESS);
@@ -157,7 +157,7 @@ TEST_F(Driver, WorkWaitsUntilSomebodyAsks) {
   int *number = static_cast<int *>(pinned);
   *number = 1;
   EXPECT_EQ(cuMemcpyHtoDAsync(data, number, 4, first), CUDA_SUCCESS);
-  *number = 2; // too early: the copy has not been done
+  *number = 2; // too early: the copy has not run
   EXPECT_EQ(cuStreamQuery(first), CUDA_SUCCESS);
   *number = 3;
   EXPECT_EQ(values(data, 1)[0], 2);
@@ -201,7 +201,7 @@ TEST_F(Driver, AMissingWaitIsARace) {
               HasSubstr("race: kernel add writes and fill of 400 bytes writes 400 bytes at byte 0 of device memory"));
   EXPECT_EQ(cuStreamSynchronize(second), CUDA_ERROR_LAUNCH_FAILED); // it stays
   EXPECT_EQ(espalier::emulator::forgetFaults(), 1);
-  // The host may order them as well.
+  // Synchronization by the host also orders the operations.
   EXPECT_EQ(cuMemsetD8Async(data, 0, 400, first), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(first), CUDA_SUCCESS);
   EXPECT_EQ(launchAdd(data, 3, 100, second), CUDA_SUCCESS);
@@ -364,7 +364,7 @@ TEST_F(Driver, FindsItsCallsByName) {
   EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
-// As with the real driver: what was started before a fork is lost behind it.
+// As with the real driver, state from before a fork is lost in the child.
 TEST_F(Driver, DoesNotSurviveAFork) {
   pid_t child = fork();
   if (child == 0)
@@ -375,8 +375,8 @@ TEST_F(Driver, DoesNotSurviveAFork) {
   EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
 }
 
-// Devices share neither memory nor streams nor code: what is one's another refuses, or breaks on. The program starts
-// anew, as this one has but one device.
+// Devices share neither memory nor streams nor code. Using another device's objects is an error or a fault. The program
+// is restarted, because this process has only one device.
 TEST(DriverOfTwoDevices, KeepsThemApart) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto program = [] {
@@ -416,7 +416,8 @@ TEST(DriverOfTwoDevices, KeepsThemApart) {
   EXPECT_EXIT(program(), testing::ExitedWithCode(70), "work of device 1 touches memory of device 0: byte 0 of");
 }
 
-// A program that looks at no status still ends badly. It starts anew, as the driver of this one would not survive.
+// A program that ignores status codes still fails. The program is restarted, because the fault would disable this
+// driver.
 TEST(DriverAtExit, FaultsEndTheProcessBadly) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto program = [] {

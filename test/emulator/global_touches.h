@@ -1,5 +1,5 @@
-// What a launch has touched of global memory. Blocks run in any order on a device: bytes that one block writes and
-// another one touches are a race.
+// The global memory accesses of a launch. Blocks run in any order on a device, so bytes that one block writes and
+// another block accesses are a race.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace espalier::emulator {
 
 class GlobalTouches {
 public:
-  /// Bytes that blocks race for, and the other block.
+  /// The bytes of a race, and the other block.
   struct Conflict {
     uint64_t address;
     uint32_t block;
-    bool isWrite; // of the other block
+    bool isWrite; // whether the other block wrote
   };
-  /// Each tells of the first conflict with another block. Blocks are numbered from 1; 0 is for atomics, which race with
-  /// nobody.
+  /// Record an access. Return the first conflict with another block. Blocks are numbered from 1; atomics use 0 and
+  /// conflict with no block.
   std::optional<Conflict> read(Range bytes, uint32_t block, bool isNonCoherent);
   std::optional<Conflict> write(Range bytes, uint32_t block);
 
   Ranges reads() const { return readBytes.ranges(); }
   Ranges writes() const { return writtenBytes.ranges(); }
-  /// Bytes that were read as if nobody wrote them, and were written.
+  /// Returns bytes that were read by non-coherent loads and also written.
   Range wronglyNonCoherent() const { return firstCommon(nonCoherentBytes.ranges(), writtenBytes.ranges()); }
 
 private:
-  // Owners of two bytes each: blocks are told apart no finer than that.
+  // The accessing blocks per two bytes. Accesses within two bytes are not distinguished.
   static constexpr uint64_t pageBytes = 4096, granuleBytes = 2;
   static constexpr uint32_t severalBlocks = ~0u;
   struct Owners {
@@ -42,7 +42,7 @@ private:
   ByteSet readBytes, writtenBytes, nonCoherentBytes;
 
   Owners &page(uint64_t number);
-  /// Calls visit(owners, index) for each granule of the bytes until it gives a conflict.
+  /// Calls visit(owners, index) for each granule of the bytes until it returns a conflict.
   template <class F> std::optional<Conflict> forGranules(Range bytes, F visit);
 };
 

@@ -1,4 +1,4 @@
-// Short PTX texts for the interpreter's tests.
+// Short PTX texts for the interpreter tests.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace espalier::emulator {
 
-/// A kernel `k` with pointer parameters a, b, ... of the number told, its thread's index in %r1 and the pointers in
+/// Returns a kernel `k` with `pointers` pointer parameters a, b, ... The thread index is in %r1, the pointers are in
 /// %rd1, %rd2, ...; registers %p, %h (b16), %r, %rd, %f and %d are declared.
 inline std::string kernelText(const std::string &body, int pointers = 2, const std::string &bounds = "") {
   std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -25,14 +25,14 @@ inline std::string kernelText(const std::string &body, int pointers = 2, const s
   return text + "// BODY\n" + body + "\nret;\n}\n";
 }
 
-/// The line of the text where it first holds `what`.
+/// Returns the first line of the text that contains `what`.
 inline uint32_t lineOf(const std::string &text, const std::string &what) {
   size_t at = text.find(what);
   return at == std::string::npos ? 0 : 1 + std::count(text.begin(), text.begin() + at, '\n');
 }
 
-/// One thread per element: the body finds the element of `in` in the register `x` of 4 or 8 bytes and leaves its result
-/// in `y`, as names of registers.
+/// Runs one thread per element. The body finds the element of `in` in the register named `x`, of 4 or 8 bytes, and
+/// leaves its result in the register named `y`.
 template <class Out, class In>
 std::vector<Out> mapped(const std::string &body, const std::vector<In> &in, const std::string &x,
                         const std::string &y) {
@@ -51,7 +51,7 @@ std::vector<Out> mapped(const std::string &body, const std::vector<In> &in, cons
   return to;
 }
 
-/// The fault of a piece of code; its message is empty where there is none.
+/// Returns the fault of a piece of code; its message is empty if there is none.
 template <class F> Fault faultOf(F run) {
   try {
     run();

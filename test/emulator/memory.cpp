@@ -20,7 +20,7 @@ Range firstCommon(const Ranges &a, const Ranges &b) {
 uint64_t Memory::add(void *host, uint64_t bytes, std::string name) {
   uint64_t address = next;
   allocations[address] = {bytes, static_cast<std::byte *>(host), std::move(name)};
-  // The gap behind an allocation keeps a run over its end from reaching the next.
+  // The gap after an allocation keeps an overrun from reaching the next allocation.
   next = (address + bytes + 4096 + 255) / 256 * 256;
   return address;
 }

@@ -14,7 +14,7 @@ struct Calls {
 };
 
 Calls &calls() {
-  static auto *all = new Calls; // threads may still call when the process ends
+  static auto *all = new Calls; // threads may still call while the process exits
   return *all;
 }
 

@@ -1,6 +1,6 @@
-// The double of libnccl.so.2, for communicators that do not block. Whatever a call begins is "in progress" for a few
-// questions; transfers are put into their stream only then, as with the real library: an event that is recorded before
-// does not stand behind them.
+// A test double of libnccl.so.2 for non-blocking communicators. Every operation stays "in progress" for a few queries.
+// Transfers are enqueued on their stream only then, as in the real library, so an event recorded earlier does not cover
+// them.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -23,24 +23,24 @@ struct ncclComm {
   std::shared_ptr<Member> member;
   int device;
   ncclResult_t state = ncclInProgress;
-  int questions = 2;            // that are still answered "in progress"
-  int64_t bytes = 0;            // of the device
-  std::function<bool()> finish; // the rest of what was begun; whether it is done
+  int questions = 2;            // queries still answered "in progress"
+  int64_t bytes = 0;            // device memory
+  std::function<bool()> finish; // completes the operation; returns whether it is done
 };
 
 namespace {
 
 constexpr int questionsAtFirst = 2, questionsOfCalls = 2;
-constexpr int64_t communicatorBytes = 4 << 20, connectionBytes = 1 << 20; // of the device
-constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device, if told to
+constexpr int64_t communicatorBytes = 4 << 20, connectionBytes = 1 << 20; // device memory
+constexpr int usualVersion = 22809, firstSharing = 23000; // the first version in which ranks may share a device
 
-/// ESPALIER_EMULATOR_NCCL_VERSION plays another one.
+/// ESPALIER_EMULATOR_NCCL_VERSION overrides the version.
 int version() {
   const char *wanted = std::getenv("ESPALIER_EMULATOR_NCCL_VERSION");
   return wanted ? std::atoi(wanted) : usualVersion;
 }
 
-/// Whether several ranks may use one device.
+/// Returns whether several ranks may use one device.
 bool allowsSharing() {
   const char *wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return version() >= firstSharing && wanted && std::atoi(wanted) != 0;
@@ -72,7 +72,7 @@ void begin(ncclComm &communicator, int questions, std::function<bool()> finish) 
   communicator.finish = std::move(finish);
 }
 
-/// Goes on with what was begun.
+/// Advances the pending operation.
 void settle(ncclComm &communicator) {
   if (communicator.state != ncclInProgress || communicator.questions-- > 0)
     return;
@@ -85,7 +85,7 @@ void settle(ncclComm &communicator) {
   }
 }
 
-/// What may be called on a communicator: it is one, and nothing is in progress.
+/// Checks that a communicator is valid and has no pending operation.
 ncclResult_t check(ncclComm_t handle) {
   ncclComm *communicator = find(handle);
   if (!communicator)
@@ -106,7 +106,7 @@ ncclResult_t checkConfig(const ncclConfig_t *config) {
   return ncclSuccess;
 }
 
-/// Transfers go on while the host does other things, as on a device.
+/// Transfers advance while the host does other work, as on a device.
 void startCarrying() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -123,7 +123,7 @@ struct Call {
   Part part;
 };
 thread_local int groupDepth = 0;
-thread_local ncclResult_t groupError = ncclSuccess; // of the first call that was refused
+thread_local ncclResult_t groupError = ncclSuccess; // of the first rejected call
 thread_local std::vector<Call> groupCalls;
 
 bool enqueue(CUstream stream, const std::shared_ptr<Transfer> &transfer) {
@@ -141,9 +141,8 @@ void take(ncclComm &communicator, int64_t bytes) {
 
 using Flags = std::vector<const std::atomic<uint32_t> *>;
 
-/// As the real library, which connects nobody before it must: the first collective, and the first send or receive
-/// between two, takes memory and waits until the hosts of the others have come to theirs. Returns what says that they
-/// have.
+/// Connects lazily, as the real library does. The first collective, and the first send or receive between two ranks,
+/// allocates memory and waits until the other ranks' hosts reach theirs. Returns the condition for this.
 Flags connect(ncclComm &communicator, const std::vector<Part> &parts) {
   const Member &member = *communicator.member;
   Group &group = member.world->group(member.group);
@@ -167,7 +166,7 @@ Flags connect(ncclComm &communicator, const std::vector<Part> &parts) {
   return others;
 }
 
-/// All calls of a group on one communicator are one transfer, in one stream.
+/// All calls of a group on one communicator form one transfer on one stream.
 ncclResult_t issue(std::vector<Call> calls) {
   std::vector<ncclComm *> order;
   std::map<ncclComm *, std::vector<Part>> parts;
@@ -225,7 +224,7 @@ ncclResult_t call(ncclComm_t handle, CUstream stream, Part part) {
 
 uint64_t address(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-/// A new communicator of the calling thread's device.
+/// Makes a communicator on the calling thread's device.
 ncclComm *add(std::shared_ptr<Member> member, int device) {
   auto fresh = std::make_unique<ncclComm>();
   fresh->member = std::move(member);
@@ -245,7 +244,7 @@ std::shared_ptr<Member> makeMember(std::shared_ptr<World> world, uint32_t group,
   return member;
 }
 
-/// The rest of a split, once all have voted: makes the new communicator of this rank's colour.
+/// Completes a split after all members have called it: makes the communicator of this rank's color.
 bool finishSplit(ncclComm &parent, uint32_t split, ncclComm_t *child) {
   const Member &member = *parent.member;
   SplitVote *votes = member.world->group(member.group).votes[split];
@@ -387,7 +386,7 @@ EMULATOR_EXPORT ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key
   vote.color = color;
   vote.key = key;
   vote.isCast = 1;
-  *communicator = nullptr; // until the parent says that it is done
+  *communicator = nullptr; // null until the parent reports success
   begin(*parent, questionsOfCalls, [=] { return finishSplit(*parent, split, communicator); });
   return ncclInProgress;
 }
@@ -409,7 +408,7 @@ EMULATOR_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   return remove(communicator);
 }
 
-// Others are told nothing: they wait for what never comes, as on devices that share a host.
+// Other ranks are not notified: they wait forever, as on devices that share a host.
 EMULATOR_EXPORT ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   std::lock_guard held(lock);
   if (!find(communicator))

@@ -1,4 +1,4 @@
-// The calls of libnccl that its double has.
+// The functions of libnccl that the double implements.
 #pragma once
 #include "test/emulator/cuda_types.h"
 #include "test/emulator/nccl_types.h"

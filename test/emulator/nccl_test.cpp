@@ -1,5 +1,5 @@
-// The double of libnccl through its C interface, by ranks that are processes and by ranks that are threads; compiled
-// against the real header where there is one.
+// Tests the libnccl double through its C interface, with ranks as processes and as threads. Compiled against the real
+// header if it is installed.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -34,10 +34,10 @@ namespace {
 
 using testing::ElementsAre;
 
-// Before anybody asks for the devices of a process.
+// Set before any call that reads the devices of the process.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "4", /*overwrite=*/1);
 
-/// A rank with its device, a stream, room on it, and the communicator of all.
+/// A rank with its device, a stream, device memory, and the communicator of all ranks.
 class Rank {
 public:
   Rank(int rank, int ranks, const ncclUniqueId &id, int device) : rank(rank), ranks(ranks) {
@@ -53,7 +53,7 @@ public:
     EXPECT_EQ(settle(all), ncclSuccess);
   }
 
-  /// Asks until the answer is not "in progress".
+  /// Polls until the result is not "in progress".
   static ncclResult_t settle(ncclComm_t communicator) {
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress)
@@ -61,7 +61,7 @@ public:
         return result;
     return state;
   }
-  /// Of a call that was accepted: until it is in its stream.
+  /// Polls an accepted call until it is enqueued on its stream.
   void issued(ncclResult_t result) const {
     EXPECT_EQ(result, ncclInProgress);
     EXPECT_EQ(settle(all), ncclSuccess);
@@ -87,7 +87,7 @@ public:
     EXPECT_EQ(cuMemcpyDtoH(values.data(), at(offset), count * sizeof(T)), CUDA_SUCCESS);
     return values;
   }
-  /// Whether the stream's work ends within a moment.
+  /// Returns whether the stream's work ends within a short time.
   bool ends(CUstream asked) const {
     for (int i = 0; i < 200; ++i) {
       if (cuStreamQuery(asked) == CUDA_SUCCESS)
@@ -106,7 +106,7 @@ public:
 
 using Body = std::function<void(Rank &)>;
 
-/// What a process of ranks ends with.
+/// Ends a rank process. The exit status is 1 if the test failed in this process.
 [[noreturn]] void leave() {
   std::fflush(nullptr);
   _exit(testing::Test::HasFailure() ? 1 : 0);
@@ -126,7 +126,7 @@ ncclUniqueId makeId() {
   return id;
 }
 
-/// A process for each rank.
+/// Runs one process per rank.
 void inProcesses(int ranks, const Body &body) {
   ncclUniqueId id = makeId();
   std::vector<pid_t> processes;
@@ -143,7 +143,7 @@ void inProcesses(int ranks, const Body &body) {
   EXPECT_NE(access(id.internal, F_OK), 0) << id.internal << " is left behind";
 }
 
-/// A thread for each rank, in one process.
+/// Runs one thread per rank, in one process.
 void inThreads(int ranks, const Body &body) {
   ncclUniqueId id = makeId();
   pid_t process = fork();
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Nccl,
                                          Mode{"FourThreads", 4, inThreads}),
                          [](const auto &info) { return info.param.name; });
 
-/// Their sum depends on the order.
+/// Values whose sum depends on the order.
 float valueOf(int rank, size_t i) {
   const float values[] = {1e8f, 1.25f, -1e8f, 3.5f};
   return values[rank] + static_cast<float>(i);
@@ -191,7 +191,7 @@ std::vector<float> valuesOf(int rank, size_t count) {
   return values;
 }
 
-/// Of all ranks' elements, those of a ring: part r begins behind rank r.
+/// Sums the elements of all ranks in ring order: part r begins after rank r.
 std::vector<float> sums(int ranks, size_t all, size_t first, size_t count) {
   std::vector<float> result(count);
   for (size_t i = 0; i < count; ++i) {
@@ -206,7 +206,7 @@ std::vector<float> sums(int ranks, size_t all, size_t first, size_t count) {
 TEST_P(Nccl, SumsInTheOrderOfARing) {
   inRanks([](Rank &rank) {
     const size_t count = 1000;
-    for (size_t to : {size_t(0), size_t(8192)}) { // in place, and not
+    for (size_t to : {size_t(0), size_t(8192)}) { // in place, and not in place
       rank.put(0, valuesOf(rank.rank, count));
       rank.issued(ncclAllReduce(rank.place(0), rank.place(to), count, ncclFloat32, ncclSum, rank.all, rank.stream));
       EXPECT_EQ(rank.get<float>(to, count), sums(rank.ranks, count, 0, count));
@@ -221,7 +221,7 @@ TEST_P(Nccl, ReducesOtherTypes) {
     int total = rank.ranks * (rank.ranks - 1) / 2;
     EXPECT_THAT(rank.get<int32_t>(0, 3), ElementsAre(total, 7 * rank.ranks, -total));
 
-    // Each addition is rounded: in bf16 256 + 1 is 256, so that only the part that ends with it holds the ones in sum.
+    // Each addition is rounded. In bf16, 256 + 1 is 256, so only the part that adds 256 last keeps the sum of the ones.
     rank.put<BF16>(0, std::vector<BF16>(rank.ranks, narrow<BF16>(rank.rank == 0 ? 256 : 1)));
     rank.issued(
         ncclAllReduce(rank.place(0), rank.place(0), rank.ranks, ncclBfloat16, ncclSum, rank.all, rank.stream));
@@ -249,7 +249,7 @@ TEST_P(Nccl, ScattersAndGathersInPlace) {
 
 TEST_P(Nccl, GroupsOfSendsAndReceivesGoOnTogether) {
   inRanks([](Rank &rank) {
-    // Everybody to everybody, itself too: element i of rank j becomes element j of rank i.
+    // Each rank sends to every rank, itself included: element i of rank j becomes element j of rank i.
     std::vector<int32_t> sent, expected;
     for (int peer = 0; peer < rank.ranks; ++peer) {
       sent.push_back(10 * rank.rank + peer);
@@ -281,7 +281,7 @@ TEST_P(Nccl, ManyTransfersInFlight) {
   });
 }
 
-// A rank that waits for a transfer still does its side of another one.
+// A rank that waits for one transfer still executes its part of another one.
 TEST_P(Nccl, TransfersOfOtherStreamsGoOn) {
   inRanks([](Rank &rank) {
     CUstream other = nullptr;
@@ -291,7 +291,7 @@ TEST_P(Nccl, TransfersOfOtherStreamsGoOn) {
     rank.issued(ncclAllReduce(rank.place(0), rank.place(0), 1, ncclInt32, ncclSum, rank.all, rank.stream));
     EXPECT_EQ(ncclAllReduce(rank.place(4), rank.place(4), 1, ncclInt32, ncclSum, second, other), ncclInProgress);
     EXPECT_EQ(Rank::settle(second), ncclSuccess);
-    // Half of the ranks wait for the second one first.
+    // Half of the ranks wait for the second transfer first.
     EXPECT_EQ(cuStreamSynchronize(rank.rank % 2 ? other : rank.stream), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamSynchronize(rank.rank % 2 ? rank.stream : other), CUDA_SUCCESS);
     EXPECT_THAT(rank.get<int32_t>(0, 2), ElementsAre(rank.ranks, rank.ranks));
@@ -306,7 +306,7 @@ TEST_P(Nccl, SplitsByColorInTheOrderOfKeys) {
     EXPECT_EQ(ncclCommUserRank(half, &own), ncclSuccess);
     EXPECT_EQ(count, 2);
     EXPECT_EQ(own, rank.rank % 2 ? 0 : 1);
-    // The even ones only.
+    // Even ranks only.
     ncclComm_t even = rank.split(rank.rank % 2 ? NCCL_SPLIT_NOCOLOR : 5, rank.rank);
     EXPECT_EQ(even == nullptr, rank.rank % 2 == 1);
     if (even) {
@@ -323,10 +323,10 @@ TEST_P(Nccl, SplitsByColorInTheOrderOfKeys) {
   });
 }
 
-/// What two processes do; for what must not be seen by other ranks of the same process.
+/// Runs two processes, for effects that ranks of one process would share.
 class NcclPair : public testing::Test {};
 
-// An event that is recorded while the call is in progress does not stand behind the transfer.
+// An event recorded while the call is in progress does not cover the transfer.
 TEST_F(NcclPair, AnEventRecordedTooEarlyIsARace) {
   inProcesses(2, [](Rank &rank) {
     for (bool asks : {true, false}) {
@@ -361,12 +361,12 @@ TEST_F(NcclPair, RefusesWhatTheHeaderForbids) {
     EXPECT_EQ(ncclRecv(place, 1, ncclFloat32, -1, rank.all, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclSend(place, 1, ncclFloat32, rank.rank, rank.all, rank.stream), ncclInvalidUsage);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-    // A refused call makes its group fail.
+    // A rejected call makes its group fail.
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
     EXPECT_EQ(ncclSend(place, 1, ncclFloat32, 7, rank.all, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclRecv(place, 1, ncclFloat32, peer, rank.all, rank.stream), ncclSuccess);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
-    // The call before is in progress.
+    // The previous call is in progress.
     EXPECT_EQ(ncclAllReduce(place, place, 1, ncclFloat32, ncclSum, rank.all, rank.stream), ncclInProgress);
     EXPECT_EQ(ncclAllReduce(place, place, 1, ncclFloat32, ncclSum, rank.all, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclCommDestroy(rank.all), ncclInvalidArgument);
@@ -394,7 +394,7 @@ TEST_F(NcclPair, UnequalCountsAreAFault) {
     EXPECT_NE(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
     EXPECT_EQ(forgetFaults(), 1);
   });
-  // Only the receiver can tell.
+  // Only the receiver can detect this.
   inProcesses(2, [](Rank &rank) {
     rank.put<float>(0, {1, 2});
     rank.issued(rank.rank ? ncclRecv(rank.place(0), 1, ncclFloat32, 0, rank.all, rank.stream)
@@ -416,7 +416,7 @@ TEST_F(NcclPair, ResultsLieInPlaceOrApart) {
   });
 }
 
-// In one stream a send holds up the receive behind it: two that send first wait for each other, until they give up.
+// In one stream, a receive waits for the send before it. Two ranks that both send first deadlock until the timeout.
 TEST_F(NcclPair, ASendLastsUntilItIsReceived) {
   inProcesses(2, [](Rank &rank) {
     rank.put<float>(0, {1});
@@ -432,8 +432,8 @@ TEST_F(NcclPair, ASendLastsUntilItIsReceived) {
   });
 }
 
-// The first transfer between two takes memory, and its call is in progress until both hosts have come to it; those after
-// it take none.
+// The first transfer between two ranks allocates memory, and its call is in progress until both hosts have reached it.
+// Later transfers allocate nothing.
 TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
   inProcesses(2, [](Rank &rank) {
     auto freeBytes = [] {
@@ -470,13 +470,13 @@ TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
     EXPECT_EQ(freeBytes(), connected);
     EXPECT_EQ(ncclCommAbort(line), ncclSuccess);
     EXPECT_EQ(freeBytes(), before);
-    // Both receive first: each waits for the other's host to send.
+    // Both ranks receive first; each waits for the other host to send.
     EXPECT_EQ(ncclRecv(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclInProgress);
     EXPECT_TRUE(isConnecting());
   });
 }
 
-// Work that nobody waits for is done for the sake of others.
+// Work that no host waits for is executed because other ranks need it.
 TEST_F(NcclPair, ARankThatIsBusyElsewhereDoesItsSide) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -517,7 +517,7 @@ TEST_F(NcclPair, TwoRanksOnOneDeviceAreRefused) {
   expectEnds({process});
 }
 
-/// As with the real library from 2.30 on, where it is told so.
+/// Ranks may share a device from NCCL 2.30 on if this is enabled.
 TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
   ncclUniqueId id = makeId();
   std::vector<pid_t> processes;

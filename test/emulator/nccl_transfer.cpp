@@ -25,7 +25,7 @@ template <class T> T add(T a, T b) { return narrow<T>(widen(a) + widen(b)); }
 int32_t greater(int32_t a, int32_t b) { return std::max(a, b); }
 template <class T> T greater(T a, T b) { return widen(b) > widen(a) || std::isnan(widen(b)) ? b : a; }
 
-/// `last(i)`: the member whose term comes last in element i; the one behind it begins.
+/// `last(i)` is the member whose term is added last in element i; the member after it begins.
 template <class T, class Last>
 void reduce(const std::vector<const std::byte *> &sources, std::byte *to, uint64_t count, bool isMax, Last last) {
   for (uint64_t i = 0; i < count; ++i) {
@@ -51,7 +51,7 @@ void reduce(ncclDataType_t type, const std::vector<const std::byte *> &sources, 
   reduce<float>(sources, to, count, isMax, last);
 }
 
-/// Sorted, and apart from one another.
+/// Sorted ranges without overlap.
 Ranges joined(Ranges ranges) {
   std::erase_if(ranges, [](const Range &range) { return range.begin == range.end; });
   std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
@@ -114,7 +114,7 @@ const std::byte *Transfer::read(const Part &part) const {
   return source;
 }
 
-/// What is written is touched by nobody else in the group, but for the places in which NCCL lets results lie.
+/// Written memory must not be accessed elsewhere in the group, except where NCCL allows in-place results.
 void Transfer::checkOverlaps() const {
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part &part = parts[i];
@@ -151,7 +151,7 @@ bool Transfer::poll() {
 
 bool Transfer::post(Part &part) {
   int to = part.kind == Part::Send ? part.peer : maxMembers;
-  uint32_t readers = part.kind == Part::Send ? 1 : members(); // its own rank reads what it posted, too
+  uint32_t readers = part.kind == Part::Send ? 1 : members(); // its own rank also reads the data that it posted
   Post &place = line(member->rank, to).posts[(part.number - 1) % postsInFlight];
   if (part.number > postsInFlight && place.taken < readers)
     return false;
@@ -178,7 +178,7 @@ bool Transfer::take(Part &part) {
     return takeFromPeer(part);
   if (part.kind != Part::Send)
     return takeFromAll(part);
-  // A send lasts until it was received.
+  // A send ends when it was received.
   const Post &own = line(member->rank, part.peer).posts[(part.number - 1) % postsInFlight];
   return part.isTaken = part.isPosted && (own.posted > part.number || own.taken > 0);
 }

@@ -1,6 +1,6 @@
-// What the calls of NCCL do once their turn in a stream has come: members post what they send and take what others have
-// posted. Sums are those of a ring: part i of a buffer begins with the member behind member i and ends with its own
-// term, each addition rounded to the type.
+// Executes NCCL calls when their turn in a stream has come. Members post the data that they send and read the data that
+// others posted. Sums are in ring order: part i of a buffer begins with the member after member i and ends with member
+// i's own term, with each addition rounded to the type.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,41 +12,42 @@
 
 namespace espalier::emulator {
 
-/// A rank's place in a communicator.
+/// A rank's membership of a communicator.
 struct Member {
   std::shared_ptr<World> world;
-  uint32_t group; // of the world
-  int rank, size; // in the communicator
+  uint32_t group; // index in the world
+  int rank, size; // within the communicator
   std::atomic<bool> isAborted = false;
-  std::atomic<int> unfinished = 0; // transfers put into streams
+  std::atomic<int> unfinished = 0; // transfers enqueued on streams
   uint32_t splits = 0;
-  uint64_t sent[maxMembers + 1] = {}, received[maxMembers] = {}; // operations issued, by peer
+  uint64_t sent[maxMembers + 1] = {}, received[maxMembers] = {}; // operations issued, per peer
 };
 
 /// One call.
 struct Part {
   enum Kind : uint32_t { AllReduce, AllGather, ReduceScatter, Send, Receive } kind;
   uint64_t from = 0, to = 0; // device addresses
-  uint64_t count = 0;        // as the call says it
+  uint64_t count = 0;        // the count argument of the call
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t reduction = ncclSum;
   int peer = 0;
-  uint64_t number = 0; // of its line, from 1
+  uint64_t number = 0; // number of the operation on its channel, from 1
   bool isPosted = false, isTaken = false;
   std::vector<std::byte> result = {};
 };
 
-/// Bytes of an element; 0 for a type that the double does not know.
+/// Returns the bytes of an element; 0 for a type that the double does not support.
 uint64_t bytesOf(ncclDataType_t type);
 
-/// The calls of one group on one communicator: they go on together.
+/// The calls of one group on one communicator, which advance together.
 class Transfer {
 public:
   Transfer(std::shared_ptr<Member> member, std::vector<Part> parts);
 
-  /// "nccl all_reduce of 400 bytes"
+  /// Returns a description, as "nccl all_reduce of 400 bytes".
   std::string name() const;
-  /// Does what can be done now; whether all others have done their side. Throws Fault where they disagree.
+  /// Advances without blocking. Returns whether all other members have done their part. Throws Fault if members
+  /// disagree.
   bool poll();
   Accesses run();
 

@@ -1,4 +1,4 @@
-// The part of nccl.h that its double speaks of, declared once more; see cuda_types.h.
+// The declarations of nccl.h that the double uses, written independently of the product; see cuda_types.h.
 #pragma once
 #include <climits>
 #include <cstddef>
@@ -31,7 +31,7 @@ enum ncclDataType_t : int {
 inline constexpr int NCCL_CONFIG_UNDEF_INT = INT_MIN;
 inline constexpr int NCCL_SPLIT_NOCOLOR = -1;
 
-/// As of 2.18; what came later stands behind.
+/// The layout of NCCL 2.18; later fields are appended.
 struct ncclConfig_t {
   size_t size;
   unsigned magic, version;

@@ -12,7 +12,7 @@
 namespace espalier::emulator {
 namespace {
 
-/// Of a rank, for what it sends: addresses only until it is used.
+/// A rank's send buffer. Memory is reserved only, until it is used.
 constexpr uint64_t roomBytes = uint64_t(256) << 20;
 
 [[noreturn]] void refuse(const std::string &what, const std::string &path) {
@@ -23,14 +23,14 @@ constexpr uint64_t roomBytes = uint64_t(256) << 20;
 
 struct World::Header {
   std::atomic<uint32_t> joined, groupCount;
-  std::atomic<uint32_t> lock; // of findGroup and claimDevice
-  CUuuid devices[maxMembers]; // of the ranks that have come
+  std::atomic<uint32_t> lock; // for findGroup and claimDevice
+  CUuuid devices[maxMembers]; // of the ranks that have joined
   Group groups[maxGroups];
 };
 
 namespace {
 
-/// Holds a lock that lies in shared memory.
+/// Holds a lock in shared memory.
 class Held {
 public:
   explicit Held(std::atomic<uint32_t> &lock) : lock(lock) {
@@ -116,7 +116,7 @@ void World::reclaim() {
     blocks.pop_front();
 }
 
-/// A ring: from the end of the newest block to the beginning of the oldest.
+/// A ring buffer: free space runs from the end of the newest block to the beginning of the oldest.
 uint64_t World::take(uint64_t bytes, const Post &post, uint64_t number, uint32_t readers) {
   reclaim();
   uint64_t first = sizeof(Header) + rank * roomBytes, last = first + roomBytes;

@@ -1,5 +1,5 @@
-// What the ranks of one ncclGetUniqueId share, processes or threads: a file of memory with communicators, posts of
-// their members, and the bytes that these send.
+// The state that the ranks of one ncclGetUniqueId share, as processes or threads: a memory file with communicators,
+// posts of their members, and sent bytes.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -12,21 +12,21 @@
 namespace espalier::emulator {
 
 constexpr int maxMembers = 16;        // of a world
-constexpr uint32_t maxGroups = 256;   // communicators of a world, the world itself among them
-constexpr uint32_t maxSplits = 256;   // of a communicator
-constexpr uint64_t postsInFlight = 8; // of a member to one other, or to all
+constexpr uint32_t maxGroups = 256;   // communicators of a world, including the world itself
+constexpr uint32_t maxSplits = 256;   // per communicator
+constexpr uint64_t postsInFlight = 8; // from one member to another, or to all
 
-/// What a member does: one operation, or its side of it.
+/// One operation of a member, or its part of it.
 struct Post {
-  std::atomic<uint64_t> posted; // the number of the operation that stands here, from 1
+  std::atomic<uint64_t> posted; // number of the operation in this slot, from 1
   std::atomic<uint32_t> taken;  // members that have read it
   uint32_t kind;
   int type, reduction;
   uint64_t count;
-  uint64_t bytes, place; // in the file
+  uint64_t bytes, place; // offset in the file
 };
 
-/// A member's posts to another one, or, at the index maxMembers, to all.
+/// A member's posts to another member, or, at index maxMembers, to all.
 struct Line {
   Post posts[postsInFlight];
 };
@@ -36,13 +36,13 @@ struct SplitVote {
   int color, key;
 };
 
-/// A communicator as all its members see it.
+/// The state of a communicator that all members share.
 struct Group {
-  uint32_t parent, split; // the world: its own parent
+  uint32_t parent, split; // the world is its own parent
   int color, size;
   std::atomic<uint32_t> joined;
   Line lines[maxMembers][maxMembers + 1];
-  // Whether the host of a member has come to its first collective, its first send and receive to and from another.
+  // Whether a member's host has reached its first collective, its first send to and first receive from another member.
   std::atomic<uint32_t> rings[maxMembers], sends[maxMembers][maxMembers], receives[maxMembers][maxMembers];
   SplitVote votes[maxSplits][maxMembers];
 };
@@ -50,23 +50,23 @@ struct Group {
 /// One rank's view of the file.
 class World {
 public:
-  /// Makes a file and gives its path. Throws std::runtime_error.
+  /// Makes a file and returns its path. Throws std::runtime_error.
   static std::string create();
-  /// Joins the file as a rank: the last one that does takes its name away. Throws std::runtime_error.
+  /// Joins as a rank. The last rank to join unlinks the file. Throws std::runtime_error.
   World(const std::string &path, int ranks, int rank);
   ~World();
   World(const World &) = delete;
   World &operator=(const World &) = delete;
 
   Group &group(uint32_t index) const;
-  /// The communicator of a colour of a split: found by its first member, made by it.
+  /// Returns the communicator of a color of a split. The first member makes it.
   uint32_t findGroup(uint32_t parent, uint32_t split, int color, int size);
-  /// Whether no other rank of this world has said the same.
+  /// Claims a device. Returns false if another rank of this world has claimed it.
   bool claimDevice(int rank, const CUuuid &device);
   bool isComplete() const;
 
   std::byte *at(uint64_t place) const { return base + place; }
-  /// Room for a post's bytes; 0 where there is none now. Taken back once `readers` members have read it.
+  /// Allocates space for a post; 0 if there is none now. Freed after `readers` members have read it.
   uint64_t take(uint64_t bytes, const Post &post, uint64_t number, uint32_t readers);
 
 private:

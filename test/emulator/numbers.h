@@ -1,4 +1,4 @@
-// The number formats of PTX registers as C++ types, each with its conversion from and to double, rounded once.
+// The number formats of PTX registers as C++ types, with conversions from and to double that round once.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -14,7 +14,7 @@ struct F16 {
 struct BF16 {
   uint16_t bits;
 };
-/// Two values in a 32-bit register, the first in its low half.
+/// Two values in a 32-bit register, the first in the low half.
 template <class Half> struct Two { Half low, high; };
 
 template <class T> inline constexpr bool isHalf = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
@@ -25,24 +25,24 @@ inline float widen(float x) { return x; }
 inline float widen(F16 x) { return static_cast<float>(std::bit_cast<_Float16>(x.bits)); }
 inline float widen(BF16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
-/// The value one unit in the last place nearer to zero or farther from it.
+/// Returns the value one unit in the last place closer to or farther from zero.
 template <class Float> Float neighbour(Float x, bool outward) {
   using Bits = std::conditional_t<sizeof(Float) == 4, uint32_t, uint64_t>;
   return std::bit_cast<Float>(std::bit_cast<Bits>(x) + (outward ? Bits(1) : ~Bits(0)));
 }
 
-/// x as float where that is exact, else the one of its two neighbours whose last bit is odd: rounding that to fewer
-/// bits gives what rounding x would.
+/// Converts x to float, rounding to odd: if inexact, returns the neighbour whose last bit is odd. Rounding this to
+/// fewer bits gives the same as rounding x.
 inline float roundToOdd(double x) {
   float nearest = static_cast<float>(x);
   if (std::isnan(x) || nearest == x || (std::bit_cast<uint32_t>(nearest) & 1))
     return nearest;
-  if (nearest == 0) // below the smallest subnormal: its last bit is odd
+  if (nearest == 0) // below the smallest subnormal, whose last bit is odd
     return std::copysign(std::numeric_limits<float>::denorm_min(), static_cast<float>(x));
   return neighbour(nearest, std::fabs(static_cast<double>(nearest)) < std::fabs(x));
 }
 
-/// a + b, rounded to odd.
+/// Returns a + b, rounded to odd.
 inline double addToOdd(double a, double b) {
   double sum = a + b, back = sum - a;
   double rest = (a - (sum - back)) + (b - back);
@@ -51,7 +51,7 @@ inline double addToOdd(double a, double b) {
   return neighbour(sum, (rest > 0) == (sum > 0));
 }
 
-/// To the nearest, ties to even. NaN becomes PTX's canonical one.
+/// Rounds to nearest, ties to even. NaN becomes PTX's canonical NaN.
 template <class T> T narrow(double x) {
   if constexpr (std::is_same_v<T, F16>) {
     return {std::isnan(x) ? uint16_t(0x7fff) : std::bit_cast<uint16_t>(static_cast<_Float16>(roundToOdd(x)))};
@@ -65,7 +65,7 @@ template <class T> T narrow(double x) {
   }
 }
 
-/// Towards zero.
+/// Rounds towards zero.
 template <class T> T truncate(double x) {
   T nearest = narrow<T>(x);
   if (std::isnan(x) || std::fabs(static_cast<double>(widen(nearest))) <= std::fabs(x))
@@ -76,7 +76,7 @@ template <class T> T truncate(double x) {
     return neighbour(nearest, /*outward=*/false);
 }
 
-/// a * b + c, rounded once.
+/// Returns a * b + c, rounded once.
 template <class T> T fusedMultiplyAdd(T a, T b, T c) {
   if constexpr (isHalf<T>)
     return narrow<T>(addToOdd(static_cast<double>(widen(a)) * widen(b), widen(c)));
@@ -84,7 +84,7 @@ template <class T> T fusedMultiplyAdd(T a, T b, T c) {
     return std::fma(a, b, c);
 }
 
-/// Subnormal numbers become zero of their sign.
+/// Flushes subnormal numbers to zero with their sign.
 inline float flush(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
 
 } // namespace espalier::emulator

@@ -1,4 +1,4 @@
-// Arithmetic: add sub mul mad fma div rem abs neg min max and the approximations, which are correctly rounded here.
+// Arithmetic: add sub mul mad fma div rem abs neg min max, and the approximations, which are correctly rounded here.
 #include <algorithm>
 #include <concepts>
 
@@ -12,7 +12,7 @@ using Numbers =
     TypeList<uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, float, double, F16, BF16, Two<F16>, Two<BF16>>;
 using FloatingNumbers = TypeList<float, double, F16, BF16, Two<F16>, Two<BF16>>;
 
-// Integers wrap around: they are computed as unsigned.
+// Integers wrap around, so they are computed as unsigned.
 template <class T> uint64_t raw(T x) { return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(x)); }
 
 struct Add {
@@ -35,7 +35,7 @@ struct Subtract {
       return a - b;
   }
 };
-struct Multiply { // .lo of integers
+struct Multiply { // .lo for integers
   template <class T> static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(raw(a) * raw(b));
@@ -59,7 +59,8 @@ template <class Product> struct MultiplyAdd {
 struct Fused {
   template <class T> static T apply(T a, T b, T c) { return fusedMultiplyAdd(a, b, c); }
 };
-/// Fused of .f32 with the processor's own instruction: the library function's call takes most of the time otherwise.
+/// A fused multiply-add of f32 by the processor's instruction, because calls of the library function dominate the run
+/// time.
 [[gnu::target("avx2,fma")]] void fusedNatively(Warp &warp, const Instruction &i, uint32_t mask) {
   const float *a = warp.lanes<float>(i.operands[1]), *b = warp.lanes<float>(i.operands[2]),
               *c = warp.lanes<float>(i.operands[3]);
@@ -74,7 +75,7 @@ struct FusedRelu {
     return widen(result) > 0 || std::isnan(widen(result)) ? result : T{};
   }
 };
-// Lanes that are not active hold anything, zero divisors included.
+// Inactive lanes may hold any value, including zero divisors.
 struct Divide {
   template <class T> static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
@@ -113,7 +114,7 @@ struct Negate {
       return -a;
   }
 };
-/// -0 is less than +0. A NaN gives way to a number, with `keepsNan` it stays.
+/// -0 is less than +0. If one operand is NaN, the result is the other one, or NaN with `keepsNan`.
 template <bool isMaximum, bool keepsNan> struct Extreme {
   template <class T> static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
@@ -158,11 +159,11 @@ struct Tanh {
   template <class T> static T apply(T x) { return narrow<T>(std::tanh(static_cast<double>(widen(x)))); }
 };
 
-/// .ftz: subnormal inputs and results become zero.
+/// .ftz: flushes subnormal inputs and results to zero.
 template <class F> struct Flushing {
   template <class... More> static float apply(More... x) { return flush(F::apply(flush(x)...)); }
 };
-/// .sat: into [0, 1], NaN to 0.
+/// .sat: clamps to [0, 1]; NaN becomes 0.
 template <class F> struct Saturating {
   template <class... More> static float apply(More... x) {
     float result = F::apply(x...);
@@ -179,7 +180,7 @@ template <class F, int inputs> Execute loopOf(Type type) {
     return ternaryOf<F>(type, TypeList<float>());
 }
 
-/// A rule's end: operands, .ftz and .sat of .f32, and the loop for the type.
+/// Completes a rule: operands, .ftz and .sat of .f32, and the loop for the type.
 template <class F, int inputs> void finish(Decoder &d, Type type, Execute plain) {
   bool flushes = d.take("ftz"), saturates = type == Type::f32 && d.take("sat");
   if (flushes && type != Type::f32 && !isFloating(type))
@@ -282,7 +283,7 @@ void fusedRule(Decoder &d) {
 
 void multiplyAddRule(Decoder &d) {
   int part = d.takeOneOf({"lo", "hi", "wide"});
-  if (part < 0) // of floats: the same as fma
+  if (part < 0) // for floats the same as fma
     return fusedRule(d);
   Type type = d.takeType();
   if (part == 2)

@@ -1,4 +1,4 @@
-// Bits and moves: mov, logic, shifts, bit fields, counts, prmt, lop3, shf, of predicates, too.
+// Bits and moves: mov, logic (also on predicates), shifts, bit fields, counts, prmt, lop3, shf.
 #include <algorithm>
 
 #include "test/emulator/ptx_ops.h"
@@ -47,7 +47,7 @@ template <class F> void logicRule(Decoder &d) {
   }
 }
 
-/// Shifts by more than the width give what shifting step by step would.
+/// Shifts by more than the width give the result of repeated shifts by one.
 template <class T, bool isLeft> void shift(Warp &warp, const Instruction &i, uint32_t mask) {
   const T *a = warp.lanes<T>(i.operands[1]);
   const uint32_t *by = warp.lanes<uint32_t>(i.operands[2]);
@@ -76,7 +76,7 @@ template <bool isLeft> void shiftRule(Decoder &d) {
   d.finish(isLeft ? shiftOf<true>(type, Unsigned()) : shiftOf<false>(type, Integers()), type);
 }
 
-/// 32 bits out of 64, from `low` and `high`.
+/// Returns 32 of the 64 bits of `low` and `high`.
 template <bool isLeft, bool wraps> struct FunnelShift {
   static uint32_t apply(uint32_t low, uint32_t high, uint32_t by) {
     uint32_t n = wraps ? by & 31 : std::min(by, 32u);
@@ -100,7 +100,7 @@ void funnelRule(Decoder &d) {
       Type::b32);
 }
 
-/// Bytes of {a, b} by the selector's nibbles; the top bit of a nibble spreads the byte's sign.
+/// Selects bytes of {a, b} by the selector's nibbles. The top bit of a nibble replicates the byte's sign.
 struct Permute {
   static uint32_t apply(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
@@ -152,7 +152,7 @@ template <class T> void extractField(Warp &warp, const Instruction &i, uint32_t 
   T result[warpLanes];
   for (uint32_t lane = 0; lane < warpLanes; ++lane) {
     uint32_t from = position[lane] & 0xff, count = length[lane] & 0xff;
-    uint32_t last = std::min(from + count, width) - 1; // the sign, if there is one
+    uint32_t last = std::min(from + count, width) - 1; // sign bit, if any
     Bits value = count && from < width ? static_cast<Bits>(a[lane]) >> from : 0;
     Bits field = count >= width ? ~Bits(0) : (Bits(1) << count) - 1;
     bool isNegative = std::is_signed_v<T> && count && (static_cast<Bits>(a[lane]) >> std::min(last, width - 1) & 1);
@@ -220,7 +220,7 @@ void moveAddress(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) { warp.setBits(i.operands[0], lane, warp.bits(i.operands[1], lane)); });
 }
 
-/// Low bits first: operands of one width on one side, their concatenation on the other.
+/// Packs or unpacks: operands of one width on one side, their concatenation, low bits first, on the other.
 void packElements(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     uint64_t whole = 0;

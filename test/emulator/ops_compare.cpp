@@ -1,10 +1,11 @@
-// Comparisons and choices: setp set selp.
+// Comparisons and selection: setp set selp.
 #include "test/emulator/ptx_ops.h"
 
 namespace espalier::emulator {
 namespace {
 
-// The order of Instruction::variant's low bits. The second half is true where an operand is NaN, too.
+// In the order of the low bits of Instruction::variant. Comparisons of the second half are also true if an operand is
+// NaN.
 enum Comparison : uint8_t { eq, ne, lt, le, gt, ge, equ, neu, ltu, leu, gtu, geu, num, nan };
 constexpr std::initializer_list<std::string_view> comparisonNames = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
                                                                      "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
@@ -31,7 +32,7 @@ template <class T> uint32_t compare(const T *a, const T *b, uint8_t comparison, 
   switch (comparison) {
   case eq:
     return by([](auto x, auto y) { return x == y; });
-  // ne is false where an operand is NaN, neu is C's.
+  // ne is false if an operand is NaN; neu is C's !=.
   case ne:
     return by([](auto x, auto y) { return x < y || x > y; });
   case lt:
@@ -61,7 +62,7 @@ template <class T> uint32_t compare(const T *a, const T *b, uint8_t comparison, 
   }
 }
 
-// Above the comparison in Instruction::variant: how a further predicate joins, and .ftz.
+// The bits above the comparison in Instruction::variant: the combination with another predicate, and .ftz.
 constexpr uint8_t joinsAnd = 16, joinsOr = 32, joinMask = 48, flushesInputs = 64;
 
 uint32_t join(Warp &warp, const Instruction &i, uint32_t result) {
@@ -81,7 +82,7 @@ template <class T> void setPredicate(Warp &warp, const Instruction &i, uint32_t 
     storePredicate(warp, i.operands[1], inverse, mask);
 }
 
-/// All ones or 1.0 where the comparison holds.
+/// Gives all ones or 1.0 if the comparison holds.
 template <class T, bool toFloat> void setValue(Warp &warp, const Instruction &i, uint32_t mask) {
   uint32_t result = join(
       warp, i,

@@ -6,7 +6,7 @@
 namespace espalier::emulator {
 namespace {
 
-// Instruction::variant: how to round, and what else.
+// Instruction::variant: rounding mode and flags.
 enum Rounding : uint8_t { none, rn, rz, rm, rp, rni, rzi, rmi, rpi };
 constexpr uint8_t roundingMask = 15, saturates = 16, flushesInputs = 32, clampsNegative = 64;
 
@@ -25,11 +25,11 @@ double toIntegral(double x, uint8_t rounding) {
   }
 }
 
-/// Out of range becomes the nearest that is in range, NaN 0.
+/// Values out of range become the nearest value in range; NaN becomes 0.
 template <class To> To toInteger(double x) {
   if (std::isnan(x))
     return 0;
-  // The limits of 64 bits are no doubles: compare with the power of two behind them.
+  // The 64-bit limits are not doubles, so the comparison uses the next power of two.
   double behind = std::ldexp(1.0, std::numeric_limits<To>::digits);
   if (x >= behind)
     return std::numeric_limits<To>::max();
@@ -59,9 +59,9 @@ template <class To, class From> To convertFloat(From value, uint8_t variant) {
   }
 }
 
-/// `nearest` or the float before it, whichever does not go beyond the integer.
+/// Returns `nearest`, or the float before it, whichever does not exceed the integer.
 template <class Float, class Integer> Float towardsZero(Float nearest, Integer value) {
-  // Floats of this size are integers of 128 bits.
+  // Floats of this size are exact as 128-bit integers.
   __int128 rounded = static_cast<__int128>(nearest), exact = value;
   bool isBeyond = exact >= 0 ? rounded > exact : rounded < exact;
   return isBeyond ? neighbour(nearest, /*outward=*/false) : nearest;
@@ -72,7 +72,7 @@ template <class To, class From> To convertInteger(From value, uint8_t variant) {
     To nearest = static_cast<To>(value);
     return (variant & roundingMask) == rz ? towardsZero(nearest, value) : nearest;
   } else if constexpr (isHalf<To>) {
-    // Of 64 bits, those that a double does not hold only break ties.
+    // The bits of a 64-bit integer that a double cannot hold only break ties.
     double high = static_cast<double>(static_cast<int64_t>(value >> 11)) * 2048,
            low = static_cast<double>(value & 2047);
     if constexpr (std::is_same_v<From, uint64_t>)
@@ -93,7 +93,7 @@ template <class To, class From> To convertOne(From value, uint8_t variant) {
     return convertInteger<To>(value, variant);
 }
 
-/// Registers may be wider than the types: sources give their low bits, results are extended by their sign.
+/// Registers may be wider than the types: sources use their low bits, results are sign-extended.
 template <class To, class From> void convert(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     uint64_t bits = warp.bits(i.operands[1], lane);
@@ -109,7 +109,7 @@ template <class To, class From> void convert(Warp &warp, const Instruction &i, u
   });
 }
 
-// Where both registers have the width of their types, which is nearly always.
+// The fast path, in which both registers have the width of their types.
 template <class To, class From> void convertExact(Warp &warp, const Instruction &i, uint32_t mask) {
   const From *from = warp.lanes<From>(i.operands[1]);
   To result[warpLanes];
@@ -132,7 +132,7 @@ template <class... To> Execute convertTo(Type to, Type from, bool isExact, TypeL
   return found;
 }
 
-/// The first source goes to the high half.
+/// The first source becomes the high half.
 template <class Half> void convertPair(Warp &warp, const Instruction &i, uint32_t mask) {
   const float *high = warp.lanes<float>(i.operands[1]), *low = warp.lanes<float>(i.operands[2]);
   Two<Half> result[warpLanes];
@@ -141,7 +141,8 @@ template <class Half> void convertPair(Warp &warp, const Instruction &i, uint32_
   store(warp, i.operands[0], result, mask);
 }
 
-/// Which rounding a conversion needs: to a narrower float or from an integer one, to an integer another.
+/// Checks the rounding mode. Conversions to a narrower float or from an integer need a float mode; to an integer, an
+/// integer mode.
 void checkRounding(const Decoder &d, Type to, Type from, uint8_t rounding) {
   bool toFloat = isFloating(to), fromFloat = isFloating(from);
   bool needsFloat = toFloat && (!fromFloat || bytesOf(to) < bytesOf(from) || (bytesOf(to) == 2 && to != from));

@@ -1,5 +1,5 @@
-// cp.async: copies from global to shared memory that are done when they are waited for and no sooner, so that a
-// missing wait shows.
+// cp.async: copies from global to shared memory. The copy is executed when it is waited for, so that a missing wait
+// shows.
 #include <utility>
 
 #include "test/emulator/block.h"
@@ -48,7 +48,7 @@ void finish(Warp &warp, const Instruction &i, uint32_t lane, const std::vector<W
   }
 }
 
-/// Leaves the last groups, as many as the immediate says, on their way.
+/// Waits for all groups except the last ones, as many as the immediate says.
 void wait(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     auto &groups = warp.committed[lane];

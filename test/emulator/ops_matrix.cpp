@@ -1,4 +1,4 @@
-// Small matrices held by a warp together: ldmatrix and mma.sync.
+// Matrices distributed over the lanes of a warp: ldmatrix and mma.sync.
 #include "test/emulator/block.h"
 #include "test/emulator/ptx_memory.h"
 #include "test/emulator/ptx_ops.h"
@@ -6,8 +6,8 @@
 namespace espalier::emulator {
 namespace {
 
-// A matrix of ldmatrix: 8 rows of 16 bytes, its rows' addresses in 8 lanes. Lane l gets row l / 4, elements
-// 2 * (l % 4) and the next; transposed, column l / 4 of rows 2 * (l % 4) and the next.
+// A matrix of ldmatrix has 8 rows of 16 bytes, whose addresses are in 8 lanes. Lane l gets elements 2 * (l % 4) and the
+// next of row l / 4; transposed, it gets column l / 4 of rows 2 * (l % 4) and the next.
 template <bool transposes> void loadMatrices(Warp &warp, const Instruction &i, uint32_t mask) {
   uint32_t matrices = i.outputs, used = matrices == 4 ? mask : mask & ((1u << matrices * 8) - 1);
   std::byte *rows[warpLanes];
@@ -48,9 +48,9 @@ void loadMatrixRule(Decoder &d) {
 
 /// D = A * B + C with A [16, k], B [k, 8], C and D [16, 8]; sums are computed in double and rounded once.
 ///
-/// Of registers with two elements, lane l holds: of A rows l / 4 (+ 8 in odd registers), columns 2 * (l % 4) (+ 8 in
-/// the upper half of registers); of B rows 2 * (l % 4) (+ 8), column l / 4; of C and D rows l / 4 (+ 8), columns
-/// 2 * (l % 4) and the next.
+/// In registers with two elements, lane l holds: rows l / 4 (+ 8 in odd registers), columns 2 * (l % 4) (+ 8 in the
+/// upper half of registers) of A; rows 2 * (l % 4) (+ 8), column l / 4 of B; rows l / 4 (+ 8), columns 2 * (l % 4) and
+/// the next of C and D.
 template <class Half, uint32_t k> void multiplyMatrices(Warp &warp, const Instruction &i, uint32_t mask) {
   constexpr uint32_t registersA = k / 4, registersB = k / 8;
   double a[16][k], b[k][8];

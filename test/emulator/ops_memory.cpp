@@ -1,4 +1,5 @@
-// Memory: ld, st, atom and red. Every access is checked: bounds, alignment, and in shared memory races between warps.
+// Memory: ld, st, atom and red. Every access is checked for bounds, alignment and, in shared memory, races between
+// warps.
 #include "test/emulator/block.h"
 #include "test/emulator/ptx_memory.h"
 #include "test/emulator/ptx_ops.h"
@@ -6,7 +7,7 @@
 namespace espalier::emulator {
 namespace {
 
-/// Loads are extended to the register by the type's sign.
+/// Extends a loaded value to the register by the type's sign.
 template <class Element> void load(Warp &warp, const Instruction &i, uint32_t mask) {
   std::byte *from[warpLanes];
   MemoryAccess(warp, i, sizeof(Element) * i.outputs, /*reads=*/true, /*writes=*/false).find(i.outputs, mask, from);
@@ -58,7 +59,7 @@ template <bool isLoad> Execute memoryLoop(Type type) {
   }
 }
 
-/// What has no meaning here: order (lanes run one after another), caches.
+/// Ignores modifiers without meaning here: memory order (lanes run one after another) and caching.
 void takeOrderAndCache(Decoder &d) {
   d.take("volatile") || d.take("weak") || d.take("relaxed") || d.take("acquire") || d.take("release");
   d.takeOneOf({"cta", "gpu", "sys"});
@@ -122,7 +123,7 @@ template <class T> T combine(uint8_t operation, T old, T value, T other) {
   }
 }
 
-/// One lane after another. Warps do not race here: that is what atomics are for.
+/// Executes lanes one after another. Atomics of different warps do not race.
 template <class T> void atomic(Warp &warp, const Instruction &i, uint32_t mask) {
   std::byte *at[warpLanes];
   MemoryAccess access(warp, i, sizeof(T), /*reads=*/true, /*writes=*/true);
@@ -151,7 +152,7 @@ template <bool hasResult> void atomicRule(Decoder &d) {
     d.fail("operation is missing");
   d.instruction.variant = static_cast<uint8_t>(operation);
   Type type = d.takeType();
-  // Sums of floats would depend on the order in which threads come.
+  // Sums of floats would depend on the order of the threads.
   if (isFloating(type))
     d.fail("atomics on floats are not deterministic");
   if (hasResult)

@@ -1,4 +1,4 @@
-// Order of execution and what lanes of a warp tell each other: bra ret exit trap bar shfl vote activemask.
+// Control flow and communication within a warp: bra ret exit trap bar shfl vote activemask.
 #include "test/emulator/ptx_ops.h"
 
 namespace espalier::emulator {
@@ -44,7 +44,7 @@ void barrierRule(Decoder &d) {
 
 enum Shuffle : uint8_t { up, down, butterfly, index };
 
-/// The lane that a lane reads from, and whether that lies in its segment.
+/// Returns the lane that a lane reads from, and whether this lane is in its segment.
 std::pair<uint32_t, bool> shuffleSource(uint8_t mode, uint32_t lane, uint32_t b, uint32_t c) {
   int by = b & 31, segment = c >> 8 & 31, clamp = c & 31, self = static_cast<int>(lane);
   int last = (self & segment) | (clamp & ~segment), first = self & segment;

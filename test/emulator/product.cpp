@@ -37,13 +37,13 @@ bool isLayoutValid(const Layout &layout) {
          layout.leading >= static_cast<int64_t>(layout.lineElements()) && layout.batchStride >= 0;
 }
 
-/// ESPALIER_EMULATOR_NO_EPILOGUE=192,256 plays a library that lacks them.
+/// ESPALIER_EMULATOR_NO_EPILOGUE=192,256 emulates a library without these epilogues.
 bool isMissing(uint32_t epilogue) {
   const char *missing = std::getenv("ESPALIER_EMULATOR_NO_EPILOGUE");
   return missing && ("," + std::string(missing) + ",").find("," + std::to_string(epilogue) + ",") != std::string::npos;
 }
 
-/// A matrix in memory, found as a whole: an error where it leaves its allocation.
+/// Finds a whole matrix in memory. It is an error if the matrix leaves its allocation.
 class Matrix {
 public:
   Matrix(const char *name, const Layout &layout, uint64_t address) : layout(layout) {
@@ -95,7 +95,7 @@ Layout biasLayout(const Product &product) {
 
 void append(Ranges &to, const Ranges &more) { to.insert(to.end(), more.begin(), more.end()); }
 
-/// One batch of op(A) * op(B): [rows, columns], column after column.
+/// Computes one batch of op(A) * op(B): [rows, columns], column by column.
 std::vector<double> multiply(const Product &p, const Matrix &a, const Matrix &b, uint64_t batch) {
   uint64_t rows = p.rows(), columns = p.columns(), depth = p.depth();
   bool swapsA = p.description.transposeA != CUBLAS_OP_N, swapsB = p.description.transposeB != CUBLAS_OP_N;
@@ -112,7 +112,7 @@ std::vector<double> multiply(const Product &p, const Matrix &a, const Matrix &b,
   return sums;
 }
 
-/// What a row of op(A) is in sum, in no order that a caller may rely on.
+/// Sums a row of op(A), in an unspecified order.
 double sumOfRow(const Product &p, const Matrix &a, uint64_t batch, uint64_t row) {
   bool swaps = p.description.transposeA != CUBLAS_OP_N;
   double sum = 0;
@@ -174,8 +174,8 @@ cublasStatus_t Product::check() const {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (d.order != CUBLASLT_ORDER_COL || (hasRow && how.biasType != -1 && how.biasType != d.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  // Of no document, but of callers: BGRADA sums up an A that is not transposed, DGELU wants a depth above 1 (both in
-  // nvmath-python's tests), and a bias must lie at 16 bytes (a comment in Marian; here so must gelu's operand).
+  // Undocumented rules, known from callers: BGRADA sums an A that is not transposed, DGELU needs a depth above 1 (tests
+  // of nvmath-python), and a bias is aligned to 16 bytes (a comment in Marian; gelu's operand is treated alike here).
   if ((how.hasBiasGradient() && how.transposeA != CUBLAS_OP_N) || (how.hasGeluGradient() && depth() == 1) ||
       (hasRow && how.bias % 16) || (how.hasGelu() || how.hasGeluGradient() ? how.auxiliary % 16 : 0))
     return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -1,4 +1,4 @@
-// Values: what each opcode computes, at the numbers where formats end or round.
+// Tests the result of each opcode, with numbers at the limits of formats and at rounding boundaries.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -70,7 +70,7 @@ TEST(PtxBits, LogicFieldsAndCounts) {
               ElementsAre(0x80000000u, 0x40000001u));
   EXPECT_THAT(mapped<uint32_t>("prmt.b32 %r3, %r2, 0x77665544, 0x4183;", Words{0x83828180u}, "%r2", "%r3"),
               ElementsAre(0x4481ff83u));
-  // 0xe8 is the table of the majority.
+  // 0xe8 is the truth table of the majority function.
   EXPECT_THAT(mapped<uint32_t>("lop3.b32 %r3, %r2, 12, 10, 0xe8;", Words{9}, "%r2", "%r3"), ElementsAre(8u));
 }
 
@@ -130,7 +130,7 @@ TEST(PtxFloats, ApproximationsAreTheRoundedValues) {
 }
 
 TEST(PtxHalves, RoundOnce) {
-  // 1 + 2^-8 lies between two bf16, 2^-20 more decides; 0x3f80 is 1.
+  // 1 + 2^-8 is halfway between two bf16 values, and 2^-20 decides the rounding; 0x3f80 is 1.
   uint32_t tie = std::bit_cast<uint32_t>(1.00390625f), above = tie + 1, odd = std::bit_cast<uint32_t>(1.01171875f);
   EXPECT_THAT(mapped<uint16_t>("cvt.rn.bf16.f32 %h1, %f1;", Words{tie, above, odd, 0x7fc12345}, "%f1", "%h1"),
               ElementsAre(0x3f80, 0x3f81, 0x3f82, 0x7fff));
@@ -138,7 +138,7 @@ TEST(PtxHalves, RoundOnce) {
               ElementsAre(0x3f80, 0x3f80, 0x3f81));
   EXPECT_THAT(mapped<uint16_t>("cvt.rn.f16.f32 %h1, %f1;", Floats{1, 65520, 5.96e-8f, -2}, "%f1", "%h1"),
               ElementsAre(0x3c00, 0x7c00, 1, 0xc000));
-  // 1.03125 * 1.125 is a tie, 2^-60 more decides.
+  // 1.03125 * 1.125 is a tie, which 2^-60 decides.
   std::string sum = "mov.b16 %h2, 0x3f90;\nmov.b16 %h3, 0x2180;\nmov.b16 %h5, 0;\nfma.rn.bf16 %h4, %h1, %h2, ";
   EXPECT_THAT(mapped<uint16_t>(sum + "%h5;", std::vector<uint16_t>{0x3f84}, "%h1", "%h4"), ElementsAre(0x3f94));
   EXPECT_THAT(mapped<uint16_t>(sum + "%h3;", std::vector<uint16_t>{0x3f84}, "%h1", "%h4"), ElementsAre(0x3f95));
@@ -151,7 +151,7 @@ TEST(PtxHalves, PairsAreComputedHalfByHalf) {
               ElementsAre(0x41104080u));
   EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x44004200;\nmul.f16x2 %r3, %r2, %r4;", Words{0x40003c00}, "%r2", "%r3"),
               ElementsAre(0x48004200u));
-  // The first source is the high half.
+  // The first source becomes the high half.
   EXPECT_THAT(mapped<uint32_t>("cvt.rn.bf16x2.f32 %r3, %f1, 0f40000000;", Floats{1}, "%f1", "%r3"),
               ElementsAre(0x3f804000u));
 }

@@ -192,7 +192,7 @@ void Decoder::checkRegister(const Operand &operand, Type type, bool wider) const
     return;
   uint32_t has = bytesOf(operand.type), wants = bytesOf(type);
   bool fits = wider ? has >= wants : has == wants;
-  // A register of plain bits holds anything; a typed one what has its kind.
+  // An untyped register (.b) accepts any type; a typed register accepts its own kind.
   if (!wider && isFloating(operand.type) != isFloating(type) && !isBits(operand.type) && !isBits(type))
     fits = false;
   if (!fits)

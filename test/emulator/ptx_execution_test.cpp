@@ -1,5 +1,5 @@
-// Order and memory: divergence, barriers, shuffles, bounds, races, asynchronous copies, matrices. Each check has a
-// kernel that it accepts and one, as small a change as can be, that it reports.
+// Tests order and memory: divergence, barriers, shuffles, bounds, races, asynchronous copies, matrices. Each check has
+// a kernel that it accepts and a minimally different kernel that it reports.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Check = Fault::Check;
 
-/// Runs a kernel of one output array of 32-bit words.
+/// Runs a kernel with one output array of 32-bit words.
 std::vector<uint32_t> outputs(const std::string &body, uint32_t words, Launch launch = {}) {
   std::vector<uint32_t> out(words);
   Memory memory;
@@ -32,7 +32,7 @@ Fault faultIn(const std::string &body, Launch launch = {}, uint32_t words = 64) 
 const std::string storeOwn = "mad.wide.u32 %rd2, %r1, 4, %rd1;\nst.global.b32 [%rd2], %r2;";
 
 TEST(PtxDivergence, LanesMeetAgainAfterBranches) {
-  // Odd lanes take 100, even lanes 200; the ballot behind the branches sees all of them.
+  // Odd lanes take 100, even lanes 200. The ballot after the branches includes all lanes.
   std::string body = R"(and.b32 %r3, %r1, 1;
 setp.eq.s32 %p1, %r3, 0;
 @%p1 bra $EVEN;
@@ -129,7 +129,7 @@ TEST(PtxBarriers, AMissingOneIsARace) {
   EXPECT_EQ(fault.kernel, "k");
   EXPECT_EQ(fault.line, lineOf(kernelText(body, 1), "st.shared.b32"));
   EXPECT_THAT(fault.what(), HasSubstr("was read by another warp without a barrier since"));
-  // What the second warp reads, the first has written.
+  // The second warp reads what the first has written.
   body = "shl.b32 %r3, %r1, 2;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nld.shared.b32 %r2, [%r4];\n"
          "xor.b32 %r3, %r3, 128;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nst.shared.b32 [%r4], %r2;";
   EXPECT_THAT(faultIn(body, {.block = {64}, .sharedBytes = 256}).what(),
@@ -169,7 +169,7 @@ TEST(PtxShuffles, MoveValuesBetweenLanes) {
 }
 
 TEST(PtxShuffles, WaitForTheLanesThatTheyName) {
-  // Lanes below 16 come to the shuffle later, by a longer way at lower lines.
+  // Lanes below 16 reach the shuffle later, by a longer path at lower lines.
   std::string late = "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra $LATE;\nadd.s32 %r3, %r1, 0;\nbra.uni "
                      "$JOIN;\n$LATE:\nadd.s32 %r3, %r1, 0;\n"
                      "$JOIN:\nshfl.sync.bfly.b32 %r2, %r3, 16, 31, -1;\n" +
@@ -242,7 +242,7 @@ TEST(PtxMemory, NonCoherentLoadsOfWhatIsWrittenAreReported) {
   EXPECT_THAT(fault.what(), HasSubstr("ld.global.nc reads memory that the kernel writes: byte 8 of out"));
 }
 
-// Blocks run in any order: what one writes, no other may touch.
+// Blocks run in any order, so a block must not access bytes that another block writes.
 TEST(PtxMemory, BlocksDoNotTouchWhatOthersWrite) {
   std::string own = "mov.u32 %r3, %ctaid.x;\nmad.lo.s32 %r1, %r3, 4, %r1;\n" + storeOwn;
   EXPECT_EQ(outputs(own, 12, {.grid = {3}, .block = {4}}).size(), 12u);

@@ -1,4 +1,4 @@
-// PTX text as tokens.
+// Splits PTX text into tokens.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,12 +9,12 @@ namespace espalier::emulator {
 struct Token {
   enum class Kind : uint8_t { word, number, string, punctuation, end };
   Kind kind;
-  std::string_view text; // a word holds its dots and a leading '%', '.' or '$': "add.f32", "%r1", ".reg", "$L__BB0_2"
+  std::string_view text; // a word includes dots and a leading '%', '.' or '$': "add.f32", "%r1", ".reg", "$L__BB0_2"
   uint32_t line;
   bool is(std::string_view wanted) const { return text == wanted && kind != Kind::string; }
 };
 
-/// All tokens, an end token last. Comments are left out.
+/// Returns all tokens, followed by an end token. Comments are skipped.
 std::vector<Token> readTokens(std::string_view text);
 
 } // namespace espalier::emulator

@@ -1,4 +1,4 @@
-// ldmatrix and mma.sync, together as a kernel uses them, against a product in double.
+// Tests ldmatrix and mma.sync together, as a kernel uses them, against a product in double.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -9,11 +9,12 @@
 namespace espalier::emulator {
 namespace {
 
-/// C[16, 8] = A[16, k] * B[k, 8] + 1 by one warp: A and B are row-major halves, brought to shared memory by the kernel.
+/// C[16, 8] = A[16, k] * B[k, 8] + 1 by one warp. A and B are row-major halves, which the kernel copies to shared
+/// memory.
 template <class Half> void checkProduct(const std::string &type, uint32_t k) {
   bool isWide = k == 16;
   std::string rows = std::to_string(k * 2);
-  // A: 16 rows of k; B behind it. Lane l of ldmatrix addresses row l % 16 and, with k 16, column 8 in lanes 16 to 31.
+  // A: 16 rows of k; B follows. Lane l of ldmatrix addresses row l % 16 and, with k = 16, column 8 in lanes 16 to 31.
   std::string body = R"(mov.u32 %r2, dynamic;
 setp.ne.s32 %p1, %r1, 0;
 @%p1 bra $COPIED;

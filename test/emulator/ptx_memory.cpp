@@ -119,7 +119,7 @@ std::byte *MemoryAccess::inSpace(Space space, uint64_t address, uint32_t lane) {
   }
 }
 
-/// Checks lanes that touch neighbouring bytes, or the same, at once.
+/// Checks lanes that access equal or consecutive bytes at once.
 void MemoryAccess::findRuns(const uint64_t *addresses, uint32_t mask, std::byte **host) {
   while (mask) {
     uint32_t first = __builtin_ctz(mask), lanes = 0;
@@ -133,7 +133,7 @@ void MemoryAccess::findRuns(const uint64_t *addresses, uint32_t mask, std::byte 
       run.lane = lane;
       lanes |= 1u << lane;
     }
-    if (!isInside(run)) // one of them fails
+    if (!isInside(run)) // one of the lanes fails
       forLanes(lanes, [&](uint32_t lane) { inSpace(instruction.space, addresses[lane], lane); });
     std::byte *base = instruction.space == Space::global ? global(run) : shared(run);
     forLanes(lanes, [&](uint32_t lane) { host[lane] = base + (addresses[lane] - run.bytes.begin); });

@@ -1,4 +1,4 @@
-// One memory instruction's access: from the addresses of lanes to host memory, checked.
+// The access of one memory instruction: translates and checks the addresses of its lanes.
 #pragma once
 #include "test/emulator/ptx_decode.h"
 #include "test/emulator/warp.h"
@@ -7,24 +7,24 @@ namespace espalier::emulator {
 
 class MemoryAccess {
 public:
-  /// Of so many bytes by each lane.
+  /// Each lane accesses `bytes` bytes.
   MemoryAccess(Warp &warp, const Instruction &instruction, uint32_t bytes, bool reads, bool writes);
   bool isAtomic = false;
 
-  /// The host memory behind each lane's address, which the operand holds.
+  /// Writes the host memory of each active lane's address to `host`. The operand holds the addresses.
   void find(uint32_t operand, uint32_t mask, std::byte *(&host)[warpLanes]);
-  /// The address that a lane's operand holds, `offset` added.
+  /// Returns a lane's address: the operand plus `offset`.
   uint64_t addressOf(uint32_t operand, int64_t offset, uint32_t lane) const;
   void checkAlignment(uint64_t address, uint32_t lane) const;
-  /// Host memory behind one lane's bytes, told to the launch as touched.
+  /// Returns the host memory of one lane's bytes and records the access.
   std::byte *shared(uint64_t address, uint32_t lane);
   std::byte *global(uint64_t address, uint32_t lane);
 
 private:
-  /// Neighbouring bytes, or the same ones, of lanes that follow one another.
+  /// A run of equal or consecutive bytes of consecutive lanes.
   struct Run {
     Range bytes;
-    uint32_t lane; // the last
+    uint32_t lane; // last lane
   };
   Warp &warp;
   const Instruction &instruction;
@@ -40,7 +40,7 @@ private:
   void findRuns(const uint64_t *addresses, uint32_t mask, std::byte **host);
 };
 
-/// .global, .shared, .local or .param; generic without.
+/// .global, .shared, .local or .param; generic if missing.
 Space takeSpace(Decoder &decoder);
 
 } // namespace espalier::emulator

@@ -1,5 +1,4 @@
-// How instructions are carried out over the lanes of a warp: loops that each rule of an opcode instantiates for its
-// types.
+// Executes instructions over the lanes of a warp. The rules of opcodes instantiate these loops for their types.
 #pragma once
 #include "test/emulator/numbers.h"
 #include "test/emulator/ptx_decode.h"
@@ -12,7 +11,7 @@ using Integers = TypeList<uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_
 using Floats = TypeList<float, double>;
 using Halves = TypeList<F16, BF16, Two<F16>, Two<BF16>>;
 
-/// Whether registers of the PTX type hold a T.
+/// Whether a register of the PTX type holds a T.
 template <class T> constexpr bool holds(Type type) {
   if constexpr (std::is_same_v<T, uint8_t>)
     return type == Type::u8 || type == Type::b8;
@@ -44,7 +43,7 @@ template <class T> constexpr bool holds(Type type) {
     return type == Type::bf16x2;
 }
 
-/// F::apply(T...) over lanes, the last operands being its inputs.
+/// Applies F::apply(T...) to each lane; the last operands are its inputs.
 template <class T, class F> void unary(Warp &warp, const Instruction &i, uint32_t mask) {
   const T *a = warp.lanes<T>(i.operands[1]);
   T result[warpLanes];
@@ -69,7 +68,7 @@ template <class T, class F> void ternary(Warp &warp, const Instruction &i, uint3
   store(warp, i.operands[0], result, mask);
 }
 
-// The loop for a type of the list; nullptr where the list has none.
+// Returns the loop for a type of the list, or nullptr if the list lacks it.
 template <class F, class... Ts> Execute unaryOf(Type type, TypeList<Ts...>) {
   Execute found = nullptr;
   ((holds<Ts>(type) ? void(found = unary<Ts, F>) : void()), ...);
@@ -86,7 +85,7 @@ template <class F, class... Ts> Execute ternaryOf(Type type, TypeList<Ts...>) {
   return found;
 }
 
-/// Applies F to each half of pairs and to single values alike.
+/// Applies F to both halves of a pair, or to a single value.
 template <class F> struct Lanewise {
   template <class T, class... More> static T apply(T a, More... more) { return F::apply(a, more...); }
   template <class Half, class... More> static Two<Half> apply(Two<Half> a, More... more) {

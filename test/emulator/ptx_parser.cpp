@@ -1,4 +1,4 @@
-// PTX text to kernels: directives, declarations and scopes here, statements by the rules of their opcodes.
+// Parses PTX text to kernels: directives, declarations and scopes. The opcode rules parse statements.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -29,16 +29,16 @@ struct Variable {
   Space space;
   uint32_t bytes, alignment;
   bool isDynamic = false;
-  int64_t address = -1; // in the kernel being read; -1 until it names the variable
+  int64_t address = -1; // in the kernel being parsed; -1 until the kernel uses the variable
 };
 
 struct Register {
   Type type;
-  uint32_t count; // of %r<100>; 0 for a single name
+  uint32_t count; // 100 for %r<100>; 0 for a single name
   std::map<uint32_t, Slot> slots;
 };
 
-/// Names between braces.
+/// The names between braces.
 struct Scope {
   std::map<std::string_view, Register> registers;
   std::map<std::string_view, Variable> variables;
@@ -59,12 +59,12 @@ private:
   std::vector<Token> tokens;
   size_t at = 0;
   Program program;
-  std::vector<Scope> scopes; // the module's first
-  // Of the kernel being read:
+  std::vector<Scope> scopes; // the module's scope first
+  // State of the kernel being parsed:
   Entry *entry = nullptr;
   RegisterFile *file = nullptr;
   std::map<std::string_view, uint32_t> labels;
-  std::vector<std::pair<uint32_t, std::string_view>> branches; // instructions whose label is not resolved yet
+  std::vector<std::pair<uint32_t, std::string_view>> branches; // instructions with unresolved labels
 
   const Token &peek(size_t ahead = 0) const { return tokens[std::min(at + ahead, tokens.size() - 1)]; }
   const Token &take() { return tokens[std::min(at++, tokens.size() - 1)]; }
@@ -119,7 +119,7 @@ private:
       if (count() != 64)
         fail(".address_size must be 64");
     } else if (name == ".visible" || name == ".weak") {
-      // says who may link to what follows
+      // Linkage has no effect here.
     } else if (name == ".extern") {
       need(".shared");
       readVariable(Space::shared);
@@ -137,7 +137,7 @@ private:
     }
   }
 
-  /// `8.0` is 80.
+  /// Parses a version: `8.0` is 80.
   uint32_t readVersion() {
     std::string_view text = peek().text;
     size_t point = text.find('.');
@@ -157,7 +157,7 @@ private:
     skipLine();
   }
 
-  /// `.align 16 .b8 name[64];`, behind its space.
+  /// Parses `.align 16 .b8 name[64];`, after the address space.
   void readVariable(Space space) {
     uint32_t alignment = takeIf(".align") ? count() : 0;
     Type element = type();
@@ -197,7 +197,7 @@ private:
                     "label " + std::string(label) + " is not there");
       entry->instructions[instruction].target = labels.at(label);
     }
-    // Falling off the end is an exit.
+    // Reaching the end of a kernel is an exit.
     Instruction end{.flow = Flow::exit, .line = peek().line};
     entry->instructions.push_back(end);
     entry->opcodes.push_back("end");
@@ -305,7 +305,7 @@ private:
     need(";");
   }
 
-  /// The register of that name, in the innermost scope that has one; places are given out at first use.
+  /// Returns the register of this name in the innermost scope that has it. Slots are allocated at first use.
   Operand registerNamed(std::string_view name) {
     if (auto special = file->special(name))
       return {.kind = Operand::Kind::reg, .type = Type::b32, .slot = *special};
@@ -338,7 +338,7 @@ private:
     return nullptr;
   }
 
-  /// A place that holds the variable's address; the kernel takes up the variable when it first names it.
+  /// Returns a slot with the variable's address. The kernel allocates the variable at first use.
   Slot addressOf(Variable &variable) {
     if (variable.isDynamic)
       return file->dynamicShared(8);

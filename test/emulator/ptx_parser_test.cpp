@@ -1,4 +1,4 @@
-// What the reader of texts takes and refuses: each refusal names the word and the line.
+// Tests which texts the parser accepts and rejects. Each error names the word and the line.
 #include <gmock/gmock.h>
 
 #include "test/emulator/kernel_text.h"
@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The message of the fault that a kernel's body is refused with.
+/// Returns the message of the fault for a kernel's body.
 std::string refusal(const std::string &body) {
   Fault fault = faultOf([&] { Module::parse(kernelText(body)); });
   EXPECT_EQ(fault.check, Fault::Check::syntax);
@@ -144,7 +144,7 @@ TEST(PtxParser, OperandsFitTheirTypes) {
               HasSubstr("types must be .f32 .bf16 .bf16 .f32 or .f32 .f16 .f16 .f32"));
 }
 
-// What sm_90 brings is refused in a text for sm_80, as the driver's compiler does.
+// Features of sm_90 are rejected in a text for sm_80, as the driver's compiler does.
 TEST(PtxParser, TargetsHaveTheirInstructions) {
   for (const char *body : {"add.bf16 %h1, %h2, %h3;", "mul.bf16x2 %r2, %r3, %r4;", "ex2.approx.ftz.bf16 %h1, %h2;",
                            "tanh.approx.bf16 %h1, %h2;", "setp.lt.bf16 %p1, %h1, %h2;", "cvt.rn.bf16.s32 %h1, %r1;"}) {

@@ -12,7 +12,7 @@ Stream *Queue::open(bool isBlocking, int device) {
   return streams.back().get();
 }
 
-/// Work that it still holds is done, which tells the host nothing.
+/// Runs the stream's remaining work, without ordering it before the host.
 void Queue::close(Stream *stream) {
   while (!stream->pending.empty())
     if (!step(stream->last) && onIdle)
@@ -49,7 +49,7 @@ void Queue::enqueue(Stream *stream, Operation operation) {
     work->clock.join(other.last->clock);
     work->waits.push_back(other.last);
   };
-  // The legacy stream waits for all blocking ones and they for it.
+  // The legacy stream waits for all blocking streams, and they wait for it.
   if (stream == legacy()) {
     for (const auto &other : streams)
       if (other->isBlocking && other.get() != stream)
@@ -83,7 +83,7 @@ Stream *Queue::streamOf(const Work &work) const {
   return nullptr;
 }
 
-/// What has to run before the work can, and can itself.
+/// Follows the dependencies of `wanted` to work that can run now: `wanted` itself or work that it waits for.
 std::shared_ptr<Work> Queue::runnable(const std::shared_ptr<Work> &wanted) const {
   std::shared_ptr<Work> work = wanted;
   while (true) {
@@ -95,7 +95,8 @@ std::shared_ptr<Work> Queue::runnable(const std::shared_ptr<Work> &wanted) const
   }
 }
 
-/// After a fault nothing waits for others: all is dropped.
+/// Returns whether the work may run. After a fault all work may, because it is dropped and must not wait for other
+/// devices.
 bool Queue::mayRun(Work &work) {
   if (isBroken || !work.isReady)
     return true;
@@ -108,7 +109,7 @@ bool Queue::mayRun(Work &work) {
   }
 }
 
-/// Whether anything ran. Where the work waits for other devices, they may wait for other work of this one.
+/// Returns whether anything ran. If the work waits for other devices, they may wait for other work of this device.
 bool Queue::step(const std::shared_ptr<Work> &work) {
   std::vector<std::shared_ptr<Work>> choice;
   if (seed) {

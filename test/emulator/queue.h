@@ -1,5 +1,5 @@
-// Streams and events of the emulated device. Work waits in its stream until somebody waits or asks for it; then what is
-// needed for that runs, on the thread that asks, and nothing else: a wait that is missing has something to miss.
+// Streams and events of the emulated device. Work is executed lazily: a host wait or query runs exactly the work that
+// it depends on, on the calling thread. So a missing wait leaves work unexecuted and shows.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -17,17 +17,17 @@ namespace espalier::emulator {
 struct Operation {
   std::string name; // for reports: "kernel softmax", "copy of 400 bytes to the device"
   std::function<Accesses()> run;
-  /// Asked when its turn has come, until it says yes: what works together with other devices waits for them. Null: it
-  /// waits for nobody.
+  /// Polled when the work's turn has come, until it returns true. Work that cooperates with other devices uses it to
+  /// wait for them. Null: does not wait.
   std::function<bool()> isReady = {};
 };
 
-/// An operation in its place.
+/// An operation and its dependencies.
 struct Work {
   std::function<Accesses()> run;
   std::function<bool()> isReady;
   Mark mark;
-  Clock clock;                              // of all that comes before, and itself
+  Clock clock;                              // of all earlier operations and of itself
   std::vector<std::shared_ptr<Work>> waits; // in other streams
   bool isDone = false;
   std::chrono::steady_clock::time_point doneAt = {};
@@ -35,31 +35,31 @@ struct Work {
 
 struct Stream {
   size_t number;
-  bool isBlocking; // waits for the legacy stream and is waited for by it
+  bool isBlocking; // synchronizes with the legacy stream
   int device;
   std::deque<std::shared_ptr<Work>> pending = {};
   std::shared_ptr<Work> last = {};
   std::vector<std::shared_ptr<Work>> waits = {}; // of the next operation
-  Clock waited = {};                             // what the next operation comes after
+  Clock waited = {};                             // dependencies of the next operation
   uint64_t ticks = 0;
 };
 
-/// What was recorded into it last.
+/// An event: refers to the work that was last recorded into it.
 struct Event {
   bool hasTiming;
-  int device = 0; // whose streams alone may record it
+  int device = 0; // only streams of this device may record it
   std::shared_ptr<Work> recorded = {};
 };
 
 class Queue {
 public:
-  /// With a seed other than 0, whatever can run does, in an order that the seed chooses.
+  /// With a seed other than 0, runs any runnable work, in an order that depends on the seed.
   explicit Queue(uint64_t seed);
 
   Stream *open(bool isBlocking, int device = 0);
   void close(Stream *stream);
   bool owns(const Stream *stream) const;
-  /// The next other stream of its device that has had work; itself where there is none.
+  /// Returns the next other stream of the device that has had work, or the stream itself.
   Stream *neighbour(Stream *stream);
   Stream *legacy() { return streams.front().get(); }
 
@@ -67,30 +67,30 @@ public:
   void record(Event &event, Stream *stream);
   void wait(Stream *stream, const Event &event);
 
-  /// One step towards the work's end; whether it is done. The host comes after it then.
+  /// Advances the work by one step. Returns whether it is done; the host is then ordered after it.
   bool advance(const std::shared_ptr<Work> &work);
   void finish(std::shared_ptr<Work> work);
   void finishAll();
-  /// Of one device only: others may wait for what only its own rank can do.
+  /// Waits for work of one device only, because other devices may wait for work of their own rank.
   void finishAll(int device);
-  /// One step towards the end of each operation that waits for other devices, which tells the host nothing. Whether
-  /// there was any.
+  /// Advances each operation that waits for other devices, without ordering it before the host. Returns whether there
+  /// is any.
   bool carryOn();
   void forget(Range range) { accesses.forget(range); }
-  /// Lets work run again after a fault.
+  /// Allows work to run again after a fault.
   void mend() { isBroken = false; }
 
-  /// Told of a race; what runs may throw. After the first fault, work is dropped.
+  /// Called on a race. May throw. After the first fault, work is dropped.
   std::function<void(const Race &)> onRace;
   std::function<void(const std::exception &)> onFault;
-  /// Called where nothing can be done but to wait for other devices.
+  /// Called when all work waits for other devices.
   std::function<void()> onIdle;
 
 private:
-  std::vector<std::unique_ptr<Stream>> streams; // the legacy stream first
-  std::vector<std::shared_ptr<Work>> shared;    // not done, with isReady, in order of issue
+  std::vector<std::unique_ptr<Stream>> streams; // the legacy stream is the first
+  std::vector<std::shared_ptr<Work>> shared;    // operations with isReady that are not done, in issue order
   size_t opened = 0;
-  Clock host; // what the host has seen end
+  Clock host; // the work that the host has seen end
   AccessMap accesses;
   uint64_t seed;
   std::mt19937_64 random;

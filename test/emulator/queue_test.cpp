@@ -1,4 +1,4 @@
-// Streams, their orders, and happens-before over bytes, without the driver around them.
+// Tests streams, their order, and happens-before over bytes, without the driver.
 #include "test/emulator/queue.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 namespace espalier::emulator {
 namespace {
 
-/// A queue that notes in which order its work runs.
+/// A queue that records the order in which its work runs.
 struct Noted {
   Queue queue;
   std::string order;
@@ -67,7 +67,7 @@ TEST(Queue, AnEventIsWhatWasRecordedWhenTheWaitWasAsked) {
   Noted noted;
   Stream *first = noted.queue.open(false), *second = noted.queue.open(false);
   Event event{.hasTiming = false};
-  noted.queue.wait(second, event); // nothing recorded: nothing to wait for
+  noted.queue.wait(second, event); // no event was recorded, so there is nothing to wait for
   noted.queue.record(event, first);
   noted.queue.wait(second, event);
   noted.add(first, 'a', writesAll);
@@ -128,7 +128,7 @@ TEST(Queue, AfterAFaultNothingRuns) {
   EXPECT_THAT(noted.faults, testing::ElementsAre("left its memory"));
 }
 
-// What waits for other devices holds up its own stream only, and is given what it needs.
+// Work that waits for other devices blocks only its own stream, and its dependencies run.
 TEST(Queue, WorkThatWaitsForOthersLetsTheRestGoOn) {
   for (uint64_t seed : {0, 1, 2}) {
     Noted noted(seed);
@@ -171,7 +171,7 @@ TEST(AccessMap, TellsTheBytesThatAreTouchedTwice) {
   ASSERT_TRUE(race);
   EXPECT_EQ(race->bytes, (Range{128, 130}));
   EXPECT_EQ(race->first, "left");
-  // What is given back is forgotten.
+  // The history of freed memory is forgotten.
   map.forget({0, 64});
   EXPECT_FALSE(map.add(mark(1, 3, "after"), second, {{}, {{0, 64}}}));
   both = second;

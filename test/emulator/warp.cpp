@@ -45,7 +45,8 @@ uint32_t Warp::special(const Fill &fill, uint32_t lane) const {
   }
 }
 
-/// The lanes that go on next: those at the lowest place of all that do not wait, and those that wait there.
+/// Returns the lanes that run next: of all lanes that do not wait, those at the lowest instruction, and lanes that wait
+/// there.
 uint32_t Warp::nextGroup(uint32_t &at) {
   at = ~0u;
   forLanes(live & ~waiting, [&](uint32_t lane) { at = std::min(at, program[lane]); });
@@ -69,7 +70,7 @@ uint32_t Warp::guarded(const Instruction &instruction, uint32_t mask) {
 Warp::Stop Warp::run() {
   while (live) {
     uint32_t at, mask = nextGroup(at);
-    // While lanes are at different places, the group is chosen anew after every instruction.
+    // While lanes diverge, the group is chosen again after every instruction.
     do {
       const Instruction &instruction = entry.instructions[at];
       uint32_t holding = guarded(instruction, mask);
@@ -91,7 +92,7 @@ Warp::Stop Warp::run() {
       case Flow::exit:
         live &= ~holding;
         mask &= ~holding;
-        waiting = 0; // those that wait look again: nobody waits for lanes that have exited
+        waiting = 0; // waiting lanes check again, because no lane waits for exited lanes
         ++at;
         break;
       case Flow::barrier:
@@ -116,7 +117,7 @@ Warp::Stop Warp::run() {
   return Stop::exited;
 }
 
-/// Where the lanes of the mask go on. Those that part from the rest leave the mask.
+/// Sets the next instruction of the lanes in the mask. Lanes that diverge leave the mask.
 uint32_t Warp::branch(const Instruction &instruction, uint32_t at, uint32_t holding, uint32_t &mask) {
   if (holding == mask)
     return instruction.target;
@@ -125,7 +126,7 @@ uint32_t Warp::branch(const Instruction &instruction, uint32_t at, uint32_t hold
   return at + 1;
 }
 
-/// Whether all lanes are here that the instruction names and that have not exited.
+/// Returns whether all lanes have arrived that the instruction names and that have not exited.
 bool Warp::isConverged(const Instruction &instruction, uint32_t mask) {
   if (instruction.members == allMembers) {
     if (live != ~0u)

@@ -1,4 +1,4 @@
-// 32 lanes that execute a kernel: registers, places in the program, and which lanes wait.
+// 32 lanes that execute a kernel: registers, program counters, and waiting lanes.
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -16,25 +16,25 @@ public:
   Warp(Block &block, const Entry &entry, uint32_t index, uint32_t threads);
 
   enum class Stop : uint8_t { exited, barrier };
-  /// Executes until all lanes have exited or wait at a barrier. Of lanes at different places the one with the lowest
-  /// goes first, so that they meet again where their ways join.
+  /// Executes until all lanes have exited or wait at a barrier. Diverged lanes with the lowest instruction run first,
+  /// so that lanes reconverge where their paths join.
   Stop run();
-  /// The barrier where run() stopped, and how many threads it is for (0: all of the block).
+  /// The barrier at which run() stopped, and its number of threads (0: all of the block).
   uint32_t barrierId = 0, barrierThreads = 0;
   const Instruction &barrierInstruction() const { return *stoppedAt; }
 
   Block &block;
   const Entry &entry;
-  const uint32_t index;             // in the block
+  const uint32_t index;             // within the block
   const uint32_t started;           // lanes that have a thread
   uint32_t live;                    // lanes that have not exited
   uint32_t program[warpLanes] = {}; // index of each lane's next instruction
   uint64_t executed = 0;
 
-  /// The 32 values of a slot that has sizeof(T) bytes per lane.
+  /// Returns the 32 values of a slot with sizeof(T) bytes per lane.
   template <class T> T *lanes(Slot slot) { return reinterpret_cast<T *>(file.data() + slot.offset); }
   uint32_t &predicate(Slot slot) { return *lanes<uint32_t>(slot); }
-  /// One lane's bits in a slot of any width.
+  /// Returns one lane's bits in a slot of any width.
   uint64_t bits(Slot slot, uint32_t lane) {
     const std::byte *at = file.data() + slot.offset + lane * slot.bytes;
     return slot.bytes == 4   ? *reinterpret_cast<const uint32_t *>(at)
@@ -54,19 +54,19 @@ public:
   [[noreturn]] void fail(Fault::Check check, const Instruction &instruction, uint32_t lane,
                          const std::string &what) const;
 
-  /// Copies of cp.async that a lane has begun and not yet waited for, by groups, and its open group.
+  /// Copies of cp.async that a lane has started and not yet waited for, by group, and its open group.
   struct Copy {
     const std::byte *from;
-    uint32_t to, bytes, filled; // the bytes behind `filled` become zero
+    uint32_t to, bytes, filled; // the bytes after `filled` become zero
   };
   std::vector<std::vector<Copy>> committed[warpLanes];
   std::vector<Copy> open[warpLanes];
 
 private:
   std::vector<std::byte> file;
-  std::vector<uint32_t> defined; // of the lanes of each slot, by offset / 4; empty unless undefined reads are reported
+  std::vector<uint32_t> defined; // per slot, by offset / 4: defined lanes; empty unless undefined reads are reported
   const Instruction *stoppedAt = nullptr;
-  uint32_t waiting = 0; // lanes at a convergence that others have not reached
+  uint32_t waiting = 0; // lanes waiting for reconvergence
 
   void fillConstants();
   uint32_t special(const Fill &fill, uint32_t lane) const;
@@ -88,8 +88,8 @@ template <class F> inline void forLanes(uint32_t mask, F f) {
       f(static_cast<uint32_t>(__builtin_ctz(mask)));
 }
 
-/// Writes results, one per lane, to the lanes of the mask. Results are computed for all lanes beforehand, apart from
-/// the register file: the compiler makes vector code of that.
+/// Writes results, one per lane, to the lanes of the mask. Results are first computed for all lanes, outside of the
+/// register file, so that the compiler can vectorize the computation.
 template <class T> inline void store(Warp &warp, Slot slot, const T (&results)[warpLanes], uint32_t mask) {
   T *to = warp.lanes<T>(slot);
   if (mask == ~0u)

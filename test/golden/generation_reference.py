@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers' own tiny GPT-2, Llama, Mixtral and Qwen3-MoE say, greedily: an oracle for generation.
+"""What transformers' own tiny models of transformers_reference.py say, greedily: an oracle for generation.
 
     generation_reference.py                          writes generation.json beside this file
     generation_reference.py --write DIR NAME         saves the model NAME, in float32
@@ -8,8 +8,8 @@
                                                      with a live transformers
 
 Weights are those of transformers_reference.py, the models its own with a longer context. Each entry has a config.json,
-prompts, the tokens that follow each of them (float32, one prompt at a time) and the smallest distance between the two
-best logits of all steps: below 1e-4 another order of additions could say something else.
+prompts, the tokens that follow each of them (float32, one prompt at a time), the logits behind each prompt, and the
+smallest distance between the two best logits of all steps: below 1e-4 another order of additions could say something else.
 """
 import json
 import pathlib
@@ -21,9 +21,9 @@ import transformers
 from transformers_reference import EXPERTS, MODELS, model_of
 
 ALL = MODELS | EXPERTS
-CONTEXT = 96
+CONTEXT = 144
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
-TOKENS = 24
+TOKENS = 64
 
 
 def config_of(name):
@@ -33,22 +33,26 @@ def config_of(name):
 
 
 def continuation(model, prompt):
-    """Tokens, and the smallest distance of the two best logits. Without a cache: the oracle of ours."""
-    tokens, closest = list(prompt), float("inf")
+    """Tokens, the smallest distance of the two best logits, and the logits behind the prompt. Without a cache: the
+    oracle of ours."""
+    tokens, closest, first = list(prompt), float("inf"), None
     for _ in range(TOKENS):
         with torch.no_grad():
-            best = torch.topk(model(torch.tensor([tokens])).logits[0, -1], 2)
+            logits = model(torch.tensor([tokens])).logits[0, -1]
+        first = logits.tolist() if first is None else first
+        best = torch.topk(logits, 2)
         closest = min(closest, float(best.values[0] - best.values[1]))
         tokens.append(int(best.indices[0]))
-    return tokens[len(prompt):], closest
+    return tokens[len(prompt):], closest, first
 
 
 def entry_of(name):
     model = model_of(config_of(name)).float().eval()
     model.config.use_cache = False
     texts = [continuation(model, prompt) for prompt in PROMPTS]
-    return {"config": config_of(name), "prompts": PROMPTS, "tokens": [tokens for tokens, _ in texts],
-            "closest": min(closest for _, closest in texts)}
+    return {"config": config_of(name), "prompts": PROMPTS, "tokens": [tokens for tokens, _, _ in texts],
+            "closest": min(closest for _, closest, _ in texts),
+            "logits": [[round(value, 6) for value in first] for _, _, first in texts]}
 
 
 def main():

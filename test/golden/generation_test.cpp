@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -51,6 +52,10 @@ public:
   }
 
   std::vector<Tokens> prompts() const { return golden["prompts"].get<std::vector<Tokens>>(); }
+  int64_t context() const {
+    const nlohmann::json &config = golden["config"];
+    return config[config.contains("n_positions") ? "n_positions" : "max_position_embeddings"];
+  }
   std::vector<Tokens> tokens() const { return golden["tokens"].get<std::vector<Tokens>>(); }
 
   nlohmann::json golden;
@@ -95,6 +100,16 @@ struct Running {
     return texts;
   }
 
+  /// Of the last token of a text.
+  std::span<const float> logitsBehind(const Tokens &text) const {
+    auto most = static_cast<size_t>(decoder->sizes().promptTokens);
+    for (size_t at = 0; at < text.size(); at += most) {
+      rt::Feed part = {0, static_cast<int64_t>(at), std::span(text).subspan(at, std::min(most, text.size() - at))};
+      decoder->prefill({&part, 1});
+    }
+    return decoder->logits(0);
+  }
+
   std::unique_ptr<rt::Program> program;
   std::unique_ptr<rt::StartingWeights> weights;
   std::unique_ptr<rt::Decoder> decoder;
@@ -112,6 +127,12 @@ TEST_P(Generation, SaysWhatTransformersSays) {
   const Subject &subject = subjectOf(name);
   ASSERT_GT(subject.golden["closest"].get<double>(), 1e-4);
   Running model(subject, split);
+  std::vector<std::vector<float>> logits = subject.golden["logits"];
+  for (size_t i = 0; i < logits.size(); ++i) {
+    std::span<const float> said = model.logitsBehind(subject.prompts()[i]).first(logits[i].size());
+    EXPECT_THAT(std::vector(said.begin(), said.end()), testing::Pointwise(testing::FloatNear(1e-4F), logits[i]))
+        << "prompt " << i;
+  }
   std::vector<Tokens> expected = subject.tokens();
   EXPECT_EQ(model.greedy(subject.prompts(), static_cast<int64_t>(expected[0].size())), expected);
 }
@@ -137,6 +158,10 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                                                           Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)},
                                                           Split{"dp2", replicas("data_parallel", 1, 1)})),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
+                         testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                          testing::Combine(testing::Values("mixtral", "qwen3_moe"),
                                           testing::Values(Split{"ep2", replicas("expert_parallel", 1, 1)},
@@ -150,6 +175,7 @@ TEST(Cache, GivesTheLogitsOfTheWholeText) {
   Tokens text = subject.prompts()[1], more = subject.tokens()[1];
   size_t prompt = text.size();
   text.insert(text.end(), more.begin(), more.end());
+  text.resize(static_cast<size_t>(model.decoder->sizes().promptTokens)); // what is taken at once
   rt::Feed first = {0, 0, std::span(text).first(prompt)};
   model.decoder->prefill({&first, 1});
   for (size_t end = prompt + 1; end <= text.size(); ++end) {
@@ -178,7 +204,7 @@ TEST(Cache, KeepsSequencesApart) {
 TEST(Generator, EndsWithTheContext) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
-  EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), 96U - 70U);
+  EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), static_cast<size_t>(subject.context()) - 70U);
 }
 
 TEST(Generator, SaysWhatItCannotServe) {
@@ -187,7 +213,7 @@ TEST(Generator, SaysWhatItCannotServe) {
   auto reason = [&](rt::Request request) { return whyNotServed(request, model.decoder->sizes()); };
   EXPECT_EQ(reason({.prompt = {1}}), "");
   EXPECT_EQ(reason({.prompt = {}}), "the prompt has no token");
-  EXPECT_EQ(reason({.prompt = Tokens(96, 1)}), "the prompt has 96 tokens; with a context of 96 it may have 95");
+  EXPECT_EQ(reason({.prompt = Tokens(144, 1)}), "the prompt has 144 tokens; with a context of 144 it may have 143");
   EXPECT_EQ(reason({.prompt = {19}}), "token 19 is outside of the model's vocabulary of 19");
   EXPECT_EQ(reason({.prompt = {1}, .maxTokens = 0}), "max_tokens is 0, needs to be at least 1");
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.temperature = -1}}), "temperature is -1, needs to be at least 0");

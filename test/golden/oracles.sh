@@ -25,11 +25,11 @@ generates() { # NAME: greedily what a live transformers says, under one rank and
       --set parallel_config.model_parallel=${split%x*} --set parallel_config.pipeline_stage=${split#*x} \
       --cluster cpu_local:1x$((${split%x*} * ${split#*x}))
     "$python" "$root/test/golden/generation_reference.py" --prompts | sed 's/.*/--tokens "&"/' |
-      xargs "$espalier" generate "$1".plan --checkpoint "$1".weights --max-tokens 24 |
+      xargs "$espalier" generate "$1".plan --checkpoint "$1".weights --max-tokens 64 |
       "$python" "$root/test/golden/generation_reference.py" --check "$1"
   done
 }
-for model in gpt2 llama llama_tied mixtral qwen3_moe; do
+for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral qwen3_moe; do
   cd "$scratch"
   generates $model
   "$python" "$root/test/golden/transformers_reference.py" --write $model.hf $model

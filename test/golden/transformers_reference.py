@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""transformers' own GPT-2, Llama, Mixtral and Qwen3-MoE, tiny, with weights that are a formula: an oracle for conversions.
+"""transformers' own models of each file of configs/models, tiny, with weights that are a formula: an oracle for
+conversions.
 
-    transformers_reference.py                    writes transformers.json beside this file
+    transformers_reference.py                    writes transformers.json and gradients/ beside this file
     transformers_reference.py --write DIR NAME   saves the model NAME, in float32
     transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
-    transformers_reference.py --agrees           finetunes each model and compares with transformers.json
+    transformers_reference.py --agrees           finetunes each model and compares with transformers.json, its gradients
+                                                 with those of gradients/
 
 Needs torch and transformers. Each entry of transformers.json has a config.json and the mean loss in float64 of the
 batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42, standard
 deviation 0.3, the name of the tensor in transformers' file and its shape there, rounded to float32. `finetune` are the
-losses of the first steps of AdamW without decay on the following batches, all tokens counted.
+losses of the first steps of AdamW without decay on the following batches, all tokens counted. gradients/NAME has the
+gradients of the first batch's loss as transformers would save them as weights; those of gpt2 and llama are compared with
+reference.py's.
 """
 import json
 import pathlib
 import sys
 
+import safetensors.torch
 import torch
 import transformers
 
@@ -34,6 +39,17 @@ MODELS = {
                    "num_key_value_heads": 2, "max_position_embeddings": 8, "rms_norm_eps": 1e-5,
                    "rope_theta": 500000.0, "tie_word_embeddings": True},
 }
+# Heads 6 wide where hidden over heads is 4, and other forms of Llama's block.
+GRADED = {
+    "llama_wide": MODELS["llama"] | {"head_dim": 6},
+    "mistral": MODELS["llama"] | {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "head_dim": 6,
+                                  "sliding_window": None},
+    "phi3": MODELS["llama"] | {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "pad_token_id": None},
+    "qwen2": MODELS["llama_tied"] | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+    "qwen3": MODELS["llama"] | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6,
+                                "attention_bias": False},
+}
+MODELS |= GRADED
 # Neither finetuned nor in Megatron's form. Without the loss that spreads tokens, which transformers adds only where it is
 # asked for the router's scores.
 EXPERTS = {
@@ -51,15 +67,40 @@ EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
-def loss_of(model):
+def mean_loss(model):
     """Mean over the positions that count, in float64."""
     tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
     if hasattr(model, "set_experts_implementation"):  # the others know no float64
         model.set_experts_implementation("eager")
-    with torch.no_grad():
-        logits = model.double().eval()(tokens).logits
+    logits = model.double().eval()(tokens).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
-    return float((each * weights.flatten()).sum() / weights.sum())
+    return (each * weights.flatten()).sum() / weights.sum()
+
+
+def loss_of(model):
+    with torch.no_grad():
+        return float(mean_loss(model))
+
+
+def gradients_of(model):
+    """By the names of the file, in float32; a tied parameter once."""
+    mean_loss(model).backward()
+    return {name: parameter.grad.float() for name, parameter in model.named_parameters()}
+
+
+def gradient_file(name):
+    return pathlib.Path(__file__).with_name("gradients") / name / "model.safetensors"
+
+
+def compare_gradients(name, model):
+    """Those of a live transformers with the recorded ones."""
+    golden = safetensors.torch.load_file(gradient_file(name))
+    made = gradients_of(model)
+    if made.keys() != golden.keys():
+        sys.exit(f"{name}: gradients of {sorted(made)}, golden {sorted(golden)}")
+    for parameter, gradient in made.items():
+        if (gradient - golden[parameter]).norm() > 1e-5 * golden[parameter].norm():
+            sys.exit(f"{name}: the gradient of {parameter} differs from the golden one")
 
 
 def finetune_losses(model):
@@ -120,6 +161,8 @@ def main():
                 print(f"{name}: finetuned, transformers {transformers.__version__} loses {losses}")
                 if any(abs(a - b) > 1e-6 * b for a, b in zip(losses, entry["finetune"], strict=True)):
                     sys.exit(f"{name}: golden are {entry['finetune']}")
+                if name in GRADED:
+                    compare_gradients(name, model_of(entry["config"]))
             return
         entry = json.loads(file.read_text())[name]
         if action == "--write":
@@ -136,6 +179,9 @@ def main():
     made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
     file.write_text(json.dumps(made | entries, indent=1) + "\n")
+    for name, config in GRADED.items():
+        gradient_file(name).parent.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_file(gradients_of(model_of(config)), gradient_file(name), {"format": "pt"})
 
 
 if __name__ == "__main__":

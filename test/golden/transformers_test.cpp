@@ -84,6 +84,50 @@ TEST_P(Transformers, LosesTheSame) {
   }
 }
 
+std::string bytesOf(const fs::path &file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Graded : public Transformers {};
+
+/// Every gradient of the first batch; and a file that safetensors wrote for transformers comes in and goes out again
+/// byte for byte.
+TEST_P(Graded, HasTheGradients) {
+  ImportedRun run = imported("cpu_local:1x1");
+  ASSERT_TRUE(run.ok());
+  rt::ConvertedModel converted = convertedModel(run);
+  writeFormulaWeights(converted, place / "hf");
+  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
+  GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
+  model.firstStep(/*isExact=*/true);
+  const fs::path golden = folder + "gradients/" + GetParam();
+  fs::path theirs = rt::convertToNative(converted, rt::WeightSystem::Hf, golden, place / "gradients");
+  Values expected = valuesOf(converted.model, theirs);
+  ASSERT_EQ(model.gradients.size(), expected.size());
+  for (const auto &[name, gradient] : expected) {
+    double norm = 0, difference = 0;
+    ASSERT_EQ(model.gradients[name].size(), gradient.size()) << name;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      norm += gradient[i] * gradient[i];
+      difference += std::pow(model.gradients[name][i] - gradient[i], 2);
+    }
+    EXPECT_GT(norm, 0) << name;
+    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
+  }
+  Diagnostics diagnostics;
+  rt::convertToHf(converted, theirs, place / "back", {}, [&](const std::string &type) {
+    return hfConfigText(run, type, diagnostics);
+  });
+  EXPECT_EQ(diagnostics.render(), "");
+  EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
+  // The config that is written says the same model.
+  ImportedHf again =
+      importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
+  EXPECT_EQ(again.diagnostics.render(), "");
+}
+
 /// The samples of reference.py: token t of sample i is a formula, and the one behind it is the label.
 class FormulaData : public rt::Dataset {
 public:
@@ -102,40 +146,70 @@ private:
   }
 };
 
-class Finetuning : public Transformers {};
+class Finetuning : public Transformers {
+protected:
+  ImportedRun finetuned(const std::string &cluster) const {
+    return imported(cluster, {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
+                              "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
+                              "run_mode=finetune", "load_checkpoint=" + (place / "hf").string()});
+  }
 
-/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
-TEST_P(Finetuning, LosesTheSame) {
-  ImportedRun run =
-      imported("cpu_local:1x4", {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
-                                 "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
-                                 "run_mode=finetune", "load_checkpoint=" + (place / "hf").string()});
-  ASSERT_TRUE(run.ok());
-  rt::ConvertedModel converted = convertedModel(run);
-  writeFormulaWeights(converted, place / "hf");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
-  rt::convertToMegatron(converted, ours, place / "mcore", "mcore", {2, 2, 1});
-  rt::convertToMegatron(converted, ours, place / "legacy", "legacy", {1, 2, 1});
+  static std::unique_ptr<rt::Program> compiled(const ImportedRun &run, const planner::Plan &plan) {
+    mlir::MLIRContext context;
+    std::optional<Compiled> compiled = compileRun(context, run.config, plan, {});
+    EXPECT_TRUE(compiled);
+    return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
+  }
 
-  planner::Plan plan;
-  plan.tp = plan.pp = plan.microBatchSize = plan.microBatches = 2;
-  plan.stages = {{0, 1, {planner::Recompute::None}}, {1, 1, {planner::Recompute::None}}};
-  mlir::MLIRContext context;
-  std::optional<Compiled> compiled = compileRun(context, run.config, plan, {});
-  ASSERT_TRUE(compiled);
-  rt::Program program(std::move(compiled->plan), 1);
-  for (const char *form : {"", "ours", "mcore", "legacy"}) { // "": what the plan says
+  /// With what the plan says to load where `load` is empty.
+  void losesTheSame(const rt::Program &program, const fs::path &load) const {
     rt::RunOptions steps;
     steps.dataset = std::make_shared<FormulaData>();
     steps.steps = 4;
     steps.threads = 1;
-    steps.load = *form ? place / form : fs::path();
+    steps.load = load;
     rt::RunResult result = rt::runPlan(program, steps);
     std::vector<double> expected = golden()["finetune"];
     ASSERT_EQ(result.steps.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i)
-      EXPECT_NEAR(result.steps[i].loss, expected[i], 1e-5 * expected[i]) << "from '" << form << "', step " << i;
+      EXPECT_NEAR(result.steps[i].loss, expected[i], 1e-5 * expected[i]) << "from '" << load << "', step " << i;
   }
+};
+
+/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
+TEST_P(Finetuning, LosesTheSame) {
+  ImportedRun run = finetuned("cpu_local:1x4");
+  ASSERT_TRUE(run.ok());
+  rt::ConvertedModel converted = convertedModel(run);
+  writeFormulaWeights(converted, place / "hf");
+  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  std::vector<fs::path> forms = {"", place / "ours"};
+  for (auto [names, tp] : {std::pair("mcore", 2), {"legacy", 1}})
+    if (converted.rules.contains(names)) {
+      rt::convertToMegatron(converted, ours, place / names, names, {tp, 2, 1});
+      forms.push_back(place / names);
+    }
+
+  planner::Plan plan;
+  plan.tp = plan.pp = plan.microBatchSize = plan.microBatches = 2;
+  plan.stages = {{0, 1, {planner::Recompute::None}}, {1, 1, {planner::Recompute::None}}};
+  std::unique_ptr<rt::Program> program = compiled(run, plan);
+  ASSERT_TRUE(program);
+  for (const fs::path &form : forms)
+    losesTheSame(*program, form);
+}
+
+/// And on one rank.
+TEST_P(Finetuning, LosesTheSameUnsplit) {
+  ImportedRun run = finetuned("cpu_local:1x1");
+  ASSERT_TRUE(run.ok());
+  writeFormulaWeights(convertedModel(run), place / "hf");
+  planner::Plan plan;
+  plan.microBatchSize = 4;
+  plan.stages = {{0, 2, {planner::Recompute::None, planner::Recompute::None}}};
+  std::unique_ptr<rt::Program> program = compiled(run, plan);
+  ASSERT_TRUE(program);
+  losesTheSame(*program, "");
 }
 
 class MegatronExperts : public Transformers {
@@ -198,9 +272,15 @@ TEST_P(MegatronExperts, AreWhatTransformersHas) {
 std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }
 
 INSTANTIATE_TEST_SUITE_P(Models, Transformers,
-                         testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe"), nameOf);
+                         testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe", "llama_wide", "mistral",
+                                         "phi3", "qwen2", "qwen3"),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3"), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, MegatronExperts, testing::Values("mixtral", "qwen3_moe"), nameOf);
-INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Finetuning,
+                         testing::Values("gpt2", "llama", "llama_tied", "llama_wide", "mistral", "phi3", "qwen2",
+                                         "qwen3"),
+                         nameOf);
 
 } // namespace
 } // namespace espalier

@@ -72,7 +72,7 @@ TEST_F(Ranks, AMessageThatNobodySendsIsAnErrorNotAHang) {
     return evalContext.rendezvous->receive(1 - rank, rank, 5).takeError();
   });
   EXPECT_THAT(llvm::toString(std::move(failure)),
-              HasSubstr("no rank can go on, they wait for message 5 from rank 0 to rank 1, message 5 from rank 1 to "
+              HasSubstr("all ranks are blocked, waiting for message 5 from rank 0 to rank 1, message 5 from rank 1 to "
                         "rank 0"));
 }
 

@@ -518,7 +518,7 @@ TEST_P(Comm, TooManyTransfersStop) {
   std::optional<Failure> failure = startTooMany(
       GetParam(), [](Communicator &comm) { return comm.startSend(/*link=*/0, operands<float>(comm, 1).data(), 4); });
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->message, "rank 0 started more than 64 transfers at once on one line");
+  EXPECT_EQ(failure->message, "rank 0 started more than 64 transfers at once on one channel");
 }
 
 INSTANTIATE_TEST_SUITE_P(BackEnds, Comm, testing::ValuesIn(backEnds().begin(), backEnds().end()),

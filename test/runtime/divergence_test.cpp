@@ -68,5 +68,71 @@ TEST(DivergenceRule, TwentyUnlessThePlanSaysOtherwise) {
     EXPECT_EQ(never.add(5, false), "") << i;
 }
 
+/// Megatron's scale for float16: it starts at 2^32 and halves with each overflow.
+pb::Settings halvingScale() {
+  pb::Settings settings = most(20);
+  settings.set_dynamic_loss_scale(true);
+  settings.set_initial_loss_scale(0x1p32);
+  settings.set_loss_scale_factor(2);
+  settings.set_minimum_loss_scale(1);
+  return settings;
+}
+
+/// A run in float16: endStep moves the scale.
+struct Float16Run {
+  std::string add(bool isApplied) {
+    Scalars scalars{};
+    scalars[LossSum] = 50;
+    scalars[TokenCount] = 10;
+    scalars[Apply] = isApplied;
+    StepOutcome outcome = endStep(settings, scalars, state);
+    return rule.judge(outcome, state);
+  }
+
+  const pb::Settings settings = halvingScale();
+  DivergenceRule rule{settings};
+  ScalarState state = initialScalars(settings);
+};
+
+TEST(DivergenceRule, AScaleThatFallsBeforeTheFirstAppliedStepCountsForNothing) {
+  Float16Run run;
+  for (int step = 1; step <= 31; ++step)
+    EXPECT_EQ(run.add(false), "") << step;
+  EXPECT_EQ(run.state.lossScale, 2);
+  EXPECT_EQ(run.rule.skipped(), 31u); // a checkpoint waits
+  EXPECT_EQ(run.add(true), "");
+  EXPECT_EQ(run.rule.skipped(), 0u);
+}
+
+TEST(DivergenceRule, StepsAtTheLowestScaleCount) {
+  Float16Run run;
+  for (int step = 1; step <= 50; ++step)
+    EXPECT_EQ(run.add(false), "") << step; // step 32 reaches the minimum and is the first that counts
+  EXPECT_THAT(run.add(false),
+              HasSubstr("51 steps in a row were skipped, up to step 51: their gradients are not finite "
+                        "(runner_wrapper.scale_sense.loss_scale_value is 4.29497e+09, the loss scale is 1, "
+                        "runner_wrapper.max_skipped_steps is 20)"));
+}
+
+TEST(DivergenceRule, AfterAnAppliedStepEachSkippedStepCounts) {
+  Float16Run run;
+  EXPECT_EQ(run.add(true), "");
+  for (int step = 1; step <= 19; ++step)
+    EXPECT_EQ(run.add(false), "") << step;
+  EXPECT_THAT(run.add(false), HasSubstr("20 steps in a row were skipped, up to step 21"));
+}
+
+TEST(DivergenceAdvice, NamesWhatTheOutcomePointsAt) {
+  pb::Settings fixed, dynamic;
+  dynamic.set_dynamic_loss_scale(true);
+  dynamic.set_minimum_loss_scale(1);
+  EXPECT_THAT(divergenceAdvice(dynamic, /*isEverApplied=*/true, 1024), HasSubstr("lr_schedule.learning_rate"));
+  EXPECT_THAT(divergenceAdvice(dynamic, /*isEverApplied=*/false, 1024),
+              HasSubstr("a lower runner_wrapper.scale_sense.loss_scale_value may help"));
+  EXPECT_THAT(divergenceAdvice(fixed, /*isEverApplied=*/false, 1024),
+              HasSubstr("a lower runner_wrapper.scale_sense may help"));
+  EXPECT_THAT(divergenceAdvice(dynamic, /*isEverApplied=*/false, 1), HasSubstr("compute_dtype"));
+}
+
 } // namespace
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// What library functions declare: kernels take exactly that, and malformed sizes declare nothing.
+// What library functions declare for a call: kernels take exactly that, and malformed sizes declare nothing.
 #include "runtime/kernels/kernels.h"
 #include "runtime/verify/library_functions.h"
 
@@ -31,6 +31,8 @@ const std::vector<Case> cases = {
     {Call::REDUCE_PARTS, {3, 7}},
     {Call::UPDATE_SCALARS, {}, {1}},
     {Call::REARRANGE, {3, 5, 8}},
+    {Call::ATTEND_CACHE, {2, 3, 2, 3, 8, 12}, {0.5}},
+    {Call::TAKE_ROW, {3, 5, 8}},
     {Call::ROUTE, {2, 3, 4, 2, 2}},
     {Call::DISPATCH, {2, 3, 4, 5, 6, 2, 0}},
     {Call::COMBINE, {2, 3, 4, 5, 6, 2, 1}},
@@ -51,10 +53,9 @@ std::vector<pb::DataType> addBuffers(Call &call) {
   std::vector<pb::DataType> types;
   std::vector<OperandRule> rules = *operandsOf(call);
   for (const OperandRule &rule : rules) {
-    types.push_back(rule.types == OperandRule::Types::I32     ? pb::I32
-                    : rule.types == OperandRule::Types::Float ? pb::BF16
-                                                              : pb::F32);
-    int64_t width = rule.types == OperandRule::Types::Bytes ? 1 : types.back() == pb::BF16 ? 2 : 4;
+    char letter = rule.row->type;
+    types.push_back(letter == 'i' ? pb::I32 : letter == 'f' || letter == 'e' ? pb::BF16 : pb::F32);
+    int64_t width = letter == 'b' ? 1 : types.back() == pb::BF16 ? 2 : 4;
     call.add_buffers()->set_bytes(static_cast<uint64_t>(rule.elements * width));
   }
   return types;
@@ -76,7 +77,7 @@ TEST(LibraryFunctions, DeclareWhatKernelsTake) {
     for (size_t i = 0; i < types.size(); ++i) {
       std::vector<pb::DataType> other = types;
       other[i] = types[i] == pb::I32 ? pb::F32 : pb::I32;
-      if ((*operandsOf(call))[i].types != OperandRule::Types::Bytes)
+      if ((*operandsOf(call))[i].row->type != 'b')
         EXPECT_THROW(makeLibraryKernel(call, other, 1), std::invalid_argument) << "type " << i;
     }
   }
@@ -88,16 +89,15 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
       continue;
     SCOPED_TRACE(Call::Function_Name(c.function));
     Case fewer = c, negative = c, huge = c;
-    while (fewer.sizes.size() > 5 || fewer.sizes.size() == c.sizes.size())
-      fewer.sizes.pop_back();
-    if (fewer.sizes.size() == 5) // attention's sixth size may be left out
-      fewer.sizes.pop_back();
+    fewer.sizes.resize(findFunction(c.function)->leastSizes() - 1);
     EXPECT_FALSE(operandsOf(callOf(fewer)));
     negative.sizes.back() = -1;
     huge.sizes.front() = int64_t{1} << 60;
     EXPECT_FALSE(operandsOf(callOf(huge)));
-    if (c.function != Call::ROPE) // whose last size is a flag
-      EXPECT_FALSE(operandsOf(callOf(negative)));
+    EXPECT_FALSE(operandsOf(callOf(negative)));
+    Case more = c;
+    more.sizes.insert(more.sizes.end(), 2, 1); // attention's sixth size may be given
+    EXPECT_FALSE(operandsOf(callOf(more)));
   }
   Call unknown;
   unknown.set_function(static_cast<Call::Function>(77));

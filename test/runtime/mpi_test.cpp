@@ -39,14 +39,14 @@ TEST(MpiLibrary, OfAnotherMakerIsRefused) {
 TEST_F(Mpi, BeginsOnce) {
   EXPECT_FALSE(runMpi(1, [](Communicator &) {
     EXPECT_EQ(refusalOf<std::runtime_error>([] { MpiWorld(); }),
-              "MPI has begun in this process already, and cannot begin again");
+              "MPI was initialized in this process before and cannot be initialized twice");
   }));
 }
 
 TEST_F(Mpi, HasSoManyLines) {
   EXPECT_FALSE(runMpi(2, [](Communicator &comm) {
     EXPECT_EQ(refusalOf<PlanError>([&] { comm.openSend(1 - comm.rank(), 65536); }),
-              "over MPI there are 65536 lines at most; the plan has line 65536");
+              "MPI supports at most 65536 channels; the plan has channel 65536");
   }));
 }
 

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::Not;
 
 class RunEnd : public testing::Test {
 protected:
@@ -96,10 +97,11 @@ TEST_F(RunEnd, RuinedWeightsAreNotSaved) {
   options.peakRate = 1e30;
   RunOptions run = runOptions(10);
   run.saveEvery = 1;
-  RunResult result = runPlan(Program(samplePlan(options)), run);
+  Program program(samplePlan(options));
+  RunResult result = runPlan(program, run);
   EXPECT_EQ(result.divergence, "the weights after step 1 give a loss that is not finite");
   EXPECT_EQ(latestCheckpoint(folder), "");
-  EXPECT_THAT(divergenceSentence(result, run), HasSubstr("there is no good checkpoint in "));
+  EXPECT_THAT(divergenceSentence(result, run, program.plan().settings()), HasSubstr("there is no good checkpoint in "));
 }
 
 TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
@@ -109,12 +111,13 @@ TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
     RunOptions run = runOptions(30);
     run.resume = run.acceptChanges = true;
     run.saveEvery = saveEvery;
-    RunResult result = runPlan(Program(samplePlan(options)), run);
+    Program program(samplePlan(options));
+    RunResult result = runPlan(program, run);
     EXPECT_EQ(result.divergence, saveEvery ? "the weights after step 3 give a loss that is not finite"
                                            : "the loss of step 4 is not finite");
     EXPECT_EQ(result.steps.size(), saveEvery ? 1u : 2u);
     EXPECT_EQ(latestCheckpoint(folder), folder / "step-00000002");
-    EXPECT_THAT(divergenceSentence(result, run), HasSubstr("the last good checkpoint is " + folder.string()));
+    EXPECT_THAT(divergenceSentence(result, run, program.plan().settings()), HasSubstr("the last good checkpoint is " + folder.string()));
   }
 }
 
@@ -137,7 +140,12 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   options.dynamicScale = true;
   RunOptions run = runOptions(4);
   run.saveEvery = 1;
+  run.log = true;
+  testing::internal::CaptureStdout();
   RunResult result = runPlan(Program(samplePlan(options)), run);
+  std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
+  EXPECT_THAT(said, Not(HasSubstr("the checkpoint due after step 2"))); // said once
   ASSERT_EQ(result.divergence, "");
   ASSERT_FALSE(result.steps[1].isApplied);
   ASSERT_TRUE(result.steps[2].isApplied);

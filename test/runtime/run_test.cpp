@@ -6,6 +6,7 @@
 #include "runtime/crash_report.h"
 #include "runtime/status.h"
 #include "runtime/train/initial_value.h"
+#include "runtime/train/metrics.h"
 #include "test/runtime/sample_plan.h"
 
 #include <cmath>
@@ -88,15 +89,26 @@ TEST(Run, GradientsMatchTheOracle) {
   EXPECT_NEAR(result.steps[0].gradNorm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
 }
 
-/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine.
+/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine, and so has no share.
 TEST(Run, NoStepHasMoreThanThePeak) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->set_flops_per_step(1e18);
   RunResult result = runPlan(Program(plan), runOptions({}, 3));
   for (const StepRecord &step : result.steps) {
-    EXPECT_GT(step.mfu, 0);
-    EXPECT_LE(step.mfu, 1);
+    EXPECT_EQ(step.mfu, 0);
+    EXPECT_THAT(logLine(step, 3), testing::Not(testing::HasSubstr("mfu")));
   }
+}
+
+/// All steps are shares of one peak.
+TEST(Run, ThePeakDoesNotRiseWithTheRun) {
+  pb::Plan plan = samplePlan({});
+  plan.mutable_settings()->set_flops_per_step(1e6);
+  RunResult result = runPlan(Program(plan), runOptions({}, 5));
+  double peak = result.steps[0].mfu * result.steps[0].seconds;
+  EXPECT_GT(peak, 0);
+  for (const StepRecord &step : result.steps)
+    EXPECT_NEAR(step.mfu * step.seconds, peak, 1e-9 * peak);
 }
 
 TEST(Run, LossFalls) {

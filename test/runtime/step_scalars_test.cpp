@@ -167,6 +167,26 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // an integer's bits
 }
 
+/// As Megatron and MindFormers do: a skipped step takes nothing of the warmup.
+TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
+  pb::Settings settings = dynamic();
+  *settings.mutable_learning_rate() = rate("cosine");
+  ScalarState state = initialScalars(settings);
+  auto step = [&](bool overflows) {
+    float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
+    float taken = beginStep(settings, state, 110)[LearningRate];
+    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    return taken;
+  };
+  EXPECT_FLOAT_EQ(step(true), 0.2);
+  EXPECT_FLOAT_EQ(step(true), 0.2);
+  EXPECT_FLOAT_EQ(step(false), 0.2);
+  EXPECT_FLOAT_EQ(step(true), 0.28);
+  EXPECT_FLOAT_EQ(step(false), 0.28);
+  EXPECT_FLOAT_EQ(step(false), 0.36);
+  EXPECT_EQ(state.step, 6);
+}
+
 /// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3, whatever it was clipped to.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;

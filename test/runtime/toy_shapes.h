@@ -21,13 +21,13 @@ public:
     plan.mutable_mesh()->set_ranks_per_host(8);
     plan.set_target("cpu");
     plan.mutable_settings()->set_vocabulary(250);
-    for (auto [name, size, split] : {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
-                                     std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
-                                     std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)),
-                                     std::tuple("seq", 3, TP), std::tuple("seq", 3, Axis(0)),
-                                     std::tuple("choice", 3, Axis(0)), std::tuple("router", 8, Axis(0)),
-                                     std::tuple("expert", 8, Axis(0)), std::tuple("capacity", 7, Axis(0)),
-                                     std::tuple("expert", 4, TP)}) {
+    for (auto [name, size, split] :
+         {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
+          std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
+          std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)), std::tuple("seq", 3, TP),
+          std::tuple("seq", 3, Axis(0)), std::tuple("choice", 3, Axis(0)), std::tuple("router", 8, Axis(0)),
+          std::tuple("expert", 8, Axis(0)), std::tuple("capacity", 7, Axis(0)), std::tuple("expert", 4, TP),
+          std::tuple("row", 1, Axis(0)), std::tuple("heads", 4, Axis(0))}) {
       pb::Dim &dim = *plan.add_dims();
       dim.set_name(name);
       dim.set_size(static_cast<uint64_t>(size));
@@ -36,7 +36,8 @@ public:
   }
 
   /// A buffer that holds a new value of these dims: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d (head_dim),
-  /// p(art), q (part of seq), r (one that was gathered), c(hoice), x (router), e(xpert), a (capacity), g (part of expert).
+  /// p(art), q (part of seq), r (one that was gathered), c(hoice), x (router), e(xpert), a (capacity), g (part of
+  /// expert), o (one row), m (all heads).
   pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
     pb::Buffer buffer;
     buffer.set_value(static_cast<uint32_t>(plan.values_size()));
@@ -45,7 +46,7 @@ public:
     value.set_elements(1);
     value.set_partial(partial);
     for (char letter : dims) {
-      auto number = static_cast<int>(std::string("bshfvndpqrcxeag").find(letter));
+      auto number = static_cast<int>(std::string("bshfvndpqrcxeagom").find(letter));
       value.add_dims(static_cast<uint32_t>(number));
       value.set_elements(value.elements() * plan.dims(number).size());
     }

@@ -51,65 +51,73 @@ pb::LibraryCall dispatch(Toy &toy, const std::string &experts, int64_t count) {
 
 const CallCase calls[] = {
     {"Product", "", product},
-    {"Transposed", "transposed", [](Toy &toy) {
+    {"Transposed", "transposed",
+     [](Toy &toy) {
        pb::LibraryCall call = product(toy);
        call.set_transpose_b(true);
        return call;
      }},
-    {"RowsForColumns", "has sizes 20 24 16 1, its dims give 24 20 16 1", [](Toy &toy) {
+    {"RowsForColumns", "has sizes 20 24 16 1, its dims give 24 20 16 1",
+     [](Toy &toy) {
        pb::LibraryCall call = product(toy);
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
      }},
-    {"OperandsCrossed", "have no product", [](Toy &toy) {
-       return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("fv"), toy("bsf")}, {24, 20, 16, 1});
-     }},
-    {"Scalar", "has 1 scalars and takes none", [](Toy &toy) {
+    {"OperandsCrossed", "have no product",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("fv"), toy("bsf")}, {24, 20, 16, 1}); }},
+    {"Scalar", "has 1 scalars and takes none",
+     [](Toy &toy) {
        pb::LibraryCall call = product(toy);
        call.add_scalars();
        return call;
      }},
     {"BiasAndSum", "", [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS_ADD, {"f", "bsf"}); }},
     {"BiasOfRows", "buffers 2 and 3 hold", [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS, {"h"}); }},
-    {"SumOfOtherRows", "buffers 2 and 3 hold", [](Toy &toy) { return productWith(toy, pb::LibraryCall::ADD, {"bsh"}); }},
+    {"SumOfOtherRows", "buffers 2 and 3 hold",
+     [](Toy &toy) { return productWith(toy, pb::LibraryCall::ADD, {"bsh"}); }},
     {"GeluOfOtherRows", "buffers 2 and 4 hold",
      [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS_GELU, {"f", "bsh"}); }},
     {"Slice", "", slice},
-    {"SliceOfAnother", "reads at tp: 193, its part begins at tp: 192", [](Toy &toy) {
+    {"SliceOfAnother", "reads at tp: 193, its part begins at tp: 192",
+     [](Toy &toy) {
        pb::LibraryCall call = slice(toy);
        call.mutable_buffers(0)->mutable_reads_at()->set_tp(193);
        return call;
      }},
-    {"SliceStride", "has sizes 4 192 192, its dims give 4 384 192", [](Toy &toy) {
+    {"SliceStride", "has sizes 4 192 192, its dims give 4 384 192",
+     [](Toy &toy) {
        pb::LibraryCall call = slice(toy);
        call.set_sizes(1, 192);
        return call;
      }},
     {"Gathered", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::REARRANGE, {toy("pbrh"), toy("bsh")}, {2, 4, 192}); }},
-    {"Embed", "", [](Toy &toy) {
+    {"Embed", "",
+     [](Toy &toy) {
        pb::LibraryCall call = toy.call(pb::LibraryCall::EMBED, {toy("vh"), toy("bs"), toy("bsh", TP)}, {24, 128, 16});
        call.add_scalars()->set_tp(128);
        return call;
      }},
-    {"EmbedOtherRows", "scalar 0 is tp: 64, it must be tp: 128", [](Toy &toy) {
+    {"EmbedOtherRows", "scalar 0 is tp: 64, it must be tp: 128",
+     [](Toy &toy) {
        pb::LibraryCall call = toy.call(pb::LibraryCall::EMBED, {toy("vh"), toy("bs"), toy("bsh", TP)}, {24, 128, 16});
        call.add_scalars()->set_tp(64);
        return call;
      }},
     {"Route", "", route},
-    {"RouteOfAnotherSample", "has sizes 6 4 8 3 7, its dims give 4 6 8 3 7", [](Toy &toy) {
+    {"RouteOfAnotherSample", "has sizes 6 4 8 3 7, its dims give 4 6 8 3 7",
+     [](Toy &toy) {
        pb::LibraryCall call = route(toy);
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
      }},
-    {"RouteOverPartOfASequence", "do not belong together",
-     [](Toy &toy) {
-       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7});
-     }},
+    {"RouteOverPartOfASequence", "whose seq must not lie in parts",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
-    {"DispatchToPartOfTheExperts", "buffers 2 and 3 hold", [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
-    {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0", [](Toy &toy) {
+    {"DispatchToPartOfTheExperts", "whose experts must not lie in parts",
+     [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
+    {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0",
+     [](Toy &toy) {
        pb::LibraryCall call = dispatch(toy, "ebah", 8);
        call.set_sizes(5, 6);
        return call;
@@ -124,18 +132,63 @@ const CallCase calls[] = {
        return toy.call(pb::LibraryCall::COMBINE, {toy("cbs"), toy("cbs"), toy("ebah"), toy("cbsh")},
                        {3, 4, 6, 16, 8, 7, 1});
      }},
+    {"CombineOtherHidden", "buffers 2 and 3 hold",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::COMBINE, {toy("cbs"), toy("cbs"), toy("ebah"), toy("bsf")},
+                       {3, 4, 6, 16, 8, 7, 0});
+     }},
+    {"Rope", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {24, 2, 5, 1}); }},
+    {"RopeOfOtherTokens", "buffers 1 and 0 hold [batch 4 over 2, seq 6] and [seq 6, batch 4",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("sbnd"), toy("bs"), toy("sbnd")}, {24, 2, 5, 1}); }},
+    {"RopeByHeads", "has sizes 48 1 5 1, its dims give 24 2 5 1",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {48, 1, 5, 1}); }},
+    {"RowOfEachSequence", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::TAKE_ROW, {toy("bsh"), toy("b"), toy("boh")}, {4, 6, 64}); }},
+    {"RowsOfElements", "has sizes 4 6 16, its dims give 4 6 64",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::TAKE_ROW, {toy("bsh"), toy("b"), toy("boh")}, {4, 6, 16}); }},
+    {"MoreThanARow", "not one row",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::TAKE_ROW, {toy("bsh"), toy("b"), toy("bsh")}, {4, 6, 64}); }},
+    {"Parts", "", [](Toy &toy) { return toy.call(pb::LibraryCall::REDUCE_PARTS, {toy("psh"), toy("sh")}, {2, 96}); }},
+    {"PartsThatAreSamples", "no parts of a sum",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::REDUCE_PARTS, {toy("bsh"), toy("sh")}, {4, 96}); }},
     {"Attention", "", attention},
-    {"AttentionOtherHead", "scalar 2 is 0, it must be tp: 2", [](Toy &toy) {
+    {"AttentionOfTheWholeSequence", "",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       for (int buffer : {0, 3}) // queries in parts over tp, all heads on each rank
+         *call.mutable_buffers(buffer) = toy("bqmd");
+       for (int buffer : {1, 2})
+         *call.mutable_buffers(buffer) = toy("bsmd");
+       *call.mutable_buffers(4) = toy("bqm");
+       call.set_sizes(1, 3);
+       call.set_sizes(2, 4);
+       call.add_sizes(6);
+       call.mutable_scalars(2)->clear_tp();
+       call.mutable_scalars(4)->set_tp(3);
+       return call;
+     }},
+    {"AttentionOfAnotherPart", "neither the seq of buffer 0 nor the whole of it",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       for (int buffer : {1, 2})
+         *call.mutable_buffers(buffer) = toy("brnd");
+       return call;
+     }},
+    {"AttentionOtherHead", "scalar 2 is 0, it must be tp: 2",
+     [](Toy &toy) {
        pb::LibraryCall call = attention(toy);
        call.mutable_scalars(2)->clear_tp();
        return call;
      }},
-    {"AttentionSample", "it must be micro_batch: 8", [](Toy &toy) {
+    {"AttentionSample", "it must be micro_batch: 8",
+     [](Toy &toy) {
        pb::LibraryCall call = attention(toy);
        call.mutable_scalars(1)->set_micro_batch(4);
        return call;
      }},
-    {"AttentionSizes", "its dims give 4 6 2 1 5", [](Toy &toy) {
+    {"AttentionSizes", "its dims give 4 6 2 1 5",
+     [](Toy &toy) {
        pb::LibraryCall call = attention(toy);
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
@@ -246,16 +299,43 @@ TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
   kernel.clear_operands();
   kernel.set_space(0);
   launch.mutable_buffers()->Clear();
-  for (const char *dims : {"bv", "bv", "v", "v"}) { // the parts of two sums, and these
+  for (const char *dims : {"pv", "pv", "v", "v"}) { // the parts of two sums, and these
     kernel.add_operands();
     *launch.add_buffers() = toy(dims);
   }
   launch.clear_scalars();
-  for (int64_t number : {2, 128, 4})
+  for (int64_t number : {2, 128, 2})
     launch.add_scalars()->set_constant(number);
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(0)->set_constant(1);
-  EXPECT_NE(fault().find("has the parts of 2 sums, as many as scalar 0 must say"), std::string::npos) << fault();
+  EXPECT_NE(fault().find("scalar 0 is 1, the dims of its buffers give 2 sums"), std::string::npos) << fault();
+  launch.mutable_scalars(0)->set_constant(2);
+  launch.mutable_scalars(1)->set_constant(64);
+  EXPECT_NE(fault().find("scalar 1 is 64, the dims of its buffers give 128 n"), std::string::npos) << fault();
+}
+
+/// A kernel that stands for a library call is held to the call's row.
+TEST_F(Launches, OfACallFollowFromItsRow) {
+  pb::Kernel &kernel = *toy.plan.mutable_kernels(0);
+  kernel.set_shape("embed");
+  kernel.clear_uses();
+  for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
+    kernel.add_uses(use);
+  launch.mutable_buffers()->Clear();
+  for (const char *dims : {"vh", "bs", "bsh"})
+    *launch.add_buffers() = toy(dims);
+  launch.clear_scalars();
+  for (int64_t number : {0, 128, 16}) // the first row, rows, hidden
+    launch.add_scalars()->set_constant(number);
+  launch.mutable_scalars(0)->set_tp(128);
+  EXPECT_EQ(fault(), "");
+  launch.mutable_scalars(2)->set_constant(17);
+  EXPECT_NE(fault().find("scalar 2 is 17, the dims of its buffers give 16 hidden"), std::string::npos) << fault();
+  launch.mutable_scalars(2)->set_constant(16);
+  *launch.mutable_buffers(1) = toy("b");
+  EXPECT_NE(fault().find("not the dims of out"), std::string::npos) << fault();
+  launch.mutable_buffers()->RemoveLast();
+  EXPECT_NE(fault().find("has 2 buffers, a kernel of shape embed takes 3"), std::string::npos) << fault();
 }
 
 TEST(Origins, AreThoseOfTheMeshOrder) {

@@ -1,6 +1,6 @@
-// Attention over a cache, as generation wants it: keep_rows puts the new keys and values in their places, then
-// attend_cache lets each query see what is kept up to its own position. A block has one query of one head; its warps
-// take the keys in turns, each with a running maximum, and their sums are joined in the order of warps.
+// Attention over a cache, for generation. keep_rows stores the new keys and values; then attend_cache lets each query
+// attend to the cache up to its own position. A block computes one query of one head. Its warps take keys in turn, each
+// with a running maximum, and the sums of the warps are combined in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -13,10 +13,10 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// Below every score.
+/// A value below every score.
 constexpr double lowest = -3.0e38;
 
-/// The columns of a row that one lane has: `width` neighbours, then again behind those of all lanes.
+/// The columns of a row that one lane holds: `width` neighbours, repeated with the stride of all lanes.
 class LaneColumns {
 public:
   LaneColumns(KernelFunction &f, Type element, int64_t headDim, int width)
@@ -25,7 +25,7 @@ public:
 
   int count() const { return pieces * width; }
 
-  /// Runs `body` with the number of a piece and its first column, where there is one.
+  /// Runs `body` with the index and first column of each piece that lies within the row.
   void forEach(const std::function<void(int, Expr)> &body) const {
     for (int piece = 0; piece < pieces; ++piece) {
       Expr column = lane * width + piece * 32 * width;
@@ -36,7 +36,7 @@ public:
     }
   }
 
-  /// A row's values as f32; 0 behind its end.
+  /// Loads a row's values as f32; 0 after the end of the row.
   std::vector<Expr> load(Expr row) const {
     std::vector<Variable> values = zeros();
     forEach([&](int piece, Expr column) {
@@ -71,7 +71,7 @@ private:
   const int pieces;
 };
 
-/// Buffers: q, positions, keys, values, out. Scalars as CacheScalar. Extent: queries, heads innermost.
+/// Buffers: q, positions, keys, values, out. Scalars: see CacheScalar. Extent: queries, heads innermost.
 class AttendCache {
 public:
   AttendCache(KernelFunction &f, exec::KernelOp kernel)
@@ -88,7 +88,7 @@ public:
     std::vector<Expr> query = columns.load(rowAt(0, row * headDim));
     Variable largest(Expr(f, f.number(lowest))), sum(Expr(f, f.number(0)));
     std::vector<Variable> out = columns.zeros();
-    // Lanes of a warp go through the loop together, so that all take part in its sums.
+    // All lanes of a warp run the loop together, because all take part in the warp reductions.
     loop(wide(Expr(f, f.warpIndex())), select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
          [&](Expr key) { see(query, first + key * headDim, largest, sum, out); });
     leave(largest.get(), sum.get(), LaneColumns::gets(out));
@@ -101,13 +101,13 @@ private:
   Expr at(CacheScalar which) { return {f, f.scalar(which)}; }
   Expr rowAt(unsigned buffer, Expr place) { return elementAt(Expr(f, f.buffer(buffer)), place, element); }
 
-  /// One key more: what was added before is scaled to the new maximum.
+  /// Adds one key. Earlier sums are rescaled to the new maximum.
   void see(const std::vector<Expr> &query, Expr place, Variable &largest, Variable &sum, std::vector<Variable> &out) {
     std::vector<Expr> key = columns.load(rowAt(2, place)), value = columns.load(rowAt(3, place));
     Expr product = query[0] * key[0];
     for (int i = 1; i < columns.count(); ++i)
       product = product + query[i] * key[i];
-    // In units of log2, as ex2 wants them.
+    // Scores are in units of log2, for ex2.
     Expr score = Expr(f, f.reduceWarp(product.get(), Reduction::Add)) * (scale * std::numbers::log2e);
     Expr before = largest.get(), now = atLeast(before, score);
     Expr shrunk = exp2(before - now), weight = exp2(score - now);
@@ -117,13 +117,13 @@ private:
       out[i].set(out[i].get() * shrunk + weight * value[i]);
   }
 
-  /// Shared memory: maxima of the warps, their sums, their rows.
+  /// Shared memory: the maxima of the warps, their sums, their rows.
   Expr shared(Expr index) { return sharedAt(f, index * 4); }
   Expr number(Expr index) { return loadValue(shared(index), f.b.getF32Type()); }
 
   void leave(Expr largest, Expr sum, const std::vector<Expr> &out) {
     Expr warp(f, f.warpIndex());
-    storeValue(largest, shared(warp)); // the same number from all lanes
+    storeValue(largest, shared(warp)); // all lanes store the same number
     storeValue(sum, shared(warp + warps()));
     columns.forEach([&](int piece, Expr column) {
       for (int i = 0; i < columns.width; ++i)
@@ -164,8 +164,8 @@ LogicalResult buildAttendCache(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// keys[b, head, positions[b, t]] = k[b, t, head], and values alike; no place for padding. One warp per (token, head).
-/// Buffers: k, v, positions, keys, values. Scalars as CacheScalar. Extent: tokens of all sequences, heads innermost.
+/// keys[b, head, positions[b, t]] = k[b, t, head], and values likewise; padding is skipped. One warp per (token, head).
+/// Buffers: k, v, positions, keys, values. Scalars: see CacheScalar. Extent: tokens of all sequences, heads innermost.
 LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel) {
   Type element = typeParameter(kernel, "type");
   int64_t headDim = integerParameter(kernel, "head_dim");
@@ -189,8 +189,8 @@ LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out[b] = x[b, rows[b]], zeros where there is no such row. A block per sequence. Buffers: x, rows, out. Scalars: rows
-/// of a sequence, columns. Extent: sequences.
+/// out[b] = x[b, rows[b]], or zeros if the row does not exist. One block per sequence. Buffers: x, rows, out. Scalars:
+/// rows per sequence, columns. Extent: sequences.
 LogicalResult buildTakeRow(KernelFunction &f, exec::KernelOp kernel) {
   Type element = typeParameter(kernel, "type");
   auto width = static_cast<int>(integerParameter(kernel, "width"));

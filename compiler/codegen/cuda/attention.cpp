@@ -34,7 +34,7 @@ NamedAttrList AttentionConfig::attributes(MLIRContext *context) const {
 
 namespace {
 
-/// Squares of 16 x 16 threads that do not need much of anything.
+/// Returns the tile sizes of 16 x 16 threads that use few registers and little shared memory.
 TileSizes plainTiles(const AttentionConfig &config) {
   int64_t side = config.headDim <= 64 ? 64 : 32;
   return {config.element, side, side, config.headDim, /*warps=*/8, /*stages=*/1};
@@ -42,8 +42,8 @@ TileSizes plainTiles(const AttentionConfig &config) {
 
 } // namespace
 
-// The sizes keep sums in registers: a thread has at most 255. With 32 rows per warp each piece of the other operand
-// that is read from shared memory is used twice; where that does not fit it is 16.
+// Tile sizes are chosen so that sums stay in registers, of which a thread has at most 255. With 32 rows per warp, each
+// piece of the other operand read from shared memory is used twice. If 32 rows do not fit, 16 are used.
 TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
@@ -81,8 +81,8 @@ AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config,
   kvHeads = size(KvHeads);
   group = size(Group);
   firstPosition = config.isPart ? narrow(atMost(atLeast(scalar(FirstPosition), 0), scalar(Keys))) : integer(0);
-  // Under a causal mask the last queries see most keys, and the first keys are seen by most queries: they come first,
-  // so that the short blocks fill the end.
+  // Under a causal mask, the last queries attend to the most keys, and the first keys are attended to by the most
+  // queries. These blocks come first, so that short blocks balance the end.
   Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size(Batch) * rowHeads;
   Expr tile = block / pairs, pair = block % pairs;
   if (!ofKeys)
@@ -143,7 +143,7 @@ void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(E
   };
   if (sizes.stages == 1) {
     loop(integer(0), count, 1, [&](Expr tile) {
-      f.barrier(); // nobody uses the tile before
+      f.barrier(); // all threads have finished the previous tile
       issue(tile, integer(0));
       ready();
       use(tile, integer(0));
@@ -152,7 +152,7 @@ void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(E
   }
   when(count > 0, [&] { issue(integer(0), integer(0)); });
   loop(integer(0), count, 1, [&](Expr tile) {
-    ready(); // and nobody uses the tile before, whose place the next one takes
+    ready(); // also: all threads have finished the previous tile, whose buffer the next load overwrites
     when(tile + 1 < count, [&] { issue(tile + 1, (tile + 1) % 2); });
     use(tile, tile % 2);
   });
@@ -162,7 +162,7 @@ void AttentionBlock::whenSeen(Expr isSeen, const std::function<void()> &body) {
   config.isCausal ? when(isSeen, body) : body();
 }
 
-/// randomBits of runtime/abi.h: what does not depend on the element.
+/// The part of randomBits() in runtime/abi.h that does not depend on the element.
 void AttentionBlock::makeRoundKeys(unsigned step) {
   auto word = [&](unsigned index) { return narrow(scalar(index)); };
   Expr begun = loadValue({f, f.buffer(step)}, f.b.getI32Type());

@@ -1,32 +1,33 @@
-// What the kernels of attention share: which part of the tensors a block has, positions and masks, dropout.
+// Code shared by the attention kernels: the block's part of the tensors, positions and masks, dropout.
 //
-// Layouts: q, out and their gradients [batch, seq, kv_heads, group, head_dim]; k, v and theirs [batch, keys, kv_heads,
-// head_dim]; lse and delta f32 [batch, seq, kv_heads, group].
+// Layouts: q, out and their gradients [batch, seq, kv_heads, group, head_dim]; k, v and their gradients [batch, keys,
+// kv_heads, head_dim]; lse and delta f32 [batch, seq, kv_heads, group].
 #pragma once
 
 #include "compiler/codegen/cuda/tiles.h"
 
 namespace espalier::codegen::cuda {
 
-/// What the code of a kernel depends on.
+/// The compile-time parameters of a kernel.
 struct AttentionConfig {
   mlir::Type element;
   int64_t headDim;
-  bool isCausal, isPart; ///< q has a part of the sequence
+  bool isCausal, isPart; ///< q has only a part of the sequence
   double scale, rate;
 
+  /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
   mlir::NamedAttrList attributes(mlir::MLIRContext *context) const;
 };
 
-/// Which kernel; each has its own tiles.
+/// The three attention kernels, each with its own tile sizes.
 enum class AttentionPass { Forward, KeyGradient, QueryGradient };
 TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config);
-/// Dynamic shared memory of a block.
+/// Returns the dynamic shared memory of a block in bytes.
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config);
 
-/// Scalars of a launch, in order: five sizes, of which the code knows the head's already, and what positions and random
-/// bits depend on.
+/// The scalars of a launch, in order: five sizes, of which head_dim is also a compile-time parameter, then the inputs
+/// of positions and random bits.
 enum AttentionScalar : unsigned {
   Batch,
   Queries,
@@ -43,32 +44,33 @@ enum AttentionScalar : unsigned {
   AttentionScalarCount
 };
 
-/// Scores of which `isSeen(row slot, column slot)` does not hold become -infinity; looked at only where `isNeeded`,
-/// which is the same for all threads.
+/// Sets scores to -infinity where `isSeen(row slot, column slot)` is false. Skipped unless `isNeeded`, which must be
+/// equal for all threads.
 Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen);
 
-/// A kernel of attention being built: sizes and the place of the block, which has `tile` of one head of one sample.
+/// An attention kernel under construction: its sizes and the position of the block, which processes one tile of one
+/// head.
 class AttentionBlock {
 public:
-  /// `ofKeys`: blocks are tiles of keys of a key-value head, else tiles of queries of a query head. `step`: the buffer
-  /// with that slot.
+  /// If `ofKeys`, blocks are tiles of keys of a key-value head, else tiles of queries of a query head. `step` is the
+  /// index of the buffer that holds the step.
   AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys, unsigned step);
 
-  /// From the query `first` of query head `head` on, rows of a tensor like q in buffer `index`.
+  /// Returns the rows of a q-like tensor in buffer `index` from query `first` of query head `head` on.
   TileSource queries(unsigned index, Expr head, Expr first);
-  /// The same for keys of the block's key-value head.
+  /// Returns rows of a k-like tensor for the block's key-value head.
   TileSource keys(unsigned index, Expr first);
-  /// The same for a tensor like lse.
+  /// Returns rows of an lse-like tensor.
   TileSource statistics(unsigned index, Expr head, Expr first);
-  /// Keys below this are seen by the query.
+  /// Returns how many keys the query attends to.
   Expr visibleKeys(Expr query);
-  /// Calls `issue(tile, buffer)` so that loads of tile + 1 go on while `use(tile, buffer)` runs, for tiles [0, count).
+  /// Pipelines tiles [0, count): `issue(tile, buffer)` loads tile + 1 while `use(tile, buffer)` runs.
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);
-  /// Runs `body` where `isSeen` holds, which is the same for all rows that go together: what the causal mask hides from
-  /// all of them would add zeros.
+  /// Runs `body` if `isSeen`, which is equal for all rows processed together. Skips tiles that the causal mask hides
+  /// from all of them.
   void whenSeen(Expr isSeen, const std::function<void()> &body);
-  /// 1 where dropout keeps the probability of (query, key), both i32, of the block's sample and query head `head`.
+  /// Returns 1 if dropout keeps the probability of (query, key), both i32, of the block's sample and query head `head`.
   Expr isKept(Expr head, Expr query, Expr key);
 
   Expr scalar(unsigned index) { return {f, f.scalar(index)}; }
@@ -81,7 +83,7 @@ public:
   Expr queryCount, keyCount, kvHeads, group; ///< i32
   Expr first;                                ///< first query or key of the block
   Expr sample, kvHead;
-  Expr head; ///< query head: kvHead * group + its number in the group; that of the group's first for blocks of keys
+  Expr head; ///< query head: kvHead * group + index in the group; for blocks of keys, the first head of the group
   Expr firstPosition;
 
 private:

@@ -1,8 +1,9 @@
-// The gradient of attention. Probabilities are computed again from lse; with p the probabilities, r the dropout factors
-// (0 or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
+// The gradient of attention. Probabilities are recomputed from lse. With p the probabilities, r the dropout factors (0
+// or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
-// Two kernels: dq by blocks of queries, which leaves delta; dk and dv by blocks of keys, which go through the queries
-// of their group in order. Nothing is added by two blocks, so the order of all sums is fixed.
+// Two kernels: one computes dq by blocks of queries and stores delta; one computes dk and dv by blocks of keys, each of
+// which loops over the queries of its group in order. No two blocks add to one element, so the order of all sums is
+// fixed.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 enum Buffer : unsigned { Q, K, V, Lse, Dout, DeltaOrOut, Step, Result, SecondResult };
 
-/// What both gradients do with a tile of scores.
+/// The work on a tile of scores that both gradients share.
 class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
@@ -36,7 +37,7 @@ protected:
     return sums;
   }
 
-  /// sums += weights times the tile at `b`.
+  /// Computes sums += weights times the tile at `b`.
   void add(std::vector<Variable> &sums, const Grid &weights, Expr b) {
     Grid before(tiles->rows.size());
     for (size_t i = 0; i < sums.size(); ++i)
@@ -46,7 +47,7 @@ protected:
       sums[i].set(after[i / tiles->sumSlots][i % tiles->sumSlots]);
   }
 
-  /// Stores what belongs to a row of the block, `factor` times.
+  /// Stores the block's rows, multiplied by `factor`.
   void store(const std::vector<Variable> &sums, double factor, Expr count,
              const std::function<TileSource(Expr)> &placeOf) {
     for (size_t row = 0; row < tiles->rows.size(); ++row) {
@@ -58,19 +59,19 @@ protected:
     }
   }
 
-  /// Scores times this are logarithms of base 2.
+  /// Multiplying scores by this gives base-2 logarithms.
   double unit() const { return block.config.scale * std::numbers::log2e; }
   double keptFactor() const { return 1 / (1 - block.config.rate); }
 
   AttentionBlock block;
   KernelFunction &f;
   const TileSizes &sizes;
-  Expr firstTile, secondTile; ///< places in shared memory
+  Expr firstTile, secondTile; ///< offsets in shared memory
   int64_t streamed, statistics;
   std::unique_ptr<Tiles> tiles;
 };
 
-/// Rows are keys, columns queries of one head after the other.
+/// Rows are keys; columns are the queries of one head after the other.
 class KeyGradient : Gradient {
 public:
   KeyGradient(KernelFunction &f, const AttentionConfig &config)
@@ -87,7 +88,7 @@ public:
       run(/*withValues=*/true, /*withKeys=*/true);
       return;
     }
-    // The sums of both do not fit the registers.
+    // Two passes, because the sums of both gradients do not fit in the registers.
     run(/*withValues=*/true, /*withKeys=*/false);
     f.barrier();
     run(/*withValues=*/false, /*withKeys=*/true);
@@ -126,7 +127,7 @@ private:
     tiles->startFloats(block.statistics(DeltaOrOut, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
   }
 
-  /// Queries behind the last are zeros and add nothing.
+  /// Queries after the last are zeros and add nothing.
   Grid scoresOf(Expr firstQuery, Expr buffer) {
     Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
     if (!block.config.isCausal)
@@ -139,7 +140,7 @@ private:
 
   void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
     Expr head = headOf(tile), firstQuery = queryOf(tile);
-    // Where dropout drops a probability its sign says so.
+    // The sign of a weight encodes whether dropout drops it.
     Grid weights = scoresOf(firstQuery, buffer), kept = weights;
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
@@ -172,10 +173,10 @@ private:
     add(keySums, slopes, firstStreamed(buffer));
   }
 
-  Expr firstColumns, perHead; ///< tiles of queries that are not seen, and that are
+  Expr firstColumns, perHead; ///< tiles of queries that are masked, and that are not
 };
 
-/// Rows are queries, columns keys.
+/// Rows are queries; columns are keys.
 class QueryGradient : Gradient {
 public:
   QueryGradient(KernelFunction &f, const AttentionConfig &config)
@@ -195,7 +196,7 @@ public:
         [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
           Expr firstKey = tile * sizes.columns;
-          if (sizes.columns > 32) // the registers hold nothing more
+          if (sizes.columns > 32) // saves registers: no branch
             return use(firstKey, buffer);
           block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
         });
@@ -204,13 +205,14 @@ public:
   }
 
 private:
-  /// Of a row of the block; of the last query behind it.
+  /// Loads a statistic of a row of the block; rows after the last query use the last query.
   Expr statistic(unsigned index, Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
     return loadValue(block.statistics(index, block.head, query).base, f.b.getF32Type());
   }
 
-  /// What every slope of a row has taken off: the lanes of a row have 16 bytes of dout and out each, in turns.
+  /// Computes delta, which is subtracted from every slope of a row. The lanes of a row load 16 bytes of dout and out
+  /// each in turn.
   Expr makeDelta(Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
     Expr out = block.queries(DeltaOrOut, block.head, query).base, dout = block.queries(Dout, block.head, query).base;

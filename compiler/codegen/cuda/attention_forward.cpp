@@ -1,6 +1,6 @@
-// Attention forward: a block has a tile of queries of one head, goes through the keys they see and keeps for each query
-// the maximum of its scores, the sum of exp(score - maximum) and the values weighted by them (Dao, "FlashAttention-2",
-// 2023). Scores stay in registers. Buffers: q, k, v, step, out, lse.
+// Attention forward. A block has a tile of queries of one head and loops over the keys that they attend to. For each
+// query it keeps the maximum score, the sum of exp(score - maximum) and the weighted sum of values (Dao,
+// "FlashAttention-2", 2023). Scores stay in registers. Buffers: q, k, v, step, out, lse.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -79,7 +79,7 @@ private:
         sums[row * tiles->sumSlots + slot].set(added[row][slot]);
   }
 
-  /// Scores become exp(scale * (score - maximum)); the factor by which earlier sums shrink.
+  /// Replaces scores by exp(scale * (score - maximum)). Returns the factor that rescales earlier sums.
   Expr addRow(size_t row, std::vector<Expr> &scores) {
     Expr before = maxima[row].get(), maximum = scores[0];
     for (Expr score : scores)
@@ -91,7 +91,7 @@ private:
       score = exp2(score * unit() - subtract);
       total = total + score;
     }
-    totals[row].set(totals[row].get() * shrink + total); // of this thread's columns
+    totals[row].set(totals[row].get() * shrink + total); // over this thread's columns
     return shrink;
   }
 
@@ -110,16 +110,16 @@ private:
     });
   }
 
-  /// Scores times this are logarithms of base 2.
+  /// Multiplying scores by this gives base-2 logarithms.
   double unit() const { return block.config.scale * std::numbers::log2e; }
 
   AttentionBlock block;
   KernelFunction &f;
   const TileSizes &sizes;
-  Expr queryTile; ///< places in shared memory
+  Expr queryTile; ///< offsets in shared memory
   int64_t streamed;
   std::unique_ptr<Tiles> tiles;
-  std::vector<Expr> visible; ///< per row: keys that it sees
+  std::vector<Expr> visible; ///< per row: number of keys that it attends to
   std::vector<Variable> maxima, totals, sums;
 };
 

@@ -1,6 +1,6 @@
-// Sums over the rows, the first of two phases: each block of rows gives one row of partial sums. Groups of threads take
-// the rows of a block in turns, each thread the same columns of all; how rows are cut depends on sizes alone. Beside
-// the sums a kernel may do what row kernels do, with rows that stay in registers.
+// Sums over rows, the first of two phases: each block of rows gives one row of partial sums. Groups of threads take the
+// rows of a block in turn, and each thread has the same columns of all its rows. The split depends on sizes alone.
+// Besides sums, a kernel can do the work of row kernels, with rows kept in registers.
 #include "compiler/codegen/cuda/shape_kernels.h"
 
 #include "dialects/model/dialect.h"
@@ -14,7 +14,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// Rows that a group has loaded before it adds them up; fewer where they have results besides.
+/// Rows that a group loads before adding them; fewer if rows also have results.
 constexpr int rowsInFlight = 4, fullRowsInFlight = 2;
 
 class ColumnKernel {
@@ -32,13 +32,13 @@ public:
   void build();
 
 private:
-  /// A full result at a vector of a row.
+  /// A full result at one vector of a row.
   struct Result {
     unsigned output, vector;
     int pass;
     Value value;
   };
-  /// A row of a group; `exists`: null for always.
+  /// A row of a group. `exists` is null if the row always exists.
   struct Row {
     Value number, exists;
   };
@@ -62,11 +62,12 @@ private:
   Evaluator &evaluator;
   ImplicitLocOpBuilder &b;
   const int groups, reductions;
-  SmallVector<unsigned> sums;        ///< which outputs are
-  Value group, firstColumn, columns; ///< the thread's group; of the block, of all; i32
-  SmallVector<Value> place, column;  ///< of the thread's vectors, in the block's tile and of all; 0 beyond the last
-  SmallVector<Value> isInside;       ///< of all columns; null: always
-  /// Full operands as loaded, per vector of the row at hand.
+  SmallVector<unsigned> sums;        ///< indices of the summed outputs
+  Value group, firstColumn, columns; ///< the thread's group; first column of the block; number of all columns; i32
+  SmallVector<Value> place, column;  ///< of the thread's vectors: within the block's tile and among all columns; 0
+                                     ///< beyond the last column
+  SmallVector<Value> isInside;       ///< whether the vector is within the columns; null: always
+  /// Full operands as loaded, per vector of the current row.
   SmallVector<llvm::MapVector<Value, Value>> held;
 };
 
@@ -89,7 +90,7 @@ void ColumnKernel::setColumns() {
   }
 }
 
-/// Lanes that store go other ways than those that do not, for a while: they come to a barrier together.
+/// Reconverges the warp before a barrier, because lanes that store diverge from lanes that do not.
 void ColumnKernel::holdWarp() { function.intrinsic("llvm.nvvm.bar.warp.sync", {}, function.integer(-1)); }
 
 Value ColumnKernel::reduceThreads(Operation *reduction, int number, Value value) {
@@ -99,13 +100,13 @@ Value ColumnKernel::reduceThreads(Operation *reduction, int number, Value value)
     return function.reduceWarp(value, kind);
   Value offset = function.integer(int64_t(number) * policy.threads / 32);
   Value scratch = function.address(function.shared(), offset, b.getF32Type());
-  // Two scratches in turns have a barrier between a read and the next write.
+  // With two alternating scratch buffers, a barrier already separates a read from the next write.
   if (reductions == 1)
     function.barrier();
   return function.reduceWarps(value, kind, policy.rowThreads / 32, scratch);
 }
 
-/// What a pass over a row does, but for the stores.
+/// Emits a pass over a row without its stores.
 void ColumnKernel::emitPass(const Row &row, int pass, SmallVector<Value> &running, SmallVector<Result> &results) {
   PassWork work = workOf(shape, pass);
   SmallVector<Value> reduced(work.reductions.size());
@@ -141,8 +142,8 @@ void ColumnKernel::emitPass(const Row &row, int pass, SmallVector<Value> &runnin
   }
 }
 
-/// Adds rows to the running sums and stores their results. All loads come before the stores: an output may lie in the
-/// place of an input.
+/// Adds rows to the running sums and stores their results. All loads precede the stores, because an output may alias an
+/// input.
 SmallVector<Value> ColumnKernel::addRows(ArrayRef<Row> rows, SmallVector<Value> running) {
   SmallVector<SmallVector<Result>> results(rows.size());
   for (auto [row, found] : llvm::zip_equal(rows, results)) {
@@ -170,7 +171,7 @@ SmallVector<Value> ColumnKernel::addRows(ArrayRef<Row> rows, SmallVector<Value> 
   return running;
 }
 
-/// Adds the rows `first + i * groups` for i from `from` up to `to`, `count` of them per round.
+/// Adds the rows `first + i * groups` for i in [from, to), `count` rows per iteration.
 SmallVector<Value> ColumnKernel::loopOverRows(Value first, Value from, Value to, int count, ValueRange initial) {
   auto loop = b.create<scf::ForOp>(from, to, function.integer(count, 64), initial);
   OpBuilder::InsertionGuard guard(b);
@@ -185,7 +186,7 @@ SmallVector<Value> ColumnKernel::loopOverRows(Value first, Value from, Value to,
   return SmallVector<Value>(loop.getResults());
 }
 
-/// Each group its rows of the block, in order.
+/// Sums the rows of each group in order.
 SmallVector<Value> ColumnKernel::sumInTurns(Value begin, Value end) {
   int inFlight = shape.hasRowWork() ? fullRowsInFlight : rowsInFlight;
   Value first = b.create<arith::AddIOp>(begin, index(group)), zero = function.integer(0, 64);
@@ -198,8 +199,8 @@ SmallVector<Value> ColumnKernel::sumInTurns(Value begin, Value end) {
   return loopOverRows(first, most, count, 1, running);
 }
 
-/// The same where rows are reduced, in rounds in which all threads take part; in the last one some groups have no row
-/// and go through the motions with the last one of all.
+/// Like sumInTurns(), for kernels that reduce rows, which needs all threads in every iteration. In the last iteration,
+/// groups without a row process the last row again and discard the result.
 SmallVector<Value> ColumnKernel::sumTogether(Value begin, Value end) {
   Value first = b.create<arith::AddIOp>(begin, index(group)), zero = function.integer(0, 64);
   Value blockRows = b.create<arith::SubIOp>(end, begin), each = function.integer(groups, 64);
@@ -221,7 +222,7 @@ SmallVector<Value> ColumnKernel::sumTogether(Value begin, Value end) {
   return SmallVector<Value>(rest.getResults());
 }
 
-/// Of each sum in turn: one thread per column adds up what the groups have, [group, column] in shared memory.
+/// For each sum, one thread per column adds the partial sums of the groups, [group, column] in shared memory.
 void ColumnKernel::addGroups(ArrayRef<Value> running) {
   Type number = b.getF32Type();
   Value memory = function.shared(), thread = function.threadIndex();
@@ -231,7 +232,7 @@ void ColumnKernel::addGroups(ArrayRef<Value> running) {
   auto pieces = static_cast<int>(llvm::divideCeil(tile(), policy.threads));
   for (auto [position, output] : llvm::enumerate(sums)) {
     if (position > 0 || reductions > 0)
-      function.barrier(); // what was there has been read
+      function.barrier(); // earlier values have been read
     for (int i = 0; i < policy.vectors; ++i)
       lanes.store(running[position * policy.vectors + i], memory, b.create<arith::AddIOp>(groupBegin, place[i]),
                   number);

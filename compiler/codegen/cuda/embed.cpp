@@ -1,4 +1,4 @@
-// out[token] = table[ids[token] - first row], zeros where the table has no such row. One warp per token.
+// out[token] = table[ids[token] - first row], or zeros if the table has no such row. One warp per token.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 using namespace mlir;

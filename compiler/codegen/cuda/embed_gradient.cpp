@@ -1,9 +1,8 @@
 // dtable[ids[token] - first row] += dout[token], in the order of tokens, by three kernels:
-// - order_tokens: tokens sorted by row, equal ones in their order (each block looks at all ids for its rows and
-// counts);
-// - sum_segments: runs of equal rows are summed within segments of sorted tokens, so that a frequent token keeps many
-//   blocks busy; a run that lies within one segment goes to its row;
-// - join_segments: sums of runs that go on in later segments are added in order.
+// - order_tokens: sorts tokens by row with a stable counting sort; each block reads all ids for its own rows;
+// - sum_segments: sums runs of equal rows within segments of sorted tokens, so that a frequent token keeps many blocks
+//   busy; a run within one segment is added to its row;
+// - join_segments: adds the sums of runs that span several segments, in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -14,8 +13,9 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable, which it clears unless it always adds.
-/// Scalars: first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: rows.
+/// order_tokens. Buffers: ids, order (i32 [tokens], -1 after the last), dtable, which is cleared unless the call always
+/// adds. Scalars: first row, rows, hidden, tokens, and, if it accumulates, whether this is the first term. Extent:
+/// rows.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)
@@ -51,10 +51,10 @@ private:
   Expr integer(int64_t value) { return {f, f.integer(value)}; }
   Expr word(Expr place) { return loadValue(place, f.b.getI32Type()); }
   Expr counter(Expr index) { return sharedAt(f, index * 4); }
-  /// How many tokens of the block's row `row` a warp has; then where the next of them goes.
+  /// Holds the number of a warp's tokens of the block's row `row`, later the position of the warp's next such token.
   Expr counter(Expr warp, Expr row) { return counter(row * warps + warp); }
   Expr total(Expr row) { return counter(row + rowsPerOrderBlock * warps); }
-  /// Tokens of rows before the block's, by warp.
+  /// Holds the number of tokens of rows before the block's, per warp.
   Expr before(Expr warp) { return counter(warp + rowsPerOrderBlock * (warps + 1)); }
   void syncWarp() { f.intrinsic("llvm.nvvm.bar.warp.sync", {}, f.integer(-1)); }
 
@@ -64,7 +64,7 @@ private:
          [&](Expr i) { storeValue(Expr(f, f.number(0)), elementAt(table, i, f.b.getF32Type())); });
   }
 
-  /// Calls `body(token, row)` for all tokens of the warp, 32 at a time; behind the last the row is -1.
+  /// Calls `body(token, row)` for all tokens of the warp, 32 at a time; after the last token the row is -1.
   void visit(const std::function<void(Expr, Expr)> &body) {
     loop(begin, end, step, [&](Expr first) {
       std::vector<Expr> found;
@@ -95,7 +95,7 @@ private:
     when(lane == 0, [&] { storeValue(earlier.get(), before(warp)); });
   }
 
-  /// Counters become the places of a warp's first token of each row.
+  /// Turns counters into the position of a warp's first token of each row.
   void makeOffsets() {
     when(thread < rowsPerOrderBlock, [&] {
       Expr sum = integer(0);
@@ -124,7 +124,7 @@ private:
     });
   }
 
-  /// Of 32 tokens those in the lanes `mine`. A token comes behind those of its row in earlier lanes.
+  /// Places those of 32 tokens whose lanes are in `mine`. Tokens of one row keep the order of their lanes.
   void placeSome(Expr token, Expr row, Expr mine) {
     Variable left(mine), rank(integer(0)), count(integer(0));
     loopWhile([&] { return left.get() != 0; },
@@ -141,12 +141,12 @@ private:
       at.set(word(counter(warp, row - beginRow)) + rank.get());
       storeValue(token, elementAt(order, at.get(), f.b.getI32Type()));
     });
-    syncWarp(); // and read by all
+    syncWarp(); // all lanes have read the counter
     when(isMine(row) & (rank.get() + 1 == count.get()),
          [&] { storeValue(at.get() + 1, counter(warp, row - beginRow)); });
   }
 
-  /// The last block ends the order.
+  /// The last block writes the end of the order.
   void fillEnd() {
     f.barrier();
     when(endRow == rows, [&] {
@@ -163,8 +163,8 @@ private:
   Expr begin, end;       ///< tokens of the warp
 };
 
-/// What sum_segments and join_segments share. Buffers: ids, order, ... Scalars: hidden, first row, tokens, rows, sides
-/// of a segment.
+/// Code shared by sum_segments and join_segments. Buffers: ids, order, ... Scalars: hidden, first row, tokens, rows,
+/// sides of a segment.
 class Segments {
 public:
   explicit Segments(KernelFunction &f, int width)
@@ -175,25 +175,25 @@ public:
   }
 
   Expr integer(int64_t value) { return {f, f.integer(value)}; }
-  /// The token in place `at` of the order; -1 outside of it.
+  /// Returns the token at position `at` of the order; -1 outside of it.
   Expr tokenAt(Expr at) {
     Expr isInside = (at >= 0) & (at < tokens);
     Expr token = loadValue(elementAt(Expr(f, f.buffer(1)), atLeast(atMost(at, tokens - 1), 0), f.b.getI32Type()),
                            f.b.getI32Type());
     return select(isInside, token, -1);
   }
-  /// The id of a token; -1 for none. Rows are compared by it: ids of the table's rows are not negative.
+  /// Returns the id of a token; -1 for none. Ids identify rows: ids of the table's rows are not negative.
   Expr idOf(Expr token) {
     Expr id = loadValue(elementAt(Expr(f, f.buffer(0)), atLeast(token, 0), f.b.getI32Type()), f.b.getI32Type());
     return select(token >= 0, id, -1);
   }
   Expr idAt(Expr at) { return idOf(tokenAt(at)); }
-  /// The row of dtable with `id`, at the thread's columns.
+  /// Returns the address of dtable's row `id` at the thread's columns.
   Expr rowOf(unsigned buffer, Expr id) {
     Expr row = wide(id) - Expr(f, f.scalar(1));
     return elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), f.b.getF32Type());
   }
-  /// Sums of a run that the segment shares with others: of what began before it (0) or begins in it (1).
+  /// Returns the address of a partial sum of a segment: of the run that began before it (0), or begins in it (1).
   Expr partial(unsigned buffer, Expr segment, int which) {
     return elementAt(Expr(f, f.buffer(buffer)), (wide(segment) * 2 + which) * hidden + wide(column), f.b.getF32Type());
   }
@@ -213,7 +213,7 @@ public:
     for (int i = 0; i < width; ++i)
       sums[i].set(sums[i].get() + summands[i]);
   }
-  /// row += sums
+  /// Computes row += sums.
   void addToRow(Expr place, const std::vector<Variable> &sums) {
     std::vector<Expr> row = loadElements(place, f.b.getF32Type(), width);
     for (int i = 0; i < width; ++i)
@@ -269,7 +269,7 @@ LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
       });
     }
   });
-  // What is left goes on in the next segment.
+  // The rest of the run continues in the next segment.
   Expr goesOn = (id.get() >= 0) & (s.idAt(first + tokensPerSegment) == id.get()) & s.isColumn;
   when(goesOn & isWhole.get(), [&] { storeElements(s.values(sums), s.partial(3, s.segment, 1), f.b.getF32Type()); });
   when(goesOn & (isWhole.get() == 0),

@@ -1,4 +1,4 @@
-// exec.kernel -> llvm dialect -> LLVM IR -> PTX text, by the NVPTX back end in this process: no toolkit takes part.
+// Lowers exec.kernel to the LLVM dialect, LLVM IR and PTX text, with LLVM's NVPTX back end. No CUDA toolkit is needed.
 #include "compiler/codegen/cuda/emit_cuda.h"
 
 #include "compiler/codegen/cuda/shape_kernels.h"
@@ -17,7 +17,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// PTX 8.0: what CUDA 12.0's drivers read.
+/// PTX 8.0, which the drivers of CUDA 12.0 support.
 constexpr const char *features = "+ptx80";
 
 LogicalResult buildFromBody(ImplicitLocOpBuilder &builder, exec::KernelOp kernel) {
@@ -65,7 +65,7 @@ FailureOr<OwningOpRef<ModuleOp>> buildKernels(ModuleOp module) {
   return lowered;
 }
 
-/// What the verifier holds the plan's geometries against.
+/// Prints the geometry lines that the verifier compares with the plan.
 void printGeometries(ModuleOp module, raw_ostream &stream) {
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     exec::GeometryAttr geometry = *kernel.getGeometry();

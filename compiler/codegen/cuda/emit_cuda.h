@@ -1,4 +1,4 @@
-// PTX for GPUs: all kernels of a module as one text.
+// Emits PTX: all kernels of a module as one text.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -7,11 +7,10 @@
 
 namespace espalier::codegen::cuda {
 
-/// The oldest architecture that the text runs on, the level of its KernelObject.
+/// The oldest architecture that the text runs on, used as the level of its KernelObject.
 inline constexpr const char *architecture = "sm_80";
 
-/// Compiles every exec.kernel of `module` to PTX. The same module gives the same text. Errors are reported on the
-/// module.
+/// Compiles every exec.kernel of `module` to PTX. Equal modules give equal text. Errors are reported on the module.
 mlir::FailureOr<std::string> emitPtx(mlir::ModuleOp module);
 
 } // namespace espalier::codegen::cuda

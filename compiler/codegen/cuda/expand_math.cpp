@@ -1,5 +1,5 @@
-// exp, log, tanh, erf, square roots and quotients on f32 by ex2, lg2, rcp, sqrt and div: relative errors of about 1e-6
-// (test/compiler/codegen/cuda/math_test.cpp); what is below 2^-126 counts as 0.
+// Expands exp, log, tanh, erf, square roots and quotients on f32 to ex2, lg2, rcp, sqrt and div. Relative errors are
+// about 1e-6 (test/compiler/codegen/cuda/math_test.cpp). Values below 2^-126 count as 0.
 #include "compiler/codegen/cuda/arithmetic.h"
 #include "compiler/codegen/cuda/shape_kernels.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 Value abs(Arithmetic &f, Value x) { return f.b.create<math::AbsFOp>(x); }
 
-/// `magnitude`, which is not negative, with the sign of x.
+/// Returns the non-negative `magnitude` with the sign of x.
 Value copySign(Arithmetic &f, Value magnitude, Value x) {
   auto bits = [&](Value number) -> Value { return f.b.create<arith::BitcastOp>(f.b.getI32Type(), number); };
   Value sign = f.b.create<arith::AndIOp>(bits(x), f.integer(0x80000000));
@@ -29,7 +29,7 @@ Value choose(Arithmetic &f, arith::CmpFPredicate predicate, Value x, double boun
   return f.b.create<arith::SelectOp>(f.b.create<arith::CmpFOp>(predicate, x, f.number(bound)), yes, no);
 }
 
-/// Horner's scheme, highest coefficient first.
+/// Evaluates a polynomial by Horner's scheme, highest coefficient first.
 Value polynomial(Arithmetic &f, Value x, ArrayRef<double> coefficients) {
   Value sum = f.number(coefficients[0]);
   for (double coefficient : coefficients.drop_front())
@@ -37,7 +37,7 @@ Value polynomial(Arithmetic &f, Value x, ArrayRef<double> coefficients) {
   return sum;
 }
 
-/// The number that all lanes of a constant are.
+/// Returns the value of a constant with equal lanes.
 std::optional<double> constantOf(Value x) {
   if (auto broadcast = x.getDefiningOp<vector::BroadcastOp>())
     x = broadcast.getSource();
@@ -50,8 +50,8 @@ std::optional<double> constantOf(Value x) {
   return std::nullopt;
 }
 
-/// Whether `t` is only added to numbers of the size of 1 (as in gelu's 1 + tanh and 1 - tanh^2): then its absolute
-/// error counts, not the relative one near 0.
+/// Returns whether `t` is only added to numbers of magnitude 1 (as in gelu's 1 + tanh and 1 - tanh^2), so that its
+/// absolute error matters, not the relative error near 0.
 bool isBesideOne(Value t) {
   return llvm::all_of(t.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -64,7 +64,7 @@ bool isBesideOne(Value t) {
   });
 }
 
-/// 1 - 2 / (exp(2 x) + 1); S. Moshier's polynomial (Cephes, tanhf) where that would cancel.
+/// Computes 1 - 2 / (exp(2 x) + 1), or S. Moshier's polynomial (Cephes, tanhf) if this formula would cancel.
 Value tanh(Arithmetic &f, Value x, bool isAbsolute) {
   auto fromPower = [&](Value x) {
     Value power = f.exp2(f.mul(x, f.number(2 * std::numbers::log2e)));
@@ -79,8 +79,8 @@ Value tanh(Arithmetic &f, Value x, bool isAbsolute) {
   return choose(f, arith::CmpFPredicate::OLT, magnitude, 0.625, small, copySign(f, fromPower(magnitude), x));
 }
 
-/// 1 - 2^(-r(|x|)) with the sign of x; r is a polynomial of degree 8 fitted for the least absolute error (1e-7 with all
-/// roundings). Where the relative error counts, S. Moshier's polynomial (Cephes, ndtrf) below 0.93.
+/// Computes 1 - 2^(-r(|x|)) with the sign of x. r is a polynomial of degree 8 fitted for the least absolute error (1e-7
+/// with all roundings). If the relative error matters, uses S. Moshier's polynomial (Cephes, ndtrf) below 0.93.
 Value erf(Arithmetic &f, Value x, bool isAbsolute) {
   Value magnitude = abs(f, x);
   Value exponent = polynomial(f, magnitude,
@@ -95,7 +95,7 @@ Value erf(Arithmetic &f, Value x, bool isAbsolute) {
   return choose(f, arith::CmpFPredicate::OGT, magnitude, 0.927734375, large, f.fma(small, x, x));
 }
 
-/// `op` on scalars.
+/// Expands `op` on scalars.
 Value expand(Arithmetic &f, Operation *op, ArrayRef<Value> x) {
   if (isa<math::ExpOp>(op))
     return f.exp(x[0]);

@@ -1,9 +1,9 @@
-// Which experts a token goes to, and the moves of its row there and back, as runtime/kernels/experts.cpp has them:
-// - choose_experts: a choice is the best score behind the one chosen before it, of equal scores the lower expert;
-// - give_slots: the choices of an expert in a sample are counted in their order;
-// - find_rows: slots turned round, for each slot of an expert the choice and token that has it;
-// - dispatch: a slot fetches its row or is 0, so that each row is written once;
-// - combine: a token adds up the rows of its choices in their order.
+// Chooses experts per token and moves token rows to the experts and back, like runtime/kernels/experts.cpp:
+// - choose_experts: each choice is the best score after the previous choice; ties go to the lower expert;
+// - give_slots: numbers the choices of an expert in a sample, in order;
+// - find_rows: inverts the slots: for each slot of an expert, the choice and token that has it;
+// - dispatch: each slot loads its row or is 0, so every row is written once;
+// - combine: each token sums the rows of its choices in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include <climits>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The i32 at `index` behind a buffer.
+/// Loads the i32 at `index` of a buffer.
 Expr integerAt(KernelFunction &f, unsigned buffer, Expr index) {
   return loadValue(elementAt(Expr(f, f.buffer(buffer)), index, f.b.getI32Type()), f.b.getI32Type());
 }
@@ -26,10 +26,10 @@ void setInteger(Expr value, KernelFunction &f, unsigned buffer, Expr index) {
   storeValue(value, elementAt(Expr(f, f.buffer(buffer)), index, f.b.getI32Type()));
 }
 
-/// The iteration of the extent that the thread's warp has.
+/// Returns the iteration of the extent that the thread's warp processes.
 Expr warpIteration(KernelFunction &f) { return Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex())); }
 
-/// Of a token: its experts from the best one on. The lanes of a warp share the experts.
+/// Iterates over the experts of a token, best first. The lanes of a warp share the experts.
 class Choice {
 public:
   Choice(KernelFunction &f, Type element, Expr token)
@@ -45,7 +45,7 @@ public:
     };
     loop(lane, experts, 32, [&](Expr candidate) {
       Expr loaded(f, f.load(f.buffer(0), (first + wide(candidate)).get(), element));
-      Expr given = select(loaded == loaded, loaded, -infinity); // what is no number comes last
+      Expr given = select(loaded == loaded, loaded, -infinity); // NaN comes last
       Expr isLeft = (given < lastScore.get()) | ((given == lastScore.get()) & (candidate > last.get()));
       take(isLeft & ((given > score.get()) | (expert.get() == none)), given, candidate);
     });
@@ -67,7 +67,7 @@ private:
   Variable lastScore, last;
 };
 
-/// What find_rows, dispatch and combine share.
+/// Code shared by find_rows, dispatch and combine.
 class Moves {
 public:
   Moves(KernelFunction &f, exec::KernelOp kernel)
@@ -82,7 +82,7 @@ public:
   const Expr batch, seq, tokens, hidden;
 };
 
-/// What dispatch and combine share: rows that a warp reads, weighs and writes in pieces of `width` elements.
+/// Code shared by dispatch and combine: a warp loads, weighs and stores rows in pieces of `width` elements.
 class Rows : public Moves {
 public:
   Rows(KernelFunction &f, exec::KernelOp kernel)
@@ -99,7 +99,7 @@ public:
   void store(const std::vector<Expr> &values, unsigned buffer, Expr row, Expr column) {
     storeElements(values, elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), to), to);
   }
-  /// Of a choice; 1 without weights.
+  /// Returns the weight of a choice; 1 without weights.
   Expr weight(unsigned buffer, Expr at) {
     return hasWeights ? Expr(f, f.load(f.buffer(buffer), at.get(), typeParameter(kernel, "weights"))) : Expr(1);
   }
@@ -113,7 +113,7 @@ private:
 
 } // namespace
 
-/// Buffers: scores, ids. Scalars as RouteScalar. Extent: tokens, a warp each.
+/// Buffers: scores, ids. Scalars: see RouteScalar. Extent: tokens, one warp each.
 LogicalResult buildChooseExperts(KernelFunction &f, exec::KernelOp kernel) {
   Expr token = warpIteration(f), tokens(f, f.extent());
   when(token < tokens, [&] {
@@ -126,9 +126,9 @@ LogicalResult buildChooseExperts(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// Buffers: ids, slots. Scalars as RouteScalar. Extent: samples of all experts, a warp each.
+/// Buffers: ids, slots. Scalars: see RouteScalar. Extent: samples of all experts, one warp each.
 LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp) {
-  constexpr int unrolled = 8; // so many loads are on their way at once
+  constexpr int unrolled = 8; // number of loads in flight
   Expr batch(f, f.scalar(RouteBatch)), seq(f, f.scalar(RouteSeq)), unit = warpIteration(f), lane(f, f.laneIndex());
   when(unit < Expr(f, f.extent()), [&] {
     Expr expert = narrow(unit / batch), sample = unit % batch, capacity = narrow(Expr(f, f.scalar(RouteCapacity)));
@@ -156,8 +156,8 @@ LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp) {
   return success();
 }
 
-/// Buffers: ids, slots, places (i32 [experts, batch, capacity], -1 where no token is). Scalars as MoveScalar. Extent:
-/// samples of all experts, a block each.
+/// Buffers: ids, slots, places (i32 [experts, batch, capacity], -1 for empty slots). Scalars: see MoveScalar. Extent:
+/// samples of all experts, one block each.
 LogicalResult buildFindRows(KernelFunction &f, exec::KernelOp kernel) {
   Moves moves(f, kernel);
   Expr unit(f, f.blockBegin()), expert = narrow(unit / moves.batch), sample = unit % moves.batch;
@@ -175,8 +175,8 @@ LogicalResult buildFindRows(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// Buffers: places, rows of tokens, maybe weights, rows of experts. Scalars as MoveScalar. Extent: rows of experts, a
-/// warp each.
+/// Buffers: places, rows of tokens, optional weights, rows of experts. Scalars: see MoveScalar. Extent: rows of
+/// experts, one warp each.
 LogicalResult buildDispatch(KernelFunction &f, exec::KernelOp kernel) {
   Rows rows(f, kernel);
   unsigned result = rows.hasWeights ? 3 : 2;
@@ -200,8 +200,8 @@ LogicalResult buildDispatch(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// Buffers: ids, slots, rows of experts, maybe weights, rows of tokens. Scalars as MoveScalar. Extent: rows of tokens,
-/// a warp each.
+/// Buffers: ids, slots, rows of experts, optional weights, rows of tokens. Scalars: see MoveScalar. Extent: rows of
+/// tokens, one warp each.
 LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel) {
   Rows rows(f, kernel);
   Expr row = warpIteration(f), experts = rows.at(MoveExperts), capacity = rows.at(MoveCapacity);

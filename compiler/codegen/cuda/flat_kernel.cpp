@@ -9,7 +9,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// Reads everything at `place`, then stores, if `condition`.
+/// If `condition`, loads all operands at `place`, then stores the results.
 void emitElements(const ShapeBuilder &builder, Value condition, Value place, int width) {
   auto &[shape, policy, function, lanes, evaluator] = builder;
   auto guarded = function.b.create<scf::IfOp>(condition, /*withElseRegion=*/false);
@@ -34,7 +34,7 @@ void buildFlatKernel(const ShapeBuilder &builder) {
   };
   Value thread = function.threadIndex(), extent = function.extent();
   evaluator.emitScalars();
-  // One thread stores what exists once: its place may be that of an input.
+  // One thread stores values without dimensions, because they may alias an input.
   Value element = b.create<arith::AddIOp>(function.blockBegin(), b.create<arith::ExtUIOp>(b.getI64Type(), thread));
   lanes.mask = compare(arith::CmpIPredicate::eq, element, function.integer(0, 64));
   storeRowValues(evaluator, shape, 0);
@@ -48,7 +48,7 @@ void buildFlatKernel(const ShapeBuilder &builder) {
   }
   if (policy.vector == 1)
     return;
-  // The last block does what is left one by one.
+  // The last block processes the remaining elements one by one.
   Value rest = b.create<arith::AndIOp>(extent, function.integer(policy.vector - 1, 64));
   Value isRest = compare(arith::CmpIPredicate::ult, b.create<arith::ExtUIOp>(b.getI64Type(), thread), rest);
   Value isLast = compare(arith::CmpIPredicate::eq, function.blockEnd(), extent);

@@ -1,5 +1,5 @@
-// Tiles of f32 by fma. The threads form a square of 16 x 16: a thread holds neighbouring rows and every 16th column, so
-// that the threads of a row are 16 neighbouring lanes. Weights go through shared memory to the threads that need them.
+// Tiles of f32 by fma. 16 x 16 threads form a square. A thread holds neighbouring rows and every 16th column, so the
+// threads of a row are 16 neighbouring lanes. Weights are exchanged through shared memory.
 #include "compiler/codegen/cuda/tile_kinds.h"
 
 using namespace mlir;
@@ -48,7 +48,7 @@ public:
   Grid multiplyAlong(const Grid &weights, Expr b, Grid grid) override {
     int64_t pitch = (sizes.columns + 4) * 4;
     Expr left = scratch + threadRow * pitch;
-    f.barrier(); // nobody reads the weights of an earlier product any more
+    f.barrier(); // all threads have read the weights of the previous product
     for (int64_t row = 0; row < rowSlots; ++row)
       for (size_t column = 0; column < columns.size(); ++column)
         f.b.create<LLVM::StoreOp>(weights[row][column].get(), placeOf(left + columns[column] * 4, row * pitch), 4);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *sharedSymbol = "block_memory";
 
-/// The type that memory is read in: 16-bit floats as integers.
+/// Returns the type used for memory accesses: integers for 16-bit floats.
 Type storageType(Type element) {
   return element.isBF16() || element.isF16() ? IntegerType::get(element.getContext(), 16) : element;
 }
@@ -28,7 +28,7 @@ KernelFunction::KernelFunction(ImplicitLocOpBuilder &builder, StringRef symbol, 
   function = b.create<LLVM::LLVMFuncOp>(symbol, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   function->setAttr("nvvm.kernel", b.getUnitAttr());
   function->setAttr("nvvm.maxntid", b.getDenseI32ArrayAttr({static_cast<int32_t>(geometry.getThreads())}));
-  // Else ptxas keeps registers free for more blocks than one, and spills for them.
+  // Without this, ptxas reserves registers for more than one block and spills.
   function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   function.setPassthroughAttr(b.getArrayAttr({b.getStringAttr("nounwind"), b.getStringAttr("no-builtins")}));
   outside = b.saveInsertionPoint();
@@ -130,14 +130,14 @@ Value KernelFunction::reduceWarps(Value x, Reduction reduction, int warps, Value
   x = reduceWarp(x, reduction);
   if (warps == 1)
     return x;
-  // Every lane writes the same number to its warp's place, so that no thread goes another way.
+  // Every lane stores the same number to its warp's slot, so that no thread diverges.
   store(x, scratch, warpIndex(), b.getF32Type());
   barrier();
   if (warps < geometry.getThreads() / 32) {
     Value first = b.create<arith::RemUIOp>(warpIndex(), integer(warps));
     scratch = address(scratch, b.create<arith::SubIOp>(warpIndex(), first), b.getF32Type());
   }
-  // Lanes in groups, each with the numbers of all warps: every lane ends with the whole sum.
+  // Groups of lanes each load the numbers of all warps, so every lane ends with the whole sum.
   auto group = static_cast<int>(llvm::PowerOf2Ceil(warps));
   Value place = b.create<arith::AndIOp>(laneIndex(), integer(group - 1));
   if (group == warps)

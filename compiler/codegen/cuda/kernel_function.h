@@ -1,5 +1,5 @@
-// A kernel for GPUs being built: its function with parameters, and what the hardware gives, as values. Pointers are
-// of address space 1 (global) or 3 (shared).
+// A GPU kernel under construction: its function with parameters, and hardware indices as values. Pointers are in
+// address space 1 (global) or 3 (shared).
 #pragma once
 
 #include "compiler/codegen/cuda/arithmetic.h"
@@ -8,23 +8,25 @@
 
 namespace espalier::codegen::cuda {
 
-/// What a reduction does with two numbers.
+/// The operation of a reduction.
 enum class Reduction { Add, Max };
 
+/// Builds one kernel.
 class KernelFunction : public Arithmetic {
 public:
-  /// Begins a kernel at the builder's place (the body of a module); see runtime/abi.h for its parameters. No pointer is
-  /// noalias: an output may lie in the place of an input, and LLVM would read that by ld.global.nc.
+  /// Begins a kernel at the builder's insertion point (a module body); runtime/abi.h defines its parameters. Pointers
+  /// are not noalias, because an output may alias an input, which LLVM would otherwise load by ld.global.nc.
   KernelFunction(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef symbol, unsigned buffers, unsigned scalars,
                  exec::GeometryAttr geometry);
-  /// Ends it.
+  /// Ends the function.
   void finish();
 
+  /// Returns the pointer of a buffer of the launch.
   mlir::Value buffer(unsigned index);
-  /// As i64.
+  /// Returns a scalar of the launch as i64.
   mlir::Value scalar(unsigned index);
   mlir::Value extent();
-  /// Dynamic shared memory of the block, 16-byte aligned: geometry.shared_bytes.
+  /// Returns the dynamic shared memory of the block, 16-byte aligned, of geometry.shared_bytes bytes.
   mlir::Value shared();
 
   // Indices as i32.
@@ -33,37 +35,37 @@ public:
   mlir::Value warpIndex(); ///< within the block
   mlir::Value blockX();
   mlir::Value blockY();
-  /// The block's iterations of the extent, as i64.
+  /// The block's range of the extent, as i64.
   mlir::Value blockBegin();
   mlir::Value blockEnd();
 
-  /// Holds all threads of the block; never in divergent code.
+  /// Synchronizes all threads of the block; must not be in divergent code.
   void barrier();
-  /// The value that lane `lane ^ mask` (of `lane`) has, f32 or i32; all lanes of the warp take part.
+  /// Return the value, f32 or i32, of lane `lane ^ mask`, or of `lane`. All lanes of the warp take part.
   mlir::Value shuffleXor(mlir::Value x, int mask);
   mlir::Value shuffleFrom(mlir::Value x, mlir::Value lane);
-  /// The lanes of the warp for which `condition` holds, as bits; all take part.
+  /// Returns a bit mask of the lanes for which `condition` holds. All lanes take part.
   mlir::Value ballot(mlir::Value condition);
   mlir::Value countOnes(mlir::Value bits);
-  /// Over groups of `lanes` neighbours (a power of two up to 32), in a fixed order; each of them gets the result.
+  /// Reduces over groups of `lanes` neighbours (a power of two up to 32) in a fixed order. Every lane gets the result.
   mlir::Value reduceWarp(mlir::Value x, Reduction reduction, int lanes = 32);
-  /// Over each `warps` neighbouring warps of the block, whose threads all take part; each gets the result. `scratch`: 4
-  /// bytes of shared memory per warp of the block, free for others after a further barrier.
+  /// Reduces over each group of `warps` neighbouring warps of the block, whose threads all take part. Every thread gets
+  /// the result. `scratch` has 4 bytes of shared memory per warp of the block; it may be reused after another barrier.
   mlir::Value reduceWarps(mlir::Value x, Reduction reduction, int warps, mlir::Value scratch);
 
-  // Memory: `index` in elements, i32 or i64.
+  // Memory accesses. `index` counts elements and is i32 or i64.
   mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);
-  /// f32, or i32 for integers.
+  /// Loads an f32, or an i32 for integers.
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element);
   void store(mlir::Value x, mlir::Value base, mlir::Value index, mlir::Type element);
-  /// 1, 2 or 4 words as i32 or a vector of them, aligned to their size.
+  /// Load or store 1, 2 or 4 words as i32 or a vector of i32, aligned to their size.
   mlir::Value loadWords(mlir::Value address, int words);
   void storeWords(mlir::Value words, mlir::Value address);
 
   const exec::GeometryAttr geometry;
 
 private:
-  /// Emitted once, at the function's begin.
+  /// Returns `known`, built once at the beginning of the function.
   mlir::Value atBegin(mlir::Value &known, llvm::function_ref<mlir::Value()> build);
 
   mlir::LLVM::LLVMFuncOp function;

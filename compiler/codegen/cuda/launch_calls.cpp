@@ -1,5 +1,5 @@
-// Library calls that GPUs have no library for become launches of kernels: which kernel, on which grid, with which
-// buffers and scalars. The kernels' heads say what they want of both.
+// Turns library calls for which GPUs have no library into kernel launches: chooses kernel, grid, buffers and scalars.
+// The comments of the kernels define their buffers and scalars.
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
@@ -18,7 +18,7 @@ using cuda::AttentionConfig;
 using cuda::AttentionPass;
 using cuda::SpecialLaunch;
 
-/// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements.
+/// Returns the most neighbours, up to `limit`, that one access can read from rows of `length` elements.
 int64_t widthFor(ArrayRef<exec::BufferAttr> buffers, int64_t length, int64_t limit) {
   bool areAligned = llvm::all_of(buffers, [](exec::BufferAttr buffer) { return cuda::isAligned(buffer, 16); });
   int64_t width = areAligned ? limit : 1;
@@ -33,7 +33,7 @@ public:
   Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
       : call(call), builder(context), newBuffer(newBuffer) {}
 
-  /// Empty for calls that stay calls.
+  /// Returns the launches; empty for calls that remain library calls.
   SmallVector<SpecialLaunch> make() {
     if (call.function == "attention_forward")
       forward();
@@ -74,7 +74,7 @@ private:
     return newBuffer(namedTensor(shape, dims, element));
   }
 
-  /// The launch of a kernel; `parameters` are completed by the numbers of buffers and scalars.
+  /// Adds a launch. Completes `parameters` with the numbers of buffers and scalars.
   void add(SpecialLaunch launch) {
     launch.parameters.set("buffers", builder.getI64IntegerAttr(launch.buffers.size()));
     launch.parameters.set("scalars", builder.getI64IntegerAttr(launch.scalars.size()));
@@ -83,7 +83,7 @@ private:
 
   bool alwaysAdds() const { return static_cast<bool>(call.flags.get("always_adds")); }
 
-  /// For a kernel that may add to the call's last buffer: the parameter, and the scalar that goes with it.
+  /// Sets the parameter and the scalar of a kernel that may add to the call's last buffer.
   void setDestination(SpecialLaunch &launch) {
     if (alwaysAdds())
       launch.parameters.set("always_adds", builder.getUnitAttr());
@@ -93,7 +93,7 @@ private:
     }
   }
 
-  // Attention.
+  // Attention sizes.
   int64_t batch() const { return call.sizes[0]; }
   int64_t queries() const { return call.sizes[1]; }
   int64_t keys() const { return call.sizes.size() > 5 ? call.sizes[5] : queries(); }
@@ -147,7 +147,7 @@ private:
     ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, positions, out, keys, values
     int64_t headDim = call.sizes[4], tokens = batch() * queries();
     int64_t width = widthFor(all, headDim, 16 / (call.elements[0].getIntOrFloatBitWidth() / 8));
-    while (width > 1 && 16 * width >= headDim) // all lanes have something
+    while (width > 1 && 16 * width >= headDim) // until every lane has a piece
       width /= 2;
     SpecialLaunch keep{.shape = "keep_rows", .geometry = geometry(256, 8),
                        .buffers = {all[1], all[2], all[3], all[5], all[6]}, .outputs = 2,
@@ -303,7 +303,7 @@ private:
     add(std::move(sum));
   }
 
-  void reduceParts() { // in y one block per sum
+  void reduceParts() { // one block per sum along y
     int64_t threads = 256;
     SpecialLaunch launch{.shape = "reduce_parts",
                          .geometry = geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4),

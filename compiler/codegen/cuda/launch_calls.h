@@ -1,11 +1,11 @@
-// Library calls that GPUs have no library for, as launches of kernels.
+// Turns library calls for which GPUs have no library into kernel launches.
 #pragma once
 
 #include "compiler/codegen/program_builder.h"
 
 namespace espalier::codegen::cuda {
 
-/// One launch of a kernel without a body, which `shape`, `parameters` and `geometry` name.
+/// One launch of a kernel without body, identified by `shape`, `parameters` and `geometry`.
 struct SpecialLaunch {
   llvm::StringRef shape = {};
   mlir::NamedAttrList parameters = {};
@@ -16,8 +16,8 @@ struct SpecialLaunch {
   int64_t extent = 1;
 };
 
-/// What does the work of `call`, in order; nothing for calls that stay calls. `newBuffer` makes room for what the
-/// launches hand to each other.
+/// Returns the launches that replace `call`, in order; empty for calls that remain library calls. `newBuffer` allocates
+/// the intermediate buffers between launches.
 llvm::SmallVector<SpecialLaunch> launchesOf(const ProgramBuilder::Call &call, mlir::MLIRContext *context,
                                             llvm::function_ref<exec::BufferAttr(mlir::Type)> newBuffer);
 

@@ -1,5 +1,5 @@
-// Tiles of 16-bit elements on tensor cores. A warp holds `rows / warps` rows in pieces of 16; lane l holds of each
-// piece the rows l / 4 and l / 4 + 8, and of each 8 columns those at 2 (l % 4) and next to it (PTX ISA, mma.m16n8k16).
+// Tiles of 16-bit elements on tensor cores. A warp holds `rows / warps` rows in pieces of 16. Of each piece, lane l
+// holds rows l / 4 and l / 4 + 8 and, of every 8 columns, columns 2 (l % 4) and 2 (l % 4) + 1 (PTX ISA, mma.m16n8k16).
 #include "compiler/codegen/cuda/tile_kinds.h"
 
 using namespace mlir;
@@ -8,7 +8,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// Four registers of an ldmatrix or mma.
+/// The four registers of an ldmatrix or mma operand.
 using Fragment = std::array<Value, 4>;
 
 class MmaTiles final : public Tiles {
@@ -77,7 +77,7 @@ public:
   }
 
 private:
-  /// Where a lane points for ldmatrix: a row of a tile and one of its 16-byte pieces.
+  /// Returns the offset that a lane passes to ldmatrix: a row of a tile and one of its 16-byte pieces.
   Expr laneOffset(Expr row, Expr piece) { return row * sizes.pitch() + piece * 16; }
 
   std::vector<Fragment> zeros(int64_t count) {
@@ -102,7 +102,7 @@ private:
     return results(f.intrinsic(name, structureOf(f.b.getI32Type()), placeOf(offset, constant)));
   }
 
-  /// sum += a b for 16 rows, 8 columns and 16 elements of each.
+  /// Computes sum += a b for 16 rows, 8 columns and a depth of 16.
   void multiply(Fragment &sum, const Fragment &a, Value b0, Value b1) {
     const bool isHalf = sizes.element.isF16();
     SmallVector<Value> arguments(a.begin(), a.end());
@@ -115,7 +115,7 @@ private:
                               structureOf(f.b.getF32Type()), arguments));
   }
 
-  /// Scores of 16 rows and 16 columns lie where mma wants its left operand.
+  /// Scores of 16 rows and 16 columns already have the register layout of mma's left operand.
   Fragment packWeights(const Grid &weights, int64_t piece, int64_t group) {
     Fragment packed;
     for (int64_t i = 0; i < 4; ++i) {

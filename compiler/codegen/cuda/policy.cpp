@@ -15,29 +15,29 @@ namespace espalier::codegen::cuda {
 namespace {
 
 constexpr int64_t warp = 32, mostRowThreads = 1024;
-/// Bytes that one access moves at most.
+/// The most bytes that one access moves.
 constexpr int64_t accessBytes = 16;
-/// Registers of a thread for values of the row that stay between passes.
+/// The registers of a thread for values of the row that are kept between passes.
 constexpr int64_t heldElements = 32;
-/// Loads of a thread under way where the row does not stay.
+/// The loads in flight per thread if the row is not kept in registers.
 constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
-/// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
+/// The threads per block for small rows, for flat kernels, and for rows that are looped over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
-/// Column kernels: threads of a block, of which groups take its rows in turns; rows of a block, and blocks in all.
-/// Where rows are reduced, a block has whole rows, and there are no others beside it.
+/// Column kernels: threads per block, whose groups take the block's rows in turn; minimum rows per block; maximum
+/// blocks. If rows are reduced, a block has whole rows, and the second line of constants applies.
 constexpr int64_t columnThreads = 256, leastRows = 32, mostBlocks = 128;
 constexpr int64_t reducedRowThreads = 512, leastReducedRows = 8, mostReducedBlocks = 256;
 
 int64_t elementBytes(Type type) { return cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth() / 8; }
 
-/// The widest access that all full buffers allow.
+/// Returns the widest access that all full buffers allow.
 int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {
   int64_t largest = 2;
   auto visit = [&](auto use) {
     for (auto [argument, access, buffer] : llvm::zip(shape.body->getArguments(), shape.operands, operands))
       if (shape.levels.lookup(argument) == Level::Full)
         use(elementBytes(argument.getType()), buffer);
-    // Sums over rows are stored one by one, or in f32 at multiples of the vector.
+    // Sums over rows are stored one by one, or in f32 at multiples of the vector size, so they set no limit.
     for (auto [index, value, buffer] : llvm::enumerate(shape.body->getTerminator()->getOperands(), outputs))
       if (shape.levels.lookup(value) == Level::Full && !shape.isSummed(index))
         use(elementBytes(value.getType()), buffer);
@@ -53,7 +53,7 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
   return vector;
 }
 
-/// Full values that stay in registers at once between passes: those of an earlier pass from which a later one goes on.
+/// Returns the full values kept in registers between passes: values of an earlier pass that a later pass uses.
 int64_t countHeld(const KernelShape &shape) {
   llvm::DenseMap<Value, int> firstPass;
   SmallVector<llvm::SmallDenseSet<Value>> needed(shape.lastPass + 1);
@@ -90,14 +90,14 @@ int64_t countReductions(const KernelShape &shape) {
   return llvm::count_if(shape.body->without_terminator(), [](Operation &op) { return reducesTrailing(&op); });
 }
 
-/// Whether blocks can share a row: nothing of it is needed by all of its columns, and a picked column is not
-/// overwritten before another block reads it.
+/// Returns whether several blocks can share a row: no value depends on the whole row, and no block overwrites a picked
+/// column before another block reads it.
 bool isCutAnywhere(const KernelShape &shape) {
   bool picks = llvm::any_of(shape.body->without_terminator(), [](Operation &op) { return isa<model::PickOp>(op); });
   return countReductions(shape) == 0 && !picks && !workOf(shape, 0).outputs.empty();
 }
 
-/// As few warps as hold the row, without idle threads where that can be; a part of a warp where that is enough.
+/// Uses the fewest warps that hold the row, without idle threads if possible; a part of a warp if that is enough.
 void chooseRow(const KernelShape &shape, Policy &policy) {
   bool isCut = isCutAnywhere(shape);
   int64_t loads = llvm::divideCeil(shape.columns, policy.vector);
@@ -127,7 +127,7 @@ void chooseRow(const KernelShape &shape, Policy &policy) {
     policy.sharedBytes = countReductions(shape) * policy.threads / warp * 4;
 }
 
-/// Warps as wide as their loads, side by side; or whole rows, as few vectors of them per thread as there is room for.
+/// Uses neighbouring warps; if rows are reduced, whole rows with as few vectors per thread as possible.
 void chooseColumn(const KernelShape &shape, Policy &policy) {
   int64_t reductions = countReductions(shape), loads = llvm::divideCeil(shape.columns, policy.vector);
   policy.rowThreads = warp;
@@ -148,7 +148,7 @@ void chooseColumn(const KernelShape &shape, Policy &policy) {
 
 bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
   auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
-  // Virtual buffers are placed at multiples of 64; their offset is a number. Own parts lie side by side.
+  // Virtual buffers are placed at multiples of 64; their offset is an index. Shards are contiguous.
   bool isPlaced = buffer.isVirtual() || buffer.getOffset() % bytes == 0;
   bool arePartsPlaced = buffer.getPart() == 0 || buffer.getBytes() % bytes == 0;
   return isPlaced && arePartsPlaced && buffer.getWithin() % bytes == 0 &&

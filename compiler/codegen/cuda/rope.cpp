@@ -1,6 +1,6 @@
 // y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
-// neighbouring pairs of a token and rotates them in all heads: sine and cosine are computed once. The whole turns are
-// taken off in f64, so that large positions lose nothing. Buffers: x, positions, y. Scalars: heads, head_dim. Extent:
+// neighbouring pairs of a token and rotates them in all heads, so that sine and cosine are computed once. Whole turns
+// are removed in f64, so large positions lose no precision. Buffers: x, positions, y. Scalars: heads, head_dim. Extent:
 // tokens.
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -43,12 +43,12 @@ public:
   }
 
 private:
-  /// theta^(-2 i / head_dim)
+  /// Returns theta^(-2 i / head_dim).
   double step(double i) const { return std::pow(theta, -2 * i / static_cast<double>(headDim)); }
 
   Expr f64(double value) { return {f, Expr(value).as(f, f.b.getF64Type())}; }
 
-  /// Quarter turns per position of pair `i`: a product of constants for its bits.
+  /// Returns the quarter turns per position of pair `i`, as a product of constants selected by the bits of i.
   Expr frequency(Expr i) {
     Expr result = f64(2 / std::numbers::pi);
     for (int64_t bit = 1; bit < headDim / 2; bit *= 2)
@@ -56,7 +56,7 @@ private:
     return result;
   }
 
-  /// As the CPU's: quarter turns by rounding, the rest of at most pi / 4 by the Taylor series.
+  /// Like the CPU kernel: removes quarter turns by rounding, then uses the Taylor series for at most pi / 4.
   std::pair<Expr, Expr> rotation(Expr position, Expr frequency) {
     constexpr double toInteger =
         6755399441055744.0; // 1.5 * 2^52: adding it rounds, and leaves the integer in the low bits

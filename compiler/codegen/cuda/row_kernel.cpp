@@ -1,6 +1,5 @@
-// A row is walked over in tiles of `vectors` loads per thread. Where one tile is the whole row, what is loaded stays in
-// registers, and what is computed the same way in two passes is found by LLVM to be one value; otherwise later passes
-// load and compute again.
+// A row is processed in tiles of `vectors` loads per thread. If one tile is the whole row, loaded values stay in
+// registers, and LLVM merges equal computations of two passes. Otherwise later passes load and compute again.
 #include "compiler/codegen/cuda/shape_kernels.h"
 
 #include "dialects/model/dialect.h"
@@ -28,7 +27,7 @@ private:
   void emitPass(const PassWork &work, int pass);
   struct Place {
     Value column;
-    Value isInside, canStore; ///< null: always
+    Value isInside, canStore; ///< null: always true
   };
   SmallVector<Place> placesFrom(Value base, bool isWhole);
   SmallVector<Value> emitVector(const PassWork &work, int pass, int index, const Place &place,
@@ -37,7 +36,7 @@ private:
   Value firstColumn();
   SmallVector<Value> emitTiles(const PassWork &work, int pass);
   Value compare(arith::CmpIPredicate predicate, Value a, Value x) { return b.create<arith::CmpIOp>(predicate, a, x); }
-  /// Holds all threads of a row.
+  /// Synchronizes all threads of a row.
   void holdRow();
   Value reduceThreads(Operation *reduction, Value value);
 
@@ -47,10 +46,10 @@ private:
   CudaLanes &lanes;
   Evaluator &evaluator;
   ImplicitLocOpBuilder &b;
-  Value columns;      ///< of a row, i32
+  Value columns;      ///< per row, i32
   Value first;        ///< column of the thread's first vector, i32
-  Value hasRow;       ///< whether the thread has a row; null: always
-  int reductions = 0; ///< so far
+  Value hasRow;       ///< whether the thread has a row; null: always true
+  int reductions = 0; ///< emitted so far
   /// Full operands as loaded, per vector of the tile.
   SmallVector<llvm::MapVector<Value, Value>> held;
 };
@@ -62,7 +61,7 @@ void RowKernel::setRow() {
     Value group = b.create<arith::ShRUIOp>(thread, function.integer(llvm::Log2_32(policy.rowThreads)));
     row = b.create<arith::AddIOp>(row, b.create<arith::ExtUIOp>(b.getI64Type(), group));
     hasRow = compare(arith::CmpIPredicate::slt, row, function.extent());
-    // Threads without a row go through the motions with the last one: shuffles want the whole warp.
+    // Threads without a row process the last row and discard the result, because shuffles need the whole warp.
     Value last = b.create<arith::SubIOp>(function.extent(), function.integer(1, 64));
     row = b.create<arith::MinSIOp>(row, last);
     thread = b.create<arith::AndIOp>(thread, function.integer(policy.rowThreads - 1));
@@ -78,7 +77,7 @@ void RowKernel::holdRow() {
     function.intrinsic("llvm.nvvm.bar.warp.sync", {}, function.integer(-1));
 }
 
-/// Values of the row. What they read may be overwritten by the stores that follow, once all threads have read it.
+/// Computes and stores the values of a whole row. A store may overwrite an input, so all threads read first.
 void RowKernel::emitOnce(int pass) {
   emitRowValues(evaluator, shape, pass);
   Operation *yield = shape.body->getTerminator();
@@ -98,13 +97,13 @@ void RowKernel::emitOnce(int pass) {
   lanes.mask = {};
 }
 
-/// The thread's vectors of the columns base + [0, threads * vectors). Beyond the end of the row are those of column 0,
-/// which count for nothing and are not stored.
+/// Returns the thread's vectors of the columns base + [0, threads * vectors). Vectors beyond the end of the row read
+/// column 0; their values are ignored and not stored.
 SmallVector<RowKernel::Place> RowKernel::placesFrom(Value base, bool isWhole) {
   SmallVector<Place> places(policy.vectors);
   for (auto [i, place] : llvm::enumerate(places)) {
     Value offset = function.integer(int64_t(i) * policy.rowThreads * policy.vector);
-    // Columns stay far below 2^31: constants can go into the addresses of loads and stores.
+    // Columns stay far below 2^31, so constants can be folded into the addresses of loads and stores.
     auto flags = arith::IntegerOverflowFlags::nuw | arith::IntegerOverflowFlags::nsw;
     place.column = b.create<arith::AddIOp>(b.create<arith::AddIOp>(base, first, flags), offset, flags);
     place.canStore = hasRow;
@@ -117,7 +116,7 @@ SmallVector<RowKernel::Place> RowKernel::placesFrom(Value base, bool isWhole) {
   return places;
 }
 
-/// The work of a pass at one vector, but for the stores; returns the outputs' values.
+/// Emits the work of a pass at one vector without its stores; returns the outputs' values.
 SmallVector<Value> RowKernel::emitVector(const PassWork &work, int pass, int index, const Place &place,
                                          SmallVector<Value> &running) {
   evaluator.setCursor({place.column, policy.vector, pass});
@@ -139,7 +138,7 @@ SmallVector<Value> RowKernel::emitVector(const PassWork &work, int pass, int ind
   return outputs;
 }
 
-/// Loads of all vectors before the stores: an output may lie in the place of an input.
+/// All loads precede the stores, because an output may alias an input.
 SmallVector<Value> RowKernel::emitTile(const PassWork &work, int pass, Value base, bool isWhole,
                                        SmallVector<Value> running) {
   SmallVector<Place> places = placesFrom(base, isWhole);
@@ -166,14 +165,14 @@ Value RowKernel::reduceThreads(Operation *reduction, Value value) {
   return function.reduceWarps(value, kind, warps, function.address(function.shared(), offset, b.getF32Type()));
 }
 
-/// Of the block's tile, where blocks share a row.
+/// Returns the first column of the block's tile if blocks share a row.
 Value RowKernel::firstColumn() {
   if (policy.columnsPerBlock == 0)
     return function.integer(0);
   return b.create<arith::MulIOp>(function.blockY(), function.integer(policy.columnsPerBlock));
 }
 
-/// Tiles over a row that does not stay in registers: whole ones, then what is left.
+/// Loops over the tiles of a row that is not kept in registers: whole tiles, then the rest.
 SmallVector<Value> RowKernel::emitTiles(const PassWork &work, int pass) {
   SmallVector<Value> running;
   for (Operation *reduction : work.reductions)

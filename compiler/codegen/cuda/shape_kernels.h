@@ -7,7 +7,7 @@
 
 namespace espalier::codegen::cuda {
 
-/// What a builder of a shape works with.
+/// The inputs of the builders.
 struct ShapeBuilder {
   const KernelShape &shape;
   const Policy &policy;
@@ -16,14 +16,14 @@ struct ShapeBuilder {
   Evaluator &evaluator;
 };
 
-/// Threads over the columns of a row: all of a block, or a part of a warp and then several rows per block.
+/// Distributes the columns of a row over threads: the whole block, or a part of a warp with several rows per block.
 void buildRowKernel(const ShapeBuilder &builder);
-/// Threads over the elements.
+/// Distributes the elements over threads.
 void buildFlatKernel(const ShapeBuilder &builder);
-/// A block's rows at the columns of one warp: its warps take the rows in turns and add up their sums in order.
+/// Distributes the rows of a block over its warps, each with one warp's width of columns, and sums the warps in order.
 void buildColumnKernel(const ShapeBuilder &builder);
 
-/// Replaces math.exp, log, tanh, erf and sqrt and divisions on f32 by approximate instructions and short polynomials.
+/// Expands math.exp, log, tanh, erf and sqrt and divisions on f32 to approximate instructions and short polynomials.
 void expandMath(mlir::Operation *root);
 
 } // namespace espalier::codegen::cuda

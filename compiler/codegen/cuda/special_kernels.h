@@ -1,16 +1,17 @@
-// Kernels that are not made from a fused body: what the runtime's own kernels do on CPUs.
+// Kernels without a fused body: the CUDA versions of the runtime's CPU kernels.
 #pragma once
 
 #include "compiler/codegen/cuda/expression.h"
 
 namespace espalier::codegen::cuda {
 
-/// Emits the body of `function` for `kernel`, whose parameters say what it does.
+/// Emits the body of `function` for `kernel`, which is specialized by its parameters.
 using BuildKernel = mlir::LogicalResult (*)(KernelFunction &function, exec::KernelOp kernel);
 
-/// The builder of kernels of a shape; null when there is none.
+/// Returns the builder of kernels of a shape; null if there is none.
 BuildKernel specialKernel(llvm::StringRef shape);
 
+/// Build one kernel each. The comments of the definitions list buffers, scalars and extent.
 mlir::LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel);
@@ -32,29 +33,30 @@ mlir::LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildUpdateScalars(KernelFunction &f, exec::KernelOp kernel);
 
-/// How a kernel's result meets what is in its place, by the parameters `accumulate` (add, but overwrite where a scalar
-/// is 1) and `always_adds`.
+/// How a kernel combines its result with the destination. The parameter `accumulate` adds unless a scalar is 1;
+/// `always_adds` always adds.
 enum class Destination { Overwrite, AddUnlessFirst, Add };
 Destination destinationOf(exec::KernelOp kernel);
 
+/// Return a parameter of the kernel, which must exist.
 mlir::Type typeParameter(exec::KernelOp kernel, llvm::StringRef name);
 int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name);
 double realParameter(exec::KernelOp kernel, llvm::StringRef name);
 
-// Sizes that launches and kernels agree on.
-constexpr int64_t rowsPerOrderBlock = 64; ///< of the table
+// Constants shared by launches and kernels.
+constexpr int64_t rowsPerOrderBlock = 64; ///< rows of the table
 constexpr int64_t tokensPerSegment = 32;
 constexpr int64_t orderSharedBytes = 4 * (rowsPerOrderBlock * 9 + 8);
 constexpr int64_t columnsPerPartsBlock = 32;
-constexpr int64_t cacheWarps = 4; ///< of a query in attend_cache
+constexpr int64_t cacheWarps = 4; ///< warps per query in attend_cache
 
-/// Scalars of keep_rows and attend_cache, in this order.
+/// The scalars of keep_rows and attend_cache, in order.
 enum CacheScalar : unsigned { CacheBatch, CacheTokens, CacheKvHeads, CacheGroup, CacheHeadDim, CacheContext };
 
-/// Scalars of choose_experts and give_slots, in this order.
+/// The scalars of choose_experts and give_slots, in order.
 enum RouteScalar : unsigned { RouteBatch, RouteSeq, RouteExperts, RouteChoices, RouteCapacity };
 
-/// Scalars of find_rows, dispatch and combine, in this order.
+/// The scalars of find_rows, dispatch and combine, in order.
 enum MoveScalar : unsigned { MoveChoices, MoveBatch, MoveSeq, MoveHidden, MoveExperts, MoveCapacity };
 
 

@@ -1,4 +1,5 @@
-// Sums over fixed blocks in a fixed order: the squared norm in two phases, in f64 between threads; and sums of parts.
+// Sums over fixed blocks in a fixed order: the squared norm in two phases, in f64 across threads; and sums of partial
+// sums.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +15,7 @@ Expr toDouble(Expr x) {
   return {f, f.b.create<arith::ExtFOp>(f.b.getF64Type(), x.get())};
 }
 
-/// The sum over the threads of a block, for thread 0; by halves, through shared memory.
+/// Returns the sum over the threads of a block, on thread 0, by tree reduction through shared memory.
 Expr sumOfBlock(Expr x) {
   KernelFunction &f = x.function();
   Expr thread(f, f.threadIndex());
@@ -33,7 +34,7 @@ Expr sumOfBlock(Expr x) {
 } // namespace
 
 /// sums[block] = sum of x^2 over the block's elements. Buffers: x, sums (f64, as pairs of words). Scalars: elements,
-/// elements per block (a multiple of the width), words of a sum. Extent: blocks.
+/// elements per block (a multiple of the width), words per sum. Extent: blocks.
 LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
   Expr x(f, f.buffer(0)), elements(f, f.scalar(0)), perBlock(f, f.scalar(1)), block(f, f.blockBegin());
   Type f32 = f.b.getF32Type();
@@ -42,7 +43,7 @@ LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
   Expr whole = begin + (end - begin) / width * width;
   Variable sum(toDouble(Expr(f, f.number(0))));
   loop(begin + thread * width, whole, f.geometry.getThreads() * width, [&](Expr i) {
-    // Neighbours are added in f32: a cast per element would cost more than the memory.
+    // Neighbours are added in f32, because a conversion per element would cost more than the memory access.
     Expr squares(f, f.number(0));
     for (Expr v : loadElements(elementAt(x, i, f32), f32, width))
       squares = squares + v * v;
@@ -57,8 +58,8 @@ LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out += weight * sum of `sums`. Buffers: sums (f64, as pairs of words), out. Scalars: how many, words of a sum. One
-/// block.
+/// out += weight * sum of `sums`. Buffers: sums (f64, as pairs of words), out. Scalars: number of sums, words per sum.
+/// One block.
 LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   Expr sums(f, f.buffer(0)), out(f, f.buffer(1)), thread = wide(Expr(f, f.threadIndex()));
   Variable sum(toDouble(Expr(f, f.number(0))));
@@ -72,7 +73,7 @@ LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// Adds up column `column` of `parts`: warp w every eighth part from w on, then the eight sums in order.
+/// Sums column `column` of `parts`: warp w adds every eighth part from w on, then the eight sums are added in order.
 static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
   Type f32 = f.b.getF32Type();
@@ -108,8 +109,8 @@ static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, e
   });
 }
 
-/// out = or += the sum of parts, for several sums. Buffers: parts of each (f32 [parts, n]), then out of each (f32 [n]).
-/// Scalars: how many sums, n, parts, whether it is the first term if it accumulates. Extent: n.
+/// out = or += the sum of parts, for several sums. Buffers: the parts of each sum (f32 [parts, n]), then its out (f32
+/// [n]). Scalars: number of sums, n, parts, and, if it accumulates, whether this is the first term. Extent: n.
 LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
   auto sums = static_cast<unsigned>(integerParameter(kernel, "buffers") / 2);
   Expr column = Expr(f, f.blockBegin()) + wide(Expr(f, f.laneIndex())), which(f, f.blockY());

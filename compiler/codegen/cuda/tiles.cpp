@@ -1,4 +1,4 @@
-// What both kinds of tiles share: copies from global memory by cp.async, 16 bytes at a time.
+// Code shared by both kinds of tiles: copies from global memory by cp.async, 16 bytes at a time.
 #include "compiler/codegen/cuda/tiles.h"
 
 using namespace mlir;
@@ -31,8 +31,8 @@ void Tiles::startCopy(const TileSource &source, int64_t count, Expr to) {
       });
     return;
   }
-  // Whole rows at once: one pointer goes on from row to row. Computed afresh, each piece would have registers of its
-  // own through the whole loop over tiles.
+  // Whole rows at once, so that one pointer advances from row to row. Separate addresses per piece would each occupy
+  // registers throughout the loop over tiles.
   int64_t rowsAtOnce = threads / pieces;
   Expr row = thread / pieces, piece = thread % pieces, step = source.stride * rowsAtOnce;
   Expr from = elementAt(source.base, wide(row) * source.stride + wide(piece * perPiece), sizes.element);

@@ -1,5 +1,5 @@
-// What the optimizer multiplies gradients by, and whether it updates at all, from the sums that all ranks agreed on:
-// the arithmetic of runtime/kernels/update_scalars.cpp in f64, with the same bits. One thread.
+// Computes the gradient scale and whether the optimizer applies the step, from the all-reduced sums. Same arithmetic in
+// f64, with the same bits, as runtime/kernels/update_scalars.cpp. One thread.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 namespace espalier::codegen::cuda {

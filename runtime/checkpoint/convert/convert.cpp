@@ -3,6 +3,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -20,6 +21,37 @@ bool hasEntry(const Path &folder, const std::function<bool(const std::string &)>
 }
 
 bool isMindSpore(const Path &path) { return path.extension() == ".ckpt"; }
+
+bool isDistributed(const Path &folder) {
+  auto isFile = [&](const char *name) { return std::filesystem::exists(folder / name); };
+  return isFile(".metadata") || isFile("metadata.json") ||
+         hasEntry(folder, [](const std::string &name) { return name.ends_with(".distcp"); });
+}
+
+bool isMegatron(const Path &folder) {
+  return std::filesystem::exists(folder / "latest_checkpointed_iteration.txt") ||
+         hasEntry(folder, [](const std::string &name) { return name.starts_with("mp_rank_"); });
+}
+
+/// Whether each of Megatron's iterations in a folder is of torch's distributed format.
+bool holdsDistributedIterations(const Path &folder) {
+  auto isIteration = [](const std::string &name) { return name.starts_with("iter_") || name == "release"; };
+  auto isOfFormat = [&](bool wanted) {
+    return hasEntry(folder, [&](const std::string &name) {
+      return isIteration(name) && isDistributed(folder / name) == wanted;
+    });
+  };
+  return isOfFormat(true) && !isOfFormat(false);
+}
+
+/// The weights of an adapter, as peft names them.
+bool isAdapter(const std::string &name) { return name.starts_with("adapter_model") || name == "adapter_config.json"; }
+
+/// The weights themselves, as transformers and peft name them.
+bool isHfWeights(const std::string &name) {
+  return name.starts_with("pytorch_model") || name.starts_with("adapter_model") ||
+         (name.starts_with("model") && name.find(".safetensors") != std::string::npos);
+}
 
 /// As transformers calls it.
 std::string typeWord(pb::DataType type) {
@@ -52,12 +84,10 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
 } // namespace
 
 void refuseDistributed(const Path &folder) {
-  auto isFile = [&](const char *name) { return std::filesystem::exists(folder / name); };
-  if (isFile(".metadata") || isFile("metadata.json") ||
-      hasEntry(folder, [](const std::string &name) { return name.ends_with(".distcp"); }))
+  if (isDistributed(folder) || holdsDistributedIterations(folder))
     throw PlanError(
-        fmt::format("{}: a checkpoint of torch's distributed format is not read; let Megatron write it with "
-                    "--ckpt-convert-format torch",
+        fmt::format("{}: a checkpoint of torch's distributed format (torch_dist) is not read; let Megatron write it with "
+                    "--ckpt-convert-format torch --ckpt-convert-save FOLDER and give that folder",
                     folder.string()));
 }
 
@@ -70,14 +100,13 @@ WeightSystem systemAt(const Path &path) {
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
-    throw PlanError(fmt::format("{}: is no folder", path.string()));
+    refuseOther(path, "is no folder");
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
-  if (isFile("latest_checkpointed_iteration.txt") ||
-      hasEntry(path, [](const std::string &name) { return name.starts_with("mp_rank_"); }))
+  if (isMegatron(path))
     return WeightSystem::Megatron;
-  if (isFile("adapter_config.json"))
+  if (hasEntry(path, isAdapter))
     throw PlanError(
         fmt::format("{}: holds an adapter (LoRA), whose weights are added to those of another folder; merge "
                     "them there (merge_and_unload of peft) and give the result",
@@ -86,9 +115,16 @@ WeightSystem systemAt(const Path &path) {
         return name.ends_with(".safetensors") || name.starts_with("pytorch_model");
       }))
     return WeightSystem::Hf;
-  throw PlanError(fmt::format("{}: holds no weights that are known: no checkpoint of Espalier, no folder of "
-                              "transformers, no mp_rank_* of Megatron",
-                              path.string()));
+  refuseOther(path, "holds no weights that are known: no checkpoint of Espalier, no folder of transformers, no "
+                    "mp_rank_* of Megatron");
+}
+
+std::string foreignWeightsAt(const Path &folder) {
+  if (!checkpointNames(folder).empty())
+    return "";
+  if (isMegatron(folder) || isDistributed(folder))
+    return "Megatron";
+  return hasEntry(folder, isHfWeights) ? "transformers" : "";
 }
 
 ConvertedModel convertedModel(const pb::Plan &plan) {

@@ -10,6 +10,9 @@ enum class WeightSystem { Espalier, Hf, Megatron };
 
 /// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
+/// Which program's weights, if not checkpoints of ours, a folder holds: "transformers", "Megatron". Empty if none are
+/// known.
+std::string foreignWeightsAt(const std::filesystem::path &folder);
 /// Throws PlanError where the folder holds a checkpoint of torch's distributed format.
 void refuseDistributed(const std::filesystem::path &folder);
 

@@ -1,25 +1,26 @@
-// The weights of another system's folder as our parameters, made one at a time.
+// Reads the weights of another system's folder as parameters of a model, one at a time.
 #pragma once
 
 #include "runtime/checkpoint/convert/convert.h"
 
 namespace espalier::rt {
 
+/// The parameters of a model, read from another system's folder.
 class ForeignWeights {
 public:
-  /// `system` is not ours. Throws PlanError where a tensor is unknown, of another shape or missing.
+  /// `system` is not WeightSystem::Espalier. Throws PlanError if a tensor is unknown, missing or of another shape.
   ForeignWeights(ConvertedModel model, WeightSystem system, const std::filesystem::path &source);
   ForeignWeights(const ForeignWeights &) = delete;
 
   const WeightModel &model() const { return converted.model; }
-  /// In the model's order.
+  /// Returns the parameters in the model's order.
   const std::vector<NewParameter> &parameters() const { return theParameters; }
 
 private:
   const ConvertedModel converted;
-  std::unique_ptr<WeightSource> weights; ///< of transformers
+  std::unique_ptr<WeightSource> weights; ///< for Hugging Face folders
   MegatronFolder megatron;
-  std::vector<NewParameter> theParameters; ///< made of these
+  std::vector<NewParameter> theParameters; ///< read from `weights` or `megatron`
 };
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// The order of tensors is safetensors' own: larger elements first, then by name.
+// Tensors are written in safetensors' order: larger element types first, then by name.
 #include "runtime/checkpoint/convert/hf.h"
 
 #include "runtime/checkpoint/convert/new_folder.h"
@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ struct FormatNames {
 
 constexpr FormatNames safetensorsNames{"model", "safetensors"}, binNames{"pytorch_model", "bin"};
 
-/// What a reference folder may have beside its weights and config.
+/// Files of a reference folder that are copied besides weights and config.
 constexpr const char *sideFiles[] = {"generation_config.json",
                                      "tokenizer.json",
                                      "tokenizer.model",
@@ -43,7 +44,7 @@ constexpr const char *sideFiles[] = {"generation_config.json",
                                      "README.md",
                                      "LICENSE"};
 
-/// A link may lead within the folder, and from a snapshot of the hub's cache to its blobs; nowhere else.
+/// Checks that a link stays within the folder, or leads from a snapshot of the hub's cache to its blobs.
 void requireInside(const Path &file) {
   if (!std::filesystem::is_symlink(file))
     return;
@@ -62,7 +63,7 @@ std::unique_ptr<WeightSource> openFile(const Path &file, const FormatNames &name
   return &names == &safetensorsNames ? openSafetensors(file) : openTorchFile(file);
 }
 
-/// The files that an index names, each with the tensors that it promises.
+/// Returns the files that an index names, each with its tensors.
 std::map<std::string, std::set<std::string>> readIndex(const Path &file) {
   std::map<std::string, std::set<std::string>> files;
   try {
@@ -70,7 +71,7 @@ std::map<std::string, std::set<std::string>> readIndex(const Path &file) {
     for (const auto &[tensor, name] : index.at("weight_map").items())
       files[name.get<std::string>()].insert(tensor);
   } catch (const nlohmann::json::exception &problem) {
-    throw PlanError(fmt::format("{}: damaged: {}", file.string(), problem.what()));
+    throw PlanError(fmt::format("{}: damaged: {}", file.string(), jsonReason(problem)));
   }
   for (const auto &[name, tensors] : files)
     if (Path(name).filename() != name || name == "." || name == "..")
@@ -95,13 +96,13 @@ bool comesFirst(const WrittenTensor &a, const WrittenTensor &b) {
   return sizeOfA != sizeOfB ? sizeOfA > sizeOfB : a.name < b.name;
 }
 
-/// Tensors in their order as `count` shards of about the same size, none empty.
+/// Splits the tensors, in order, into `count` non-empty shards of similar size.
 std::vector<std::vector<WrittenTensor>> shardsOf(std::vector<WrittenTensor> tensors, uint64_t total, size_t count) {
   std::vector<std::vector<WrittenTensor>> shards(count);
   uint64_t done = 0;
   size_t shard = 0, left = tensors.size();
   for (WrittenTensor &tensor : tensors) {
-    // Full, or as many tensors are left as shards.
+    // Next shard if this one is full, or if each remaining tensor is needed for one of the remaining shards.
     if (!shards[shard].empty() && shard + 1 < count && (done >= total / count * (shard + 1) || left < count - shard))
       ++shard;
     done += tensor.bytes();

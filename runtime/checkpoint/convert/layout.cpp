@@ -1,4 +1,4 @@
-// A layout is strides: one pair of strides for each dimension of a parameter says where its elements are on both sides.
+// A layout is a set of strides: each dimension of a parameter has one stride on each side.
 #include "runtime/checkpoint/convert/layout.h"
 
 #include "runtime/status.h"
@@ -14,12 +14,12 @@ namespace {
 
 [[noreturn]] void refuse(const std::string &reason) { throw PlanError(reason); }
 
-/// One loop of a copy: how often, and the elements between two turns on each side.
+/// One loop of a copy: its trip count and the element strides on both sides.
 struct Loop {
   uint64_t count = 1, ours = 0, other = 0;
 };
 
-/// The loops of a part, outermost first; those that run on without a gap on both sides are one.
+/// Returns the loops of a part, outermost first. Adjacent loops that are contiguous on both sides are merged.
 std::vector<Loop> loopsOf(const PlacedPart &part, std::span<const int64_t> sizes) {
   std::vector<Loop> loops;
   uint64_t stride = 1;
@@ -44,7 +44,7 @@ uint64_t firstOurs(const PlacedPart &part, std::span<const int64_t> sizes) {
   return first;
 }
 
-/// Two loops whose strides cross (a transposed matrix) go in tiles that a cache holds.
+/// Two loops with crossing strides (a matrix transpose) are tiled to fit the cache.
 constexpr uint64_t tile = 64;
 
 template <typename Move>
@@ -56,7 +56,7 @@ void copyPlane(const Loop &outer, const Loop &inner, uint64_t ours, uint64_t oth
           move(ours + i * outer.ours + j * inner.ours, other + i * outer.other + j * inner.other);
 }
 
-/// Calls `move(ours, other)`, elements from the start, for every element of a part.
+/// Calls `move(ours, other)` with the element offsets of every element of a part.
 template <typename Move> void forEach(std::span<const Loop> loops, uint64_t ours, uint64_t other, const Move &move) {
   if (loops.size() == 2)
     return copyPlane(loops[0], loops[1], ours, other, move);
@@ -147,7 +147,7 @@ void Layout::parse(std::string_view text) {
     } else {
       size_t end = std::min(text.find_first_of(" ()|*", at), text.size());
       if (end == at)
-        refuse(fmt::format("'{}' is no layout: '{}' does not belong at {}", text, c, at + 1));
+        refuse(fmt::format("'{}' is not a layout: '{}' does not belong at {}", text, c, at + 1));
       Token token{std::string(text.substr(at, end - at)), end < text.size() && text[end] == '*'};
       at = end + token.isSplit;
       splits += token.isSplit;
@@ -157,7 +157,7 @@ void Layout::parse(std::string_view text) {
     }
   }
   if (isGroup || axes.empty() || splits > 1)
-    refuse(fmt::format("'{}' is no layout: axes such as (heads* | head_dim) hidden, at most one * and one |", text));
+    refuse(fmt::format("'{}' is not a layout: axes such as (heads* | head_dim) hidden, at most one * and one |", text));
 }
 
 int64_t Layout::Extents::of(const std::string &dim) const {
@@ -195,7 +195,7 @@ Layout::Placed Layout::place(const WeightModel &model, std::span<const size_t> p
     return token.isSplit ? extent / split.tp : extent;
   };
   std::vector<size_t> found(parameters.size());
-  /// Gives the dimension of one part its stride; false where the part has no such dimension.
+  /// Sets the stride of a dimension of one part. Returns false if the part has no such dimension.
   auto put = [&](size_t number, const Token &token, uint64_t stride) {
     PlacedPart &part = placed.parts[number];
     const WeightParameter &parameter = model.parameters[part.parameter];
@@ -212,7 +212,7 @@ Layout::Placed Layout::place(const WeightModel &model, std::span<const size_t> p
     ++found[number];
     return true;
   };
-  uint64_t inner = 1; // elements of one step along the axis
+  uint64_t inner = 1; // elements per step along the axis
   for (size_t i = axes.size(); i-- > 0;) {
     const Axis &axis = axes[i];
     auto bar = std::ranges::find(axis, std::string(), &Token::dim);

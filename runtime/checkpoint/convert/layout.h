@@ -1,10 +1,10 @@
-// Where the elements of our parameters lie in a tensor of another system: one text per tensor serves both directions.
+// Maps the elements of our parameters to a tensor of another system. One layout text per tensor serves both directions.
 //
 //   (kv_heads* | group head_dim) hidden      of [attn_q_weight, attn_k_weight, attn_v_weight]
 //
-// is a tensor of two axes. The first goes over kv_heads; for each of them it holds the parts one after the other, every
-// part with those of the dimensions behind `|` that it has: group * head_dim rows of q, head_dim of k, head_dim of v.
-// `*` marks the dimension that tensor parallelism splits.
+// This is a tensor of two axes. The first axis iterates over kv_heads. For each kv head it concatenates the parts; each
+// part has those of the dimensions after `|` that its parameter has: group * head_dim rows of q, head_dim of k,
+// head_dim of v. `*` marks the dimension that tensor parallelism splits.
 #pragma once
 
 #include <cstddef>
@@ -17,74 +17,79 @@
 
 namespace espalier::rt {
 
-/// One of our parameters: "block.3.attn_q_weight", which its segment calls "attn_q_weight".
+/// One of our parameters: "block.3.attn_q_weight", whose name within its segment is "attn_q_weight".
 struct WeightParameter {
   std::string name, local;
-  int64_t layer = -1; ///< -1: not of a layer
+  int64_t layer = -1; ///< -1 outside of layers
   std::vector<std::string> dims;
   std::vector<int64_t> sizes;
 
   uint64_t elements() const;
 };
 
-/// A model as conversions see it: what it is made of and nothing of what it computes.
+/// The parameters of a model as conversions see them, without its computation.
 struct WeightModel {
   std::string name;
   int64_t layers = 0;
   std::map<std::string, int64_t> dims;
-  std::vector<WeightParameter> parameters; ///< in the model's order, tied ones once
-  std::map<std::string, std::string> ties; ///< "lm_head_weight" -> "embed.wte": parameters without values of their own
+  std::vector<WeightParameter> parameters; ///< in the model's order; tied parameters once
+  std::map<std::string, std::string> ties; ///< "lm_head_weight" -> "embed.wte": parameters that share the values of
+                                           ///< others
 
+  /// Returns the parameter with this local name in a layer, or null.
   const WeightParameter *find(const std::string &local, int64_t layer) const;
   uint64_t parameterCount() const;
 };
 
-/// A box of a parameter and where in the other tensor its elements lie, in elements.
+/// A box of a parameter and the location of its elements in the other tensor. Units are elements.
 struct PlacedPart {
   size_t parameter = 0;                ///< in WeightModel::parameters
   std::vector<int64_t> offsets, sizes; ///< the box
   uint64_t base = 0;
-  std::vector<uint64_t> strides; ///< in the other tensor, one per dimension of ours
+  std::vector<uint64_t> strides; ///< in the other tensor, one per dimension of our parameter
 
   bool isEmpty() const;
 };
 
+/// The shard of a tensor-parallel rank.
 struct LayoutSplit {
   int64_t tp = 1, rank = 0;
 };
 
+/// A parsed layout text.
 class Layout {
 public:
-  /// Parses `text`; throws PlanError, without a place, for what is no layout.
+  /// Parses `text`. Throws PlanError, without a file name, if it is not a layout.
   explicit Layout(std::string_view text);
-  /// Each dimension an axis of its own.
+  /// Makes a layout with one axis per dimension.
   explicit Layout(std::span<const std::string> dims);
 
-  /// What of the dimensions' sizes a tensor goes by: the model's, or padded rows of `vocab`.
+  /// The dimension sizes of a tensor: those of the model, with an optional padded vocabulary.
   struct Extents {
     const std::map<std::string, int64_t> *dims = nullptr;
-    int64_t vocab = 0; ///< rows with padding; 0: as in `dims`
+    int64_t vocab = 0; ///< rows including padding; 0: as in `dims`
     int64_t of(const std::string &dim) const;
   };
 
-  /// Shape and parts of the tensor that rank `split.rank` holds. `bound` fixes dimensions at an index (an expert).
-  /// Throws PlanError where a parameter's dimensions do not fit or a marked one does not divide by tp.
+  /// The shape and parts of the tensor that rank `split.rank` holds.
   struct Placed {
     std::vector<int64_t> shape;
-    std::vector<PlacedPart> parts; ///< one for each of `parameters`
+    std::vector<PlacedPart> parts; ///< one per entry of `parameters`
   };
+  /// Places `parameters` in the tensor. `bound` fixes dimensions at an index (an expert). Throws PlanError if the
+  /// dimensions of a parameter do not match or a marked dimension is not a multiple of tp.
   Placed place(const WeightModel &model, std::span<const size_t> parameters, const Extents &extents,
                const LayoutSplit &split, const std::map<std::string, int64_t> &bound) const;
 
-  /// The axis that holds the marked dimension; -1: every rank of tp has the whole tensor.
+  /// Returns the axis of the marked dimension, or -1 if every tp rank holds the whole tensor.
   int splitAxis() const;
-  /// Whether `dim` alone is axis `axis`.
+  /// Returns whether axis `axis` consists of `dim` alone.
   bool isAxis(size_t axis, const std::string &dim) const;
   size_t axisCount() const { return axes.size(); }
 
 private:
   struct Token {
-    std::string dim; ///< empty: the place of the parts
+    std::string dim; ///< empty: the position of the parts
     bool isSplit = false;
   };
   using Axis = std::vector<Token>;
@@ -93,7 +98,7 @@ private:
   std::vector<Axis> axes;
 };
 
-/// Copies a part between a whole parameter of ours and the other tensor, elements of `bytes` bytes.
+/// Copy a part from the other tensor to our whole parameter, or back. Elements have `bytes` bytes.
 void takePart(const PlacedPart &part, std::span<const int64_t> sizes, size_t bytes, std::span<const std::byte> other,
               std::span<std::byte> ours);
 void givePart(const PlacedPart &part, std::span<const int64_t> sizes, size_t bytes, std::span<const std::byte> ours,

@@ -1,4 +1,4 @@
-// Ranks are found by their folders' names; everything else a file says of itself is compared with what the model wants.
+// Rank folders are found by name. All other properties of a file are checked against the model.
 #include "runtime/checkpoint/convert/megatron.h"
 
 #include "runtime/checkpoint/convert/convert.h"
@@ -31,7 +31,7 @@ std::string rankFolder(int64_t tp, int64_t stage, bool hasStages) {
   return hasStages ? fmt::format("mp_rank_{:02}_{:03}", tp, stage) : fmt::format("mp_rank_{:02}", tp);
 }
 
-/// The folder of ranks that a path means.
+/// Returns the iteration folder, which holds the rank folders, for a path.
 Path iterationAt(const Path &path) {
   if (!std::filesystem::exists(path / trackerName))
     return path;
@@ -40,7 +40,7 @@ Path iterationAt(const Path &path) {
   if (text == "release")
     return path / text;
   if (text.empty() || text.size() > 12 || text.find_first_not_of("0123456789") != std::string::npos)
-    refuse(path / trackerName, fmt::format("'{}' is no iteration", text));
+    refuse(path / trackerName, fmt::format("'{}' is not an iteration", text));
   return path / iterationFolder(std::stoll(text));
 }
 
@@ -49,7 +49,7 @@ struct RankFolder {
   int64_t tp = 0, stage = 0;
 };
 
-/// All ranks, ordered by stage and tp rank.
+/// Returns all rank folders, ordered by stage and tp rank.
 std::vector<RankFolder> rankFolders(const Path &iteration) {
   refuseDistributed(iteration);
   static const std::regex form("mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(_[0-9]+)?");
@@ -78,7 +78,7 @@ std::vector<RankFolder> rankFolders(const Path &iteration) {
   return ranks;
 }
 
-/// Rows of q, k and v lie as the layouts say from version 2 on.
+/// Checks the version: since version 2, the rows of q, k and v are ordered as the layouts state.
 void requireVersion(const TorchFile &file) {
   PickleRef version = file.root().find("checkpoint_version");
   double number = !version                                      ? 0
@@ -90,7 +90,7 @@ void requireVersion(const TorchFile &file) {
                                     number));
 }
 
-/// Layers that a chunk's names count: one more than the largest number behind `layers.`.
+/// Returns the number of layers that a chunk's names count: one more than the largest number after `layers.`.
 int64_t layersOf(const WeightSource &source) {
   int64_t layers = 0;
   for (const auto &[name, tensor] : source.tensors()) {
@@ -105,7 +105,7 @@ int64_t layersOf(const WeightSource &source) {
   return layers;
 }
 
-/// The chunks of a rank: `model`, or model0, model1, ...
+/// Opens the chunks of a rank: `model`, or model0, model1, ...
 std::vector<std::unique_ptr<WeightSource>> chunksOf(const Path &rank) {
   auto file = std::make_shared<const TorchFile>(rank / rankFile);
   requireVersion(*file);
@@ -117,7 +117,7 @@ std::vector<std::unique_ptr<WeightSource>> chunksOf(const Path &rank) {
   return chunks;
 }
 
-/// Layers [first, first + count) of the model, with what stands at its ends.
+/// Describes layers [first, first + count) of the model, with the parameters before or after the layers if at an end.
 ForeignShare shareOf(int64_t first, int64_t count, int64_t place, int64_t places, LayoutSplit split) {
   return {first, count, place == 0, place + 1 == places, split};
 }
@@ -130,14 +130,14 @@ MegatronFolder openMegatron(const Path &path) {
   MegatronFolder folder;
   folder.tp = std::ranges::max(ranks, {}, &RankFolder::tp).tp + 1;
   int64_t stages = ranks.back().stage + 1;
-  size_t each = 0; // chunks of a rank
+  size_t each = 0; // chunks per rank
   std::map<std::pair<size_t, int64_t>, std::unique_ptr<WeightSource>> found;
   for (const RankFolder &rank : ranks) {
     std::vector<std::unique_ptr<WeightSource>> chunks = chunksOf(rank.path);
     if (each != 0 && chunks.size() != each)
       refuse(rank.path, fmt::format("has {} chunks of the model, others have {}", chunks.size(), each));
     each = chunks.size();
-    // Chunk v of every stage comes before chunk v + 1 of any.
+    // Chunk v of all stages comes before chunk v + 1 of any stage.
     for (size_t chunk = 0; chunk < each; ++chunk)
       found[{chunk * static_cast<size_t>(stages) + static_cast<size_t>(rank.stage), rank.tp}] =
           std::move(chunks[chunk]);
@@ -186,8 +186,8 @@ void writeMegatron(const Path &folder, const NameMap &names, const NativeSource 
   int64_t padded = (rows + unit - 1) / unit * unit, each = model.layers / options.pp;
   Path iteration = folder / iterationFolder(options.iteration);
   if (std::filesystem::exists(iteration))
-    refuse(iteration, "is there already; give another folder");
-  // What a rank holds is known for all of them before the first is written.
+    refuse(iteration, "already exists; give another folder");
+  // The tensors of all ranks are determined before the first file is written.
   std::vector<std::vector<ForeignTensor>> ranks;
   for (int64_t rank = 0; rank < options.tp * options.pp; ++rank) {
     int64_t stage = rank / options.tp;
@@ -199,7 +199,7 @@ void writeMegatron(const Path &folder, const NameMap &names, const NativeSource 
     int64_t stage = rank / options.tp;
     Path place = written.path() / rankFolder(rank % options.tp, stage, options.pp > 1);
     std::filesystem::create_directories(place);
-    // A stage that has the token table needs no copy of it.
+    // The first stage has the token table, so it does not need a tied copy.
     std::vector<WrittenTensor> tensors = tensorsOf(names, source, ranks[rank], /*writesTied=*/stage > 0);
     writeTorchModel(place / rankFile,
                     std::vector<TorchNumber>{{"checkpoint_version", 3, /*isWhole=*/false},

@@ -1,4 +1,4 @@
-// Rules become tensors by filling in layers and counted dimensions.
+// Expands rules to tensors by substituting layers and counted dimensions.
 #include "runtime/checkpoint/convert/names.h"
 
 #include "runtime/status.h"
@@ -11,9 +11,9 @@ namespace espalier::rt {
 namespace {
 
 constexpr size_t mostSpellings = 64;
-constexpr int64_t mostRows = int64_t(1) << 40; // times ranks no overflow
+constexpr int64_t mostRows = int64_t(1) << 40; // multiplied by the number of ranks it does not overflow
 
-/// All spellings of a pattern: "(a|b)c" is "ac" and "bc".
+/// Returns all spellings of a pattern: "(a|b)c" is "ac" and "bc".
 std::vector<std::string> spellings(const std::string &pattern, const std::string &place) {
   size_t open = pattern.find('(');
   if (open == std::string::npos)
@@ -51,7 +51,7 @@ std::string filledIn(std::string text, const std::string &name, int64_t value) {
   return text;
 }
 
-/// Names in braces but for {i}.
+/// Returns the names in braces except {i}.
 std::vector<std::string> countedDims(const std::string &pattern) {
   std::vector<std::string> found;
   for (size_t open = 0; (open = pattern.find('{', open)) != std::string::npos; ++open) {
@@ -102,7 +102,7 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
   }
   resolveTies(rule);
   if (rule.isTied && !isShared(rule.locals.front()))
-    return; // this run of the model ties nothing to it
+    return; // the model ties no parameter to this one
   std::set<std::string> own(rule.locals.begin(), rule.locals.end());
   for (const Rule &earlier : rules)
     if (rule.isTied == earlier.isTied && !earlier.isDerived &&
@@ -121,7 +121,7 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
   if (!isKnown || !rule.layout)
     throw PlanError(fmt::format("{}: {} has no parameter '{}'", rule.place, theModel.name, fmt::join(own, "', '")));
   if (!rule.isOfLayers) {
-    // What stands behind the layers is what the model lists behind them.
+    // Parameters that the model lists after its layers belong to the last share.
     auto firstOfLayers = std::ranges::find_if(theModel.parameters, [](auto &each) { return each.layer >= 0; });
     auto position = std::ranges::find_if(theModel.parameters, [&](auto &each) { return own.contains(each.local); });
     rule.isOfLast = position > firstOfLayers;
@@ -129,7 +129,7 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
   rules.push_back(std::move(rule));
 }
 
-/// A parameter that this run of the model ties to another one is held again and not of its own.
+/// A parameter that this model ties to another one is marked as tied instead of owned.
 void NameMap::resolveTies(Rule &rule) const {
   for (std::string &local : rule.locals) {
     bool isOwn = std::ranges::any_of(theModel.parameters, [&](auto &each) { return each.local == local; });
@@ -140,7 +140,7 @@ void NameMap::resolveTies(Rule &rule) const {
   }
 }
 
-/// Whether another parameter is tied to it.
+/// Returns whether another parameter is tied to this one.
 bool NameMap::isShared(const std::string &local) const {
   return std::ranges::any_of(theModel.ties, [&](auto &tie) { return tie.second.ends_with("." + local); });
 }
@@ -155,7 +155,7 @@ void NameMap::requireEach(const std::string &place) const {
       throw PlanError(fmt::format("{}: no tensor holds '{}'", place, parameter.local));
 }
 
-/// Indices of the rule's parameters; none where this layer has another kind of block.
+/// Returns the indices of the rule's parameters, or nothing if this layer has another kind of block.
 std::optional<std::vector<size_t>> NameMap::parametersOf(const Rule &rule, int64_t layer) const {
   std::vector<size_t> found;
   for (const std::string &local : rule.locals) {
@@ -167,7 +167,7 @@ std::optional<std::vector<size_t>> NameMap::parametersOf(const Rule &rule, int64
   return found;
 }
 
-/// Shape and parts of a tensor, whose shape in a file is `listed`.
+/// Computes shape and parts of a tensor whose shape in the file is `listed`.
 void NameMap::place(const Rule &rule, std::span<const size_t> parameters,
                     const std::optional<std::vector<int64_t>> &listed, const std::map<std::string, int64_t> &bound,
                     int64_t vocab, const LayoutSplit &split, ForeignTensor &tensor) const {
@@ -183,7 +183,7 @@ void NameMap::place(const Rule &rule, std::span<const size_t> parameters,
   } catch (const PlanError &error) {
     throw PlanError(fmt::format("{}: {}", rule.place, error.what()));
   }
-  if (hasRows) // such a layout is of one parameter
+  if (hasRows) // such a layout has one parameter
     tensor.realRows = tensor.parts.front().sizes[vocabAxis(theModel.parameters[parameters.front()])];
 }
 
@@ -212,7 +212,7 @@ void NameMap::add(const Rule &rule, int64_t layer, const ForeignShare &share, in
       for (const std::string &name : each.names)
         if (shapeOf && !shape)
           shape = shapeOf(name);
-      isThere = shape || !shapeOf; // what a file has not got need not fit the model
+      isThere = shape || !shapeOf; // tensors missing in the file are not checked against the model
       if (isThere)
         place(rule, *parameters, shape, bound, vocab, share.split, each);
     }

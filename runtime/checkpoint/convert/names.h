@@ -1,11 +1,11 @@
-// Which tensor of another system holds which of our parameters. The rules are data, `weights:` of a model file:
+// Maps tensor names of another system to our parameters. The rules are data, the `weights:` section of a model file:
 //
 //   model.layers.{i}.self_attn.q_proj.weight: attn_q_weight = (kv_heads group head_dim) hidden
-//   (transformer.|)h.{i}.attn.bias: derived          computed from nothing that is trained: not read, not written
-//   lm_head.weight: tied wte = vocab hidden          the same values once more
+//   (transformer.|)h.{i}.attn.bias: derived          not trained: neither read nor written
+//   lm_head.weight: tied wte = vocab hidden          a copy of other values
 //
-// {i} counts layers, {DIM} counts the indices of a dimension (the expert), (a|b) are spellings: the first is written,
-// all are read. Where several rules hold the same parameters, the first is written and any one of them is read.
+// {i} counts layers. {DIM} counts the indices of a dimension (the expert). (a|b) gives spellings: all are read, the
+// first is written. If several rules hold the same parameters, any of them is read and the first is written.
 #pragma once
 
 #include "runtime/checkpoint/convert/layout.h"
@@ -17,38 +17,39 @@
 
 namespace espalier::rt {
 
-/// A rule as it stands in a model file: the name's pattern and what it holds.
+/// A rule of a model file: the name pattern and its content.
 using NameRule = std::pair<std::string, std::string>;
 
 /// A tensor of another system.
 struct ForeignTensor {
-  std::vector<std::string> names; ///< spellings, the one that is written first
+  std::vector<std::string> names; ///< spellings; the first is written
   std::vector<int64_t> shape;
   std::vector<PlacedPart> parts; ///< empty: derived
-  int64_t realRows = -1;         ///< rows behind these are padding; -1: there is none
-  bool isTied = false;           ///< holds again what others hold
+  int64_t realRows = -1;         ///< rows after these are padding; -1: no padding
+  bool isTied = false;           ///< a copy of values in other tensors
   bool isDerived = false;
-  bool isWritten = true; ///< the first rule of its parameters
+  bool isWritten = true; ///< whether this is the first rule of its parameters
 };
 
-/// What a file or a rank holds: layers [first, first + layers), which it counts from 0, and a share of each tensor.
+/// The content of a file or rank: layers [first, first + layers), which it counts from 0, and its shard of each tensor.
 struct ForeignShare {
   int64_t firstLayer = 0, layers = 0;
-  bool hasFirst = true, hasLast = true; ///< what stands before and behind the layers
+  bool hasFirst = true, hasLast = true; ///< has the parameters before and after the layers
   LayoutSplit split;
 };
 
+/// The naming rules of a model for one system.
 class NameMap {
 public:
-  /// Throws PlanError that names `place` (a model file) for rules that do not fit the model.
+  /// Throws PlanError that names `place` (a model file) if a rule does not match the model.
   NameMap(const WeightModel &model, std::span<const NameRule> rules, const std::string &place);
 
-  /// Shape of a tensor of a file, none where the file has not got it: tells how far the vocabulary is padded.
+  /// Returns the shape of a tensor in a file, or nothing if it is missing. The shape tells the padding of the
+  /// vocabulary.
   using ShapeOf = std::function<std::optional<std::vector<int64_t>>(const std::string &name)>;
 
-  /// The tensors of a share in the order of the rules, layer by layer. `vocab` is the number of rows with padding where
-  /// it is known, else `shapeOf` tells it for each tensor, and tensors that it does not know are left out. Throws
-  /// PlanError.
+  /// Returns the tensors of a share in the order of the rules, layer by layer. `vocab` is the padded number of rows, if
+  /// known. Otherwise `shapeOf` gives the shape of each tensor, and missing tensors are left out. Throws PlanError.
   std::vector<ForeignTensor> tensors(const ForeignShare &share, int64_t vocab, const ShapeOf &shapeOf) const;
 
   const WeightModel &model() const { return theModel; }
@@ -58,9 +59,9 @@ private:
     std::vector<std::string> patterns;
     std::vector<std::string> locals;
     std::optional<Layout> layout;
-    std::string place; ///< for errors
+    std::string place; ///< for error messages
     bool isTied = false, isDerived = false, isOfLayers = false, isWritten = true;
-    bool isOfLast = false;            ///< of what stands behind the layers
+    bool isOfLast = false;            ///< comes after the layers
     std::vector<std::string> counted; ///< dimensions in braces
   };
   void parse(const NameRule &rule, const std::string &place);

@@ -1,4 +1,4 @@
-// A stored piece is a range of a box, and boxes lie in the padded parameter: what is padding is passed over.
+// A stored piece is a range of a box. Boxes lie in the padded parameter; padding is skipped.
 #include "runtime/checkpoint/convert/native.h"
 
 #include "runtime/checkpoint/commit.h"
@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char *shardName = "weights.safetensors";
 
-/// Copies elements [first, first + part) of a piece's box to where they belong in the whole tensor. Runs of the last
-/// dimension are copied at once.
+/// Copies elements [first, first + part) of a piece's box to their positions in the whole tensor, one run of the last
+/// dimension at a time.
 void placeElements(const Piece &piece, int64_t first, std::span<const std::byte> part, std::span<std::byte> whole) {
   auto size = static_cast<int64_t>(elementBytes(piece.type));
   int64_t count = static_cast<int64_t>(part.size()) / size;
@@ -28,7 +28,7 @@ void placeElements(const Piece &piece, int64_t first, std::span<const std::byte>
     int64_t element = first + done, column = element % row, run = std::min(row - column, count - done);
     int64_t rest = element / row, place = 0, stride = piece.shape.empty() ? 1 : piece.shape.back();
     bool isPadding = false;
-    for (size_t i = piece.sizes.size(); i-- > 1;) { // the dimensions outside of the last, innermost first
+    for (size_t i = piece.sizes.size(); i-- > 1;) { // the dimensions except the last, innermost first
       int64_t index = piece.offsets[i - 1] + rest % piece.sizes[i - 1];
       rest /= piece.sizes[i - 1];
       isPadding |= index >= piece.shape[i - 1];
@@ -90,7 +90,7 @@ void NativeSource::readPlace(const WeightParameter &parameter, const Place &plac
 std::shared_ptr<const std::vector<std::byte>> NativeSource::read(size_t parameter) const {
   if (last && lastParameter == parameter)
     return last;
-  last.reset(); // before the next one is there
+  last.reset(); // freed before the next parameter is allocated
   const WeightParameter &wanted = model.parameters[parameter];
   auto whole = std::make_shared<std::vector<std::byte>>(wanted.elements() * elementBytes(types[parameter]));
   for (const Place &place : places[parameter])

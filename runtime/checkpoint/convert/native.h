@@ -10,15 +10,15 @@
 
 namespace espalier::rt {
 
-/// The values of a checkpoint, whatever plan wrote it.
+/// The values of a checkpoint, independent of the plan that wrote it.
 class NativeSource {
 public:
-  /// `path` is a checkpoint or a folder of them. Throws PlanError for one of another model, or damaged.
+  /// `path` is a checkpoint or a folder of them. Throws PlanError if it is damaged or of another model.
   NativeSource(const WeightModel &model, const std::filesystem::path &path);
 
-  /// Of the parameter's elements.
+  /// Returns the type of the parameter's elements.
   pb::DataType type(size_t parameter) const { return types[parameter]; }
-  /// In row-major order, its checksums verified. The last one read is kept.
+  /// Returns the values in row-major order after verifying checksums. The last parameter read is cached.
   std::shared_ptr<const std::vector<std::byte>> read(size_t parameter) const;
 
 private:
@@ -37,17 +37,17 @@ private:
   mutable size_t lastParameter = 0;
 };
 
-/// Gives the bytes of a parameter and says its type beforehand.
+/// A parameter to write: `make` returns its bytes, `type` is known before.
 struct NewParameter {
   pb::DataType type = pb::F32;
   std::function<std::vector<std::byte>()> make;
-  /// The elements of a box of it, of which its sources read little more; null where they are read whole.
+  /// Returns the elements of a box and reads little more than these. Null if the sources can only be read whole.
   std::function<std::vector<std::byte>(std::span<const int64_t> offsets, std::span<const int64_t> sizes)> makeBox =
       nullptr;
 };
 
-/// Writes a checkpoint of parameters only, in the model's order, into a folder of checkpoints; returns its folder.
-/// Nothing is left there where `make` or the disk fails.
+/// Writes a checkpoint without optimizer state, in the model's order, into a folder of checkpoints. Returns its folder.
+/// Leaves nothing behind if `make` or the disk fails.
 std::filesystem::path writeNative(const WeightModel &model, const std::filesystem::path &folder,
                                   std::span<const NewParameter> parameters);
 

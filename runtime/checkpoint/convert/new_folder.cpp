@@ -10,7 +10,7 @@ namespace espalier::rt {
 
 NewFolder::NewFolder(const std::filesystem::path &wanted)
     : target(std::filesystem::absolute(wanted / "").lexically_normal()) {
-  target = target.parent_path(); // without the slash at its end
+  target = target.parent_path(); // removes the trailing slash
   std::error_code error;
   if (std::filesystem::exists(target) && !std::filesystem::is_directory(target))
     throw PlanError(fmt::format("{}: cannot be made a folder", wanted.string()));
@@ -30,7 +30,7 @@ NewFolder::~NewFolder() {
 void NewFolder::commit() {
   syncFolder(partial);
   std::error_code error;
-  std::filesystem::rename(partial, target, error); // takes the place of an empty one
+  std::filesystem::rename(partial, target, error); // replaces an empty folder
   if (error)
     throw PlanError(fmt::format("{}: cannot be made a folder: {}", target.string(), error.message()));
   syncFolder(target.parent_path());

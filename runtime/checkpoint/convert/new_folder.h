@@ -1,20 +1,21 @@
-// Output of several files that is whole or absent.
+// A folder that is written completely or not at all.
 #pragma once
 
 #include <filesystem>
 
 namespace espalier::rt {
 
-/// A folder while it is written: hidden beside its place, and gone unless it was given its name.
+/// A new folder under a hidden name. The destructor removes it unless commit() was called.
 class NewFolder {
 public:
-  /// Throws PlanError where `wanted` is there and not empty, or cannot be made.
+  /// Throws PlanError if `wanted` exists and is not empty, or cannot be created.
   explicit NewFolder(const std::filesystem::path &wanted);
   ~NewFolder();
   NewFolder(const NewFolder &) = delete;
 
-  /// Where to write.
+  /// Returns the folder to write to.
   const std::filesystem::path &path() const { return partial; }
+  /// Renames the folder to its final name. Throws PlanError.
   void commit();
 
 private:

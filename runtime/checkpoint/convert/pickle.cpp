@@ -1,5 +1,5 @@
-// A stack machine of the opcodes that torch.save writes. Nothing is allocated that the pickle's own bytes do not pay
-// for: every opcode makes at most one value, sizes of tensors are numbers until somebody reads them.
+// A stack machine for the opcodes that torch.save writes. Memory is bounded by the size of the pickle: every opcode
+// makes at most one value, and tensor sizes stay numbers until a tensor is read.
 #include "runtime/checkpoint/convert/pickle.h"
 
 #include "runtime/status.h"
@@ -22,23 +22,23 @@ constexpr std::pair<const char *, uint64_t> elementTypes[] = {
 
 [[noreturn]] void refuse(const std::string &reason) { throw PlanError("damaged pickle: " + reason); }
 
-/// A count, an offset or a stride.
+/// Reads a count, an offset or a stride.
 int64_t count(PickleRef value) {
   if (value->kind != Kind::Integer || value->integer < 0)
-    refuse(value->kind == Kind::Integer ? fmt::format("a size of {}", value->integer) : "a size that is no number");
+    refuse(value->kind == Kind::Integer ? fmt::format("a size of {}", value->integer) : "a size that is not a number");
   return value->integer;
 }
 
 std::vector<int64_t> counts(PickleRef value) {
   if (value->kind != Kind::Sequence || value->items.size() > mostDimensions)
-    refuse("a shape that is no short list");
+    refuse("a shape that is not a short list");
   std::vector<int64_t> sizes;
   for (PickleRef item : value->items)
     sizes.push_back(count(item));
   return sizes;
 }
 
-/// The place of every element is within the storage, and there are no more elements than it has.
+/// Checks that every element lies within the storage and that the tensor has no more elements than the storage.
 void requireInside(const PickleTensor &tensor) {
   if (tensor.shape.size() != tensor.strides.size())
     refuse(fmt::format("a tensor of {} dimensions has {} strides", tensor.shape.size(), tensor.strides.size()));
@@ -60,7 +60,7 @@ void requireInside(const PickleTensor &tensor) {
 
 } // namespace
 
-/// The machine.
+/// The stack machine.
 class PickleReader {
 public:
   PickleReader(std::span<const std::byte> bytes, Pickle &pickle) : bytes(bytes), pickle(pickle) {}
@@ -107,19 +107,19 @@ private:
   }
   PickleValue *pop() {
     if (stack.size() <= (marks.empty() ? 0 : marks.back()))
-      refuse("it takes a value that is not there");
+      refuse("it pops from an empty stack");
     PickleValue *value = stack.back();
     stack.pop_back();
     return value;
   }
   PickleValue *top() {
     if (stack.size() <= (marks.empty() ? 0 : marks.back()))
-      refuse("it takes a value that is not there");
+      refuse("it pops from an empty stack");
     return stack.back();
   }
   std::vector<PickleValue *> popToMark() {
     if (marks.empty())
-      refuse("it goes back to a mark that is not there");
+      refuse("it pops to a mark that does not exist");
     std::vector<PickleValue *> values(stack.begin() + static_cast<ptrdiff_t>(marks.back()), stack.end());
     stack.resize(marks.back());
     marks.pop_back();
@@ -137,16 +137,16 @@ private:
     if (list.kind == Kind::Sequence)
       list.items.push_back(item);
     else if (list.kind != Kind::Inert)
-      refuse("it appends to what is no list");
+      refuse("it appends to a value that is not a list");
   }
   void setItem(PickleValue &dict, PickleRef key, PickleRef value) {
     if (dict.kind == Kind::Dict)
       dict.pairs.emplace_back(key, value);
     else if (dict.kind != Kind::Inert)
-      refuse("it sets an item of what is no dict");
+      refuse("it sets an item of a value that is not a dict");
   }
 
-  /// Two's complement of any length; what does not fit is inert.
+  /// Reads a two's complement integer of any length; one of more than 64 bits becomes inert.
   void pushLong(size_t length) {
     std::string_view text = take(length);
     if (length > 8) {
@@ -167,13 +167,13 @@ private:
     std::memcpy(&push(Kind::Float).number, &bits, sizeof(bits));
   }
 
-  /// ("storage", TYPE, KEY, DEVICE, COUNT, ...)
+  /// Reads ("storage", TYPE, KEY, DEVICE, COUNT, ...).
   void pushStorage() {
     PickleRef id = pop();
     const auto &items = id->items;
     if (id->kind != Kind::Sequence || items.size() < 5 || items[0]->text != "storage" ||
         items[1]->kind != Kind::Global || items[2]->kind != Kind::Text)
-      refuse("it refers to something that is no storage");
+      refuse("it refers to an object that is not a storage");
     PickleStorage storage{elementOf(items[1]->text), items[2]->text, static_cast<uint64_t>(count(items[4]))};
     auto [known, isNew] = pickle.theStorages.try_emplace(storage.key, storage);
     if (!isNew && (known->second.count != storage.count || known->second.element.name != storage.element.name))
@@ -184,10 +184,10 @@ private:
     for (auto [name, size] : elementTypes)
       if (global == fmt::format("torch.{}", name))
         return {name, size};
-    refuse(fmt::format("a storage of '{}', which is no type that is read", global));
+    refuse(fmt::format("a storage of '{}', a type that is not supported", global));
   }
 
-  /// What `callee` makes of `arguments`: a dict, a tensor, or something inert.
+  /// Returns the value of calling `callee` with `arguments`: a dict, a tensor, or an inert value.
   PickleValue *call(PickleRef callee, PickleRef arguments) {
     const std::string name = callee->kind == Kind::Global ? callee->text : "";
     const auto &items = arguments->items;
@@ -217,12 +217,12 @@ private:
     stack.push_back(call(callee, arguments));
   }
 
-  /// State is for objects, which are inert; a dict's own (OrderedDict's `_metadata`) is none of its items.
+  /// Ignores the state: objects are inert, and the state of a dict (OrderedDict's `_metadata`) is not one of its items.
   void build() {
     pop();
     Kind kind = top()->kind;
     if (kind != Kind::Inert && kind != Kind::Dict && kind != Kind::Tensor)
-      refuse("it gives state to what has none");
+      refuse("it sets the state of a value without state");
   }
 
   bool step(unsigned char opcode);
@@ -237,7 +237,7 @@ private:
   std::unordered_map<uint64_t, PickleValue *> memo;
 };
 
-/// Opcodes that push one constant; false for another one.
+/// Executes an opcode that pushes one constant; returns false for other opcodes.
 bool PickleReader::stepConstant(unsigned char opcode) {
   switch (opcode) {
   case 'N': // NONE
@@ -279,7 +279,7 @@ bool PickleReader::stepConstant(unsigned char opcode) {
   }
 }
 
-/// Opcodes that make or fill lists, tuples and dicts; false for another one.
+/// Executes an opcode that makes or fills lists, tuples and dicts; returns false for other opcodes.
 bool PickleReader::stepContainer(unsigned char opcode) {
   switch (opcode) {
   case '(': // MARK
@@ -329,7 +329,7 @@ bool PickleReader::stepContainer(unsigned char opcode) {
   }
 }
 
-/// True at the end.
+/// Executes an opcode; returns true at the end.
 bool PickleReader::step(unsigned char opcode) {
   if (stepConstant(opcode) || stepContainer(opcode))
     return false;
@@ -346,7 +346,7 @@ bool PickleReader::step(unsigned char opcode) {
   case 'j': { // LONG_BINGET
     auto found = memo.find(number(opcode == 'h' ? 1 : 4));
     if (found == memo.end())
-      refuse("it takes from its memo what is not there");
+      refuse("it reads a memo entry that does not exist");
     stack.push_back(found->second);
     return false;
   }
@@ -363,7 +363,7 @@ bool PickleReader::step(unsigned char opcode) {
   case '.': // STOP
     return true;
   default:
-    refuse(fmt::format("opcode 0x{:02x} at {} is none that torch.save writes", opcode, at - 1));
+    refuse(fmt::format("opcode 0x{:02x} at {} is not one that torch.save writes", opcode, at - 1));
   }
 }
 

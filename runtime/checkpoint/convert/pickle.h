@@ -1,5 +1,5 @@
-// Python's pickles, protocol 2, read by an interpreter that calls nothing: it knows how dicts and tensors are built,
-// and whatever else a pickle asks for becomes a value that carries its name and does nothing.
+// Reads Python pickles of protocol 2 with an interpreter that calls nothing. It can build dicts and tensors. Every
+// other object becomes an inert value that only carries its name.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,20 @@
 
 namespace espalier::rt {
 
-/// The elements of a storage: a type of torch.
+/// The element type of a torch storage.
 struct PickleElement {
   std::string name;   ///< "FloatStorage"
-  uint64_t bytes = 0; ///< of one
+  uint64_t bytes = 0; ///< per element
 };
 
+/// The elements that tensors refer to.
 struct PickleStorage {
   PickleElement element;
   std::string key;
   uint64_t count = 0;
 };
 
+/// A strided view of a storage.
 struct PickleTensor {
   PickleStorage storage;
   uint64_t offset = 0; ///< in elements
@@ -31,9 +33,10 @@ struct PickleTensor {
 };
 
 struct PickleValue;
-/// Values belong to their Pickle; the same one may be in several places.
+/// Values belong to their Pickle. One value may occur in several containers.
 using PickleRef = const PickleValue *;
 
+/// A value of a pickle.
 struct PickleValue {
   enum class Kind {
     None,
@@ -48,27 +51,28 @@ struct PickleValue {
     Tensor,
     Inert
   } kind = Kind::None;
-  int64_t integer = 0; ///< Bool, too
+  int64_t integer = 0; ///< also for Bool
   double number = 0;
-  std::string text;                                   ///< Global, Inert: what it asks for
-  std::vector<PickleRef> items;                       ///< Sequence: lists and tuples
-  std::vector<std::pair<PickleRef, PickleRef>> pairs; ///< Dict, in its order
-  PickleTensor tensor;                                ///< Storage: its storage only
+  std::string text;                                   ///< for Global and Inert: the name of the object
+  std::vector<PickleRef> items;                       ///< for Sequence: a list or tuple
+  std::vector<std::pair<PickleRef, PickleRef>> pairs; ///< for Dict, in file order
+  PickleTensor tensor;                                ///< for Storage, only `storage` is set
 
-  /// The value of a text key, or null.
+  /// Returns the value of a text key, or null.
   PickleRef find(const std::string &key) const;
 };
 
+/// A pickle that was read.
 class Pickle {
 public:
-  /// Reads one pickle at the start of `bytes`. Throws PlanError, without a place, for what is no pickle, is cut off or
-  /// has tensors that their storages cannot hold.
+  /// Reads one pickle at the start of `bytes`. Throws PlanError, without a file name, if it is not a pickle, is
+  /// truncated, or has tensors that exceed their storages.
   explicit Pickle(std::span<const std::byte> bytes);
 
   const PickleValue &root() const { return *theRoot; }
-  /// Bytes of the pickle.
+  /// Returns the size of the pickle in bytes.
   size_t size() const { return used; }
-  /// What its tensors lie in, by key.
+  /// Returns the storages of its tensors by key.
   const std::map<std::string, PickleStorage> &storages() const { return theStorages; }
 
 private:

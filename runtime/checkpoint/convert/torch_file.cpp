@@ -1,4 +1,4 @@
-// Reading: a tensor's place in its storage was checked by the pickle, the storage's place in the file is checked here.
+// The pickle reader checked that tensors lie within their storages. This file checks that storages lie within the file.
 #include "runtime/checkpoint/convert/torch_file.h"
 
 #include "runtime/checkpoint/convert/zip.h"
@@ -30,7 +30,7 @@ bool isRowMajor(const PickleTensor &tensor) {
   return true;
 }
 
-/// Collects elements by their strides. `from` begins at the tensor's first element.
+/// Gathers elements by their strides. `from` begins at the tensor's first element.
 std::vector<std::byte> gathered(const PickleTensor &tensor, std::span<const std::byte> from) {
   size_t size = tensor.storage.element.bytes;
   std::vector<std::byte> to(tensor.elements() * size);
@@ -65,7 +65,7 @@ public:
 private:
   void add(const std::string &name, PickleRef value, int level) {
     if (level > mostLevels || ++names > mostNames)
-      throw PlanError(fmt::format("{}: more dicts within dicts than weights have", file->path().string()));
+      throw PlanError(fmt::format("{}: dicts are nested deeper than those of weights", file->path().string()));
     if (value->kind == Kind::Tensor) {
       const PickleTensor &tensor = value->tensor;
       auto type = std::ranges::find(types, tensor.storage.element.name, [](auto &known) { return known.first; });
@@ -118,7 +118,7 @@ void TorchFile::openZip() {
   auto isRoot = [](const auto &entry) { return entry.first.ends_with("/data.pkl"); };
   auto root = std::ranges::find_if(entries, isRoot);
   if (root == entries.end() || std::ranges::count_if(entries, isRoot) != 1)
-    throw PlanError("a zip without one data.pkl is no file of torch.save");
+    throw PlanError("a zip without one data.pkl is not a file of torch.save");
   const std::string folder = root->first.substr(0, root->first.size() - std::strlen("data.pkl"));
   auto bytesOf = [&](const ZipEntry &entry) {
     if (entry.bytes > mostPickleBytes)
@@ -141,15 +141,15 @@ void TorchFile::openZip() {
   }
 }
 
-/// Pickles of a magic number, a version, the writer's sizes, the object and the keys of its storages; then, for each
-/// key, how many elements and the elements.
+/// Reads the old format: pickles of a magic number, a version, the writer's sizes, the object and the keys of its
+/// storages. Then follow, for each key, the number of elements and the elements.
 void TorchFile::openOld() {
   std::vector<std::byte> bytes(std::min(content.size(), mostPickleBytes));
   content.read(0, bytes);
   constexpr unsigned char magic[] = {0x80, 2,    0x8a, 10,  0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a,
                                      0xa8, 0x50, 0x19, '.', 0x80, 2,    'M',  0xe9, 3,    '.'};
   if (bytes.size() < sizeof(magic) || std::memcmp(bytes.data(), magic, sizeof(magic)) != 0)
-    throw PlanError("is no file of torch.save");
+    throw PlanError("is not a file of torch.save");
   std::span<const std::byte> rest = std::span<const std::byte>(bytes).subspan(sizeof(magic));
   Pickle writer(rest);
   PickleRef order = writer.root().find("little_endian");
@@ -163,7 +163,7 @@ void TorchFile::openOld() {
   for (PickleRef key : keys.root().items) {
     auto storage = pickle->storages().find(key->text);
     if (storage == pickle->storages().end())
-      throw PlanError(fmt::format("nothing lies in storage '{}'", key->text));
+      throw PlanError(fmt::format("no bytes for storage '{}'", key->text));
     uint64_t elements = 0, size = storage->second.element.bytes;
     content.read(at, std::as_writable_bytes(std::span(&elements, 1)));
     at += sizeof(elements);
@@ -182,7 +182,7 @@ std::vector<std::byte> TorchFile::read(const PickleTensor &tensor) const {
   uint64_t size = tensor.storage.element.bytes, elements = tensor.elements();
   if (elements == 0)
     return {};
-  uint64_t reach = 1; // elements from the first to behind the last
+  uint64_t reach = 1; // elements from the first to the last
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     reach += static_cast<uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
   std::vector<std::byte> bytes(reach * size);

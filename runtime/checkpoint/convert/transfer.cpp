@@ -1,4 +1,4 @@
-// Each parameter once: its boxes must add up, and what comes again is compared.
+// Each parameter is assembled once: its boxes must add up, and repeated boxes are compared.
 #include "runtime/checkpoint/convert/transfer.h"
 
 #include "runtime/checkpoint/nearest.h"
@@ -13,7 +13,7 @@
 namespace espalier::rt {
 namespace {
 
-/// A part of one parameter and the tensor that has it.
+/// A part of one parameter and the tensor that holds it.
 struct Cover {
   const WeightSource *source;
   std::string name;
@@ -22,8 +22,8 @@ struct Cover {
 
 struct Recipe {
   std::vector<Cover> covers;  ///< disjoint
-  std::vector<Cover> repeats; ///< hold again what the covers hold
-  std::string missing;        ///< what a tensor with a part of it would be called that no holder has
+  std::vector<Cover> repeats; ///< copies of elements in `covers`
+  std::string missing;        ///< the name of a missing tensor that would hold a part
   pb::DataType type = pb::F32;
 };
 
@@ -34,7 +34,7 @@ uint64_t boxElements(const PlacedPart &part) {
   return elements;
 }
 
-/// The tensors that a holder has not got, of those that weights are made of.
+/// Returns the tensors that a holder lacks, except derived ones.
 std::vector<const ForeignTensor *> missingTensors(const HeldTensors &holder, const std::set<std::string> &known) {
   std::vector<const ForeignTensor *> missing;
   for (const ForeignTensor &tensor : holder.tensors)
@@ -44,7 +44,7 @@ std::vector<const ForeignTensor *> missingTensors(const HeldTensors &holder, con
   return missing;
 }
 
-/// What they would be called.
+/// Returns the names that the tensors would have.
 std::vector<std::string> namesOf(const std::vector<const ForeignTensor *> &tensors) {
   std::vector<std::string> names;
   for (const ForeignTensor *tensor : tensors)
@@ -52,7 +52,7 @@ std::vector<std::string> namesOf(const std::vector<const ForeignTensor *> &tenso
   return names;
 }
 
-/// Collects recipes from the tensors that are there.
+/// Collects recipes from the tensors that exist.
 class Collector {
 public:
   explicit Collector(const WeightModel &model) : model(model), recipes(model.parameters.size()) {}
@@ -141,14 +141,14 @@ std::vector<std::byte> make(const WeightParameter &parameter, const Recipe &reci
   return values;
 }
 
-/// Bytes between two rows of a tensor that are not worth a read of their own: a page, which is read anyway.
+/// The largest gap between rows that is read along: one page, which the system reads anyway.
 constexpr uint64_t smallHole = 4096;
 
 struct Box {
   std::span<const int64_t> offsets, sizes;
 };
 
-/// What of a part lies in a box of its parameter, counted from the box's corner.
+/// Returns the intersection of a part with a box of its parameter, with offsets relative to the box.
 PlacedPart clipped(PlacedPart part, const Box &box) {
   for (size_t i = 0; i < part.sizes.size(); ++i) {
     int64_t first = std::max(part.offsets[i], box.offsets[i]);
@@ -160,12 +160,12 @@ PlacedPart clipped(PlacedPart part, const Box &box) {
   return part;
 }
 
-/// Reads a part that lies in a box: from its first element to its last, or row by row where more than a small hole is
-/// between rows.
+/// Reads a part that lies in a box: in one read from its first to its last element, or row by row if the gap between
+/// rows is large.
 void takeRows(const Cover &from, PlacedPart part, std::span<const int64_t> sizes, size_t bytes,
               std::span<std::byte> box) {
-  uint64_t reach = 1; // elements from the first to behind the last
-  size_t outer = 0;   // the dimension of the longest steps
+  uint64_t reach = 1; // elements from the first to the last
+  size_t outer = 0;   // the dimension with the largest stride
   for (size_t i = 0; i < part.sizes.size(); ++i) {
     reach += static_cast<uint64_t>(part.sizes[i] - 1) * part.strides[i];
     bool isOuter = part.sizes[i] > 1 && (part.sizes[outer] == 1 || part.strides[i] > part.strides[outer]);
@@ -216,7 +216,7 @@ std::vector<std::byte> make(const WeightModel &model, const NativeSource &source
     givePart(part, model.parameters[part.parameter].sizes, size, *source.read(part.parameter), bytes);
   if (tensor.realRows < 0 || tensor.realRows == tensor.shape.front())
     return bytes;
-  // Padding repeats the last row of the whole parameter.
+  // Padding rows repeat the last row of the whole parameter.
   auto whole = source.read(tensor.parts.front().parameter);
   size_t row = bytes.size() / static_cast<size_t>(tensor.shape.front());
   for (int64_t i = tensor.realRows; i < tensor.shape.front(); ++i)

@@ -1,5 +1,5 @@
-// The two directions of a conversion: tensors of others into our parameters, and back. A parameter or a tensor is made
-// when its turn to be written comes, so that few of them are in memory.
+// The two directions of a conversion: foreign tensors to our parameters, and back. Each parameter or tensor is made
+// when it is written, so that few are in memory at a time.
 #pragma once
 
 #include "runtime/checkpoint/convert/names.h"
@@ -8,18 +8,19 @@
 
 namespace espalier::rt {
 
-/// A source and what its tensors mean.
+/// A source and the meaning of its tensors.
 struct HeldTensors {
   const WeightSource *source = nullptr;
   std::vector<ForeignTensor> tensors;
 };
 
-/// How each parameter is made of the tensors of all holders. Throws PlanError, naming file and tensor, where one is
-/// unknown, of another shape or type, or missing. A tensor that holds a part again must hold the same (checked when it
-/// is made).
+/// Returns how to assemble each parameter from the tensors of all holders. Throws PlanError, naming file and tensor, if
+/// one is unknown, missing, or of another shape or type. Copies of a part must be equal, which is checked when they are
+/// read.
 std::vector<NewParameter> parametersOf(const NameMap &names, std::vector<HeldTensors> holders);
 
-/// The tensors that a share writes, of the parameters of `source`; tied ones where `writesTied`. Both outlive them.
+/// Returns the tensors that a share writes from `source`, with tied ones if `writesTied`. Both arguments must outlive
+/// them.
 std::vector<WrittenTensor> tensorsOf(const NameMap &names, const NativeSource &source,
                                      std::span<const ForeignTensor> tensors, bool writesTied);
 

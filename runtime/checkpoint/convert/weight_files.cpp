@@ -1,4 +1,4 @@
-// Safetensors as a source of weights.
+// Safetensors files as a source of weights.
 #include "runtime/checkpoint/convert/weight_files.h"
 
 #include "runtime/data/atomic_file.h"

@@ -1,4 +1,4 @@
-// Tensors by name, whatever holds them: what conversions read from and write to.
+// Tensors by name, independent of the file format: the sources and outputs of conversions.
 #pragma once
 
 #include "runtime/checkpoint/safetensors.h"
@@ -10,37 +10,38 @@
 
 namespace espalier::rt {
 
-/// A tensor of another system as a file lists it.
+/// A tensor as a file of another system lists it.
 struct ListedTensor {
   pb::DataType type = pb::F32;
-  std::string otherType; ///< a type that is none of ours, "I64"; empty: `type` holds
+  std::string otherType; ///< a type that we do not support, as "I64"; empty: `type` is valid
   std::vector<int64_t> shape;
   uint64_t bytes = 0;
 };
 
-/// Tensors of one or more files. Nothing but names and shapes is read before a tensor is asked for.
+/// The tensors of one or more files. Only names and shapes are read until a tensor is requested.
 class WeightSource {
 public:
   virtual ~WeightSource() = default;
+  /// Returns the tensors by name.
   virtual const std::map<std::string, ListedTensor> &tensors() const = 0;
-  /// The elements in row-major order, whatever strides the file has. Throws PlanError.
+  /// Returns the elements in row-major order for any strides in the file. Throws PlanError.
   virtual std::vector<std::byte> read(const std::string &name) const = 0;
-  /// Whether a part of a tensor can be read alone: not where it has to be gathered by strides.
+  /// Returns whether parts of a tensor can be read separately; false if its elements must be gathered by strides.
   virtual bool readsParts(const std::string &name) const = 0;
-  /// Fills `bytes` with those from `begin` on, where it reads parts. A checksum is compared where all that it covers is
-  /// read. Throws PlanError.
+  /// Fills `bytes` from byte `begin` on, if readsParts(). A checksum is verified if all of its bytes are read. Throws
+  /// PlanError.
   virtual void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const = 0;
-  /// The file that holds it, for errors.
+  /// Returns the file that holds the tensor, for error messages.
   virtual std::string placeOf(const std::string &name) const = 0;
 };
 
-/// One safetensors file.
+/// Opens one safetensors file.
 std::unique_ptr<WeightSource> openSafetensors(const std::filesystem::path &file);
 
-/// Several files as one. Throws PlanError where a tensor is in two of them.
+/// Presents several files as one. Throws PlanError if a tensor is in two of them.
 std::unique_ptr<WeightSource> joinSources(std::vector<std::unique_ptr<WeightSource>> sources);
 
-/// A tensor to write: `make` gives its bytes when its turn comes.
+/// A tensor to write. `make` returns its bytes when the tensor is written.
 struct WrittenTensor {
   std::string name;
   pb::DataType type = pb::F32;
@@ -49,7 +50,7 @@ struct WrittenTensor {
   uint64_t bytes() const { return tensorBytes(shape, type); }
 };
 
-/// Writes tensors in this order, one in memory at a time: the file is whole and on disk, or absent.
+/// Writes tensors in this order, one in memory at a time. The file is written completely or not at all.
 void writeSafetensorsInTurn(const std::filesystem::path &file, std::span<const WrittenTensor> tensors,
                             const std::map<std::string, std::string> &metadata);
 

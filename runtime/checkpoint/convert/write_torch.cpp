@@ -1,4 +1,4 @@
-// Writing: protocol 2 in the words that torch.save uses, so that any release reads it, also with weights_only.
+// Writes protocol 2 with the opcodes that torch.save uses, so that any release can read it, also with weights_only.
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/convert/zip.h"
 #include "runtime/comm/comm.h"
@@ -44,15 +44,15 @@ public:
     name(std::to_string(number));
     name("cpu");
     whole(static_cast<int64_t>(elements));
-    text += "tQ"; // of the storage's five words, which name it
+    text += "tQ"; // the five items that identify the storage
     whole(0);
     std::vector<int64_t> strides(tensor.shape.size(), 1);
     for (size_t i = strides.size(); i-- > 1;)
       strides[i - 1] = strides[i] * std::max<int64_t>(1, tensor.shape[i]);
     sizes(tensor.shape);
     sizes(strides);
-    text += "\x89"                          // needs no gradient
-            "ccollections\nOrderedDict\n)R" // has no hooks
+    text += "\x89"                          // requires_grad is False
+            "ccollections\nOrderedDict\n)R" // no backward hooks
             "tR";
   }
   std::string finish() { return text + "."; }
@@ -75,8 +75,8 @@ private:
   std::string text;
 };
 
-/// Tensors [begin, end), which share the first `depth` characters of their names, as a dict; those that share the next
-/// word up to `/` are a dict within it. Neighbours only: the order stays.
+/// Writes tensors [begin, end), which share the first `depth` characters of their names, as a dict. Neighbours that
+/// share the next name component, up to `/`, become a nested dict. The order does not change.
 void writeDict(PickleWriter &pickle, std::span<const WrittenTensor> tensors, size_t begin, size_t end, size_t depth) {
   pickle.beginDict();
   for (size_t i = begin; i < end;) {

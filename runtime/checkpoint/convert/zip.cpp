@@ -1,4 +1,4 @@
-// Sizes are believed only where the central directory says them and the file has room for them.
+// Sizes are taken from the central directory only, and only if the file is large enough.
 #include "runtime/checkpoint/convert/zip.h"
 
 #include "runtime/status.h"
@@ -21,7 +21,7 @@ constexpr uint16_t full16 = 0xffff, extra64 = 1, version = 45;
   throw PlanError(fmt::format("{}: damaged zip: {}", file.path().string(), reason));
 }
 
-/// Little-endian numbers of a range that was read; past its end is an error of the file.
+/// Reads little-endian numbers of a range. A read past the end is an error of the file.
 class Bytes {
 public:
   Bytes(const RegularFile &file, uint64_t at, uint64_t count) : file(file) {
@@ -54,7 +54,7 @@ struct Directory {
   uint64_t at = 0, bytes = 0, entries = 0;
 };
 
-/// The directory by its end record: the last one of the file that a comment may follow.
+/// Finds the directory by its end record, the last record of the file except for a comment.
 Directory findDirectory(const RegularFile &file) {
   uint64_t tail = std::min(file.size(), endBytes + mostComment);
   Bytes bytes(file, file.size() - tail, tail);
@@ -83,7 +83,7 @@ struct Central {
   uint32_t crc = 0;
 };
 
-/// The entry at `at`, which moves behind it.
+/// Reads the entry at `at` and moves `at` past it.
 Central readCentral(const RegularFile &file, const Bytes &bytes, uint64_t &at) {
   if (bytes.number(at, 4) != centralSignature)
     refuse(file, fmt::format("no entry at {} of its directory", at));
@@ -94,7 +94,7 @@ Central readCentral(const RegularFile &file, const Bytes &bytes, uint64_t &at) {
   if (flags & 1 || method != 0)
     refuse(file, fmt::format("entry '{}' is {}; entries are stored as they are", central.name,
                              flags & 1 ? "encrypted" : "compressed"));
-  // What does not fit 32 bits stands in an extra field, in this order.
+  // Values that do not fit in 32 bits are stored in an extra field, in this order.
   for (uint64_t field = at + centralBytes + nameBytes, end = field + extra; field + 4 <= end;) {
     uint64_t length = bytes.number(field + 2, 2), value = field + 4;
     if (bytes.number(field, 2) == extra64)
@@ -172,7 +172,7 @@ void ZipWriter::add(const std::string &name, std::span<const std::byte> bytes) {
     putNumber(extra, entry.bytes, 8);
     putNumber(extra, entry.bytes, 8);
   }
-  // The bytes begin at a multiple of 64: an extra field of this name, which torch uses for it, fills up.
+  // Entry data is aligned to 64 bytes. An extra field of torch's name for this purpose holds the padding.
   uint64_t begin = position + localBytes + name.size() + extra.size() + 4;
   uint64_t fill = (alignment - begin % alignment) % alignment;
   extra += "FB";
@@ -183,7 +183,7 @@ void ZipWriter::add(const std::string &name, std::span<const std::byte> bytes) {
   putNumber(header, isWide ? version : 0, 2);
   putNumber(header, 0x0800, 2); // names in UTF-8
   putNumber(header, 0, 2);      // stored
-  putNumber(header, 0, 4);      // no time: the same tensors give the same bytes
+  putNumber(header, 0, 4);      // a constant time, so that the same tensors give the same bytes
   putNumber(header, entry.crc, 4);
   putNumber(header, isWide ? full32 : entry.bytes, 4);
   putNumber(header, isWide ? full32 : entry.bytes, 4);

@@ -1,4 +1,4 @@
-// The zip files of torch.save: entries are stored, not compressed, and begin at multiples of 64 bytes.
+// The zip files of torch.save: entries are not compressed and begin at multiples of 64 bytes.
 #pragma once
 
 #include "runtime/checkpoint/regular_file.h"
@@ -11,27 +11,29 @@
 
 namespace espalier::rt {
 
-/// Where an entry's bytes are in the file.
+/// The position of an entry's bytes in the file.
 struct ZipEntry {
   uint64_t at = 0, bytes = 0;
   uint32_t crc = 0;
 };
 
-/// Whether the file begins as a zip does.
+/// Returns whether the file begins with a zip signature.
 bool isZip(const RegularFile &file);
 
-/// The entries of a zip by name. Throws PlanError where one is compressed or encrypted, lies outside of the file or
-/// over another, or comes twice.
+/// Returns the entries of a zip by name. Throws PlanError if an entry is compressed, encrypted, outside of the file,
+/// overlapping or duplicate.
 std::map<std::string, ZipEntry> readZip(const RegularFile &file);
 
-/// The checksum of a zip's entries over bytes that come in parts; begins with 0.
+/// Returns the CRC-32 of zip entries, computed incrementally; `before` is 0 at first.
 uint32_t zipChecksum(uint32_t before, std::span<const std::byte> bytes);
 
+/// Writes a zip file.
 class ZipWriter {
 public:
   explicit ZipWriter(AtomicFile &file) : file(file) {}
+  /// Appends an entry.
   void add(const std::string &name, std::span<const std::byte> bytes);
-  /// Writes the directory; nothing may follow.
+  /// Writes the directory. No entry may follow.
   void finish();
 
 private:

@@ -1,4 +1,4 @@
-// Mapped rather than allocated: zero pages come from the system and large pages can back them.
+// Memory is mapped, not allocated: the system zeroes pages on first touch and can back them with huge pages.
 #include "runtime/device/cpu/arena.h"
 
 #include "runtime/status.h"

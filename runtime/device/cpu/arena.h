@@ -1,5 +1,4 @@
-// The one allocation of a rank: every buffer of its program lies in it at an offset fixed by the
-// compiler.
+// One allocation that holds buffers of a rank at offsets fixed by the compiler.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +6,10 @@
 
 namespace espalier::rt {
 
-/// Zeroed memory, 64-byte aligned, touched by the thread that makes it.
+/// Zeroed memory, 64-byte aligned, first touched by the thread that constructs it.
 class Arena {
 public:
-  /// Throws PlanError with the size where the system refuses it.
+  /// Throws PlanError with the size if the system refuses the memory.
   explicit Arena(uint64_t bytes);
   ~Arena();
   Arena(const Arena &) = delete;

@@ -1,4 +1,5 @@
-// The CPU: kernels mapped from the plan, library calls of runtime/kernels, work done at once by the rank's threads.
+// The CPU back end: kernels mapped from the plan, library calls from runtime/kernels, executed at once by the rank's
+// threads.
 #pragma once
 
 #include "runtime/device/cpu/arena.h"
@@ -10,9 +11,10 @@
 
 namespace espalier::rt {
 
+/// A plan loaded for the CPU.
 class CpuBackend final : public Backend {
 public:
-  /// Throws PlanError where the plan's kernels or calls cannot run here.
+  /// Throws PlanError if the plan's kernels or library calls cannot run on this processor.
   CpuBackend(const pb::Plan &plan, int threads);
 
   std::string level() const override { return object.level(); }
@@ -21,7 +23,7 @@ public:
 
   KernelFunction kernel(uint32_t index) const { return kernels[index]; }
   const LibraryKernel &call(uint32_t subprogram, uint32_t instruction) const { return *calls[subprogram][instruction]; }
-  /// Scratch that the calls of a stage need.
+  /// Return the largest scratch size that any library call of a stage needs.
   size_t scratchBytesPerThread(const pb::Stage &stage) const;
   size_t sharedScratchBytes(const pb::Stage &stage) const;
   const pb::Plan &plan() const { return thePlan; }
@@ -32,7 +34,7 @@ private:
   const pb::Plan &thePlan;
   KernelObject object;
   std::vector<KernelFunction> kernels;
-  /// By subprogram and instruction; null where the instruction is no library call.
+  /// Indexed by subprogram and instruction; null if the instruction is not a library call.
   std::vector<std::vector<std::unique_ptr<LibraryKernel>>> calls;
 };
 

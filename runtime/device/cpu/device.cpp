@@ -1,4 +1,4 @@
-// Work is shared out over the pool in parts of whole grains; a part on any thread reports a crash as the rank's.
+// The thread pool executes work in parts of whole grains. A crash in any thread is reported as a crash of the rank.
 #include "runtime/device/cpu/device.h"
 
 #include "runtime/crash_report.h"
@@ -39,7 +39,7 @@ void runLibraryPart(void *context, int64_t part, int thread) {
   job.kernel->run(*job.arguments, part, job.scratch + thread * job.scratchBytes);
 }
 
-/// The memory of a rank, touched by its own thread so that it lies near it.
+/// Allocates the memory of a rank. The rank's own thread touches it first, so that it lies on the near NUMA node.
 std::byte *takeArena(Communicator &communicator, uint64_t bytes) {
   constexpr uint64_t pageBytes = 4096;
   std::byte *arena = communicator.allocate(bytes);
@@ -57,7 +57,7 @@ CpuDevice::CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const Ra
       scratch(scratchPerThread * host.pool.threads() + backend.sharedScratchBytes(stage)),
       flights(host.communicator, host.spins), addresses(maxBuffers), moreAddresses(maxBuffers) {}
 
-// Where a rank's part holds nothing of a parameter, its place lies outside of the arena, and what is copied has none.
+// A rank that holds no elements of a parameter has an offset outside of the arena, but then copies no bytes.
 void CpuDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
   if (bytes > 0)
     std::memcpy(deviceArena + to, from, bytes);

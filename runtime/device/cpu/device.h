@@ -1,4 +1,4 @@
-// One rank on the CPU: its arenas in host memory, its work done by its threads when it is issued.
+// One rank on the CPU: arenas in host memory, work executed by the rank's threads when it is issued.
 #pragma once
 
 #include "runtime/device/cpu/backend.h"
@@ -8,6 +8,7 @@
 
 namespace espalier::rt {
 
+/// The CPU device of one rank.
 class CpuDevice final : public Device {
 public:
   CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const RankHost &host);
@@ -33,10 +34,10 @@ private:
   const RankHost rank;
   const size_t scratchPerThread;
   const uint64_t deviceBytes;
-  std::byte *const deviceArena; ///< where other ranks can read and write it
+  std::byte *const deviceArena; ///< other ranks can read and write it
   Arena hostArena, scratch;
   FlightLists flights;
-  std::vector<void *> addresses, moreAddresses; ///< of the running instruction
+  std::vector<void *> addresses, moreAddresses; ///< operands of the running instruction
 };
 
 } // namespace espalier::rt

@@ -31,7 +31,7 @@ uint32_t FlightLists::add(const TransferShape &shape) {
 }
 
 void FlightLists::grow(List &list) {
-  // Flights keep their order but not their places.
+  // Transfers keep their order, but their ring slots change.
   size_t before = list.transfers.size(), after = std::max<size_t>(16, 2 * before);
   std::vector<uint32_t> wider(after);
   std::vector<void *> addresses(after * list.width);

@@ -1,4 +1,4 @@
-// dlopen needs a name, and a memory file has one under /proc: nothing is written to disk.
+// dlopen() needs a path. A memory file has a path under /proc, so nothing is written to disk.
 #include "runtime/device/cpu/kernel_object.h"
 
 #include "runtime/status.h"
@@ -12,7 +12,7 @@
 namespace espalier::rt {
 namespace {
 
-/// A memory file with the given content; the caller closes it.
+/// Makes a memory file with the given content. The caller closes it.
 int memoryFile(const std::string &content) {
   int file = memfd_create("espalier-kernels", MFD_CLOEXEC);
   size_t written = 0;

@@ -1,12 +1,12 @@
-// The part of the CUDA driver API, of cuBLASLt and of NCCL that the back end uses, declared by us: neither toolkit nor
-// driver is needed to build. symbols.def lists functions and constants; here stand the types that they speak of. Where
-// the real headers are present, test/runtime/device/cuda_api_test.cpp asserts that all of it agrees with them.
+// Declarations of the CUDA driver, cuBLASLt and NCCL APIs that the back end uses, so that neither toolkit nor driver is
+// needed to build. symbols.def lists functions and constants; this file declares the types. If the real headers are
+// installed, test/runtime/device/cuda_api_test.cpp asserts that all declarations agree with them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// Handles: the driver's own names, so that they are the same types beside its header.
+// Handle types have the driver's names, so that they are the same types as in its header.
 struct CUctx_st;
 struct CUlib_st;
 struct CUkern_st;
@@ -31,7 +31,7 @@ using CUarray = CUarray_st *;
 using cublasLtHandle_t = cublasLtContext *;
 using ncclComm_t = ncclComm *;
 
-// Values of enumerations are constants of symbols.def.
+// symbols.def defines the enumerators as constants.
 enum CUresult : int {};
 enum CUdevice_attribute : int {};
 enum CUfunction_attribute : int {};
@@ -58,7 +58,7 @@ struct CUuuid {
   char bytes[16];
 };
 
-/// A copy of `Height` rows of `WidthInBytes`, rows `Pitch` bytes apart.
+/// A copy of `Height` rows of `WidthInBytes` bytes each, with rows `Pitch` bytes apart.
 struct CUDA_MEMCPY2D {
   size_t srcXInBytes, srcY;
   CUmemorytype srcMemoryType;
@@ -86,7 +86,7 @@ struct CUlaunchConfig {
   unsigned numAttrs;
 };
 
-// cuBLASLt's descriptors are made and read by it alone.
+// cuBLASLt's descriptors are opaque.
 struct cublasLtMatmulDescOpaque_t;
 struct cublasLtMatrixLayoutOpaque_t;
 struct cublasLtMatmulPreferenceOpaque_t;
@@ -110,7 +110,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-/// As of NCCL 2.18. `size` says how much there is: what newer libraries have behind it they leave at its default.
+/// The layout of NCCL 2.18. `size` is the size of this struct; newer libraries use defaults for their later fields.
 struct ncclConfig_t {
   size_t size;
   unsigned magic, version;

@@ -33,8 +33,8 @@ LoadedPlan::LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::P
     kernels.push_back(prepare(module, plan.kernels(i).symbol(), object->geometry(i)));
 }
 
-// A plan of one rank is loaded at once, so that what is wrong is said here. Of several, each process loads what its
-// ranks use, when it knows them; libraries that lack are named here, before any of them.
+// A plan of one rank is loaded at once, so that errors are reported here. With several ranks, each process later loads
+// the plan for its own ranks; only missing libraries are reported here.
 CudaBackend::CudaBackend(const pb::Plan &plan)
     : plan(plan), mesh(plan.mesh()), cublas(cublasLtNames(driver.version)) {
   if (mesh.ranks() > 1)
@@ -54,8 +54,7 @@ std::string CudaBackend::level() const {
   return levels;
 }
 
-// NCCL lets ranks share a device where it is told so, before it is first used; which ranks may is checked here and where
-// they meet.
+// NCCL reads this variable when it is first used. requireOwnDevices() checks which ranks may share a device.
 std::string CudaBackend::requireDevices(std::span<const DeviceDemand> ranks) const {
   if (nccl && std::ranges::any_of(ranks, [](const DeviceDemand &demand) { return demand.device.isShared; }))
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", /*overwrite=*/0);

@@ -1,5 +1,5 @@
-// A plan for CUDA, loaded: libraries found; on each device that ranks of this process use, kernels compiled by the
-// driver and products chosen.
+// The CUDA back end: opens the libraries and, on each device that ranks of this process use, compiles the plan's
+// kernels and chooses matrix product algorithms.
 #pragma once
 
 #include "runtime/device/cuda/calls.h"
@@ -14,35 +14,36 @@
 
 namespace espalier::rt::cuda {
 
-/// A kernel of the plan and how its launches become grids.
+/// A kernel of the plan and the parameters that map its launches to grids.
 struct PlanKernel {
   std::string symbol;
   Kernel kernel;
   uint32_t threads, extentPerBlock, columnsPerBlock, sharedBytes;
 };
 
-/// The plan's code on one device. Current on the thread that makes it.
+/// The plan's code on one device. The constructor makes the device current on its thread.
 class LoadedPlan {
 public:
   LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::Plan &plan, int ordinal);
 
   const Context context;
-  const size_t freeAtFirst; ///< bytes of the device, before this took any
+  const size_t freeAtFirst; ///< free device memory before this object allocated any
   const Matmuls &matmuls() const { return theMatmuls; }
   const PlanKernel &kernel(uint32_t index) const { return kernels[index]; }
   const LibraryCall &call(uint32_t subprogram, uint32_t instruction) const { return calls.at(subprogram, instruction); }
 
 private:
   Matmuls theMatmuls;
-  const pb::Object *const object; ///< the plan's, for this device
+  const pb::Object *const object; ///< the plan's object for this device
   Module module;
-  std::vector<PlanKernel> kernels; ///< as in the plan
+  std::vector<PlanKernel> kernels; ///< indexed as in the plan
   LibraryCalls calls;
 };
 
+/// A plan loaded for CUDA.
 class CudaBackend final : public Backend {
 public:
-  /// Throws PlanError with what was found and what is wanted.
+  /// Throws PlanError with what was found and what is needed.
   explicit CudaBackend(const pb::Plan &plan);
 
   std::string level() const override;
@@ -51,16 +52,16 @@ public:
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
 private:
-  /// The plan on a device, loaded by the first rank that asks.
+  /// Returns the plan on a device. The first rank that asks loads it.
   const LoadedPlan &load(int ordinal);
 
   const pb::Plan &plan;
   const Mesh mesh;
   const Driver driver;
   const CublasLt cublas;
-  std::optional<const Nccl> nccl; ///< of a plan of several ranks
+  std::optional<const Nccl> nccl; ///< only for plans of several ranks
   std::mutex mutex;
-  std::map<int, std::unique_ptr<LoadedPlan>> loaded; ///< by ordinal
+  std::map<int, std::unique_ptr<LoadedPlan>> loaded; ///< keyed by device ordinal
 };
 
 } // namespace espalier::rt::cuda

@@ -12,12 +12,12 @@
 namespace espalier::rt::cuda {
 namespace {
 
-/// No algorithm asks for more.
+/// The largest alignment in bytes that any algorithm needs.
 constexpr uint64_t mostAlignment = 16;
 
 using Types = std::span<const pb::DataType>;
 
-/// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
+/// Per region, the bitwise or of all its addresses in all stages. Every address is a multiple of the lowest set bit.
 using RegionBits = std::vector<uint64_t>;
 
 RegionBits regionBits(const pb::Plan &plan) {
@@ -34,7 +34,7 @@ RegionBits regionBits(const pb::Plan &plan) {
   return bits;
 }
 
-/// Bytes that the address of an operand is a multiple of on every rank, in every call and slot.
+/// Returns the alignment in bytes that the operand's address has on every rank, in every call and ring slot.
 uint32_t alignmentOf(const pb::Buffer &buffer, const RegionBits &regions) {
   const pb::Affine &slice = buffer.reads_at();
   uint64_t bits = regions[buffer.region()] | buffer.offset() | (buffer.part() ? buffer.bytes() : 0) | mostAlignment;
@@ -64,7 +64,7 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   bool isEpilogue = shape.epilogue != pb::LibraryCall::NONE, isStored = call.store() == pb::OVERWRITE;
   bool isBiasGradient = shape.epilogue == pb::LibraryCall::BIAS_GRADIENT;
   if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || isBiasGradient)))
-    reader.refuse("has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
+    reader.refuse("has an epilogue, which needs k above 0, one matrix and no accumulation");
   for (int i = 3; i < buffers; ++i) {
     bool isRow = i == 3 && shape.hasRow();
     reader.expect(i, shape.c);
@@ -100,8 +100,8 @@ Clearing readZero(const pb::LibraryCall &call, Types types) {
   return {reader.size(0)};
 }
 
-/// The algorithm that the plan has for a product, for the library at hand alone. They are measured for operands that
-/// lie well; for others cuBLASLt is asked.
+/// Returns the plan's algorithm for a product, if the plan was made with the loaded library. The algorithms were
+/// measured with aligned operands; for other operands cuBLASLt chooses.
 MatmulAlgorithm algorithmOf(const pb::Plan &plan, const pb::LibraryCall &call, const MatmulShape &shape,
                             const Matmuls &matmuls) {
   if (call.algorithm().empty())
@@ -129,7 +129,8 @@ LibraryCall prepare(const pb::Plan &plan, const pb::LibraryCall &call, const Reg
   case pb::LibraryCall::ZERO:
     return readZero(call, types);
   default:
-    throw PlanError(fmt::format("library call {} is none on CUDA, where kernels do that work; compile the plan again",
+    throw PlanError(fmt::format("library call {} is not supported on CUDA, where kernels replace it; compile the plan "
+                                "again",
                                 pb::LibraryCall::Function_Name(call.function())));
   }
 }
@@ -155,8 +156,8 @@ double flopsOf(const LibraryCall &call) {
 
 LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
   RegionBits regions = regionBits(plan);
-  std::string refusal;           // the first
-  std::set<std::string> unfused; // all that the library lacks, for one way out
+  std::string refusal;           // the first error
+  std::set<std::string> unfused; // all unfused epilogues, so that one message lists them
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
     std::vector<LibraryCall> &prepared = calls.emplace_back(subprogram.instructions_size());
     for (int i = 0; i < subprogram.instructions_size(); ++i) {

@@ -1,4 +1,4 @@
-// The library calls of a plan, read and checked when it is loaded.
+// The library calls of a plan, checked when the plan is loaded.
 #pragma once
 
 #include "runtime/device/cuda/matmul.h"
@@ -11,22 +11,24 @@
 
 namespace espalier::rt::cuda {
 
+/// A ZERO call.
 struct Clearing {
   int64_t bytes;
 };
 
-/// One call; nothing where an instruction is none.
+/// One library call; std::monostate if the instruction is not a library call.
 using LibraryCall = std::variant<std::monostate, const Matmuls::Product *, StridedCopy, Rearrangement, Clearing>;
 
-/// For people: "product of f32 [8, 4] by f32 [4, 6] to f32", "copy of 3 x 32 bytes".
+/// Describes a call for messages: "product of f32 [8, 4] by f32 [4, 6] to f32", "copy of 3 x 32 bytes".
 std::string describe(const LibraryCall &call);
-/// 0 for what only moves bytes.
+/// Returns the floating-point operations of a call; 0 for copies.
 double flopsOf(const LibraryCall &call);
 
+/// All library calls of a plan.
 class LibraryCalls {
 public:
-  /// Throws PlanError for a call that is malformed, that the compiler does not leave to libraries on CUDA, or that
-  /// cuBLASLt cannot do.
+  /// Throws PlanError for a malformed call, for a call that the compiler replaces by kernels on CUDA, and for a product
+  /// that cuBLASLt does not support.
   LibraryCalls(const pb::Plan &plan, Matmuls &matmuls);
 
   const LibraryCall &at(uint32_t subprogram, uint32_t instruction) const { return calls[subprogram][instruction]; }

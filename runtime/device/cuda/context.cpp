@@ -8,7 +8,7 @@
 namespace espalier::rt::cuda {
 namespace {
 
-constexpr int oldestMajor = 8; // kernels are PTX for sm_80
+constexpr int oldestMajor = 8; // the plan's PTX targets sm_80
 
 std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
@@ -19,7 +19,7 @@ std::string visibleDevices() {
   return visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "";
 }
 
-// Where there is none the driver says so.
+// The driver reports an error if there is no device.
 int countDevices(const Driver &driver) {
   if (CUresult status = driver.cuInit.answer(0); status == CUDA_ERROR_NO_DEVICE)
     return 0;

@@ -1,23 +1,24 @@
-// One GPU of this machine, checked to be one that plans can run on.
+// One GPU of this machine, checked to support plans.
 #pragma once
 
 #include "runtime/device/cuda/library.h"
 
 namespace espalier::rt::cuda {
 
-/// What the driver says of a device that nobody has to use for it. Throws PlanError where there is no such device or
-/// its compute capability is below 8.0.
+/// Properties of a device, read without making a context. Throws PlanError if the device does not exist or its compute
+/// capability is below 8.0.
 struct DeviceFacts {
   DeviceFacts(const Driver &driver, int ordinal);
 
+  /// Returns an attribute of the device.
   int attribute(CUdevice_attribute which) const;
-  /// "NVIDIA H200 sm_90"
+  /// Returns name and architecture: "NVIDIA H200 sm_90".
   std::string describe() const { return name + " " + architecture(); }
-  /// "sm_90"
+  /// Returns the architecture: "sm_90".
   std::string architecture() const { return "sm_" + std::to_string(capability()); }
-  /// 90 for compute capability 9.0.
+  /// Returns 90 for compute capability 9.0.
   int capability() const { return 10 * major + minor; }
-  /// As nvidia-smi has it: "GPU-...", the same for every process that uses the device.
+  /// Returns the UUID in nvidia-smi's format, "GPU-...". It is the same for every process that uses the device.
   std::string uuid() const;
 
   const Driver &driver;
@@ -27,13 +28,13 @@ struct DeviceFacts {
   int major = 0, minor = 0;
 };
 
-/// " (CUDA_VISIBLE_DEVICES is '0,1')", empty where nothing hides devices.
+/// Returns " (CUDA_VISIBLE_DEVICES is '0,1')", or an empty text if the variable is not set.
 std::string visibleDevices();
 
-/// Devices that the driver shows.
+/// Returns the number of devices that the driver reports.
 int countDevices(const Driver &driver);
 
-/// Device `ordinal`, current on the thread that makes this.
+/// The context of device `ordinal`. The constructor makes it current on its thread.
 class Context : public DeviceFacts {
 public:
   Context(const Driver &driver, int ordinal);
@@ -44,12 +45,13 @@ public:
   struct Bytes {
     size_t free = 0, total = 0;
   };
+  /// Returns the free and total device memory in bytes.
   Bytes memory() const;
-  /// Throws MemoryError, with what is free and what is wanted, unless that many bytes are free.
+  /// Throws MemoryError, with free and needed bytes, unless that many bytes are free.
   void requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const;
-  /// Throws MemoryError with the same numbers.
+  /// Throws MemoryError with free and needed bytes.
   [[noreturn]] void lackMemory(uint64_t arenaBytes, uint64_t workspaceBytes) const;
-  /// Calls of this thread go to this device from now on.
+  /// Makes this device current on the calling thread.
   void makeCurrent() const;
 
 private:

@@ -27,7 +27,7 @@ CudaDevice::CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const Ran
     timeline.emplace(driver, file);
 }
 
-// What is freed must not be in use. After a failure of any rank nothing more ends by itself, and nobody asks for it.
+// Memory must not be freed while in use. After a failure on any rank, pending work may never end, so it is aborted.
 CudaDevice::~CudaDevice() {
   try {
     compute.finish();
@@ -37,7 +37,7 @@ CudaDevice::~CudaDevice() {
   }
 }
 
-// The driver's own share, its context, is there before anybody can ask.
+// The driver's own allocation, its context, exists before this process can measure memory, so it is not included.
 std::string CudaDevice::describeMemory() const {
   auto gibibytes = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   size_t freeNow = plan.context.memory().free, taken = plan.freeAtFirst - std::min(plan.freeAtFirst, freeNow);

@@ -1,4 +1,4 @@
-// One rank on a GPU. The host issues and goes on; the compute queue does the work in order.
+// One rank on a GPU. The host enqueues work without waiting; the compute stream executes it in order.
 #pragma once
 
 #include "runtime/device/cuda/backend.h"
@@ -11,9 +11,10 @@
 
 namespace espalier::rt::cuda {
 
+/// The CUDA device of one rank.
 class CudaDevice final : public Device {
 public:
-  /// `groups`: none where the plan has one rank.
+  /// `groups` is null for a plan of one rank.
   CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const RankHost &host, std::unique_ptr<NcclGroups> groups);
   ~CudaDevice() override;
 
@@ -44,9 +45,9 @@ private:
   HostMemory hostMemory;
   Staging staging;
   Flights flights;
-  std::array<Event, 2> turnEnds;    ///< of the last two entries
+  std::array<Event, 2> turnEnds;    ///< ends of the last two entries
   uint64_t turns = 0;               ///< entries issued
-  std::optional<Timeline> timeline; ///< where ESPALIER_CUDA_TIMES names a file for it
+  std::optional<Timeline> timeline; ///< set if ESPALIER_CUDA_TIMES names an output file
 };
 
 } // namespace espalier::rt::cuda

@@ -1,4 +1,4 @@
-// The word comes home through a pipe: a letter that says what it is, then the text.
+// The child process returns its result through a pipe: a letter that gives the kind, then the text.
 #include "runtime/device/cuda/devices.h"
 
 #include "runtime/device/cuda/matmul.h"
@@ -17,7 +17,7 @@
 namespace espalier::rt::cuda {
 namespace {
 
-/// A driver that hangs is not waited for.
+/// The timeout for a driver that hangs.
 constexpr unsigned secondsToAnswer = 120;
 
 enum Word : char { Answer = 'a', Refusal = 'r', LackOfMemory = 'm' };
@@ -52,7 +52,7 @@ std::string readAll(int file) {
   return text;
 }
 
-/// 80 for "sm_80", 0 for what is no such level.
+/// Returns 80 for "sm_80", 0 for any other text.
 int capabilityOf(const std::string &level) {
   int number = 0;
   if (level.starts_with("sm_"))
@@ -66,10 +66,10 @@ double gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30)
 
 std::string inOtherProcess(const std::function<std::string()> &work) {
   int ends[2];
-  std::fflush(nullptr); // or both would write what is buffered
+  std::fflush(nullptr); // otherwise both processes would write the buffered output
   pid_t process = pipe(ends) == 0 ? fork() : -1;
   if (process < 0)
-    throw MemoryError(fmt::format("the system refuses a process that looks at the devices: {}", strerror(errno)));
+    throw MemoryError(fmt::format("the system refuses a process that queries the devices: {}", strerror(errno)));
   if (process == 0) {
     alarm(secondsToAnswer);
     writeAll(ends[1], wordOf(work));
@@ -82,7 +82,7 @@ std::string inOtherProcess(const std::function<std::string()> &work) {
   while (waitpid(process, &status, 0) < 0 && errno == EINTR)
     continue;
   if (word.empty())
-    throw PlanError(fmt::format("the process that looked at the CUDA devices was ended by {}: nvidia-smi may know more",
+    throw PlanError(fmt::format("the process that queried the CUDA devices was ended by {}: nvidia-smi may know more",
                                 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the driver"));
   std::string text = word.substr(1);
   if (word[0] == LackOfMemory)
@@ -105,7 +105,7 @@ const pb::Object *chooseObject(const pb::Plan &plan, const DeviceFacts &device) 
     throw PlanError(fmt::format("the plan's kernels are for [{}], CUDA device {} is {}", levels, device.ordinal,
                                 device.describe()));
   if (best && best->geometry_size() != plan.kernels_size())
-    throw PlanError(fmt::format("the plan says how {} kernels become grids on {}, it has {}", best->geometry_size(),
+    throw PlanError(fmt::format("the plan lists {} launch grids for {}, but has {} kernels", best->geometry_size(),
                                 best->level(), plan.kernels_size()));
   return best;
 }
@@ -121,7 +121,7 @@ std::string describeDevices(const Driver &driver, int ncclVersion, const pb::Pla
     std::vector<int> ranks;
     uint64_t arenaBytes = 0, workspaceBytes = 0;
   };
-  std::map<int, Use> uses; // by ordinal
+  std::map<int, Use> uses; // keyed by device ordinal
   int count = countDevices(driver);
   for (const DeviceDemand &demand : demands) {
     Use &use = uses[ordinalOf(demand.device, count)];

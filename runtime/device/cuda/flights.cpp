@@ -9,7 +9,7 @@
 namespace espalier::rt::cuda {
 namespace {
 
-/// No queue has this number: the ticket of a meeting.
+/// The queue number in the ticket of a barrier. No real queue has this number.
 constexpr uint32_t hosts = UINT32_MAX;
 
 } // namespace
@@ -81,7 +81,7 @@ void Flights::move(const Transfer &transfer, const FlightStart &flight, Queue &q
       to.push_back(at(place));
     return groups->start(*transfer.communicator, transfer.shape, from, to, queue.stream());
   }
-  // Alone in its group a rank has already what a collective leaves: at most its place differs.
+  // In a group of one rank, a collective is at most a copy.
   for (size_t i = 0; i < transfer.shape.bytes.size(); ++i)
     copy(queue, flight.from[i], flight.to[i], transfer.shape.bytes[i]);
 }
@@ -117,7 +117,7 @@ void Flights::abort() noexcept {
     groups->abort();
 }
 
-// Pinned memory of the host has the same address on the device.
+// Pinned host memory has the same address on the device.
 CUdeviceptr Flights::at(Place place) const {
   return place.memory == pb::DEVICE ? memory.at(place.offset)
                                     : reinterpret_cast<CUdeviceptr>(hostMemory.at(place.offset));

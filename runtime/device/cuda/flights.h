@@ -1,4 +1,5 @@
-// Transfers on a GPU: a stream per queue, tied to the compute stream by events. What needs other ranks is NCCL's.
+// Transfers on a GPU: one stream per queue, synchronized with the compute stream by events. NCCL moves data between
+// ranks.
 #pragma once
 
 #include "runtime/device/cuda/memory.h"
@@ -11,35 +12,38 @@
 
 namespace espalier::rt::cuda {
 
+/// The in-flight transfers of one rank.
 class Flights {
 public:
-  /// `compute` is queue 0. `groups`: none where the plan has one rank.
+  /// `compute` is queue 0. `groups` is null for a plan of one rank.
   Flights(Queue &compute, const Memory &memory, const HostMemory &hostMemory, const RankHost &host,
           std::unique_ptr<NcclGroups> groups);
 
-  /// Throws PlanError for what other ranks take part in and the plan lists no communicator for.
+  /// Registers a transfer and returns its number. Throws PlanError if it needs a communicator that the plan does not
+  /// list.
   uint32_t add(const TransferShape &transfer);
 
-  /// Enqueues a flight behind the work issued so far on the compute stream and behind the earlier flights of its own.
-  /// The ticket's number is that of an event, which is free again after the wait.
+  /// Enqueues a transfer after the work issued so far on the compute stream and after earlier transfers of its queue.
+  /// The ticket's number identifies an event, which is reused after wait().
   FlightTicket start(const FlightStart &flight);
-  /// Holds back what is enqueued later on the compute stream.
+  /// Makes later work of the compute stream wait for the transfer.
   void wait(FlightTicket ticket);
 
+  /// Returns whether a transfer is known to have ended.
   bool hasEnded(FlightTicket ticket) const;
 
-  /// Throws RankStopped where another rank has failed, CallError where NCCL has.
+  /// Throws RankStopped if another rank has failed, CallError if NCCL has failed.
   void check();
-  /// Once all flights have ended: together with the other ranks.
+  /// Leaves the communicators together with the other ranks. All transfers must have ended.
   void leave();
-  /// Ends flights that wait for others.
+  /// Aborts transfers that wait for other ranks.
   void abort() noexcept;
 
 private:
   struct Transfer {
     TransferShape shape;
-    std::optional<uint32_t> communicator; ///< of what needs other ranks
-    std::optional<uint32_t> hostGroup;    ///< of a meeting: a transfer of nothing, which the hosts do
+    std::optional<uint32_t> communicator; ///< if the transfer needs other ranks
+    std::optional<uint32_t> hostGroup;    ///< for a barrier: a transfer without buffers, done by the hosts
   };
 
   bool needsOthers(const TransferShape &transfer) const;
@@ -54,11 +58,11 @@ private:
   const RankHost host;
   std::unique_ptr<NcclGroups> groups;
   std::vector<Transfer> transfers;
-  Ticket meeting;               ///< the last one
-  std::deque<Queue> queues;     ///< those of the plan but the compute stream
-  Event issued;                 ///< the compute stream's work before a flight
-  std::vector<Event> ends;      ///< of flights
-  std::vector<uint32_t> isFree; ///< indices of those that no open flight uses
+  Ticket meeting;               ///< the last barrier
+  std::deque<Queue> queues;     ///< the plan's queues except the compute stream
+  Event issued;                 ///< recorded on the compute stream before a transfer
+  std::vector<Event> ends;      ///< one per transfer in flight
+  std::vector<uint32_t> isFree; ///< indices of events in `ends` that no transfer uses
   std::vector<CUdeviceptr> from, to;
 };
 

@@ -13,13 +13,13 @@
 namespace espalier::rt::cuda {
 namespace {
 
-// The oldest that have every symbol of the table.
+// The oldest versions that have every symbol in symbols.def.
 constexpr int oldestDriver = 12000;
 constexpr size_t oldestCublasLt = 120000;
-constexpr int oldestNccl = 22600; // keeps the order of issue across communicators
+constexpr int oldestNccl = 22600; // first to keep the issue order across communicators
 
 const std::vector<std::string> driverNames = {"libcuda.so.1"};
-constexpr int newestCuda = 13; // whose libraries are known
+constexpr int newestCuda = 13; // the newest version whose library names are known
 const std::vector<std::string> ncclNames = {"libnccl.so.2"};
 
 std::span<const std::string> orElse(std::span<const std::string> names, std::span<const std::string> usual) {
@@ -38,8 +38,8 @@ std::string environment(const char *name) {
   return value ? value : "";
 }
 
-/// NCCL reads its environment when it is first used. A ring adds in the same order in every step; of two communicators
-/// on one device the one started first is served first, so that no two devices wait for each other.
+/// NCCL reads its environment when it is first used. The ring algorithm adds in the same order in every step. The
+/// implicit launch order serves the communicators of a device in start order, so that devices cannot deadlock.
 std::span<const std::string> withNcclSettings(std::span<const std::string> names) {
   setenv("NCCL_ALGO", "Ring", /*overwrite=*/0);
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
@@ -61,7 +61,7 @@ std::string versionText(size_t version) {
 
 Library::Library(std::string what, std::span<const std::string> names, std::span<const std::string> folders)
     : what(std::move(what)) {
-  std::string why; // of the first name: what the loader says
+  std::string why; // the loader's error for the first name
   auto open = [&](const std::string &path) {
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle && why.empty())
@@ -123,18 +123,20 @@ std::string CublasLtTexts::text(cublasStatus_t status) const {
 std::string NcclTexts::text(ncclResult_t status) const {
   const char *words = ncclGetErrorString(status), *last = ncclGetLastError(/*communicator, unused=*/nullptr);
   std::string text = words ? words : fmt::format("error {} of NCCL", static_cast<int>(status));
-  // The first are words like "unhandled system error" alone; which call of the system it was the second say.
+  // The first text can be as vague as "unhandled system error"; the second text names the failed system call.
   return last && *last ? text + ": " + last : text;
 }
 
-// Version and texts before all else: an older library is named as such, and not by the first symbol that it lacks.
+// Version and error texts are resolved first, so that an old library is reported by its version, not by a missing
+// symbol.
 Driver::Driver(std::span<const std::string> names)
     : library("the NVIDIA driver", orElse(names, driverNames), /*folders=*/{}) {
 #define DRIVER_TEXT(name, result, parameters)                                                                          \
   this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"
   if (CUresult status = cuDriverGetVersion(&version); status != CUDA_SUCCESS)
-    throw PlanError(fmt::format("the NVIDIA driver ({}) does not tell its version: {}", library.path(), text(status)));
+    throw PlanError(
+        fmt::format("the NVIDIA driver ({}) does not report its version: {}", library.path(), text(status)));
   if (version < oldestDriver)
     throw PlanError(fmt::format("the NVIDIA driver ({}) is for CUDA {}.{}, the plan needs one for CUDA {}.{} or newer",
                                 library.path(), version / 1000, version % 1000 / 10, oldestDriver / 1000,
@@ -162,7 +164,7 @@ Nccl::Nccl(std::span<const std::string> names) : library("NCCL", withNcclSetting
 #define NCCL_TEXT(name, result, parameters) this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"
   if (ncclResult_t status = ncclGetVersion(&version); status != ncclSuccess)
-    throw PlanError(fmt::format("NCCL ({}) does not tell its version: {}", library.path(), text(status)));
+    throw PlanError(fmt::format("NCCL ({}) does not report its version: {}", library.path(), text(status)));
   if (version < oldestNccl)
     throw PlanError(fmt::format("NCCL ({}) has version {}, the plan needs {} or newer", library.path(),
                                 versionText(version), versionText(oldestNccl)));

@@ -1,5 +1,5 @@
-// Finds the driver, cuBLASLt and NCCL at run time: nothing here is linked against them, so that the same binary starts
-// on machines without a GPU.
+// Loads the driver, cuBLASLt and NCCL at run time. The runtime is not linked against them, so the same binary starts on
+// machines without a GPU.
 #pragma once
 
 #include "runtime/device/cuda/api.h"
@@ -12,18 +12,18 @@
 
 namespace espalier::rt::cuda {
 
-/// An opened shared library. It stays open to the end of the process: drivers do not survive being closed.
+/// An opened shared library. It stays open until the process ends, because drivers do not support dlclose().
 class Library {
 public:
-  /// Tries each of `names` where the loader looks, then in each of `folders`. Throws PlanError: `what` names the
-  /// library to people.
+  /// Tries each of `names` in the loader's search path, then in each of `folders`. `what` names the library in
+  /// messages. Throws PlanError if no file is found.
   Library(std::string what, std::span<const std::string> names, std::span<const std::string> folders);
 
-  /// Null where it has no such symbol.
+  /// Returns null if the symbol is missing.
   void *find(const char *symbol) const;
-  /// Throws PlanError where it has no such symbol.
+  /// Throws PlanError if the symbol is missing.
   void *resolve(const char *symbol) const;
-  /// The file that was opened.
+  /// Returns the path of the opened file.
   const std::string &path() const { return file; }
 
 private:
@@ -31,11 +31,12 @@ private:
   void *handle = nullptr;
 };
 
-/// Where pip, conda and NVIDIA's packages put libraries, besides the loader's own places: the folders of the toolkit,
-/// and site-packages of each python found through PATH.
+/// Returns the folders outside of the loader's search path in which pip, conda and NVIDIA's packages install libraries:
+/// toolkit folders, and site-packages of each python found in PATH.
 std::vector<std::string> libraryFolders();
 
 #define DRIVER_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// The driver's functions for error texts, and its status type.
 struct DriverTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = CUresult;
@@ -44,7 +45,7 @@ struct DriverTexts {
 };
 
 #define DRIVER(symbol, parameters) Call<DriverTexts, void parameters> symbol;
-/// The driver's functions. Throws PlanError where it is missing or too old.
+/// The driver's functions. Throws PlanError if the driver is missing or too old.
 struct Driver : DriverTexts {
   explicit Driver(std::span<const std::string> names = {});
   Driver(const Driver &) = delete;
@@ -54,10 +55,11 @@ struct Driver : DriverTexts {
   int version = 0; ///< 13000: CUDA 13.0
 };
 
-/// Of the libraries that run on a driver for that version of CUDA, newest first: one of a later major version does not.
+/// Returns the cuBLASLt names usable with this CUDA version, newest first. Later major versions need a newer driver.
 std::vector<std::string> cublasLtNames(int driverVersion);
 
 #define CUBLASLT_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// cuBLASLt's functions for error texts, and its status type.
 struct CublasLtTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = cublasStatus_t;
@@ -66,7 +68,7 @@ struct CublasLtTexts {
 };
 
 #define CUBLASLT(symbol, parameters) Call<CublasLtTexts, void parameters> symbol;
-/// cuBLASLt's functions. Throws PlanError where it is missing or too old.
+/// cuBLASLt's functions. Throws PlanError if it is missing or too old.
 struct CublasLt : CublasLtTexts {
   explicit CublasLt(std::span<const std::string> names = {});
   CublasLt(const CublasLt &) = delete;
@@ -77,6 +79,7 @@ struct CublasLt : CublasLtTexts {
 };
 
 #define NCCL_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+/// NCCL's functions for error texts, and its status type.
 struct NcclTexts {
 #include "runtime/device/cuda/symbols.def"
   using Status = ncclResult_t;
@@ -85,8 +88,8 @@ struct NcclTexts {
 };
 
 #define NCCL(symbol, parameters) Call<NcclTexts, void parameters> symbol;
-/// NCCL's functions, for plans of several ranks. Throws PlanError where it is missing or too old. It is told to sum in
-/// one order and to start what its communicators do in the order of issue, unless the environment says otherwise.
+/// NCCL's functions, for plans of several ranks. The constructor sets environment defaults: one summation order, and
+/// operations of all communicators in issue order. Throws PlanError if NCCL is missing or too old.
 struct Nccl : NcclTexts {
   explicit Nccl(std::span<const std::string> names = {});
   Nccl(const Nccl &) = delete;
@@ -96,10 +99,10 @@ struct Nccl : NcclTexts {
   int version = 0; ///< 22809: 2.28.9
 };
 
-/// The first NCCL that lets several ranks use one device.
+/// The first NCCL version that lets several ranks use one device.
 inline constexpr int oldestSharingNccl = 23000;
 
-/// As cuBLASLt and NCCL count: "13.1.0" for 130100.
+/// Formats a version number of cuBLASLt or NCCL: "13.1.0" for 130100.
 std::string versionText(size_t version);
 
 } // namespace espalier::rt::cuda

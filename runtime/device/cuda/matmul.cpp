@@ -1,5 +1,5 @@
-// cuBLASLt's matrices are column-major. A row-major matrix is the transpose of a column-major one that lies alike, so
-// that c' = op(b)' op(a)' is asked for: operands swapped, m and n swapped, no copy.
+// cuBLASLt's matrices are column-major. A row-major matrix has the layout of its column-major transpose, so the call
+// computes c' = op(b)' op(a)': operands and m, n are swapped, without a copy.
 #include "runtime/device/cuda/matmul.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ const char *nameOf(Storage storage) {
   return names[static_cast<int>(storage)];
 }
 
-/// A descriptor of cuBLASLt, destroyed with its owner.
+/// A cuBLASLt descriptor, destroyed with its owner.
 template <typename Handle, typename Destroy> class Descriptor {
 public:
   template <typename Make> Descriptor(const Destroy &destroy, Make make) : destroy(destroy) { make(&handle); }
@@ -46,7 +46,8 @@ using Description = Descriptor<cublasLtMatmulDesc_t, decltype(CublasLt::cublasLt
 using Layout = Descriptor<cublasLtMatrixLayout_t, decltype(CublasLt::cublasLtMatrixLayoutDestroy)>;
 using Preference = Descriptor<cublasLtMatmulPreference_t, decltype(CublasLt::cublasLtMatmulPreferenceDestroy)>;
 
-/// Makes a row-major [rows, columns], or its transpose, a column-major matrix. Empty ones are never used, but made.
+/// Describes a row-major [rows, columns] matrix, or its transpose, as column-major. Empty matrices get one row or
+/// column.
 auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t columns, bool isTransposed) {
   rows = std::max<int64_t>(rows, 1);
   columns = std::max<int64_t>(columns, 1);
@@ -57,10 +58,10 @@ auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t c
   };
 }
 
-/// Beside a D of f32, of bf16 and f16 too, a bias is f32 (table of cublasLtMatmul(), cuBLAS 13): D's type is the
-/// default of BIAS_DATA_TYPE. The gradient of a bias beside a sum of those of weights in f32 is what Transformer Engine
-/// asks for with fuse_wgrad_accumulation (BGRADB, since its weights are the transpose of ours; beta 0 or 1), and OpenNN
-/// just so. BGRADA takes an A that is not transposed, DGELU a depth above 1 (nvmath-python's tests of both).
+/// If D is f32, the bias is f32, also for A and B in bf16 or f16 (table of cublasLtMatmul(), cuBLAS 13). BIAS_DATA_TYPE
+/// defaults to D's type. Transformer Engine also combines a bias gradient with an f32 sum of weight gradients
+/// (fuse_wgrad_accumulation, beta 0 or 1; BGRADB, because its weights are the transpose of ours), and so does OpenNN.
+/// BGRADA needs an A that is not transposed. DGELU needs k > 1 (tests of nvmath-python).
 cublasLtEpilogue_t epilogueOf(const MatmulShape &shape) {
   switch (shape.epilogue) {
   case pb::LibraryCall::BIAS:
@@ -71,8 +72,8 @@ cublasLtEpilogue_t epilogueOf(const MatmulShape &shape) {
   case pb::LibraryCall::BIAS_GELU:
     return shape.keepsOperand ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
   case pb::LibraryCall::BIAS_GRADIENT:
-    return CUBLASLT_EPILOGUE_BGRADA; // whose A is our b
-  default: // ADD takes the addend for C
+    return CUBLASLT_EPILOGUE_BGRADA; // cuBLASLt's A is our b
+  default: // ADD passes the addend as C
     break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
@@ -99,7 +100,7 @@ std::string MatmulShape::describe() const {
                      keepsOperand ? "" : " without its operand");
 }
 
-/// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
+/// The operands in cuBLASLt's terms: its A is our b, its B our a, its C and D our c.
 class Matmuls::Product {
 public:
   Product(const CublasLt &cublas, const MatmulShape &shape)
@@ -115,7 +116,7 @@ public:
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
     cublasLtEpilogue_t epilogue = epilogueOf(shape);
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
-    // Addresses with the alignments for which an algorithm is chosen.
+    // Fake addresses with the alignments for which an algorithm is chosen.
     setEpilogue(cublas, shape.alignments[3], shape.alignments[4]);
     if (shape.batch == 1)
       return;
@@ -124,7 +125,7 @@ public:
     setBatch(cublas, c, shape.m * shape.n);
   }
 
-  /// What cuBLASLt recommends, best first; at most `most`.
+  /// Returns the algorithms that cuBLASLt recommends, best first; at most `most`.
   std::vector<cublasLtMatmulAlgo_t> recommend(const CublasLt &cublas, cublasLtHandle_t handle, int most) const {
     Preference preference(cublas.cublasLtMatmulPreferenceDestroy,
                           [&](auto to) { cublas.cublasLtMatmulPreferenceCreate(to); });
@@ -132,7 +133,7 @@ public:
       cublas.cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof(value));
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspaceBytes});
-    // Where k is cut, the parts are summed in f32 and in order, never in c's type.
+    // A split-k product sums its parts in f32 and in order, never in c's type.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.alignments[1]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.alignments[0]);
@@ -150,7 +151,7 @@ public:
     return algorithms;
   }
 
-  /// Takes the algorithm that the plan has. What is wrong with it; empty for nothing.
+  /// Uses the plan's algorithm. Returns an error text, empty on success.
   std::string take(const CublasLt &cublas, cublasLtHandle_t handle, const MatmulAlgorithm &given) {
     if (given.size() != sizeof(algorithm))
       return fmt::format("has {} bytes, it wants {}", given.size(), sizeof(algorithm));
@@ -159,13 +160,13 @@ public:
     cublasStatus_t status =
         cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS)
-      return "is none for it: " + cublas.text(status);
+      return "does not support this product: " + cublas.text(status);
     if (result.workspaceSize > workspaceBytes)
       return fmt::format("needs a workspace of {} bytes, there are {}", result.workspaceSize, workspaceBytes);
     return "";
   }
 
-  /// Before each run: the description holds the addresses of what the epilogue takes and makes.
+  /// Called before each run, because the descriptor holds the addresses of the epilogue's operands.
   void setEpilogue(const CublasLt &cublas, CUdeviceptr row, CUdeviceptr matrix) const {
     auto set = [&](cublasLtMatmulDescAttributes_t which, const auto &value) {
       cublas.cublasLtMatmulDescSetAttribute(description, which, &value, sizeof(value));
@@ -178,7 +179,7 @@ public:
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n);
   }
 
-  /// Without elements there is nothing to do; without terms c becomes zero.
+  /// Returns whether c has no elements. A product with k = 0 is not empty: it sets c to zero.
   bool isEmpty() const { return shape.m == 0 || shape.n == 0 || shape.batch == 0; }
 
   MatmulShape shape;

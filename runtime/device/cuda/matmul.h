@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt: sums in f32 (never TF32), one algorithm per distinct product, the plan's or else chosen
-// when the plan is loaded, the same in every step and within a workspace of fixed size.
+// Matrix products by cuBLASLt. Sums are in f32, never TF32. Each distinct product has one algorithm, from the plan or
+// chosen when the plan is loaded, used in every step and limited to a workspace of fixed size.
 #pragma once
 
 #include "runtime/device/cuda/context.h"
@@ -16,22 +16,22 @@
 
 namespace espalier::rt::cuda {
 
-/// What a product of one matrix does on the way.
+/// The operation fused into a product of one matrix.
 using Epilogue = pb::LibraryCall::Epilogue;
 
-/// As run files have it: "bias_gelu". Protobuf's name would take the library of plans, which no program for hardware
-/// alone carries.
+/// Returns the name used in run files, as "bias_gelu". Protobuf's name function would link the plan library into the
+/// hardware tools.
 const char *nameOf(Epilogue epilogue);
 
-/// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
-/// c [m, n]; what an epilogue takes or makes besides is of c's type.
+/// c = op(a) op(b) + beta c for `batch` contiguous row-major matrices: op(a) [m, k], op(b) [k, n], c [m, n]. Other
+/// operands of an epilogue have c's type.
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Storage a = Storage::F32, b = Storage::F32, c = Storage::F32;
   bool transposeA = false, transposeB = false; ///< a is stored [k, m], b [n, k]
   Epilogue epilogue = pb::LibraryCall::NONE;
-  bool keepsOperand = true; ///< of BIAS_GELU: gelu's
-  /// Bytes that the addresses of MatmulOperands are multiples of, whatever the call.
+  bool keepsOperand = true; ///< for BIAS_GELU: whether gelu's operand is stored
+  /// The alignments in bytes of the addresses in MatmulOperands, in every call.
   std::array<uint32_t, 5> alignments = {16, 16, 16, 16, 16};
 
   auto operator<=>(const MatmulShape &) const = default;
@@ -43,7 +43,7 @@ struct MatmulShape {
     return epilogue == pb::LibraryCall::BIAS || epilogue == pb::LibraryCall::BIAS_GELU ||
            epilogue == pb::LibraryCall::BIAS_ADD;
   }
-  /// A place of gelu's operand.
+  /// Returns whether `matrix` is gelu's operand.
   bool hasGelu() const {
     return (epilogue == pb::LibraryCall::BIAS_GELU && keepsOperand) || epilogue == pb::LibraryCall::GELU_GRADIENT;
   }
@@ -53,19 +53,19 @@ struct MatmulShape {
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
   }
-  /// "bf16 [4, 128, 64] by bf16 [64, 32] transposed to f32"
+  /// Describes the product: "bf16 [4, 128, 64] by bf16 [64, 32] transposed to f32".
   std::string describe() const;
 };
 
-/// The bytes in which cuBLASLt's callers keep an algorithm; empty: the one that it puts first.
+/// cuBLASLt's serialized algorithm. If empty, cuBLASLt's first recommendation is used.
 using MatmulAlgorithm = std::string;
 
-/// `row` is the bias, or its gradient; `matrix` gelu's operand, or the addend.
+/// `row` is the bias or its gradient. `matrix` is gelu's operand or the addend.
 struct MatmulOperands {
   CUdeviceptr a, b, c, row = 0, matrix = 0;
 };
 
-/// cuBLASLt has none for a product; where there is an epilogue, a kernel can do that.
+/// cuBLASLt has no algorithm for a product. A kernel can do the epilogue instead.
 struct NoAlgorithm : PlanError {
   NoAlgorithm(const std::string &what, Epilogue epilogue) : PlanError(what), epilogue(epilogue) {}
   Epilogue epilogue;
@@ -74,7 +74,7 @@ struct NoAlgorithm : PlanError {
 /// All products of a rank.
 class Matmuls {
 public:
-  /// What cuBLASLt recommends for Hopper; it is told to stay within it everywhere.
+  /// cuBLASLt's recommendation for Hopper, used as the limit on every device.
   static constexpr uint64_t workspaceBytes = 32 << 20;
 
   Matmuls(const Context &context, const CublasLt &cublas);
@@ -84,21 +84,21 @@ public:
 
   class Product;
 
-  /// The product of this shape; what was prepared before is looked up. Throws NoAlgorithm, and PlanError where the
-  /// given one is none for it.
+  /// Prepares the product of this shape, or returns it if it was prepared before. Throws NoAlgorithm, or PlanError if
+  /// the given algorithm does not support this product.
   const Product &prepare(const MatmulShape &shape, const MatmulAlgorithm &algorithm = {});
-  /// Up to `most` algorithms for it, that which cuBLASLt puts first before the others.
+  /// Returns up to `most` algorithms, in cuBLASLt's order of preference.
   std::vector<MatmulAlgorithm> recommend(const MatmulShape &shape, int most) const;
-  /// Whose algorithms they are: "cuBLASLt 13.1.0 on sm_90".
+  /// Returns the library and device that the algorithms belong to: "cuBLASLt 13.1.0 on sm_90".
   std::string library() const;
   static const MatmulShape &shapeOf(const Product &product);
 
-  /// Enqueues it. `accumulates`: adds to c. `workspace`: workspaceBytes, used by `queue` alone.
+  /// Enqueues a product. `accumulates` adds to c. `workspace` has workspaceBytes, which only `queue` may use.
   void run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
            CUdeviceptr workspace) const;
 
-  /// Enqueues every product once, on zeros in `room`, so that cuBLASLt loads its kernels now and not in the first step.
-  /// Those whose operands do not fit are left out.
+  /// Enqueues every product once, on zeros in `room`, so that cuBLASLt loads its kernels before the first step. Skips
+  /// products whose operands do not fit.
   void warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const;
 
 private:

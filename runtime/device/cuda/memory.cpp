@@ -18,7 +18,7 @@ Memory::Memory(const Context &context, Queue &queue, uint64_t arenaBytes, uint64
   if (driver.cuMemAlloc_v2.answer(&base, size) == CUDA_ERROR_OUT_OF_MEMORY)
     context.lackMemory(arenaBytes, workspaceBytes);
   if (!base)
-    driver.cuMemAlloc_v2(&base, size); // throws what else is wrong
+    driver.cuMemAlloc_v2(&base, size); // throws the error if it is not a lack of memory
   driver.cuMemsetD8Async(base, 0, size, queue.stream());
 }
 
@@ -62,7 +62,7 @@ void Staging::copyIn(Queue &queue, CUdeviceptr to, const void *from, size_t byte
   }
 }
 
-// One block is emptied while the copies to the others are under way.
+// The host empties one block while the copies into the others are in flight.
 void Staging::copyOut(Queue &queue, void *to, CUdeviceptr from, size_t bytes) {
   std::array<Block *, blockCount> flying = {};
   size_t parts = (bytes + blockBytes - 1) / blockBytes;

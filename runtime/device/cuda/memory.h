@@ -1,5 +1,5 @@
-// What a rank takes of a device, once: the arena of its plan and a workspace for libraries. And pinned memory of the
-// host through which all copies to and from it go.
+// The memory of a rank: device memory for the plan's arena and the library workspace, and pinned host memory for
+// copies.
 #pragma once
 
 #include "runtime/device/cuda/context.h"
@@ -10,10 +10,10 @@
 
 namespace espalier::rt::cuda {
 
-/// Zeroed device memory. Arena and workspace are one allocation, the workspace behind the arena.
+/// Zeroed device memory. One allocation holds the arena followed by the workspace.
 class Memory {
 public:
-  /// Throws MemoryError with what is free and what is wanted; `queue` zeroes it.
+  /// Throws MemoryError with free and needed bytes. `queue` zeroes the memory.
   Memory(const Context &context, Queue &queue, uint64_t arenaBytes, uint64_t workspaceBytes);
   ~Memory();
   Memory(const Memory &) = delete;
@@ -21,7 +21,7 @@ public:
 
   CUdeviceptr at(uint64_t offset) const { return base + offset; }
   CUdeviceptr workspace() const { return base + workspaceOffset; }
-  /// Arena and workspace.
+  /// Returns the size of arena and workspace.
   uint64_t bytes() const { return size; }
   const uint64_t workspaceBytes;
 
@@ -31,7 +31,7 @@ private:
   CUdeviceptr base = 0;
 };
 
-/// Zeroed pinned memory of the host, which copies of any queue can read and write while it computes.
+/// Zeroed pinned host memory, which copies of any queue can access while the device computes.
 class HostMemory {
 public:
   HostMemory(const Driver &driver, uint64_t bytes);
@@ -47,7 +47,7 @@ private:
   std::byte *base = nullptr;
 };
 
-/// Blocks of pinned host memory used in turn, so that the host fills one while another is on its way.
+/// A ring of pinned host blocks, so that the host fills one block while another is in flight.
 class Staging {
 public:
   explicit Staging(const Driver &driver);
@@ -55,9 +55,9 @@ public:
   Staging(const Staging &) = delete;
   Staging &operator=(const Staging &) = delete;
 
-  /// Enqueues a copy to the device; `from` may be reused when it returns.
+  /// Enqueues a copy to the device. `from` may be reused when this returns.
   void copyIn(Queue &queue, CUdeviceptr to, const void *from, size_t bytes);
-  /// After all work of `queue` issued so far; done when it returns.
+  /// Copies to the host after all work issued so far on `queue`. The copy is complete when this returns.
   void copyOut(Queue &queue, void *to, CUdeviceptr from, size_t bytes);
 
 private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t logBytes = 16 << 10;
 constexpr size_t maxArguments = 128;
-/// What a block has without being asked for more.
+/// The shared memory that a block may use without an opt-in, in bytes.
 constexpr int usualSharedBytes = 48 << 10;
 
 } // namespace

@@ -1,4 +1,4 @@
-// The kernels of a plan: PTX text, compiled by the driver when the plan is loaded.
+// The kernels of a plan: PTX that the driver compiles when the plan is loaded.
 #pragma once
 
 #include "runtime/device/cuda/context.h"
@@ -10,30 +10,31 @@
 
 namespace espalier::rt::cuda {
 
-/// A compiled kernel and what its threads take.
+/// A compiled kernel and its resource usage.
 struct Kernel {
   CUfunction function = nullptr;
-  int registers = 0;   ///< of a thread
-  int localBytes = 0;  ///< of a thread, in memory: what registers spill to, and arrays
-  int sharedBytes = 0; ///< of a block, without what a launch adds
-  int maxThreads = 0;  ///< of a block
+  int registers = 0;   ///< per thread
+  int localBytes = 0;  ///< per thread: spilled registers and arrays
+  int sharedBytes = 0; ///< per block, without the dynamic part
+  int maxThreads = 0;  ///< per block
 };
 
-/// Blocks of a launch and what each gets.
+/// The launch grid: blocks, threads per block, dynamic shared bytes per block.
 struct Grid {
   uint32_t blocksX = 1, blocksY = 1, threads = 1, sharedBytes = 0;
 };
 
+/// A compiled module.
 class Module {
 public:
-  /// Compiles `text`. Throws PlanError with the log of the driver's compiler where it refuses.
+  /// Compiles `text`. Throws PlanError with the compiler's log if the driver rejects it.
   Module(const Context &context, const std::string &text);
   ~Module();
   Module(const Module &) = delete;
   Module &operator=(const Module &) = delete;
 
-  /// The kernel of this name, allowed blocks of `threads` threads with `dynamicSharedBytes` chosen at launch. Throws
-  /// PlanError where it is missing or the device has not as much.
+  /// Returns the kernel of this name, for blocks of `threads` threads and `dynamicSharedBytes`. Throws PlanError if it
+  /// is missing or the device lacks the resources.
   Kernel kernel(const std::string &symbol, uint32_t threads = 1, uint32_t dynamicSharedBytes = 0) const;
 
 private:
@@ -41,11 +42,11 @@ private:
 
   const Context &context;
   const Driver &driver;
-  std::vector<char> log; ///< the driver may compile as late as when a kernel is asked for
+  std::vector<char> log; ///< kept, because the driver may compile as late as in kernel()
   CUlibrary library = nullptr;
 };
 
-/// Enqueues a kernel. `arguments` are the values of its parameters, 8 bytes each.
+/// Enqueues a kernel. `arguments` are its parameter values, 8 bytes each.
 void launch(Queue &queue, const Kernel &kernel, const Grid &grid, std::span<uint64_t> arguments);
 
 } // namespace espalier::rt::cuda

@@ -3,7 +3,7 @@
 namespace espalier::rt::cuda {
 namespace {
 
-/// A run of the driver's 2D copies is at most this far from the next.
+/// The largest row pitch in bytes of the driver's 2D copies.
 constexpr int64_t maxPitch = INT32_MAX;
 
 void copyRows(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy) {
@@ -31,14 +31,14 @@ void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &cop
   bool isRows = copy.fromStride >= copy.bytes && copy.fromStride <= maxPitch && copy.toStride <= maxPitch;
   if (isRows)
     return copyRows(queue, to, from, copy);
-  // Blocks that are read more than once, or lie far apart.
+  // Overlapping blocks, or blocks too far apart for a 2D copy.
   for (int64_t block = 0; block < copy.blocks; ++block)
     queue.driver.cuMemcpyDtoDAsync_v2(to + block * copy.toStride, from + block * copy.fromStride,
                                       static_cast<size_t>(copy.bytes), queue.stream());
 }
 
 void rearrange(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearrangement &shape) {
-  // One strided copy for each run of the shorter side.
+  // One strided copy per index of the shorter dimension.
   auto [outer, inner, bytes] = shape;
   if (outer <= inner)
     for (int64_t i = 0; i < outer; ++i)

@@ -5,16 +5,17 @@
 
 namespace espalier::rt::cuda {
 
-/// `blocks` runs of `bytes`, whose beginnings lie `fromStride` and `toStride` bytes apart.
+/// Copies `blocks` blocks of `bytes` bytes, with block starts `fromStride` and `toStride` bytes apart.
 struct StridedCopy {
   int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0;
 };
 
-/// [outer, inner] runs of `bytes` become [inner, outer] of them, both dense.
+/// Transposes [outer, inner] blocks of `bytes` bytes into [inner, outer]; both sides are contiguous.
 struct Rearrangement {
   int64_t outer = 0, inner = 0, bytes = 0;
 };
 
+/// Enqueue the operation.
 void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy);
 void rearrange(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearrangement &shape);
 void zero(Queue &queue, CUdeviceptr to, int64_t bytes);

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int unset = INT_MIN, noColor = -1;
 constexpr unsigned configMagic = 0xcafebeef, configVersion = 21801;
-/// Lines wait for each other's ends: few blocks of a device are taken by that.
+/// The NCCL channels per send-receive communicator. Few, because a waiting channel occupies a block of the device.
 constexpr int channelsOfLines = 2;
 constexpr std::chrono::microseconds sleep{10};
-/// Of an element of transfers that are tried out.
+/// The element size of warm-up transfers.
 constexpr size_t wordBytes = 4;
 
 ncclConfig_t configOf(int channels) {
@@ -43,20 +43,20 @@ ncclDataType_t typeOf(pb::DataType type) {
   }
 }
 
-/// Ends the process unless it goes soon: an abort of NCCL may wait for ever for a device or for a lock.
+/// Ends the process if it is not destroyed soon, because an NCCL abort may block forever on a device or a lock.
 class ExitTimer {
 public:
   ExitTimer() noexcept {
     try {
       thread = std::jthread(end);
     } catch (const std::exception &) {
-      // Who started the process still ends it.
+      // The launcher of this process still ends it.
     }
   }
 
 private:
   static constexpr std::chrono::seconds patience{2};
-  static constexpr std::string_view words = "espalier: NCCL does not end what it does; this process ends\n";
+  static constexpr std::string_view words = "espalier: NCCL does not abort in time; this process ends\n";
 
   static void end(const std::stop_token &isOver) {
     std::mutex mutex;
@@ -76,7 +76,7 @@ void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 } // namespace
 
-// Success, or "in progress": what comes of it the communicator tells.
+// "In progress" counts as success here: the communicator reports the result later.
 template <typename Function, typename... Arguments>
 void NcclGroups::call(const char *name, const Function &function, Arguments... arguments) const {
   ncclResult_t result = function.answer(arguments...);
@@ -186,7 +186,7 @@ void NcclGroups::issue(const Communicator &communicator, const TransferShape &tr
   }
 }
 
-/// ALL_TO_ALL and SHIFT: everybody's parts at once.
+/// ALL_TO_ALL and SHIFT: all sends and receives of the member in one group call.
 void NcclGroups::exchange(const Communicator &communicator, const TransferShape &transfer, size_t buffer,
                           CUdeviceptr from, CUdeviceptr to, CUstream stream) const {
   int members = static_cast<int>(communicator.group.members.size());
@@ -228,8 +228,8 @@ void NcclGroups::leave() {
   leaveOne(all);
 }
 
-// In a group all are marked before one is waited for, as what runs for one may wait for another. That of all ranks
-// last: it is the one that makes the others.
+// All communicators are marked aborted before any is waited for, because one may wait for another. The communicator of
+// all ranks comes last, because the others are split from it.
 void NcclGroups::abort() noexcept {
   if (!all && communicators.empty())
     return;
@@ -252,13 +252,13 @@ void throwIfStopped(espalier::rt::Communicator &communicator) {
 
 namespace {
 
-/// What a rank tells all others before they join.
+/// The data that a rank sends to all others before they join.
 struct Introduction {
-  ncclUniqueId id; ///< rank 0's counts
-  char device[44]; ///< its uuid
+  ncclUniqueId id; ///< rank 0's id is used
+  char device[44]; ///< UUID of the rank's device
 };
 
-/// Launchers of one machine that know nothing of each other count the same devices.
+/// Checks UUIDs, because separate launchers on one machine can count the same devices.
 void requireOwnDevices(const Nccl &nccl, const RankHost &host, std::span<const Introduction> all) {
   if (host.device.isShared && nccl.version >= oldestSharingNccl)
     return;
@@ -278,7 +278,7 @@ void requireOwnDevices(const Nccl &nccl, const RankHost &host, std::span<const I
   }
 }
 
-/// What rank 0 asks NCCL for, given to all. Behind the plan's queues, as meetings are.
+/// Gathers rank 0's NCCL id on every rank, on a queue number above those of the plan, as barriers do.
 ncclUniqueId shareId(const Nccl &nccl, const DeviceFacts &device, uint32_t queue, const RankHost &host) {
   Communicator &communicator = host.communicator;
   std::vector<int> members(communicator.ranks());
@@ -301,7 +301,7 @@ ncclUniqueId shareId(const Nccl &nccl, const DeviceFacts &device, uint32_t queue
   return told.front().id;
 }
 
-/// The members of a communicator of the plan with the rank among them; or, of a line that it is no end of, some.
+/// Returns the ranks of a plan's communicator. For a channel that this rank is no end of, the members do not matter.
 NcclGroup groupOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Communicator &communicator) {
   if (!communicator.is_line())
     return {mesh.members(rank, plan.groups(communicator.group())), communicator.queue()};
@@ -309,8 +309,8 @@ NcclGroup groupOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Co
   return {{std::min(sender, receiver), std::max(sender, receiver)}, communicator.line(), sender};
 }
 
-/// What the plan does on a communicator, each kind once and as small as it can be. Kinds, and not one for all: to its
-/// neighbour a SHIFT takes other connections than a ring.
+/// Returns one minimal transfer of each kind that the plan does on a communicator. Each kind is needed, because a SHIFT
+/// uses other connections than a ring.
 std::vector<TransferShape> usesOf(const pb::Plan &plan, const Mesh &mesh, int rank, const NcclGroup &group) {
   if (group.sender >= 0)
     return {{.kind = rank == group.sender ? pb::Transfer::SEND : pb::Transfer::RECEIVE, .bytes = {wordBytes}}};
@@ -338,7 +338,7 @@ std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const Context &context,
   int rank = host.communicator.rank();
   ncclUniqueId id = shareId(nccl, context, plan.queues_size(), host);
   Watch watch = [&communicator = host.communicator] { throwIfStopped(communicator); };
-  // Outlive the communicators, should these fail: what is freed must not be in use.
+  // Declared first to outlive the communicators, because memory must not be freed while in use.
   Queue queue(context.driver);
   queue.watch = watch;
   Memory room(context, queue, /*arenaBytes=*/2 * wordBytes * mesh.ranks(), /*workspaceBytes=*/0);

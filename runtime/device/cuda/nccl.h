@@ -1,5 +1,5 @@
-// NCCL's communicators of one rank, none of which blocks: a call has done its part only when the communicator says so,
-// and an event recorded before would not stand behind it.
+// NCCL's communicators of one rank, all non-blocking. An event recorded after a call covers the call's work only once
+// the communicator reports that the call is done.
 #pragma once
 
 #include "runtime/device/cuda/context.h"
@@ -17,52 +17,53 @@
 
 namespace espalier::rt::cuda {
 
-/// Whose ranks a communicator joins: a group on a queue, or the two ends of a line in one direction.
+/// The ranks of a communicator: a group on a queue, or the two ends of a channel in one direction.
 struct NcclGroup {
   std::vector<int> members; ///< global ranks, ascending
-  uint32_t number = 0;      ///< queue, or line
-  int sender = -1;          ///< of a line
+  uint32_t number = 0;      ///< queue number or channel number
+  int sender = -1;          ///< rank that sends on a channel; -1 for a group
 
   bool operator==(const NcclGroup &) const = default;
 };
 
+/// All NCCL communicators of a rank.
 class NcclGroups {
 public:
-  /// Joins all ranks of the plan. `id` is what rank 0 asked NCCL for. `watch` is called while others are waited for.
+  /// Joins all ranks of the plan. `id` is rank 0's NCCL id. `watch` is called while waiting for other ranks.
   NcclGroups(const Nccl &nccl, const ncclUniqueId &id, int ranks, int rank, Watch watch);
-  /// Ends what still runs.
+  /// Aborts pending transfers.
   ~NcclGroups();
   NcclGroups(const NcclGroups &) = delete;
   NcclGroups &operator=(const NcclGroups &) = delete;
 
-  /// All ranks say the same groups in the same order, each with its own members or, where the rank is none of any,
-  /// none. Returns the communicator, if the rank is in it.
+  /// Joins a group. All ranks call this for the same groups in the same order, each with its own members, or with no
+  /// members if the rank is in none. Returns the communicator's number if the rank is a member.
   std::optional<uint32_t> join(NcclGroup group);
 
-  /// The communicator of a group that was joined; throws PlanError where there is none.
+  /// Returns the number of a joined group. Throws PlanError if the group was not joined.
   uint32_t find(const NcclGroup &group) const;
 
-  /// Puts a transfer into the stream: addresses, one per buffer. What is recorded on the stream afterwards stands
-  /// behind it.
+  /// Enqueues a transfer on the stream, with one address per buffer. Events recorded on the stream afterwards cover the
+  /// transfer.
   void start(uint32_t communicator, const TransferShape &transfer, std::span<const CUdeviceptr> from,
              std::span<const CUdeviceptr> to, CUstream stream);
 
-  /// Does one transfer whose bytes matter to nobody, to its end: with the first of a kind NCCL takes memory and hosts
-  /// wait for each other, which belongs into no step. All members of the communicator do the same.
+  /// Runs one dummy transfer to completion. NCCL allocates and connects hosts in the first transfer of a kind; this
+  /// moves that cost out of the steps. All members of the communicator must call it.
   void tryOut(uint32_t communicator, const TransferShape &transfer, Queue &queue, const Memory &room);
 
-  /// Throws CallError where a communicator has failed.
+  /// Throws CallError if a communicator has failed.
   void check() const;
-  /// Once all transfers have ended: leaves together with the others.
+  /// Leaves the communicators together with the other ranks. All transfers must have ended.
   void leave();
-  /// Ends what still runs, whatever the others do.
+  /// Aborts pending transfers without waiting for other ranks.
   void abort() noexcept;
 
 private:
   struct Communicator {
     NcclGroup group;
     int index;                   ///< of this rank among the members
-    ncclComm_t handle = nullptr; ///< NCCL writes it from a thread of its own: it keeps its place
+    ncclComm_t handle = nullptr; ///< must not move, because NCCL writes it from its own thread
   };
 
   template <typename Function, typename... Arguments>
@@ -80,12 +81,12 @@ private:
   std::deque<Communicator> communicators;
 };
 
-/// Joins the communicators that the plan lists, and tries out what it does on each; the ranks meet through the host's.
-/// `context` is current. Throws PlanError where another rank has the same device and may not.
+/// Joins the communicators that the plan lists and warms each up. Ranks first meet through the host's communicator.
+/// `context` must be current. Throws PlanError if two ranks have the same device and may not share it.
 std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const Context &context, const pb::Plan &plan, const Mesh &mesh,
                                        const RankHost &host);
 
-/// Throws RankStopped where another rank has failed.
+/// Throws RankStopped if another rank has failed.
 void throwIfStopped(Communicator &communicator);
 
 } // namespace espalier::rt::cuda

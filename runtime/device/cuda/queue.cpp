@@ -11,7 +11,7 @@ constexpr std::chrono::microseconds sleep{20};
 
 constexpr int pollsBetweenWatches = 64;
 
-/// Polls until `isDone`: at once at first, then sleeping in between.
+/// Polls until `isDone`, first without and then with sleeps in between.
 template <typename Condition> void pollUntil(const Watch &watch, Condition isDone) {
   for (int polls = 0; !isDone(); ++polls) {
     if (watch && polls % pollsBetweenWatches == 0)
@@ -37,7 +37,7 @@ Event::~Event() {
 bool Event::isPassed() const {
   if (driver.cuEventQuery.answer(event) == CUDA_ERROR_NOT_READY)
     return false;
-  driver.cuEventQuery(event); // throws what went wrong before it
+  driver.cuEventQuery(event); // throws the error of the earlier work
   return true;
 }
 

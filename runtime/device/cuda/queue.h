@@ -1,4 +1,5 @@
-// Queues are streams: work of one runs in order of issue; events tie them to each other and to the host.
+// Queues are CUDA streams: work in one runs in issue order. Events synchronize queues with each other and with the
+// host.
 #pragma once
 
 #include "runtime/device/cuda/library.h"
@@ -7,10 +8,10 @@
 
 namespace espalier::rt::cuda {
 
-/// Called now and then while the host waits for a device; throws where that has become pointless.
+/// Called regularly while the host waits for a device. Throws if waiting has become pointless.
 using Watch = std::function<void()>;
 
-/// A point in a queue's work. Before the first record() it counts as passed.
+/// A CUDA event. Before the first record() it counts as passed.
 class Event {
 public:
   explicit Event(const Driver &driver, bool isTimed = false);
@@ -19,10 +20,11 @@ public:
   Event(const Event &) = delete;
   Event &operator=(Event &&) = delete;
 
+  /// Returns whether all work before the event is done.
   bool isPassed() const;
-  /// Holds the host until it is passed. Polled, not blocked: the driver offers no other wait that ends on an abort.
+  /// Blocks the host until the event has passed. Polls, because no driver call waits and also returns on an abort.
   void wait(const Watch &watch = {}) const;
-  /// Seconds from `begin` to here; both timed and passed.
+  /// Returns the seconds since `begin`. Both events must be timed and passed.
   double secondsSince(const Event &begin) const;
 
 private:
@@ -31,6 +33,7 @@ private:
   CUevent event = nullptr;
 };
 
+/// A CUDA stream.
 class Queue {
 public:
   explicit Queue(const Driver &driver);
@@ -38,16 +41,16 @@ public:
   Queue(const Queue &) = delete;
   Queue &operator=(const Queue &) = delete;
 
-  /// Places the event behind all work issued so far.
+  /// Records the event after all work issued so far.
   void record(Event &event);
-  /// Work issued from now on begins after the event; the host goes on.
+  /// Makes work issued from now on wait for the event. Does not block the host.
   void waitFor(const Event &event);
-  /// Holds the host until all work issued so far is done.
+  /// Blocks the host until all work issued so far is done.
   void finish() const;
 
   CUstream stream() const { return handle; }
   const Driver &driver;
-  Watch watch; ///< of waits for this queue
+  Watch watch; ///< called by waits for this queue
 
 private:
   CUstream handle = nullptr;

@@ -1,4 +1,4 @@
-// A call that fails, as an exception that names the call, where it stands and what the library says.
+// A failed library call as an exception that names the call, its source location and the library's error text.
 #pragma once
 
 #include <source_location>
@@ -8,14 +8,13 @@
 
 namespace espalier::rt::cuda {
 
-/// "cuMemAlloc_v2 at memory.cpp:41: out of memory". The executor adds rank, action and op.
+/// Message: "cuMemAlloc_v2 at memory.cpp:41: out of memory". The executor adds rank, action and op.
 class CallError : public std::runtime_error {
 public:
   CallError(const char *call, const std::string &text, const std::source_location &where);
 };
 
-/// A function of a library that answers with a status. `Texts` has the type of the status, the one value that means
-/// success, and the library's words for the others.
+/// A library function that returns a status. `Texts` defines the status type, its success value and the error texts.
 template <typename Texts, typename Signature> class Call;
 
 template <typename Texts, typename... Arguments> class Call<Texts, void(Arguments...)> {
@@ -23,14 +22,14 @@ public:
   using Status = typename Texts::Status;
   using Function = Status (*)(Arguments...);
 
-  /// Calls, and throws CallError unless it succeeds.
+  /// Calls the function. Throws CallError if it fails.
   void operator()(Arguments... arguments, std::source_location where = std::source_location::current()) const {
     Status status = function(arguments...);
     if (status != Texts::success)
       throw CallError(symbol, texts->text(status), where);
   }
 
-  /// Calls, where another answer than success is no failure.
+  /// Calls the function and returns its status, for callers to which another status than success is no failure.
   Status answer(Arguments... arguments) const { return function(arguments...); }
 
   Function function = nullptr;

@@ -1,5 +1,4 @@
-// How long each kernel and call took on the device, for whoever tunes them. Off unless asked for: the events that
-// measure cost a little themselves.
+// Measures how long each kernel and library call takes on the device. Off by default, because the events cost time.
 #pragma once
 
 #include "runtime/device/cuda/queue.h"
@@ -10,15 +9,17 @@
 
 namespace espalier::rt::cuda {
 
+/// The measured times of one rank.
 class Timeline {
 public:
-  /// Writes `file` when it goes.
+  /// Collects times; the destructor writes `file`.
   Timeline(const Driver &driver, std::string file);
   ~Timeline();
   Timeline(const Timeline &) = delete;
   Timeline &operator=(const Timeline &) = delete;
 
-  /// The work that `queue` is given from begin to end counts as `name`. `flops`: of the work, 0 if of no interest.
+  /// Attributes the work enqueued on `queue` between begin() and end() to `name`. `flops` of the work, 0 if not
+  /// relevant.
   void begin(Queue &queue);
   void end(Queue &queue, const std::string &name, double flops = 0);
 
@@ -33,15 +34,15 @@ private:
     double seconds = 0, fastest = 0, flops = 0;
   };
 
-  /// Adds up the spans so far, which waits for them.
+  /// Adds up all spans recorded so far. Waits for them.
   void collect();
   void write() const;
 
   const std::string file;
-  std::vector<Span> spans; ///< used from the first on, again after each collect()
+  std::vector<Span> spans; ///< reused from the first after each collect()
   size_t used = 0;
   std::map<std::string, Sum> sums;
-  double elapsed = 0; ///< from the first begin to the last end of each lot of spans
+  double elapsed = 0; ///< sum over batches of spans of last end minus first begin
 };
 
 } // namespace espalier::rt::cuda

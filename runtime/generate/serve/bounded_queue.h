@@ -1,5 +1,5 @@
-// Connections for a fixed number of threads. Those beyond the bound are answered at once, by a thread that refuses
-// them: dropping one would leave its socket open.
+// Distributes connections to a fixed number of threads. A separate thread refuses connections beyond the bound, because
+// dropping a job would leave its socket open.
 #pragma once
 
 #include <condition_variable>
@@ -10,6 +10,7 @@
 
 namespace espalier::rt {
 
+/// A task queue for httplib with a bounded number of waiting connections.
 class BoundedQueue final : public httplib::TaskQueue {
 public:
   BoundedQueue(size_t threads, size_t most) : served(most), refused(most) {
@@ -21,7 +22,7 @@ public:
     });
   }
 
-  /// Called by the thread that accepts. Where even refusals wait it does the work itself, accepting nothing meanwhile.
+  /// Called by the accepting thread. If the refusing thread is also busy, refuses here and accepts nothing meanwhile.
   void enqueue(std::function<void()> job) override {
     if (put(served, job) || put(refused, job))
       return;
@@ -40,7 +41,7 @@ public:
       worker.join();
   }
 
-  /// Whether the calling thread's connection is beyond the bound.
+  /// Returns whether the calling thread must refuse its connection.
   static bool isRefusing() { return refusing(); }
 
 private:

@@ -77,7 +77,7 @@ bool DecodeThread::admit(Generator &generator) {
   return !isEnding;
 }
 
-/// Whoever still waits at the end hears that there is none.
+/// Fails all remaining requests when the loop ends.
 void DecodeThread::loop() {
   std::exception_ptr caught;
   try {

@@ -1,4 +1,4 @@
-// The one thread that decodes, and the requests that wait for it.
+// The thread that decodes, and its queue of requests.
 #pragma once
 
 #include "runtime/generate/generator.h"
@@ -12,16 +12,17 @@
 
 namespace espalier::rt {
 
-/// What one caller hears: pieces of text in their order, then the end. Filled by the decoding thread.
+/// The output of one request: pieces of text in order, then the end. Written by the decoding thread.
 class Answer {
 public:
-  /// Waits for more: all text since the last call, and whether the end came with it. None where there will be no end.
+  /// Waits for output. Returns all text since the last call and whether it ends the answer; nothing if decoding failed.
   std::optional<std::pair<std::string, bool>> next();
-  /// Once next() has told of the end.
+  /// Returns the completion. Requires that next() has returned the end.
   const Completion &completion() const { return theEnd; }
-  /// Nobody waits any more.
+  /// Cancels the request.
   void abandon();
 
+  /// Called by the decoding thread: adds text or the end. Returns false if the answer was abandoned. fail() ends it.
   bool tell(const std::string &text, const Completion *end);
   void fail();
 
@@ -33,14 +34,15 @@ private:
   bool hasEnded = false, hasFailed = false, isAbandoned = false;
 };
 
+/// The decoding thread.
 class DecodeThread {
 public:
   DecodeThread(Decoder &decoder, const Tokenizer *tokenizer, size_t waiting);
   ~DecodeThread();
 
-  /// Null where too many wait, or decoding has failed.
+  /// Queues a request. Returns null if the queue is full or decoding has failed.
   std::shared_ptr<Answer> ask(Request request);
-  /// What the model failed of; null where it has not.
+  /// Returns the error that ended decoding; null if there is none.
   std::exception_ptr failure();
 
 private:
@@ -50,11 +52,11 @@ private:
   };
 
   void loop();
-  /// Moves what fits from the queue to the generator; false at the end.
+  /// Moves requests from the queue to the generator while they fit. Returns false at the end.
   bool admit(Generator &generator);
 
   Decoder &decoder;
-  std::unique_ptr<Tokenizer> tokenizer; ///< of the thread
+  std::unique_ptr<Tokenizer> tokenizer; ///< used by the decoding thread only
   const size_t waiting;
   std::mutex mutex;
   std::condition_variable changed;

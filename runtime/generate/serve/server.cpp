@@ -9,6 +9,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <httplib.h>
+#include <sys/socket.h>
 
 namespace espalier::rt {
 
@@ -16,8 +17,10 @@ namespace {
 
 constexpr int readSeconds = 10, writeSeconds = 30;
 constexpr size_t httpThreads = 16;
+/// Connections that the system accepts for the server before it looks; those beyond wait a second for the next try.
+constexpr int backlog = 1024;
 
-/// Compares all of it, whatever the first difference.
+/// Compares in constant time for equal lengths, so that timing does not reveal the token.
 bool isEqual(std::string_view a, std::string_view b) {
   unsigned char differences = a.size() != b.size();
   for (size_t i = 0; i < a.size(); ++i)
@@ -25,7 +28,7 @@ bool isEqual(std::string_view a, std::string_view b) {
   return differences == 0;
 }
 
-/// Why what httplib answers by itself is no completion.
+/// Returns the message for an error that httplib answers itself.
 std::string reasonOf(const httplib::Request &request, int status) {
   if (status == 404)
     return fmt::format("{} {} is not served; POST /v1/completions and GET /health are", request.method, request.path);
@@ -43,6 +46,10 @@ public:
     http.set_read_timeout(readSeconds, 0);
     http.set_write_timeout(writeSeconds, 0);
     http.set_keep_alive_timeout(2);
+    http.set_socket_options([this](socket_t opened) {
+      httplib::default_socket_options(opened);
+      listener = opened;
+    });
     http.set_pre_routing_handler([&](const httplib::Request &request, httplib::Response &response) {
       return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                        : httplib::Server::HandlerResponse::Handled;
@@ -65,6 +72,7 @@ public:
     if (port < 0 || (options.port != 0 && !http.bind_to_port(options.host, port)))
       throw PlanError(fmt::format("cannot listen on {} port {}; give another --port, or 0 for a free one",
                                   options.host, options.port));
+    ::listen(listener, backlog); // again, as the library keeps 5
     bool isV6 = options.host.find(':') != std::string::npos;
     fmt::print("listening on http://{}{}{}:{}\n", isV6 ? "[" : "", options.host, isV6 ? "]" : "", port);
     std::fflush(stdout);
@@ -89,7 +97,7 @@ private:
     response.set_content(errorJson(message, type), "application/json");
   }
 
-  /// Only who shows the token, and only while there is room.
+  /// Checks the queue bound and the bearer token. Sends the error response if a check fails.
   bool admits(const httplib::Request &request, httplib::Response &response) const {
     if (BoundedQueue::isRefusing()) {
       response.set_header("Connection", "close");
@@ -138,7 +146,7 @@ private:
     int64_t created;
   };
 
-  /// Server-sent events, one per piece.
+  /// Streams server-sent events, one per piece of text.
   void stream(httplib::Response &response, Stream given) const {
     auto told = std::make_shared<Stream>(std::move(given));
     auto write = [this, told](size_t, httplib::DataSink &sink) {
@@ -166,6 +174,7 @@ private:
   DecodeThread decoding;
   std::atomic<uint64_t> answers = 0;
   httplib::Server http;
+  socket_t listener = INVALID_SOCKET;
 };
 
 } // namespace

@@ -1,5 +1,5 @@
-// OpenAI's `/v1/completions` and `/health` over HTTP. HTTP threads read, tokenize and write; one thread decodes, for
-// all of them at once. What waits is bounded: beyond it the answer is 503.
+// OpenAI's `/v1/completions` and `/health` over HTTP. HTTP threads read, tokenize and write; one thread decodes for all
+// requests. The queue is bounded; beyond the bound the server answers 503.
 #pragma once
 
 #include "runtime/generate/generator.h"
@@ -9,20 +9,21 @@
 
 namespace espalier::rt {
 
+/// The settings of serve().
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;         ///< 0: any free one
-  std::string token;    ///< that callers must show; empty: none
-  std::string model;    ///< its name in answers
-  size_t waiting = 64;  ///< requests behind those that are decoded
-  std::function<int()> stopSignal = [] { return 0; }; ///< asked often: above 0 ends it
+  int port = 0;         ///< 0: any free port
+  std::string token;    ///< bearer token that clients must send; empty: none
+  std::string model;    ///< model name in responses
+  size_t waiting = 64;  ///< maximum number of queued requests
+  std::function<int()> stopSignal = [] { return 0; }; ///< polled; the server stops if the result is above 0
 };
 
-/// Whether a host is this machine alone.
+/// Returns whether the host name is a loopback address.
 bool isLoopback(const std::string &host);
 
-/// Serves until the stop signal, which it returns. Says `listening on URL` on standard output once it does. Throws
-/// PlanError where it cannot listen, or the options are unsafe; RankFailure where the model fails.
+/// Serves until stopSignal() is above 0 and returns this number. Prints `listening on URL` when ready. Throws PlanError
+/// if it cannot listen or the options are unsafe, RankFailure if the model fails.
 int serve(Decoder &decoder, const Tokenizer *tokenizer, const ServerOptions &options);
 
 } // namespace espalier::rt

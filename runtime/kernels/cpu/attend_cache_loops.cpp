@@ -1,5 +1,5 @@
-// Attention over a cache, one query after the other: keys and values of a head lie side by side, so that a pass over
-// them is two streams. With one new token per sequence nothing is read twice, and there is nothing to block for.
+// Attention over a cache, one query at a time. The keys and values of a head are contiguous, so that a pass reads two
+// streams. With one new token per sequence nothing is read twice, so blocking would not help.
 #include "runtime/kernels/cpu/loops.h"
 #include "runtime/kernels/cpu/vector.h"
 
@@ -41,7 +41,7 @@ private:
 
   void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(depth) * sizeof(Element<S>)); }
 
-  /// out = sum over the first `keys` rows of softmax(scale q.k) v.
+  /// Computes out = sum over the first `keys` rows of softmax(scale q.k) v.
   void attend(const Element<S> *q, int64_t keys, Element<S> *out) {
     for (int64_t i = 0; i < depth; i += kWidth)
       storeFloats(query + i, loadFirst<S>(q + i, depth - i) * task.scale);
@@ -56,7 +56,7 @@ private:
       storeFirst<S>(out + i, column(i, keys) * (1.0f / sum), depth - i);
   }
 
-  /// Lanes of query behind the head are zero, and so are those of a row.
+  /// The lanes after the head dimension are zero in the query and in the row.
   Floats dot(const Element<S> *row) const {
     Floats sum = {};
     for (int64_t i = 0; i < depth; i += kWidth)
@@ -64,7 +64,7 @@ private:
     return sumOf(sum);
   }
 
-  /// Scores become weights that are not normalized yet; returns their sum.
+  /// Turns scores into unnormalized weights; returns their sum.
   float weigh(int64_t keys, Floats largest) {
     Floats sum = {};
     for (int64_t key = 0; key < keys; key += kWidth) {
@@ -78,7 +78,7 @@ private:
     return sumOf(sum)[0];
   }
 
-  /// Columns [i, i + kWidth) of the weighted values.
+  /// Returns columns [i, i + kWidth) of the weighted sum of values.
   Floats column(int64_t i, int64_t keys) const {
     const Element<S> *value = at(static_cast<const void *>(task.values), i);
     Floats even = {}, odd = {};

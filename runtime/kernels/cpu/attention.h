@@ -1,4 +1,4 @@
-// What the forward and backward loops of attention share: addresses, packed products, dropout.
+// Code shared by the forward and backward loops of attention: addresses, packed products, dropout.
 #pragma once
 
 #include "runtime/abi.h"
@@ -9,21 +9,20 @@
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
-constexpr int64_t kKeyBlock = 128; // keys per step: packed keys and values stay in the second cache
+constexpr int64_t kKeyBlock = 128; // keys per step; packed keys and values stay in the L2 cache
 
-/// Whether products of stored values are done on bf16 pairs: exact products, f32 sums, twice the
-/// rate.
+/// Whether products of stored values use bf16 pairs: exact products, f32 sums, twice the rate.
 template <Storage S> constexpr bool kPaired = kPairs && S == Storage::BF16;
 template <Storage S> using StoredStep = std::conditional_t<kPaired<S>, PairStep, FloatStep>;
 template <Storage S> ESPALIER_INLINE int64_t unitsOf(int64_t elements) {
   return kPaired<S> ? ceilDivide(elements, 2) : elements;
 }
 
-/// Offsets in elements of q-like and k-like tensors; a query counts from the first that q has.
+/// Offsets in elements of q-like and k-like tensors. Query positions count from the first query in q.
 struct Layout {
-  int64_t queryStride, keyStride; // from one position to the next
-  int64_t query, key;             // of position 0 of the first head of the group
-  int64_t headDim, padded;        // padded to whole tiles
+  int64_t queryStride, keyStride; // between consecutive positions
+  int64_t query, key;             // position 0 of the group's first head
+  int64_t headDim, padded;        // `padded` is rounded up to whole tiles
 
   Layout(const AttentionShape &shape, int64_t sample, int64_t kvHead)
       : queryStride(shape.kvHeads * shape.group * shape.headDim), keyStride(shape.kvHeads * shape.headDim),
@@ -34,8 +33,8 @@ struct Layout {
   int64_t keyAt(int64_t position) const { return key + position * keyStride; }
 };
 
-/// c [rows, columns] = or += a b with b in packed panels of `panelUnits` units of which the first
-/// `units` are used. c has room for whole tiles of columns.
+/// Computes c [rows, columns] = or += a b. b is packed in panels of `panelUnits` units, of which the first `units` are
+/// used. c has room for whole tiles of columns.
 template <class Step, int RowStride, int DepthStride>
 static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t units, int64_t panelUnits,
                            int64_t columns, float *c, int64_t stride, bool accumulate) {
@@ -48,8 +47,8 @@ static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t
   }
 }
 
-/// The factors of dropout of probabilities (position of the query, [firstKey, firstKey + count)): 0 or
-/// `dropout.scale`.
+/// Computes the dropout factors, 0 or `dropout.scale`, of the probabilities of the query at `position` and keys
+/// [firstKey, firstKey + count).
 static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head, int64_t position,
                                int64_t firstKey, int64_t count, float *out) {
   int64_t T = dropout.unsplitSequence;
@@ -62,7 +61,7 @@ static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, 
   }
 }
 
-/// 1 in the lanes below `count`, which may be negative or beyond the width.
+/// Returns 1 in the lanes below `count`, which may be negative or above the width.
 ESPALIER_INLINE Ints lanesBelow(int64_t count) {
   Ints lane;
   for (int i = 0; i < kWidth; ++i)
@@ -71,12 +70,12 @@ ESPALIER_INLINE Ints lanesBelow(int64_t count) {
   return lane < limit;
 }
 
-/// Keys of [firstKey, firstKey + keys) that the query at `position` attends to.
+/// Returns how many keys of [firstKey, firstKey + keys) the query at `position` attends to.
 ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t position, int64_t firstKey, int64_t keys) {
   return causal ? minimum(keys, position - firstKey + 1) : keys;
 }
 
-/// Hands out pieces of scratch memory, each on cache line borders.
+/// Splits scratch memory into arrays aligned to cache lines.
 class Carver {
 public:
   explicit Carver(void *base) : base_(static_cast<float *>(base)) {}

@@ -1,7 +1,6 @@
-// The gradient of attention from q, k, v, out and the log of the softmax sums: probabilities are
-// computed again, block by block (Dao, "FlashAttention-2", 2023). One task owns a kv head, so dk
-// and dv are summed over its group in a fixed order. With p the probabilities, r the dropout
-// factors and D = sum(dout * out) per row:
+// The gradient of attention from q, k, v, out and the log of the softmax sums. Probabilities are recomputed block by
+// block (Dao, "FlashAttention-2", 2023). One task owns a kv head, so dk and dv are summed over its group in a fixed
+// order. With p the probabilities, r the dropout factors and D = sum(dout * out) per row:
 //   dv = (p r)^T dout,  ds = scale * p * (r * dout v^T - D),  dq = ds k,  dk = ds^T q.
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/loops.h"
@@ -18,7 +17,7 @@ struct Backward {
   float *queryRows, *doutRows;      // one block of queries as left operands
   float *queries, *dout;            // the same as right operands
   float *scores, *slopes;           // [kQueryBlock, kDepth]: p r and ds
-  float *factors;                   // dropout of one row
+  float *factors;                   // dropout factors of one row
   float *dk, *dv;                   // [kKeyBlock, padded]
   float *dq;                        // [group, sequence, padded]
   float *products;                  // [group, sequence]: D
@@ -53,7 +52,7 @@ template <Storage S> struct Operands {
         dout(static_cast<const Element<S> *>(task.dout)) {}
 };
 
-/// D of every row.
+/// Computes D of every row.
 template <Storage S>
 void sumProducts(const AttentionShape &shape, const Layout &layout, const Operands<S> &from, float *products) {
   for (int64_t head = 0; head < shape.group; ++head)
@@ -67,7 +66,7 @@ void sumProducts(const AttentionShape &shape, const Layout &layout, const Operan
     }
 }
 
-/// scores: q k -> p r; slopes: dout v -> ds.
+/// Replaces scores q k by p r, and slopes dout v by ds.
 ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, float scale, float lse, float product,
                                    const float *factors) {
   Floats p = select(seen, exponential(loadFloats(scores) * scale - lse), Floats{});
@@ -82,7 +81,7 @@ ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, floa
   storeFloats(slopes, select(seen, p * (slope - product) * scale, Floats{}));
 }
 
-/// One row; zeros where the key is not seen.
+/// Differentiates one row; keys that the query does not attend to give zeros.
 void differentiateRow(float *scores, float *slopes, int64_t visible, int64_t padded, float scale, float lse,
                       float product, const float *factors) {
   int64_t i = 0;
@@ -101,12 +100,12 @@ void packQueries(const Operands<S> &from, const Layout &layout, const Backward &
   packPanels<S, false>(from.dout + at, layout.queryStride, rows, layout.headDim, scratch.dout);
 }
 
-/// One block of queries of one head against the packed block of keys.
+/// Differentiates one block of queries of one head against the packed block of keys.
 template <Storage S>
 void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout, const Backward &scratch, int64_t head,
                         int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t position = task.firstPosition + query; // of the first row
+  int64_t position = task.firstPosition + query; // of the block's first row
   int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
   packQueries<S>(Operands<S>(task), layout, scratch, layout.queryAt(query, head), rows);

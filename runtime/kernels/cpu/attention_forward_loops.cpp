@@ -1,6 +1,5 @@
-// Attention without a stored score matrix: softmax is kept up to date over blocks of keys by a
-// running maximum and sum (Dao et al., "FlashAttention", 2022). Keys are the outer loop, so each
-// block is packed once per task.
+// Attention without a stored score matrix. The softmax is computed online over blocks of keys with a running maximum
+// and sum (Dao et al., "FlashAttention", 2022). Keys are the outer loop, so each block is packed once per task.
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/loops.h"
 
@@ -10,13 +9,13 @@ namespace {
 
 constexpr int64_t kQueryBlock = 4 * kTileRows;
 
-/// Scratch of one task. Rows are (head of the group, query) with the query running faster.
+/// Scratch of one task. Rows are (head of the group, query); the query index is the fastest.
 struct Forward {
   float *keys;    // packed k^T of one block
   float *values;  // packed v of one block
   float *queries; // packed rows of one query block
   float *scores;  // [kQueryBlock, kDepth], then probabilities
-  float *factors; // dropout of one row
+  float *factors; // dropout factors of one row
   float *sums;    // [rows, padded]: sum of p v
   float *largest; // [rows]: running maximum of the scaled scores
   float *total;   // [rows]: running sum of exp(score - maximum)
@@ -37,8 +36,8 @@ struct Forward {
   }
 };
 
-/// Turns one row of scores into probabilities relative to the new maximum and rescales what was
-/// summed before. Scores [visible, padded) become 0.
+/// Turns one row of scores into probabilities relative to the new maximum and rescales the earlier sums. Sets scores
+/// [visible, padded) to 0.
 void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, const float *factors, float &largest,
                 float &total, float *sums, int64_t width) {
   int64_t whole = visible / kWidth * kWidth;
@@ -68,12 +67,12 @@ void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, con
     storeFloats(sums + i, loadFloats(sums + i) * shrink);
 }
 
-/// One block of queries of one head against the packed block of keys.
+/// Processes one block of queries of one head against the packed block of keys.
 template <Storage S>
 void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch, int64_t head,
                  int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t position = task.firstPosition + query; // of the first row
+  int64_t position = task.firstPosition + query; // of the block's first row
   int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
   packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head), layout.queryStride,
@@ -85,7 +84,7 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
   for (int64_t r = 0; r < rows; ++r) {
     int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
-    if (seen <= 0) { // wholly in the future: adds nothing
+    if (seen <= 0) { // all keys are masked
       for (int64_t i = 0; i < padded; ++i)
         scores[i] = 0;
       continue;
@@ -100,7 +99,7 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
                                        layout.padded, /*accumulate=*/true);
 }
 
-/// out = sums / total, lse = maximum + log total.
+/// Computes out = sums / total, lse = maximum + log total.
 template <Storage S> void finishRows(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch) {
   const AttentionShape &shape = *task.shape;
   int64_t queries = task.endQuery - task.firstQuery;

@@ -1,4 +1,4 @@
-// Loops that go once over memory: conversion, addition, sums of squares, rotary embedding.
+// Loops that pass over memory once: conversion, addition, sums of squares, rotary embedding.
 #include "runtime/kernels/cpu/loops.h"
 #include "runtime/kernels/cpu/vector.h"
 
@@ -9,9 +9,8 @@ namespace {
 template <Storage S> const Element<S> *elements(const void *p) { return static_cast<const Element<S> *>(p); }
 template <Storage S> Element<S> *elements(void *p) { return static_cast<Element<S> *>(p); }
 
-/// Cosines in [0, half) and sines in [half, 2 half) of position * frequencies, both in turns. The
-/// whole turns are taken off in double, so large positions lose nothing; the rest is a quarter wave
-/// by the Taylor series.
+/// Writes cosines to [0, half) and sines to [half, 2 half) of position * frequencies, in turns. Whole turns are removed
+/// in double, so large positions lose no precision. The rest, a quarter wave, uses the Taylor series.
 void fillRotation(int32_t position, const double *frequencies, int64_t half, bool inverse, float *out) {
   constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to an integer
   for (int64_t i = 0; i < half; ++i) {
@@ -31,7 +30,7 @@ void fillRotation(int32_t position, const double *frequencies, int64_t half, boo
   }
 }
 
-/// y = x rotated, pair by pair; x and y may be the same.
+/// Computes y = x rotated pair by pair. x and y may be the same.
 template <Storage From, Storage To>
 void rotateHead(const Element<From> *x, Element<To> *y, const float *rotation, int64_t half) {
   for (int64_t i = 0; i < half; i += kWidth) {

@@ -1,5 +1,5 @@
-// Products with one to four rows, as a step of decoding has: b is read once, as it lies, and nothing is packed, so that
-// the product takes as long as b takes to arrive from memory. Included by gemm_loops.cpp.
+// Products with one to four rows, as in a decoding step. b is read once, in its stored layout, and nothing is packed,
+// so the time is the time to load b from memory. Included by gemm_loops.cpp.
 #pragma once
 
 #include "runtime/kernels/cpu/gemm_tile.h"
@@ -7,11 +7,11 @@
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
-constexpr int64_t kFewDepth = 4; // rows of b that are read side by side
-constexpr int64_t kFewAhead = 16; // rows of b between what is multiplied and what is fetched
+constexpr int64_t kFewDepth = 4; // rows of b that are read together
+constexpr int64_t kFewAhead = 16; // prefetch distance in rows of b
 constexpr int64_t kLineBytes = 64;
 
-/// A task whose b is stored as [k, n]: c stays in the first cache while rows of b go by.
+/// Adds a product whose b is stored as [k, n]. c stays in the L1 cache while rows of b stream through.
 template <Storage B, int Rows>
 void addFewRows(const GemmTask &task, const float *a, int64_t depth, float *c, int64_t stride) {
   using Stored = Element<B>;
@@ -45,7 +45,7 @@ void addFewRows(const GemmTask &task, const float *a, int64_t depth, float *c, i
   }
 }
 
-/// A task whose b is stored as [n, k]: each element of c is one pass over a row of b.
+/// Adds a product whose b is stored as [n, k]. Each element of c is one pass over a row of b.
 template <Storage B, int Rows>
 void addFewRowsTransposed(const GemmTask &task, const float *a, int64_t depth, float *c, int64_t stride) {
   const auto *b = static_cast<const Element<B> *>(task.b.data);
@@ -60,7 +60,7 @@ void addFewRowsTransposed(const GemmTask &task, const float *a, int64_t depth, f
         odd[r] += loadFloats(a + r * depth + k + kWidth) * second;
       }
     }
-    for (; k < task.k; k += kWidth) { // a is zero behind its row
+    for (; k < task.k; k += kWidth) { // a is zero after its row
       Floats part = loadFirst<B>(row + k, task.k - k);
       for (int r = 0; r < Rows; ++r)
         even[r] += loadFloats(a + r * depth + k) * part;
@@ -70,10 +70,10 @@ void addFewRowsTransposed(const GemmTask &task, const float *a, int64_t depth, f
   }
 }
 
-/// Floats of scratch for a in f32, its rows padded with zeros to whole vectors.
+/// Returns the scratch floats for a in f32, with rows padded with zeros to whole vectors.
 inline int64_t fewRowsFloats(const GemmTask &task) { return task.m * roundUp(task.k, kWidth); }
 
-/// c += a b; `scratch` has fewRowsFloats().
+/// Computes c += a b. `scratch` has fewRowsFloats() floats.
 template <Storage A, Storage B> void addFewRows(const GemmTask &task, float *scratch, float *c, int64_t stride) {
   int64_t depth = roundUp(task.k, kWidth);
   const auto *a = static_cast<const Element<A> *>(task.a.data);

@@ -1,9 +1,8 @@
-// Matrix products of one tile of c per call, by blocks as in Goto and van de Geijn, "Anatomy of
-// high-performance matrix multiplication" (2008): a block of b (depth x all columns) stays in the
-// second cache, panels of a go through the first. Operands are converted, transposed and paired
-// while they are packed. Packing is nearly all that is lost against the peak (Zen 4, f32: the tiles
-// alone reach 98 % of it, a vector is packed in 5 cycles from the second cache and in 20 from
-// memory), so it is shared by wide tiles and its operands are fetched ahead.
+// Matrix products, one tile of c per call, blocked as in Goto and van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (2008): a block of b (depth x all columns) stays in the L2 cache, panels of a stream through L1.
+// Operands are converted, transposed and paired while they are packed. Packing is nearly the whole loss against peak
+// (Zen 4, f32: the tiles alone reach 98 %; packing a vector takes 5 cycles from L2 and 20 from memory). Wide tiles
+// therefore share packed operands, and operands are prefetched.
 #include "runtime/kernels/cpu/few_rows.h"
 #include "runtime/kernels/cpu/gemm_tile.h"
 #include "runtime/kernels/cpu/loops.h"
@@ -13,16 +12,16 @@ namespace espalier::rt::cpu::ESPALIER_LEVEL {
 namespace {
 
 constexpr int64_t kPanels =
-    4; // panels of a packed at a time, a group, so that reads of a transposed a fill cache lines
+    4; // panels of a packed at a time (a group), so that reads of a transposed a use whole cache lines
 constexpr int64_t kPanel = kColumnStride * kDepth; // floats of a packed panel, the larger of its two layouts
 
-/// Sizes of the pieces of a task, from its shape.
+/// The block sizes of a task, derived from its shape.
 struct Blocks {
   bool paired;   // bf16 products on pairs
   int64_t depth; // elements of k per block
-  int64_t rows;  // rows per panel of a, at most kTileRows, as even as can be
+  int64_t rows;  // rows per panel of a, at most kTileRows, balanced
   int64_t width; // columns of c, rounded up to whole tiles
-  bool direct;   // sums are kept in c itself
+  bool direct;   // c itself holds the sums
 
   explicit Blocks(const GemmTask &task) {
     paired = kPairs && task.a.storage == Storage::BF16 && task.b.storage == Storage::BF16;
@@ -54,15 +53,14 @@ void packB(const Matrix &b, int64_t k0, int64_t depth, int64_t n, int64_t column
     packPanels<S, Paired>(from, b.stride, depth, columns, out);
 }
 
-/// Where rows x columns elements of op(matrix) from (row, column) on are stored.
+/// Returns the memory of rows x columns elements of op(matrix) from (row, column) on, for prefetching.
 template <Storage S> Ahead aheadOf(const Matrix &matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   constexpr int64_t kBytes = sizeof(Element<S>);
   return Ahead(at<S>(matrix, row, column), matrix.transposed ? columns : rows, matrix.stride * kBytes,
                (matrix.transposed ? rows : columns) * kBytes);
 }
 
-/// Packs rows [m0, m0 + rows) of the `m` rows of a as panels of `panelRows` rows, one each kPanel
-/// floats.
+/// Packs rows [m0, m0 + rows) of the `m` rows of a as panels of `panelRows` rows, one panel every kPanel floats.
 template <Storage S, bool Paired>
 void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRows, int64_t k0, int64_t depth,
            float *out) {
@@ -80,8 +78,7 @@ void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRo
     for (int64_t r = 0; r < rows; r += panelRows, to += kPanel) {
       int64_t count = minimum(panelRows, rows - r);
       for (int64_t lane = 0; lane < count; lane += kWidth) {
-        // Lanes past the panel are not read by the tile: take whole vectors wherever they are
-        // inside the rows given.
+        // The tile ignores lanes past the panel, so whole vectors are read if they lie inside the given rows.
         int64_t safe = available - r - lane;
         storeFloats(to + lane, Reader<S, Paired>::across(from + r + lane, a.stride, safe, second));
       }
@@ -89,12 +86,11 @@ void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRo
   }
 }
 
-/// Where a task's sums go and how the last columns are cut.
+/// The destination of a task's sums and the handling of the last columns.
 struct Sums {
   float *data;
   int64_t stride;
-  float *edge; // [kTileRows, kTileColumns] for tiles that reach over the last column; null if data
-               // has room
+  float *edge; // [kTileRows, kTileColumns] for tiles that cross the last column; null if data has room
 
   void run(Tile tile, const float *a, const float *b, int64_t units, int64_t row, int64_t rows, int64_t column,
            int64_t columns, bool accumulate, Ahead ahead) const {
@@ -109,7 +105,7 @@ struct Sums {
       }
   }
 
-  /// Adds a bias to finished sums, which are in the first cache still.
+  /// Adds a bias to finished sums, which are still in the L1 cache.
   void addBias(const float *bias, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
     for (int64_t r = row; r < row + rows; ++r)
       for (int64_t n = column; n < column + columns; n += kWidth) {
@@ -121,8 +117,8 @@ struct Sums {
   }
 };
 
-/// The products of a task, block of depth by block of depth. While tiles compute, they fetch the
-/// panels that are packed next: those of b up to the next block, those of a up to the next group.
+/// The products of a task, one block of depth at a time. While tiles compute, they prefetch the panels that are packed
+/// next: panels of b up to the next block, panels of a up to the next group.
 template <Storage A, Storage B, bool Paired> class Products {
 public:
   Products(const GemmTask &task, const Blocks &blocks, const Sums &sums)
@@ -148,12 +144,12 @@ private:
       return FloatStep{};
   }());
 
-  /// Adds the products of one group of panels of a. The first one packs b on its way.
+  /// Adds the products of one group of panels of a. The first group also packs b.
   template <int RowStride, int DepthStride> void runGroup(int64_t m0) {
     int64_t end = minimum(task.m, m0 + kPanels * blocks.rows);
     int64_t units = Paired ? ceilDivide(depth, 2) : depth;
     bool accumulate = k0 > 0 || (task.accumulate && blocks.direct);
-    // Of sums that are rounded, roundSums adds it.
+    // If sums are rounded, roundSums() adds the bias instead.
     const auto *bias = blocks.direct && k0 + depth == task.k ? static_cast<const float *>(task.bias) : nullptr;
     packA<A, Paired>(task.a, task.m, m0, end - m0, blocks.rows, k0, depth, packedA);
     nextRow = end;
@@ -173,9 +169,8 @@ private:
     }
   }
 
-  /// The panel to fetch next, if any: of this block of b, of the group of a from row `group` on, of
-  /// the next block of b. A transposed a is read along whole lines already: fetching it costs more
-  /// than it saves.
+  /// Returns the panel to prefetch next, if any: of this block of b, of the group of a from row `group` on, or of the
+  /// next block of b. A transposed a is not prefetched, because it is already read by whole cache lines.
   Ahead takeAhead(int64_t group, const float *near) {
     if (!task.a.transposed && nextDepth > k0 && nextRow < minimum(task.m, group + kPanels * blocks.rows)) {
       int64_t row = nextRow;
@@ -199,8 +194,8 @@ private:
   const Sums &sums;
   float *packedB, *packedA;
   int64_t k0 = 0, depth = 0;
-  int64_t nextDepth = 0, nextColumn = kTileColumns; // of b, not fetched yet
-  int64_t nextRow = 0;                              // of a
+  int64_t nextDepth = 0, nextColumn = kTileColumns; // next panel of b to prefetch
+  int64_t nextRow = 0;                              // next row of a to prefetch
 };
 
 /// Rounds finished sums into a c that is not f32.
@@ -225,7 +220,7 @@ void clearSums(const GemmTask &task, const Sums &sums) {
       sums.data[m * sums.stride + n] = 0;
 }
 
-/// Without packing; see few_rows.h.
+/// Multiplies without packing; see few_rows.h.
 void multiplyFewRows(const GemmTask &task) {
   auto *scratch = static_cast<float *>(task.scratch);
   bool direct = task.c.storage == Storage::F32;

@@ -1,7 +1,6 @@
-// The register tile that matrix products and attention are built of, and the packing of its
-// operands. A tile holds up to kTileRows x kTileColumns sums in registers. Its depth is counted in
-// units: one f32, or a pair of bf16 in the place of one f32, so that both are packed by the same
-// moves of 32 bits.
+// The register tile of matrix products and attention, and the packing of its operands. A tile holds up to kTileRows x
+// kTileColumns sums in registers. Its depth is counted in units: one f32, or a pair of bf16 in the space of one f32, so
+// that the same 32-bit moves pack both.
 #pragma once
 
 #include "runtime/kernels/cpu/vector.h"
@@ -9,8 +8,8 @@
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
 constexpr int kTileColumns = 2 * kWidth;
-/// Units of depth between rows of a packed left operand: the deepest block. 24 cache lines, so that
-/// the rows of a tile fall into different sets of the first cache.
+/// Units of depth between rows of a packed left operand, which is the deepest block. 24 cache lines, so that the rows
+/// of a tile map to different sets of the L1 cache.
 constexpr int kDepth = 384;
 /// Distance between units of depth when the left operand is packed column by column.
 constexpr int kColumnStride = 16;
@@ -34,16 +33,16 @@ constexpr bool kPairs = false;
 typedef FloatStep PairStep;
 #endif
 
-/// Rows of memory that a tile fetches into the second cache while it computes, a pair of cache
-/// lines per unit of depth: more at a time would wait for each other.
+/// The rows of memory that a tile prefetches into the L2 cache while it computes: two cache lines per unit of depth,
+/// because more at a time would stall.
 struct Ahead {
   static constexpr int64_t kPair = 128; // bytes
   const char *line;
-  int64_t left = 1, run = 1; // pairs left in this row, and in a whole one
+  int64_t left = 1, run = 1; // pairs left in this row; pairs in a whole row
   int64_t skip = -kPair;     // bytes from the end of a row to the next
-  const char *last;          // where it stays
+  const char *last;          // last pair; prefetching stays there
 
-  /// Nothing new: `near` is in the first cache.
+  /// Prefetches nothing new: `near` is in the L1 cache.
   explicit Ahead(const void *near) : line(static_cast<const char *>(near)), last(static_cast<const char *>(near)) {}
   Ahead(const void *first, int64_t rows, int64_t stride, int64_t bytes) : Ahead(first) {
     left = run = ceilDivide(bytes, kPair);
@@ -61,8 +60,8 @@ struct Ahead {
   }
 };
 
-/// c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :], where a(r, d) is at a[r * RowStride
-/// + d * DepthStride] and b is packed [depth, kTileColumns].
+/// Computes c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :]. a(r, d) is a[r * RowStride + d * DepthStride];
+/// b is packed [depth, kTileColumns].
 template <int Rows, class Step, int RowStride, int DepthStride>
 static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride, bool accumulate,
                  Ahead ahead) {
@@ -98,7 +97,7 @@ template <class Step, int RowStride, int DepthStride, int... Rows> struct TileTa
   static constexpr Tile tiles[] = {nullptr, tile<Rows, Step, RowStride, DepthStride>...};
 };
 
-/// The tile for `rows` rows, 1 to kTileRows.
+/// Returns the tile for `rows` rows, 1 to kTileRows.
 template <class Step, int RowStride, int DepthStride> ESPALIER_INLINE Tile tileFor(int64_t rows) {
   if constexpr (kTileRows == 14)
     return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::tiles[rows];
@@ -110,7 +109,7 @@ template <class Step, int RowStride, int DepthStride> ESPALIER_INLINE Tile tileF
 template <Storage S, bool Paired> struct Reader {
   static constexpr int kElements = Paired ? 2 : 1; // per unit
 
-  /// Units that follow each other in memory: `count` elements, the rest zeros.
+  /// Reads units that are contiguous in memory: `count` elements, then zeros.
   ESPALIER_INLINE Floats along(const Element<S> *p, int64_t count) {
     if constexpr (!Paired) {
       return loadFirst<S>(p, count);
@@ -126,8 +125,8 @@ template <Storage S, bool Paired> struct Reader {
     }
   }
 
-  /// One unit of each of `count` columns; a pair takes its second element one row further, or 0 if
-  /// there is none.
+  /// Reads one unit of each of `count` columns. A pair takes its second element from the next row, or 0 if there is
+  /// none.
   ESPALIER_INLINE Floats across(const Element<S> *p, int64_t stride, int64_t count, bool second) {
     if constexpr (!Paired) {
       return loadFirst<S>(p, count);
@@ -151,8 +150,7 @@ private:
   }
 };
 
-/// Rows of a matrix whose depth is contiguous, to out[r * kDepth + unit], zero up to a whole
-/// vector.
+/// Packs rows of a matrix with contiguous depth to out[r * kDepth + unit], zero-filled to whole vectors.
 template <Storage S, bool Paired>
 static void packRows(const Element<S> *from, int64_t stride, int64_t rows, int64_t elements, float *out) {
   constexpr int kStep = kWidth * Reader<S, Paired>::kElements;
@@ -161,8 +159,8 @@ static void packRows(const Element<S> *from, int64_t stride, int64_t rows, int64
       storeFloats(out + e / Reader<S, Paired>::kElements, Reader<S, Paired>::along(from + e, elements - e));
 }
 
-/// Panels of kTileColumns columns of a matrix stored [depth, columns]:
-/// out[panel][unit][kTileColumns], with zeros after the last column.
+/// Packs panels of kTileColumns columns of a matrix stored [depth, columns] to out[panel][unit][kTileColumns], with
+/// zeros after the last column.
 template <Storage S, bool Paired>
 static void packPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns, float *out) {
   constexpr int kElements = Reader<S, Paired>::kElements;
@@ -186,8 +184,7 @@ template <int Distance, int... L> ESPALIER_INLINE void swapLanes(Floats &low, Fl
   high = __builtin_shufflevector(a, b, (L & Distance ? L + kWidth : L + Distance)...);
 }
 
-/// Transposes kWidth vectors: each round swaps blocks of `Distance` lanes between vectors that far
-/// apart.
+/// Transposes kWidth vectors. Each step swaps blocks of `Distance` lanes between vectors `Distance` apart.
 template <int Distance> ESPALIER_INLINE void swapBlocks(Floats *v) {
 #pragma clang loop unroll(full)
   for (int i = 0; i < kWidth; ++i)
@@ -203,7 +200,7 @@ ESPALIER_INLINE void transpose(Floats *v) {
   swapBlocks<1>(v);
 }
 
-/// As packPanels, from a matrix stored [columns, depth].
+/// Packs like packPanels, from a matrix stored [columns, depth].
 template <Storage S, bool Paired>
 static void packTransposedPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns,
                                  float *out) {

@@ -1,6 +1,6 @@
-// The inner loops of the kernels, one table of functions per instruction set level (x86-64, -v3,
-// -v4 and -v4 with bf16 products). The table is chosen once, when a plan is loaded. Levels differ
-// in rounding (fused multiply-add, vector width), never with the number of threads.
+// The inner loops of the kernels: one function table per instruction set level (x86-64, -v3, -v4, and -v4 with bf16
+// products). The table is chosen once, when a plan is loaded. Levels differ in rounding (fused multiply-add, vector
+// width); the number of threads never changes the result.
 #pragma once
 
 #include "runtime/kernels/dtype.h"
@@ -10,7 +10,7 @@
 
 namespace espalier::rt::cpu {
 
-/// One operand or result of a matrix product: `stride` elements from one stored row to the next.
+/// One operand or result of a matrix product, with `stride` elements between stored rows.
 struct Matrix {
   void *data;
   Storage storage;
@@ -24,12 +24,13 @@ struct GemmTask {
   int64_t m, n, k;
   bool accumulate;
   void *scratch;
-  /// Nothing is packed, for products of few rows. Sums have another order then, so that all tiles of a product say the same.
+  /// Multiplies without packing, for products of few rows. This changes the order of sums, so all tiles of a product
+  /// must agree.
   bool isUnpacked = false;
-  const void *bias = nullptr; ///< n more, of c's storage
+  const void *bias = nullptr; ///< [n], of c's type
 };
 
-/// Dropout of attention probabilities; see LibraryKernel. No dropout if threshold is 0.
+/// Dropout of attention probabilities; see LibraryKernel. A threshold of 0 means no dropout.
 struct AttentionDropout {
   uint32_t threshold;
   float scale; ///< 1 / (1 - rate)
@@ -37,7 +38,7 @@ struct AttentionDropout {
   int64_t firstHead, unsplitSequence;
 };
 
-/// Queries [0, sequence) of q have the positions from the task's firstPosition on among `keys` positions of k and v.
+/// Query i of q has position firstPosition + i (of the task) among the `keys` positions of k and v.
 struct AttentionShape {
   int64_t batch, sequence, keys, kvHeads, group, headDim;
   bool causal;
@@ -68,8 +69,9 @@ struct AttentionBackwardTask {
   void *scratch;
 };
 
-/// All tokens of one kv head of one sequence over its caches [context, headDim]; those of a token follow each other at
-/// the strides, in elements, and so do a kv head's queries. `scratch` has kLargestHead and context floats, each with whole vectors to spare.
+/// All tokens of one kv head of one sequence over its caches [context, headDim]. Strides between tokens are in
+/// elements; the queries of a kv head are contiguous. `scratch` has room for kLargestHead and for `context` floats,
+/// each rounded up by a whole vector.
 struct AttendCacheTask {
   Storage storage;
   int64_t tokens, group, headDim, context, queryStride, keyStride;
@@ -80,11 +82,10 @@ struct AttendCacheTask {
   float *scratch;
 };
 
-/// Elements of a head that attention takes at most.
+/// The largest head dimension that attention supports.
 inline constexpr int64_t kLargestHead = 384; // one row of a packed operand
 
-/// Tokens [0, tokens) of a rotary embedding; `frequencies` has headDim / 2 entries in turns per
-/// position.
+/// Tokens [0, tokens) of a rotary embedding. `frequencies` has headDim / 2 entries in turns per position.
 struct RopeTask {
   const void *x;
   void *y;
@@ -96,6 +97,7 @@ struct RopeTask {
   float *scratch; ///< headDim floats
 };
 
+/// The functions of one level.
 struct Loops {
   const char *name;
   size_t (*gemmScratchBytes)(const GemmTask &largest);
@@ -106,18 +108,18 @@ struct Loops {
   void (*attentionBackward)(const AttentionBackwardTask &task);
   void (*attendCache)(const AttendCacheTask &task);
   void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
-  /// to[i] += from[i]
+  /// Computes to[i] += from[i].
   void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);
-  /// to[i] += factor * from[i]
+  /// Computes to[i] += factor * from[i].
   void (*addScaled)(const void *from, Storage fromStorage, float factor, float *to, int64_t elements);
   double (*squaredSum)(const float *x, int64_t elements);
   void (*rope)(const RopeTask &task);
 };
 
-/// The fastest level this machine can run.
+/// Returns the fastest level that this machine supports.
 const Loops &bestLoops();
 
-/// Every level this machine can run, slowest first: for tests. `count` is set to their number.
+/// Returns every level that this machine supports, slowest first, for tests. Sets `count` to their number.
 const Loops *const *usableLoops(int &count);
 
 } // namespace espalier::rt::cpu

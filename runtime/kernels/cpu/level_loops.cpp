@@ -1,4 +1,4 @@
-// The table of the level being compiled.
+// The function table of the level being compiled.
 #include "runtime/kernels/cpu/loops.h"
 
 #define ESPALIER_QUOTE(x) #x

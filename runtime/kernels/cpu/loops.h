@@ -1,5 +1,4 @@
-// What the *_loops.cpp files of one level define; level_loops.cpp gathers it into the level's
-// table.
+// The functions that the *_loops.cpp files define for one level. level_loops.cpp puts them into the level's table.
 #pragma once
 
 #include "runtime/kernels/cpu/level.h"

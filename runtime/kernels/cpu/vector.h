@@ -1,6 +1,6 @@
-// Vectors of the level being compiled: as wide as its registers, written with the compiler's vector
-// types. Included by the *_loops.cpp files only, once per level; everything is in the level's
-// namespace so that no instruction of a higher level reaches a function that the linker shares.
+// Vectors of the level being compiled, as wide as its registers, written with the compiler's vector types. Only the
+// *_loops.cpp files include this header, once per level. Everything is in the level's namespace, so that the linker
+// cannot merge a function with instructions of a higher level into shared code.
 #pragma once
 
 #include "runtime/kernels/dtype.h"
@@ -39,7 +39,7 @@ ESPALIER_INLINE Floats loadFloats(const float *p) {
   return v;
 }
 ESPALIER_INLINE void storeFloats(float *p, Floats v) { __builtin_memcpy(p, &v, sizeof v); }
-/// Moves bits only, so it serves packed pairs as well.
+/// Copies bits only, so it also works for packed pairs.
 ESPALIER_INLINE Floats splat(float x) {
   Floats v;
   for (int i = 0; i < kWidth; ++i)
@@ -62,12 +62,12 @@ template <int... Lanes> struct MakeLanes<0, Lanes...> {
 };
 typedef MakeLanes<kWidth>::List AllLanes;
 
-/// Every lane gets the value of the lane whose number differs in the bit `Distance`.
+/// Gives every lane the value of the lane whose number differs in the bit `Distance`.
 template <int Distance, int... L> ESPALIER_INLINE Floats exchange(Floats v, LaneList<L...>) {
   return __builtin_shufflevector(v, v, (L ^ Distance)...);
 }
 
-/// The sum of all lanes, in every lane.
+/// Returns the sum of all lanes in every lane.
 ESPALIER_INLINE Floats sumOf(Floats v) {
   if constexpr (kWidth >= 16)
     v += exchange<8>(v, AllLanes{});
@@ -77,7 +77,7 @@ ESPALIER_INLINE Floats sumOf(Floats v) {
   return v + exchange<1>(v, AllLanes{});
 }
 
-/// The largest of all lanes, in every lane.
+/// Returns the maximum of all lanes in every lane.
 ESPALIER_INLINE Floats maxOf(Floats v) {
   if constexpr (kWidth >= 16)
     v = maximum(exchange<8>(v, AllLanes{}), v);
@@ -89,7 +89,7 @@ ESPALIER_INLINE Floats maxOf(Floats v) {
 
 ESPALIER_INLINE Floats fromBf16(Shorts bits) { return floatsOf(__builtin_convertvector(bits, Words) << 16); }
 
-/// Round to nearest even, NaN kept; the vector form of floatToBf16.
+/// Rounds to nearest even and keeps NaN; the vector form of floatToBf16.
 ESPALIER_INLINE Shorts toBf16(Floats v) {
   Words bits = wordsOf(v);
   Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
@@ -133,17 +133,16 @@ template <Storage S> ESPALIER_INLINE void store(Element<S> *p, Floats v) {
   }
 }
 
-/// Copies the first `count` of at most `Most` elements; the loop is short, a call to memcpy would
-/// cost more.
+/// Copies the first `count` of at most `Most` elements. A short loop is cheaper than a call to memcpy.
 template <int Most, class T> ESPALIER_INLINE void copyFirst(T *to, const T *from, int64_t count) {
 #pragma clang loop vectorize(disable) unroll(disable)
   for (int64_t i = 0; i < count && i < Most; ++i) {
     to[i] = from[i];
-    __asm__ volatile("" ::: "memory"); // keeps the loop from becoming a call to memcpy
+    __asm__ volatile("" ::: "memory"); // prevents the compiler from replacing the loop by memcpy
   }
 }
 
-/// The first `count` lanes, 0 < count; the others are 0.
+/// Loads the first `count` > 0 lanes; the others are 0.
 template <Storage S> ESPALIER_INLINE Floats loadFirst(const Element<S> *p, int64_t count) {
   if (__builtin_expect(count >= kWidth, 1))
     return load<S>(p);
@@ -177,14 +176,13 @@ template <class Body> ESPALIER_INLINE void withStorage(Storage storage, Body bod
   }
 }
 
-/// e^x to about 2 units in the last place for x up to 88; 0 below -87.3, NaN kept.
-/// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by the Taylor series to r^7 / 7! (error 6e-9); 2^n
-/// through the exponent.
+/// Computes e^x to about 2 units in the last place for x up to 88; 0 below -87.3, NaN kept. x = n ln 2 + r with
+/// r| <= ln 2 / 2; e^r by the Taylor series to r^7 / 7! (error 6e-9); 2^n through the exponent.
 ESPALIER_INLINE Floats exponential(Floats x) {
   constexpr float kRound = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer in the low bits
   Floats shifted = x * 1.44269504f + kRound;
   Floats n = shifted - kRound;
-  Floats r = x - n * 0.693359375f; // ln 2 in two pieces, the first exact in 10 bits
+  Floats r = x - n * 0.693359375f; // ln 2 in two parts, the first exact in 10 bits
   r = r + n * 2.12194440e-4f;
   Floats p = splat(1.0f / 5040.0f);
   p = p * r + 1.0f / 720.0f;
@@ -194,7 +192,7 @@ ESPALIER_INLINE Floats exponential(Floats x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  Words power = (wordsOf(shifted) << 23) + (127u << 23); // the bits of kRound fall out at the top
+  Words power = (wordsOf(shifted) << 23) + (127u << 23); // the bits of kRound are shifted out
   return select(x < -87.3f, Floats{}, p * floatsOf(power));
 }
 

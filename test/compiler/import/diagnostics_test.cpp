@@ -36,11 +36,19 @@ TEST(Diagnostics, LongLinesAndLongListsAreCut) {
   EXPECT_EQ(text.find('y', 20) - text.find("\n  x"), text.rfind('^') - text.find("\n   "));
   for (int i = 0; i < 300; ++i)
     d.error({"b.yaml", i + 1, 1}, "again");
-  EXPECT_NE(d.render().find("... and 101 more"), std::string::npos);
+  text = d.render();
+  EXPECT_NE(text.find("b.yaml:20:1: error: again\nb.yaml: ... and 280 more errors\n"), std::string::npos);
+  EXPECT_EQ(text.find("b.yaml:21:"), std::string::npos);
+  for (int i = 0; i < 21; ++i) // which do not hide errors
+    d.warning({"a.yaml", i + 1, 1}, "less");
+  text = d.render();
+  EXPECT_NE(text.find("a.yaml:1:5001: error: here"), std::string::npos);
+  EXPECT_NE(text.find("a.yaml: ... and 1 more warning\n"), std::string::npos);
 }
 
 TEST(Diagnostics, NearestNameIsNearEnough) {
   EXPECT_EQ(nearestName("hiden_size", {"vocab_size", "hidden_size"}), "hidden_size");
+  EXPECT_EQ(nearestName("h100", {"h100_dgx", "h200"}), "h100_dgx");
   EXPECT_EQ(nearestName("xyzzy", {"vocab_size", "hidden_size"}), "");
   EXPECT_EQ(nearestName(std::string(1000, 'x'), {"x"}), "");
   EXPECT_EQ(didYouMean("sed", {"seed"}), ", did you mean 'seed'?");

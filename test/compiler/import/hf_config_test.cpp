@@ -98,6 +98,135 @@ TEST(HfConfig, PublishedModels) {
   EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
 }
 
+/// A published model of Llama's kind: what is its own, and its exact number of parameters.
+struct Published {
+  const char *name, *text;
+  int64_t parameters;
+};
+
+class KindsOfLlama : public testing::TestWithParam<Published> {};
+
+TEST_P(KindsOfLlama, HaveTheirParameters) {
+  Json config = Json::parse(GetParam().text);
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  ImportedRun run = runOf(config);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(run, "bfloat16", diagnostics));
+  EXPECT_EQ(diagnostics.render(), "");
+  EXPECT_EQ(runOf(written).config.model.parameterCount(), GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Published, KindsOfLlama,
+    testing::Values(
+        Published{"Mistral7B", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
+          "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 32768})",
+                  7248023552},
+        Published{"MistralNemo", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
+          "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
+          "intermediate_size": 14336, "max_position_embeddings": 131072, "model_type": "mistral",
+          "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "use_cache": true, "vocab_size": 131072})",
+                  12247782400},
+        Published{"Qwen2HalfB", R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+          "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896,
+          "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768,
+          "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24,
+          "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768,
+          "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true, "use_mrope": false,
+          "use_sliding_window": false, "vocab_size": 151936})",
+                  494032768},
+        Published{"Qwen3Small", R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false,
+          "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128,
+          "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+          "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3", "num_attention_heads": 16,
+          "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+          "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+          "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})",
+                  596049920},
+        Published{"Phi4", R"({"architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "auto_map": {}, "bos_token_id": 100257, "embd_pdrop": 0.0, "eos_token_id": 100257, "hidden_act": "silu",
+          "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 17920, "max_position_embeddings": 16384,
+          "model_type": "phi3", "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10,
+          "original_max_position_embeddings": 16384, "pad_token_id": 100257, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+          "rope_scaling": null, "rope_theta": 250000, "sliding_window": null, "tie_word_embeddings": false,
+          "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})",
+                  14659507200}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+// Each refusal names the key of config.json and its value.
+TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
+  Json mistral = llama();
+  mistral["model_type"] = "mistral";
+  mistral["architectures"] = {"MistralForCausalLM"};
+  mistral.erase("head_dim");
+  EXPECT_THAT(imported(mistral).diagnostics.render(),
+              HasSubstr("sliding_window is not given, which means 4096: mistral has only null or at least "
+                        "max_position_embeddings"));
+  EXPECT_THAT(errorsOf(mistral, "sliding_window", 4),
+              HasSubstr("sliding_window is 4, mistral has only null or at least max_position_embeddings"));
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", 8), ""); // as long as a sample
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", nullptr), "");
+  Json qwen = llama();
+  qwen["model_type"] = "qwen2";
+  qwen["architectures"] = {"Qwen2ForCausalLM"};
+  EXPECT_EQ(errorsOf(qwen, "layer_types", {"full_attention", "full_attention"}), "");
+  EXPECT_THAT(errorsOf(qwen, "layer_types", {"full_attention", "sliding_attention"}),
+              HasSubstr("layer_types is [\"full_attention\",\"sliding_attention\"], qwen2 has only lists of "
+                        "full_attention"));
+  EXPECT_THAT(errorsOf(qwen, "use_sliding_window", true), HasSubstr("use_sliding_window is true, qwen2 has only false"));
+  Json phi = llama();
+  phi["model_type"] = "phi3";
+  phi["architectures"] = {"Phi3ForCausalLM"};
+  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75), HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
+  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}), HasSubstr("phi3 has only null"));
+  EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
+}
+
+// What null stands for is not what a missing key does.
+TEST(HfConfig, HeadsOfTheirOwnWidth) {
+  Json config = llama();
+  config["head_dim"] = 8;
+  ImportedRun run = runOf(config);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.dims.at("head_dim"), 8);
+  Diagnostics diagnostics;
+  EXPECT_EQ(Json::parse(hfConfigText(run, "float32", diagnostics))["head_dim"], 8);
+  Json reference = config;
+  reference.erase("head_dim");
+  agreeingHfConfig(run, "bfloat16", "c", reference.dump(), diagnostics);
+  EXPECT_THAT(diagnostics.render(), HasSubstr("head_dim is 4.0, the model has 8"));
+  config["model_type"] = "mistral";
+  config["architectures"] = {"MistralForCausalLM"};
+  config["sliding_window"] = nullptr;
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 6  # num_attention_heads"));
+  config.erase("num_key_value_heads");
+  EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 8  # transformers' default"));
+}
+
+TEST(HfConfig, KeysWithoutEffectAreReported) {
+  Json config = llama();
+  config["pretraining_tp"] = 1;
+  config["transformers.js_config"] = {{"dtype", "q4"}};
+  config["is_llama_config"] = true;
+  config["rope_interleaved"] = false;
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  std::map<std::string, bool> used;
+  for (const HfKeyReport &key : hf.keys)
+    used[key.key] = key.isUsed;
+  for (const char *key : {"pretraining_tp", "transformers.js_config", "is_llama_config", "rope_interleaved"})
+    EXPECT_TRUE(used.contains(key) && !used[key]) << key;
+}
+
 // As transformers 5 writes the base of its angles.
 TEST(HfConfig, RopeParameters) {
   Json config = llama();
@@ -127,17 +256,17 @@ TEST(HfConfig, NamesWhatItCannotExpress) {
       errorsOf(llama(), "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}),
       HasSubstr(
           "config.json:17:2: error: rope_scaling is {\"rope_type\":\"llama3\",\"factor\":8}, llama has only null"));
-  EXPECT_THAT(errorsOf(llama(), "head_dim", 8),
-              HasSubstr("head_dim is 8, llama has only hidden_size / num_attention_heads"));
+  EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mixtral, qwen3_moe"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mistral, mixtral, phi3, "
+                              "qwen2, qwen3, qwen3_moe"),
                     HasSubstr("did you mean 'llama'?")));
 }
 
 TEST(HfConfig, RefusesWhatIsNoConfig) {
   auto says = [](const std::string &text) { return importHfConfig("c", text, configs).diagnostics.render(); };
-  EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON"));
+  EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON: parse error at line 1, column 2"));
   EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
   EXPECT_THAT(says(std::string(1000, '[')), HasSubstr("nested too deep"));
   EXPECT_THAT(says("{}"), HasSubstr("no model file is for model_type ''"));
@@ -231,7 +360,7 @@ TEST(HfConfig, CompileOfAConfigSaysWhatToDo) {
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-config.json");
   std::ofstream(file) << gpt2().dump(1);
   EXPECT_THAT(importRun(file.string()).diagnostics.render(),
-              HasSubstr("`espalier import-hf DIR -o RUN.yaml` makes it a run file"));
+              HasSubstr("`espalier import-hf " + file.string() + " -o RUN.yaml` makes it a run file"));
   std::filesystem::remove(file);
 }
 

@@ -131,6 +131,9 @@ TEST(ImportArgs, LaunchersStateTheDevices) {
   EXPECT_EQ(clusterOf("srun -N 2 --ntasks-per-node=8 python"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("srun --nodes=2 --ntasks-per-node=1 torchrun --nproc-per-node 8 --nnodes 2"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES"), "none");
+  EXPECT_EQ(clusterOf("torchrun --nproc_per_node $GPUS"), "none");
+  EXPECT_EQ(clusterOf("srun python"), "none");
+  EXPECT_EQ(clusterOf("bash $LAUNCHER"), "none");
 }
 
 TEST(ImportArgs, SizesSplitAndBatch) {
@@ -243,8 +246,93 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
   EXPECT_THAT(errorsOf(small + marks), HasSubstr("no architecture of configs/models has this mix"));
 }
 
+/// A script for one GPU, whose launcher takes one process where nothing is stated.
+TEST(ImportArgs, OneDeviceIsTorchsDefault) {
+  const std::string one = "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1e-4";
+  for (const char *launcher : {"torchrun ", "torchrun --standalone ", "python -u ", "python3 -m torch.distributed.run ", ""})
+    EXPECT_THAT(importText(launcher + one, "h100_dgx").yaml, HasSubstr("h100_dgx:1x1")) << launcher;
+  EXPECT_THAT(importText("torchrun --nnodes 2 " + one, "h100_dgx").yaml, HasSubstr("h100_dgx:2x1"));
+}
+
+// Each changes what is trained, so that it is honoured or refused and never passed over.
+TEST(ImportArgs, FlagsThatChangeTheTraining) {
+  for (auto [flags, reason] :
+       {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
+        {"--decoupled-lr 5e-4", "all parameters have one learning rate"},
+        {"--use-rope-scaling", "rotary positions are not rescaled"},
+        {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
+        {"--step-batch-size-schedule 0:16", "all steps have the global batch"},
+        {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
+        {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear", "falls exponentially here"},
+        {"--activations-checkpoint-method odd", "no method 'odd', there are uniform, block"}})
+    EXPECT_THAT(errorsOf(small + flags), HasSubstr(reason)) << flags;
+  ImportedArgs args = importText(small + "--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-samples 160 --lr-decay-iters 100 "
+                                         "--activations-checkpoint-method block --activations-checkpoint-num-layers 3");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10\n"), HasSubstr("recompute: [3, 3]")));
+  args = importText(small + "--bf16 --grad-reduce-in-bf16 --calculate-per-token-loss");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: gradients are kept and summed in float32"));
+}
+
+TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
+  ImportedArgs args = importText(
+      small + "--no-mmap-bin-files --logging-level 20 --dist-ckpt-strictness log_all --deterministic-mode "
+              "--use-persistent-ckpt-worker --ckpt-fully-parallel-save --ckpt-fully-parallel-load --wandb-entity a "
+              "--save-retain-interval 10 --init-model-with-meta-device --use-nccl-ub --fsdp-double-buffer --use-mc2 "
+              "--use-fused-rmsnorm --use-fused-swiglu --use-fused-rotary-pos-emb --reuse-fp32-param --use-custom-fsdp");
+  EXPECT_EQ(args.diagnostics.render(), "");
+  size_t ignored = 0;
+  for (const FlagReport &flag : args.flags)
+    ignored += !flag.isUsed && !flag.effect.empty();
+  EXPECT_EQ(ignored, 18U);
+}
+
+TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
+  ArgsOptions options;
+  options.cluster = "a100_80g_selene:1x4";
+  options.ignoredFlags = {"--fp8-format", "--own-flag"};
+  ImportedArgs args = importArgs("x.sh", small + "--fp8-format hybrid --own-flag 7", options);
+  EXPECT_EQ(args.diagnostics.render(), "");
+  EXPECT_TRUE(std::ranges::any_of(args.flags, [](const FlagReport &flag) {
+    return flag.flag == "--own-flag" && flag.effect == "--ignore-flags" && !flag.isUsed;
+  }));
+  EXPECT_THAT(importArgs("x.sh", small, options).diagnostics.render(),
+              HasSubstr("--ignore-flags names --own-flag, which the script does not have"));
+}
+
+// One sentence for what only the shell knows, however many flags have it.
+TEST(ImportArgs, UnknownValuesAreToldOnce) {
+  std::string text = errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
+                              "--lr $N --min-lr $2");
+  EXPECT_THAT(text, HasSubstr("the values of --num-layers, --hidden-size, --num-attention-heads and 2 others depend on the "
+                              "output of a command"));
+  EXPECT_THAT(text, HasSubstr("the value of --min-lr depends on $2"));
+  size_t first = text.find("which only the shell knows"), second = text.find("which only the shell knows", first + 1);
+  EXPECT_EQ(text.find("which only the shell knows", second + 1), std::string::npos);
+}
+
+TEST(ImportArgs, ModelsOfLlamasKind) {
+  const std::string llama = small + "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
+                                    "--hidden-dropout 0 --attention-dropout 0 --swiglu ";
+  auto model = [&](const std::string &flags) {
+    ImportedArgs args = importText(llama + flags);
+    EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+    return args.yaml.substr(args.yaml.find("\nmodel:"));
+  };
+  EXPECT_THAT(model("--untie-embeddings-and-output-weights"),
+              AllOf(HasSubstr("type: LlamaForCausalLM"), Not(HasSubstr("tie_word")), Not(HasSubstr("head_dim"))));
+  EXPECT_THAT(model("--kv-channels 32"), AllOf(HasSubstr("type: LlamaForCausalLM"), HasSubstr("head_dim: 32"),
+                                               HasSubstr("tie_word_embeddings: True")));
+  EXPECT_THAT(model("--add-qkv-bias"), AllOf(HasSubstr("type: Qwen2ForCausalLM"), HasSubstr("type: Qwen2Config")));
+  EXPECT_THAT(model("--qk-layernorm --kv-channels 128 --ffn-hidden-size 2816"),
+              AllOf(HasSubstr("type: Qwen3ForCausalLM"), HasSubstr("head_dim: 128"), HasSubstr(" intermediate_size: 2816")));
+  EXPECT_THAT(errorsOf(small + "--add-qkv-bias"), HasSubstr("only qwen2 has biases of q, k and v alone"));
+  EXPECT_THAT(errorsOf(llama + "--num-experts 8"), HasSubstr("mixtral and qwen3_moe have a head of their own"));
+}
+
 TEST(ImportArgs, EveryFlagIsAccountedFor) {
-  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100 --split 8,1,1");
+  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --data-impl mmap --split 8,1,1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   std::map<std::string, bool> used;
   for (const FlagReport &flag : args.flags) {
@@ -256,7 +344,28 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
   EXPECT_TRUE(used["--split"]);
   EXPECT_TRUE(used["--num-layers"]);
   EXPECT_FALSE(used["--save"]);
-  EXPECT_FALSE(used["--rampup-batch-size"]);
+  EXPECT_FALSE(used["--data-impl"]);
+}
+
+// What is not built and would change the training is an error, and its neutral value is none.
+TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
+  for (const char *flags :
+       {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
+        "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
+        "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
+    std::string flag(flags);
+    flag.resize(std::min(flag.size(), flag.find(' ')));
+    EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
+  }
+  for (const char *flags : {"--optimizer adam", "--weight-decay-incr-style constant", "--min-loss-scale 1.0",
+                            "--dataloader-type single", "--optimizer adam --sgd-momentum 0.9"})
+    EXPECT_EQ(importText(small + flags).diagnostics.render(), "") << flags;
+  EXPECT_THAT(errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
+              HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
+                        "out and say `espalier run --eod-token ID --reset-position-ids`"));
+  EXPECT_THAT(importText(small + "--fp16 --hysteresis 2").diagnostics.render(),
+              HasSubstr("warning: one overflow halves the loss scale here"));
+  EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
 }
 
 TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
@@ -272,7 +381,9 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
         "--normalization wants one value, got 0", "error: --hidden-size is missing"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small, "a100_80g_selene:1x6"), HasSubstr("tp 2 · pp 2 · cp 1 does not divide the 6 devices"));
-  EXPECT_THAT(errorsOf(small, ""), HasSubstr("the number of devices is not stated"));
+  EXPECT_THAT(errorsOf("srun " + small, ""), HasSubstr("the number of devices is not stated"));
+  EXPECT_THAT(errorsOf(small, ""), HasSubstr("give --cluster NAME, such as h100_dgx, a100_80g_selene or "
+                                             "ascend_910b_64g"));
   EXPECT_THAT(errorsOf("echo hello"), HasSubstr("no flags are found"));
   EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
   EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
@@ -365,6 +476,35 @@ TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
   EXPECT_THAT(args.yaml, Not(HasSubstr("train_dataset")));
 }
 
+// Scripts choose between the mock and data by a condition, which is not followed.
+TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
+  const std::string script = "D=${4:-\"MOCK\"}\nif [[ $D == MOCK ]]; then\n  ARGS+=(\n    \"--mock-data\"\n    "
+                             "\"--split '99,1,0'\"\n  )\nelse\n  ARGS+=(\n    \"--data-path $D\"\n    \"--split "
+                             "'99,1,0'\"\n  )\nfi\n";
+  ImportedArgs args = importText(script + small + "${ARGS[@]}");
+  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("data_path: ['mock']  # --mock-data"));
+  EXPECT_THAT(args.yaml, HasSubstr("split: '99,1,0'"));
+  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: --mock-data wins over --data-path"));
+  EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path wants a value, got none"));
+}
+
+TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
+  std::string text = errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" +
+                              small + "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "
+                                      "--vocab-file <path to vocab>/vocab.json --merge-file \"<Specify>\"");
+  for (const char *part :
+       {"x.sh:1:17: error: the value of --save is a placeholder, <Specify path>; write yours in its place",
+        "x.sh:1:17: error: the value of --load is a placeholder",
+        "x.sh:2:11: error: the value of --data-path is a placeholder, <Specify path and file prefix>_text_document;",
+        "error: the value of --vocab-file is a placeholder, <path to vocab>/vocab.json;",
+        "error: the value of --merge-file is a placeholder, <Specify>;"})
+    EXPECT_THAT(text, HasSubstr(part));
+  // Files that a command reads and writes are none.
+  EXPECT_THAT(wordsOfLast("run a <b >c 2>d"), ElementsAre("run", "a"));
+  EXPECT_THAT(wordsOfLast("run <b"), ElementsAre("run"));
+}
+
 // 16 samples in micro-batches of 1, by one replica.
 TEST(ImportArgs, TheRunOfTheScriptIsALineOfTheRunFile) {
   auto line = [](const std::string &flags) {
@@ -417,5 +557,5 @@ TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {
         "--rotary-percent → 1"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small + "--num-experts 8"), HasSubstr("gpt2 has no experts"));
-  EXPECT_THAT(errorsOf(small + "--qk-layernorm"), HasSubstr("only qwen3_moe has norms of q and k"));
+  EXPECT_THAT(errorsOf(small + "--qk-layernorm"), HasSubstr("gpt2 has no norms of q and k"));
 }

@@ -179,6 +179,11 @@ INSTANTIATE_TEST_SUITE_P(
     Each, ModelFault,
     testing::Values(
         Fault{"config: SmallConfig\n", "", "model file has no 'config'"},
+        Fault{"arch: [Small]", "arch: [Small, [Large]]", "arch must list names or {NAME: {when: EXPR}}, got [Large]"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {whn: width}]", "unknown key 'whn' in arch, did you mean 'when'?"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {defaults: {width: 3}}]",
+              "arch Large needs `when:`, which says where it is chosen"},
+        Fault{"name: small", "base_config: nowhere.yaml\nname: small", "base_config has no file"},
         Fault{"name: small", "nam: small", "unknown key 'nam' in a model file, did you mean 'name'?"},
         Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},
         Fault{"width: {default: 8}", "width: {defalt: 8}", "unknown key 'defalt' in a size, did you mean 'default'?"},
@@ -210,6 +215,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"epsilon: 1e-5", "epsilon: 1e-5, theta: 3", "unknown key 'theta' in rms_norm"},
         Fault{"out: y, epsilon", "out: [y, z], epsilon", "rms_norm has one output, got 2"},
         Fault{"out: y, epsilon", "out: weight, epsilon", "'weight' names a value already"},
+        Fault{"      weight: {dims: [hidden], init: ones}",
+              "      weight: {dims: [hidden], init: ones}\n      spare: {dims: [hidden], init: zeros}",
+              ":20:7: error: no op of 'block' reads the parameter 'spare'; name it among the inputs of one, or remove it"},
         Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
         Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
               "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, silu"}));

@@ -323,6 +323,27 @@ TEST(Training, LossScaleIsForFloat16Only) {
   EXPECT_EQ(load("gpt2_13b", {"runner_wrapper.scale_sense=1024"}).config.lossScale.initial, 1024);
 }
 
+// tiny_gpt has a warmup_ratio; what --set says of the warmup is nearer.
+TEST(Training, TheNearerWayToSayTheWarmupHolds) {
+  ImportedRun run = load("tiny_gpt", {"lr_schedule.warmup_steps=50"});
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.schedule.warmupSteps, 50);
+  EXPECT_LT(run.config.schedule.warmupRatio, 0);
+  EXPECT_EQ(load("gpt2_13b", {"lr_schedule.warmup_ratio=0.5"}).config.schedule.warmupRatio, 0.5);
+  EXPECT_EQ(load("tiny_gpt", {"lr_schedule.warmup_steps=50", "lr_schedule.warmup_ratio=0.25"}).config.schedule.warmupRatio,
+            0.25);
+}
+
+TEST(Training, TheNearerBetasHold) {
+  EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]"}).config.optimizer.beta1, 0.8);
+  EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=0.7"}).config.optimizer.beta1, 0.7);
+}
+
+TEST(Training, OnePathNeedsNoList) {
+  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.config.data_path=corpus"}).config.data.path,
+              testing::ElementsAre("corpus"));
+}
+
 TEST(Training, ScheduleOptimizerAndDataAreRead) {
   const RunConfig c =
       load("gpt2_13b", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",

@@ -71,10 +71,47 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
+  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume goes on with"));
+  EXPECT_FALSE(fs::exists(folder)); // a typing error leaves nothing
   fs::create_directories(folder);
   write(folder / "latest", "step-00000001\n");
   EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
+}
+
+TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
+  train({}, 1);
+  Path step = folder / "step-00000001";
+  for (bool resumes : {false, true}) {
+    RunOptions run = options(2, resumes);
+    run.checkpoint = step;
+    EXPECT_THAT(resume(samplePlan({}), run).error,
+                HasSubstr(fmt::format("is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {}/ "
+                                      "--resume to go on with the newest, or --load {}",
+                                      folder.string(), step.string())));
+    EXPECT_FALSE(fs::exists(step / ".lock"));
+  }
+}
+
+// A run that named them would begin with initial values, and write among them.
+TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
+  for (auto [file, program] : {std::pair("model.safetensors", "transformers"),
+                               {"model-00001-of-00002.safetensors", "transformers"},
+                               {"pytorch_model.bin", "transformers"},
+                               {"adapter_model.safetensors", "transformers"},
+                               {"latest_checkpointed_iteration.txt", "Megatron"},
+                               {"__0_0.distcp", "Megatron"}}) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    write(folder / file, "");
+    EXPECT_THAT(resume(samplePlan({}), options(1)).error,
+                HasSubstr(fmt::format("holds weights of {}, among which a run writes no checkpoints; give --load", program)))
+        << file;
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1) << file;
+  }
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write(folder / "gradients.safetensors", ""); // as --dump-gradients writes
+  EXPECT_EQ(resume(samplePlan({}), options(1)).error, "");
 }
 
 struct Change {
@@ -135,7 +172,7 @@ TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
   pb::Plan activation = samplePlan({});
   activation.mutable_identity()->set_model("another digest");
   EXPECT_THAT(resume(activation, run).error,
-              HasSubstr("another model: its parameters are the same, what is computed with them is not"));
+              HasSubstr("another model: its parameters are the same, but its computation differs"));
   EXPECT_THAT(resume(samplePlan({.layers = 4}), run).error, HasSubstr("it has no parameter 'block.3.weight'"));
   EXPECT_THAT(resume(samplePlan({.layers = 2}), run).error, HasSubstr("the plan has no parameter 'block.2."));
   run.dataset = sampleData(8, 40);
@@ -158,8 +195,8 @@ TEST_F(Checkpoint, ARateLaidOverTheRunIsToldOfAnotherLength) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->mutable_learning_rate()->set_kind("linear");
   runPlan(Program(plan), options(2));
-  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, HasSubstr("laid over 2 steps and is now over 4"));
-  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, testing::Not(HasSubstr("laid over")));
+  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, HasSubstr("covered 2 steps and covers 4 now"));
+  EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, testing::Not(HasSubstr("covered")));
 }
 
 // A checkpoint of bf16 weights without masters goes on in f32, and back, where the user accepts it.
@@ -279,12 +316,12 @@ TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
   name[name.find('4')] = '2'; // names another one, whose manifest has another checksum
   write(folder / "latest", name);
   Resumed resumed = resume(5);
-  EXPECT_THAT(resumed.aloud, HasSubstr("its checksum is not that of step-00000002; going on with step-00000004"));
+  EXPECT_THAT(resumed.aloud, HasSubstr("its checksum is not that of step-00000002; continuing with step-00000004"));
   EXPECT_EQ(resumed.result.steps.size(), 1u);
   write(folder / "latest", "../step-00000002\n");
-  EXPECT_THAT(resume(6).aloud, HasSubstr("names no checkpoint; going on with step-00000005"));
+  EXPECT_THAT(resume(6).aloud, HasSubstr("names no checkpoint; continuing with step-00000005"));
   fs::remove(folder / "latest");
-  EXPECT_THAT(resume(7).aloud, HasSubstr("going on with step-00000006"));
+  EXPECT_THAT(resume(7).aloud, HasSubstr("continuing with step-00000006"));
 }
 
 TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
@@ -294,7 +331,7 @@ TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
     flip(shard, read(shard).size() - 1); // found by the rank that reads it
   }
   Resumed resumed = resume(samplePlan({.dp = 2, .microBatches = 2}), options(5, /*resume=*/true));
-  EXPECT_THAT(resumed.error, HasSubstr("holds no checkpoint that is whole: step-00000002, step-00000004"));
+  EXPECT_THAT(resumed.error, HasSubstr("holds no complete checkpoint: step-00000002, step-00000004"));
   EXPECT_THAT(resumed.aloud, HasSubstr("does not fit its checksum; going back to step-00000002"));
   EXPECT_THAT(resumed.aloud, HasSubstr("there is none before it"));
 }

@@ -104,13 +104,19 @@ TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
   EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
 }
 
-// No line could be written: nothing is lost by stopping. Later the training is worth more than its lines.
-TEST_F(Disk, MetricsThatCannotBeWrittenAreAnError) {
+// The training is worth more than its lines, from the first one on: it goes on without and ends with an error.
+TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   RunOptions run = options(4);
   run.checkpoint.clear();
   run.metrics = folder / "m.jsonl";
   fill(0);
-  EXPECT_THROW(runPlan(Program(samplePlan({})), run), RankFailure);
+  int trained = 0;
+  run.inspect = [&](const Executor &) { ++trained; };
+  Resumed full = resume(samplePlan({}), run);
+  EXPECT_EQ(trained, 4);
+  EXPECT_THAT(full.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(full.error, HasSubstr("the metrics are not complete"));
+  run.inspect = nullptr;
   fs::remove(folder / "filler");
   run.checkpoint = folder / "c";
   run = withFullDisk(

@@ -122,7 +122,7 @@ TEST_F(AnySplit, AMissingTensorIsTheCheckpointsFault) {
   write(checkpoint / "manifest.json", manifestText(manifest));
   write(folder / "latest", "step-00000001\n");
   EXPECT_THAT(resume(samplePlan(splits[1]), options(2, /*resume=*/true)).error,
-              HasSubstr("cannot be gone on with: it has no moment1 of 'embed.weight'"));
+              HasSubstr("cannot be continued: it has no moment1 of 'embed.weight'"));
 }
 
 } // namespace

@@ -225,7 +225,9 @@ TEST(Blend, DrawsFromFilesInProportion) {
   for (int64_t i = 0; i < 400; ++i)
     fromA += set->sample(i).tokens[0] == 'a';
   EXPECT_EQ(fromA, 300);
-  EXPECT_THROW(parseBlend({"a", "b"}), DataError);
+  for (const std::vector<std::string> &bad : std::vector<std::vector<std::string>>{
+           {}, {""}, {"a", "b"}, {"", "b"}, {"1", ""}, {"0", "b"}, {"-1", "b"}, {"inf", "b"}, {"1", "a", "2"}})
+    EXPECT_THROW(parseBlend(bad), DataError);
   EXPECT_THROW(openBlend({{0.0, scratch.path("a.txt")}}, options), DataError);
 }
 

@@ -79,6 +79,19 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
   }
 }
 
+// A line of Megatron's tools/preprocess_data.py, the program's name apart.
+TEST(Tokenize, TakesMegatronsSpellings) {
+  ESPALIER_NEEDS_FIXTURES();
+  Scratch scratch;
+  Outcome outcome = run({"data", "tokenize", "--input", sharedData() + "corpus/tinyshakespeare.jsonl", "--output-prefix",
+                         scratch.path("m"), "--vocab-file", sharedData() + "gpt2_bpe/encoder.json", "--tokenizer-type",
+                         "GPT2BPETokenizer", "--merge-file", sharedData() + "gpt2_bpe/vocab.bpe", "--append-eod",
+                         "--workers", "2"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(slurp(scratch.path("m_text_document.bin")) ==
+              slurp(sharedData() + "golden/tinyshakespeare_text_document.bin"));
+}
+
 TEST(Tokenize, EveryKeyGetsItsFiles) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;
@@ -154,7 +167,7 @@ TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
   std::map<std::string, std::string> whole;
   for (const char *partitions : {"1", "2", "3", "7", "40"}) {
     Outcome outcome = run({"data", "tokenize", scratch.path("?.jsonl"), "--append-eod", "--json-keys", "text", "b",
-                           "--workers", "3", "--partitions", partitions, "--output-prefix", scratch.path("p")});
+                           "--workers", "3", "--partitions", partitions, "--output-prefix", scratch.path("p"), "--overwrite"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("9000 documents"));
     EXPECT_EQ(filesIn(scratch.path("")), inputs + 4);
@@ -214,6 +227,89 @@ TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
       EXPECT_THAT(outcome.err, HasSubstr(name + ": error: the name says gzip, the first bytes do not")) << name;
     }
   }
+}
+
+// A dump in another encoding, a file of a program, or a table would give tokens that no text has.
+TEST(Tokenize, WhatIsNoTextIsRefusedWithItsPlace) {
+  Scratch scratch;
+  spit(scratch.path("latin1.txt"), "one\n\ntwo\nol\xe9\n\nthree\n");
+  spit(scratch.path("nul.txt"), std::string("a\nb\0c\n", 6));
+  spit(scratch.path("table.txt"), "PAR1\x15\x04 and more");
+  gzip(scratch.path("table.jsonl.gz"), "PAR1\x15\x04 and more");
+  size_t inputs = filesIn(scratch.path(""));
+  for (auto [name, fault] :
+       {std::pair("latin1.txt", ":4: error: byte 3 of the line is 0xe9, want UTF-8 text without NUL; convert"),
+        {"nul.txt", ":2: error: byte 2 of the line is 0x00"},
+        {"table.txt", ": error: is a Parquet file, not text; python3 tools/parquet_to_jsonl.py COLUMN"},
+        {"table.jsonl.gz", ": error: is a Parquet file"}})
+    for (const char *partitions : {"1", "2"}) {
+      Outcome outcome = run(
+          {"data", "tokenize", scratch.path(name), "--partitions", partitions, "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name + std::string(fault)));
+      EXPECT_EQ(filesIn(scratch.path("")), inputs) << name;
+    }
+  Outcome skipping =
+      run({"data", "tokenize", scratch.path("latin1.txt"), "--skip-bad", "--output-prefix", scratch.path("t")});
+  EXPECT_EQ(skipping.status, 0);
+  EXPECT_THAT(skipping.out, HasSubstr("2 documents"));
+  EXPECT_THAT(skipping.err, HasSubstr("latin1.txt:4: error:"));
+}
+
+TEST(Tokenize, MarksOfDocumentsInTextAreSaidOnce) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one\n\ntwo\n<|endoftext|>\nthree\n<|endoftext|>\n");
+  spit(scratch.path("b.txt"), "one\n");
+  auto noteOf = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"data",       "tokenize", scratch.path("b.txt"), scratch.path("a.txt"),
+                                    "--overwrite", "--output-prefix", scratch.path("t")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all).err;
+  };
+  for (const char *partitions : {"1", "2"})
+    EXPECT_EQ(noteOf({"--partitions", partitions}),
+              scratch.path("a.txt") + ":4: note: holds <|endoftext|>, which is tokenized as text; --document-separator "
+                                      "'<|endoftext|>' cuts documents at lines that hold nothing else\n");
+  EXPECT_EQ(noteOf({"--document-separator", "<|endoftext|>"}), "");
+}
+
+TEST(Tokenize, ADatasetIsReplacedOnlyIfAsked) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one");
+  spit(scratch.path("b.txt"), "other");
+  auto tokenize = [&](const char *name, std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {"data", "tokenize", scratch.path(name), "--output-prefix", scratch.path("t")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  ASSERT_EQ(tokenize("a.txt").status, 0);
+  Outcome again = tokenize("b.txt");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("t_text_document.idx: error: is there already; give another --output-prefix, or "
+                                   "--overwrite to replace it"));
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).tokenCount(), 3);
+  EXPECT_EQ(run({"data", "merge", scratch.path("t_text_document"), "--output-prefix", scratch.path("m")}).status, 0);
+  EXPECT_EQ(run({"data", "merge", scratch.path("t_text_document"), "--output-prefix", scratch.path("m")}).status, 2);
+  EXPECT_EQ(tokenize("b.txt", {"--overwrite"}).status, 0);
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).tokenCount(), 5);
+}
+
+TEST(Tokenize, AnInputWithoutTextMakesNoDataset) {
+  Scratch scratch;
+  spit(scratch.path("empty.txt"), "");
+  spit(scratch.path("lines.txt"), "\n\n\n");
+  spit(scratch.path("none.jsonl"), "{\"text\":\"\"}\n");
+  spit(scratch.path("bad.jsonl"), "{}\n");
+  size_t inputs = filesIn(scratch.path(""));
+  for (const char *name : {"empty.txt", "lines.txt", "none.jsonl", "bad.jsonl"})
+    for (const char *partitions : {"1", "3"}) {
+      Outcome outcome = run({"data", "tokenize", scratch.path(name), "--skip-bad", "--partitions", partitions,
+                             "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name == std::string("bad.jsonl") ? "all 1 records were skipped; the first:"
+                                                                         : "holds no text; nothing is written"));
+      EXPECT_EQ(filesIn(scratch.path("")), inputs) << name;
+    }
 }
 
 TEST(Tokenize, RefusesWhatCannotBe) {

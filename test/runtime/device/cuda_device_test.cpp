@@ -349,15 +349,15 @@ TEST(CudaBackend, KernelsWithoutABlockAreRefused) {
 
 TEST(CudaBackend, KernelsWithoutAGridAreRefused) {
   EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_objects(0)->clear_geometry(); }),
-            "the plan says how 0 kernels become grids on sm_80, it has 1");
+            "the plan lists 0 launch grids for sm_80, but has 1 kernels");
 }
 
 TEST(CudaBackend, CallsThatAreKernelsOnCudaAreRefused) {
   EXPECT_EQ(refusal([](pb::Plan &plan) {
               plan.mutable_subprograms(0)->mutable_instructions(2)->mutable_call()->set_function(pb::LibraryCall::ROPE);
             }),
-            "sample, instruction 2: library call ROPE is none on CUDA, where kernels do that work; compile the plan "
-            "again");
+            "sample, instruction 2: library call ROPE is not supported on CUDA, where kernels replace it; compile "
+            "the plan again");
 }
 
 TEST(CudaBackend, MalformedCallsAreRefused) {
@@ -396,7 +396,7 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
                            ".4, 6. to f32, gelu_gradient on .* within a workspace of 32 MiB; compile the plan again with "
                            "--set context.unfused_epilogues=.gelu_gradient."));
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_store(pb::ADD); }),
-            begin + "has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
+            begin + "has an epilogue, which needs k above 0, one matrix and no accumulation");
 }
 
 TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {

@@ -78,11 +78,11 @@ TEST(CudaLibrary, AMissingNcclIsNamed) {
 
 TEST(CudaLibrary, AnNcclWithoutAVersionIsRefusedInItsOwnWords) {
   EXPECT_THAT(opening<Nccl>(doubleOf("cuda_broken_driver")),
-              EndsWith("does not tell its version: out of order: a link is down"));
+              EndsWith("does not report its version: out of order: a link is down"));
 }
 
 TEST(CudaLibrary, ADriverWithoutAVersionIsRefusedInItsOwnWords) {
-  EXPECT_THAT(opening<Driver>(doubleOf("cuda_broken_driver")), EndsWith("does not tell its version: out of order"));
+  EXPECT_THAT(opening<Driver>(doubleOf("cuda_broken_driver")), EndsWith("does not report its version: out of order"));
 }
 
 TEST(CudaLibrary, AMissingSymbolIsNamed) {

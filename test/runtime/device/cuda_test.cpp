@@ -535,7 +535,8 @@ TEST_F(Products, AlgorithmsThatAreNoneAreRefused) {
   std::string begin = "the algorithm of cuBLASLt [0-9.]+ on sm_[0-9]+ for the product of f32 \\[48, 40\\] by f32 "
                       "\\[40, 24\\] to f32 ";
   EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')), MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
-  EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')), MatchesRegex(begin + "is none for it: .+; compile the plan again"));
+  EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')),
+              MatchesRegex(begin + "does not support this product: .+; compile the plan again"));
 }
 
 TEST_F(Products, OfIntegersAreRefused) {

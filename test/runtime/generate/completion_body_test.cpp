@@ -46,23 +46,23 @@ TEST(CompletionBody, ReadsEveryOption) {
 }
 
 TEST(CompletionBody, SaysWhatIsWrong) {
-  EXPECT_EQ(faultOf("{"), "the body is no JSON object");
-  EXPECT_EQ(faultOf("[]"), "the body is no JSON object");
-  EXPECT_EQ(faultOf(std::string(100, '[')), "the body is no JSON object");
+  EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
+  EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
+  EXPECT_EQ(faultOf(std::string(100, '[')), "the body is not a JSON object");
   EXPECT_EQ(faultOf("{}"), "prompt is neither one string nor one list of token ids");
   EXPECT_EQ(faultOf(R"({"prompt": [-1]})"), "prompt is neither one string nor one list of token ids");
   EXPECT_EQ(faultOf(R"({"prompt": ["a", "b"]})"), "prompt is neither one string nor one list of token ids");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "max_tokens": 1.5})"), "max_tokens is no integer");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "temperature": "hot"})"), "temperature is no number");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "max_tokens": 1.5})"), "max_tokens is not an integer");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "temperature": "hot"})"), "temperature is not a number");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": 1})"), "stream is neither true nor false");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": [1]})"),
             "stop is neither a string nor a list of strings with text");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": ["a", "b", "c", "d", "e"]})"),
             "stop has more than 4 strings of 256 bytes");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 2})"), "n is not built; leave it away");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not built");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 2})"), "n is not supported; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not supported");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"),
-            "echo is not built for streams; leave it away");
+            "echo is not supported for streams; omit it");
   EXPECT_EQ(faultOf(std::string(2 << 20, ' ')), "the body has 2097152 bytes, at most 1048576 are taken");
 }
 

@@ -117,13 +117,13 @@ TEST(Refusal, BlocksBehindTheEnd) {
 TEST(Refusal, WhatOtherTargetsHave) {
   CallUnderTest test = makeMatmul();
   test.call.set_epilogue(pb::LibraryCall::GELU_GRADIENT);
-  expectRefusal(test, "library call MATMUL: has an epilogue, which this target has not");
+  expectRefusal(test, "library call MATMUL: has an epilogue, which this target does not support");
   test = makeMatmul();
   test.call.set_epilogue(pb::LibraryCall::BIAS);
   expectRefusal(test, "library call MATMUL: has 3 buffers, needs 4");
   test.add(pb::F32, 1);
   test.call.set_store(pb::ADD);
-  expectRefusal(test, "library call MATMUL: has a bias, which wants k above 0, one matrix and a result that is overwritten");
+  expectRefusal(test, "library call MATMUL: has a bias, which needs k above 0, one matrix and no accumulation");
   test = makeMatmul();
   test.call.set_function(static_cast<pb::LibraryCall::Function>(77));
   expectRefusal(test, "library call : is function 77, which has no kernel in this runtime");

@@ -151,6 +151,23 @@ TEST_F(RankTableTest, HostsAreLines) {
   EXPECT_EQ(hosts[1].slots, 1);
 }
 
+TEST_F(RankTableTest, ServersOfATableAreHosts) {
+  std::vector<Host> hosts = {{"10.0.0.1", 2, {"192.1.0.1", "192.1.0.2"}}, {"10.0.0.2", 1, {}}};
+  std::string table = printRankTable(tableOf(hosts));
+  std::vector<Host> read = readHosts(write("\n" + table));
+  ASSERT_EQ(read.size(), 2u);
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].address, hosts[i].address);
+    EXPECT_EQ(read[i].slots, hosts[i].slots);
+    EXPECT_EQ(read[i].deviceIps, hosts[i].deviceIps);
+  }
+  Json moved = Json::parse(table);
+  device(moved, 1, 0)["device_id"] = "3";
+  EXPECT_THAT(hostsFault(moved.dump()), HasSubstr(": error: server 10.0.0.2 has device 3 in place 0, and a launch starts "
+                                                  "ranks on devices 0, 1, ...; start espalier run --rank-table "));
+  EXPECT_THAT(hostsFault("{}"), HasSubstr(": error: "));
+}
+
 TEST_F(RankTableTest, HostsFaultsHaveLines) {
   write("a slots=0\nb slot=2\na slots=1\nc slots=2 device_ips=x\n");
   try {

@@ -211,8 +211,15 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   write(folder / "dist/__0_0.distcp", "");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "dist"); }), HasSubstr("--ckpt-convert-format torch"));
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is no folder"));
+  write(folder / "megatron/latest_checkpointed_iteration.txt", "10");
+  write(folder / "megatron/iter_0000010/.metadata", "");
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }), HasSubstr("megatron: a checkpoint of torch's distributed"));
+  write(folder / "megatron/iter_0000020/mp_rank_00/model_optim_rng.pt", "");
+  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // its tracker says which is read
   write(folder / "lora/adapter_config.json", "{}");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "lora"); }), HasSubstr("lora: holds an adapter (LoRA)"));
+  write(folder / "weights/adapter_model.bin", "");
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "weights"); }), HasSubstr("weights: holds an adapter (LoRA)"));
   std::filesystem::create_directories(folder / "nothing");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nothing"); }), HasSubstr("holds no weights that are known"));
 }

@@ -70,7 +70,7 @@ TEST_F(LayoutOf, RefusesWhatIsNone) {
   auto says = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {
     return errorOf([&] { placed(model, layout, locals, {tp, 0}, shape); });
   };
-  EXPECT_THAT(says("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is no layout: axes such as"));
+  EXPECT_THAT(says("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is not a layout: axes such as"));
   EXPECT_THAT(says("hidden* ffn*", {"gate_weight"}, 1), HasSubstr("at most one * and one |"));
   EXPECT_THAT(says("hidden | ffn", {"gate_weight"}, 1), HasSubstr("'|' does not belong at 8"));
   EXPECT_THAT(says("hidden fnf", {"gate_weight"}, 1), HasSubstr("'block.0.gate_weight' has no dimension 'fnf'"));
@@ -93,7 +93,7 @@ TEST_F(NamesOf, RefusesRulesThatDoNotFit) {
   EXPECT_THAT(says({{"(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "wte"}}), HasSubstr("has more than 64 spellings"));
   EXPECT_THAT(says({{"a", ""}}), HasSubstr("m.yaml: 'a' holds nothing: PARAMETER"));
   EXPECT_THAT(says({{"a", "derived = vocab"}}), HasSubstr("holds nothing"));
-  EXPECT_THAT(says({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is no layout"));
+  EXPECT_THAT(says({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is not a layout"));
   EXPECT_THAT(says({{"a.{i}", "wte"}}), HasSubstr("'wte' is none of the layers"));
   EXPECT_THAT(says({{"a", "q_weight"}}), HasSubstr("'q_weight' is one of the layers"));
   EXPECT_THAT(says({{"a", "wtf"}}), HasSubstr("small has no parameter 'wtf'"));

@@ -132,8 +132,8 @@ TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
     return importSays(there);
   };
   EXPECT_EQ(tracked("1\n"), "");
-  EXPECT_THAT(tracked("../../etc"), HasSubstr("'../../etc' is no iteration"));
-  EXPECT_THAT(tracked(""), HasSubstr("'' is no iteration"));
+  EXPECT_THAT(tracked("../../etc"), HasSubstr("'../../etc' is not an iteration"));
+  EXPECT_THAT(tracked(""), HasSubstr("'' is not an iteration"));
   EXPECT_THAT(tracked("2"), HasSubstr("iter_0000002: has no folder mp_rank_00"));
   EXPECT_THAT(tracked("release"), HasSubstr("release: has no folder mp_rank_00"));
   std::filesystem::rename(iteration / "mp_rank_01_000", iteration / "gone");
@@ -192,7 +192,7 @@ TEST_F(Megatron, RefusesSplitsThatDoNotFit) {
   EXPECT_THAT(errorOf([&] {
                 exported("mcore", {1, 1, 1}, "again");
               }),
-              HasSubstr("is there already; give another folder"));
+              HasSubstr("already exists; give another folder"));
 }
 
 } // namespace

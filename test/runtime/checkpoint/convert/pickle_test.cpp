@@ -109,14 +109,14 @@ TEST(PickleReader, TensorsStayWithinTheirStorage) {
   EXPECT_THAT(tensor(-12, 0, {3}, {1}), HasSubstr("a size of -12"));
   EXPECT_THAT(tensor(12, 0, {3, 4}, {4}), HasSubstr("a tensor of 2 dimensions has 1 strides"));
   EXPECT_THAT(tensor(12, 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1)),
-              HasSubstr("a shape that is no short list"));
+              HasSubstr("a shape that is not a short list"));
   EXPECT_THAT(says(raw("\x80\x02") + tensorText(12, 0, {3}, {1}, "SecretStorage") + "."),
-              HasSubstr("a storage of 'torch.SecretStorage', which is no type that is read"));
+              HasSubstr("a storage of 'torch.SecretStorage', a type that is not supported"));
   EXPECT_THAT(says(raw("\x80\x02(") + storageText("FloatStorage", "0", 3) + storageText("FloatStorage", "0", 4) + "t."),
               HasSubstr("storage '0' has two sizes or types"));
   EXPECT_THAT(says(raw("\x80\x02") + "(" + word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") +
                    word("many") + "tQ."),
-              HasSubstr("a size that is no number"));
+              HasSubstr("a size that is not a number"));
 }
 
 TEST(PickleReader, RefusesWhatIsNoPickle) {
@@ -137,15 +137,15 @@ TEST(PickleReader, RefusesWhatIsNoPickle) {
            {raw("\x80\x02"
                 "cposix"),
             "it is cut off"},
-           {raw("\x80\x02NNa."), "it appends to what is no list"},
-           {raw("\x80\x02NNNs."), "it sets an item of what is no dict"},
+           {raw("\x80\x02NNa."), "it appends to a value that is not a list"},
+           {raw("\x80\x02NNNs."), "it sets an item of a value that is not a dict"},
            {raw("\x80\x02}(Nu."), "a key without a value"},
-           {raw("\x80\x02NNb."), "it gives state to what has none"},
-           {raw("\x80\x02NQ."), "it refers to something that is no storage"},
+           {raw("\x80\x02NNb."), "it sets the state of a value without state"},
+           {raw("\x80\x02NQ."), "it refers to an object that is not a storage"},
            {raw("\x80\x02"
                 "ca\nb\nNR."),
             "it calls something without arguments"},
-           {raw("\x80\x02i"), "opcode 0x69 at 2 is none that torch.save writes"}})
+           {raw("\x80\x02i"), "opcode 0x69 at 2 is not one that torch.save writes"}})
     EXPECT_THAT(says(text), testing::AllOf(HasSubstr("damaged pickle"), HasSubstr(reason))) << text;
 }
 

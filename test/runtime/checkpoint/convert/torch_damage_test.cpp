@@ -60,13 +60,13 @@ TEST_F(TorchByHand, OldFiles) {
   };
   EXPECT_EQ(old(little + object + keys + one), "");
   EXPECT_THAT(old(big + object + keys + one), HasSubstr("old: its numbers are big-endian"));
-  EXPECT_THAT(old(little + object + "](X\1\0\0\0"s + "1e." + one), HasSubstr("old: nothing lies in storage '1'"));
+  EXPECT_THAT(old(little + object + "](X\1\0\0\0"s + "1e." + one), HasSubstr("old: no bytes for storage '1'"));
   EXPECT_THAT(old(little + object + "]."), HasSubstr("old: storage '0' is missing"));
   EXPECT_THAT(old(little + object + keys + "\xff" + one), HasSubstr("elements reaches past the end"));
   EXPECT_THAT(old(little + object + keys + std::string(8, '\0')),
               HasSubstr("storage '0' of 1 elements of 4 bytes has 0 bytes"));
   write(folder / "old", "#!/bin/sh\n");
-  EXPECT_THAT(says(folder / "old"), HasSubstr("old: is no file of torch.save"));
+  EXPECT_THAT(says(folder / "old"), HasSubstr("old: is not a file of torch.save"));
 }
 
 } // namespace

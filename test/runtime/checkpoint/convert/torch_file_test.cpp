@@ -116,7 +116,7 @@ TEST_F(Torch, EveryBitFlipped) {
 }
 
 TEST_F(Torch, RefusesZipsOfOthers) {
-  EXPECT_THAT(says(zipOf({{"a", "b"}})), HasSubstr("a zip without one data.pkl is no file of torch.save"));
+  EXPECT_THAT(says(zipOf({{"a", "b"}})), HasSubstr("a zip without one data.pkl is not a file of torch.save"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}, {"b/data.pkl", "N."}})), HasSubstr("without one data.pkl"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}})), HasSubstr("z.pt: holds no dict of tensors"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}."}, {"a/byteorder", "big"}})), HasSubstr("its numbers are big-endian"));

@@ -1,0 +1,144 @@
+// Each kind has one mark that its writers always leave: a seal, a magic number, a file's name in a folder, or the
+// sections that a YAML file must have.
+#include "runtime/path_kind.h"
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/plan_file.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fstream>
+#include <set>
+#include <string_view>
+
+namespace espalier::rt {
+
+namespace {
+
+using Path = std::filesystem::path;
+constexpr size_t headBytes = 1 << 16;
+
+bool isFile(const Path &path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+std::string headOf(const Path &file) {
+  std::string head(headBytes, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
+  return head;
+}
+
+/// The keys at the left border of a YAML text.
+std::set<std::string> topKeys(std::string_view text) {
+  std::set<std::string> keys;
+  while (!text.empty()) {
+    size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    size_t length = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (length != std::string_view::npos && length > 0 && line[length] == ':')
+      keys.emplace(line.substr(0, length));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return keys;
+}
+
+PathKind kindOfText(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos)
+    return PathKind::Unknown;
+  if (text.starts_with("#!"))
+    return text.substr(0, text.find('\n')).find("sh") == std::string_view::npos ? PathKind::Unknown
+                                                                                : PathKind::ShellScript;
+  size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && text[first] == '{')
+    return text.find("\"model_type\"") == std::string_view::npos ? PathKind::Unknown : PathKind::HfConfig;
+  std::set<std::string> keys = topKeys(text);
+  if (keys.contains("segments") && keys.contains("sizes"))
+    return PathKind::ModelFile;
+  for (const char *section : {"base_config", "model", "runner_config", "parallel", "parallel_config", "planner"})
+    if (keys.contains(section))
+      return PathKind::RunFile;
+  bool isCluster = keys.contains("devices_per_host") || keys.contains("peak_flops");
+  return isCluster ? PathKind::ClusterFile : PathKind::Unknown;
+}
+
+PathKind kindOfFolder(const Path &folder) {
+  auto isOneStep = [](const Path &path) { return isFile(path / manifestName); };
+  if (isOneStep(folder))
+    return PathKind::Checkpoint;
+  if (isFile(folder / "latest_checkpointed_iteration.txt"))
+    return PathKind::MegatronFolder;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.starts_with("step-") && isOneStep(entry->path()))
+      return PathKind::CheckpointFolder;
+    if (name.starts_with("mp_rank_"))
+      return PathKind::MegatronFolder;
+  }
+  return isFile(folder / "config.json") ? PathKind::HfFolder : PathKind::Unknown;
+}
+
+/// PREFIX of a path that may end with .bin or .idx.
+Path prefixOf(const Path &path) {
+  return path.extension() == ".bin" || path.extension() == ".idx" ? Path(path).replace_extension() : path;
+}
+
+bool isIndex(const Path &file) { return isFile(file) && headOf(file).starts_with("MMIDIDX"); }
+
+} // namespace
+
+PathKind pathKind(const Path &path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return kindOfFolder(path);
+  if (isIndex(prefixOf(path).string() + ".idx"))
+    return PathKind::Dataset;
+  if (!isFile(path))
+    return PathKind::Unknown;
+  return isSealed(path) ? PathKind::Plan : kindOfText(headOf(path));
+}
+
+std::string wayOf(const Path &path) {
+  std::string name = path.string(), stem = path.stem().string(), prefix = prefixOf(path).string();
+  switch (pathKind(path)) {
+  case PathKind::Unknown:
+    return "";
+  case PathKind::Plan:
+    return fmt::format("is a plan: `espalier run {}` runs it, `espalier inspect {}` shows it", name, name);
+  case PathKind::RunFile:
+    return fmt::format("is a run file: `espalier compile {} -o {}.plan`", name, stem);
+  case PathKind::ModelFile:
+    return fmt::format("is a model file: a run file chooses it by model.arch.type, {} for example", stem);
+  case PathKind::ClusterFile:
+    return fmt::format("is a cluster file: `--cluster {}` beside a run file", name);
+  case PathKind::ShellScript:
+    return fmt::format("is a script: `espalier import-args {} -o RUN.yaml` makes it a run file", name);
+  case PathKind::HfConfig:
+    return fmt::format("is a config.json of transformers: `espalier import-hf {} -o RUN.yaml` makes it a run file",
+                       name);
+  case PathKind::HfFolder:
+    return fmt::format("is a folder of transformers: `espalier import-hf {} -o RUN.yaml` makes it a run file", name);
+  case PathKind::MegatronFolder:
+    return fmt::format("is a checkpoint of Megatron: `espalier convert {} DST --to espalier --model RUN.yaml`", name);
+  case PathKind::CheckpointFolder:
+    return fmt::format("is a folder of checkpoints: `espalier inspect {}` shows it, `espalier run X.plan --checkpoint {} "
+                       "--resume` goes on with it",
+                       name, name);
+  case PathKind::Checkpoint:
+    return fmt::format("is the checkpoint of one step: `espalier inspect {}` shows it", name);
+  case PathKind::Dataset:
+    return fmt::format("is a dataset: `espalier run X.plan --data {}`", prefix);
+  }
+  return "";
+}
+
+void refuseOther(const Path &path, const std::string &otherwise) {
+  std::string way = wayOf(path);
+  throw PlanError(fmt::format("{}: {}", path.string(), way.empty() ? otherwise : way));
+}
+
+} // namespace espalier::rt

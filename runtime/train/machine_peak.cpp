@@ -1,0 +1,143 @@
+// A peak is kept per processor, number of cores and number of threads.
+#include "runtime/train/machine_peak.h"
+
+#include "runtime/data/atomic_file.h"
+#include "runtime/device/cpu/arena.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/thread_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace espalier::rt {
+namespace {
+
+struct PeakJob {
+  const LibraryKernel *kernel;
+  const CallArguments *arguments;
+  const Arena *scratch;
+  size_t scratchBytes;
+};
+
+void runPeakPart(void *context, int64_t part, int thread) {
+  PeakJob &job = *static_cast<PeakJob *>(context);
+  job.kernel->run(*job.arguments, part, job.scratch->at(thread * job.scratchBytes));
+}
+
+/// The best of three measurements within some 80 ms.
+double measurePeak(int threads) {
+  constexpr int64_t size = 512;
+  pb::LibraryCall call;
+  call.set_function(pb::LibraryCall::MATMUL);
+  for (int64_t extent : {size, size, size, int64_t(1)})
+    call.add_sizes(extent);
+  for (int i = 0; i < 3; ++i)
+    call.add_buffers()->set_bytes(size * size * 4);
+  constexpr pb::DataType types[] = {pb::F32, pb::F32, pb::F32};
+  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads);
+  size_t matrixBytes = size * size * 4, perThread = kernel->scratchBytesPerThread() / 64 * 64 + 64;
+  Arena matrices(3 * matrixBytes), shared(kernel->sharedScratchBytes() + 64);
+  Arena scratch(perThread * threads);
+  void *buffers[] = {matrices.at(0), matrices.at(matrixBytes), matrices.at(2 * matrixBytes)};
+  CallArguments arguments;
+  arguments.buffers = buffers;
+  arguments.scratch = shared.at(0);
+  PeakJob job = {kernel.get(), &arguments, &scratch, perThread};
+  ThreadPool pool(threads, 1000);
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  auto measure = [&] {
+    for (Clock::time_point end = Clock::now() + std::chrono::milliseconds(20); Clock::now() < end;) {
+      Clock::time_point begin = Clock::now();
+      pool.run(kernel->parts(), runPeakPart, &job);
+      kernel->finish(arguments);
+      std::chrono::duration<double> seconds = Clock::now() - begin;
+      best = std::max(best, 2.0 * size * size * size / seconds.count());
+    }
+  };
+  // Apart, as others that are at work for a moment would lower all of one run.
+  measure();
+  for (int again = 0; again < 2; ++again) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    measure();
+  }
+  return best;
+}
+
+/// What the file holds, an empty object if it cannot be read.
+nlohmann::ordered_json readPeaks(const std::filesystem::path &file) {
+  std::ifstream stream(file);
+  nlohmann::ordered_json peaks = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  return peaks.is_object() ? peaks : nlohmann::ordered_json::object();
+}
+
+std::string keyOf(int threads) {
+  return fmt::format("{}, {} cores, {} threads", processorName(), std::thread::hardware_concurrency(), threads);
+}
+
+/// The kept peak, 0 if there is none.
+double keptPeak(int threads) {
+  nlohmann::ordered_json peaks = readPeaks(peakFile());
+  auto found = peaks.find(keyOf(threads));
+  bool isPeak = found != peaks.end() && found->is_number() && found->get<double>() > 0;
+  return isPeak ? found->get<double>() : 0;
+}
+
+void keepPeak(int threads, double flops) {
+  std::filesystem::path file = peakFile();
+  if (file.empty())
+    return;
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    nlohmann::ordered_json peaks = readPeaks(file);
+    peaks[keyOf(threads)] = flops;
+    writeWhole(file, peaks.dump(2) + "\n");
+  } catch (const std::exception &) {
+    // The next run measures again.
+  }
+}
+
+} // namespace
+
+std::string processorName() {
+  std::ifstream stream("/proc/cpuinfo");
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with("model name")) {
+      size_t colon = line.find(':');
+      std::string name = colon == std::string::npos ? "" : line.substr(std::min(colon + 2, line.size()));
+      return name.substr(0, 100);
+    }
+  return "unknown processor";
+}
+
+std::filesystem::path peakFile() {
+  auto valueOf = [](const char *name) {
+    const char *value = std::getenv(name);
+    return std::filesystem::path(value ? value : "");
+  };
+  std::filesystem::path cache = valueOf("XDG_CACHE_HOME"), home = valueOf("HOME");
+  if (cache.is_relative() && home.is_relative())
+    return {};
+  return (cache.is_absolute() ? cache : home / ".cache") / "espalier" / "cpu_peaks.json";
+}
+
+double machinePeakFlops(int threads) {
+  if (double kept = keptPeak(threads); kept > 0)
+    return kept;
+  double measured = measurePeak(threads);
+  keepPeak(threads, measured);
+  return measured;
+}
+
+void measurePeakAgain(int threads) {
+  if (double measured = measurePeak(threads); measured > keptPeak(threads))
+    keepPeak(threads, measured);
+}
+
+} // namespace espalier::rt
