@@ -99,7 +99,7 @@ nb::list run(const RunArguments &arguments, nb::object callback) {
     result = rt::runPlan(program, options);
     if (!result.divergence.empty()) {
       rt::Failure failure;
-      failure.message = rt::divergenceSentence(result, options);
+      failure.message = rt::divergenceSentence(result, options, program.plan().settings());
       throw rt::RankFailure(failure);
     }
   }
