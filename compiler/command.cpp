@@ -4,6 +4,7 @@
 #include "compiler/command_line.h"
 #include "compiler/exit_code.h"
 #include "compiler/driver.h"
+#include "compiler/import/error_format.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
@@ -36,6 +37,8 @@ void addRunArguments(const Verb &verb, std::string &file, ImportOptions &import)
       "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; NAME --rank-table T.json takes hosts and "
       "devices from a rank table; plan compares both");
   verb.option("--set", import.sets, "section.key=value over the file's value; may be repeated");
+  verb.choice("--error-format", errorFormat(), {{"text", ErrorFormat::Text}, {"json", ErrorFormat::Json}},
+              "how errors of files are told: text (default), or json, an object per line");
 }
 
 void addTarget(const Verb &verb, std::string &target) {

@@ -35,6 +35,15 @@ if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
 
+# The Python package in the build folder, with the Python that its module is built for.
+module = os.path.join(config.binary_dir, "python")
+has_module = os.path.isdir(module) and subprocess.run(
+    ["/usr/bin/python3", "-c", "import espalier, pytest"], env={**os.environ, "PYTHONPATH": module},
+    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+if has_module and not config.sanitizers:
+    config.available_features.add("python-module")
+    config.substitutions.append(("%module", module))
+
 # OpenMPI, started as any user and with more ranks than cores; what needs it is skipped where it is not installed.
 if shutil.which("mpirun"):
     config.available_features.add("mpirun")

@@ -1,9 +1,11 @@
 // Sorting and printing of findings, and the edit distance behind "did you mean".
 #include "compiler/import/diagnostics.h"
+#include "compiler/import/error_format.h"
 
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 
@@ -67,9 +69,42 @@ std::string caretView(const std::string &line, int column) {
     c = c == '\t' ? '\t' : ' ';
   return fmt::format("  {}\n  {}^\n", line.substr(begin, widestLine), indent);
 }
+
+const char *severityName(Severity severity) { return severity == Severity::Error ? "error" : "warning"; }
+
+/// The way out that a message names behind what is wrong, empty where there is none.
+std::string hintOf(const std::string &message) {
+  size_t at = message.find("; ");
+  if (at != std::string::npos)
+    return message.substr(at + 2);
+  at = message.find(", did you mean ");
+  return at == std::string::npos ? "" : message.substr(at + 2);
+}
+
+/// The findings as JSON, one object per line.
+std::string renderJson(const std::vector<Diagnostic> &findings) {
+  std::string text;
+  for (const Diagnostic &d : findings) {
+    nlohmann::ordered_json line = {{"file", d.where.file},
+                                   {"line", d.where.line},
+                                   {"column", d.where.column},
+                                   {"severity", severityName(d.severity)},
+                                   {"message", d.message},
+                                   {"hint", hintOf(d.message)}};
+    text += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
 } // namespace
 
+ErrorFormat &errorFormat() {
+  static ErrorFormat format = ErrorFormat::Text;
+  return format;
+}
+
 std::string Diagnostics::render() const {
+  if (errorFormat() == ErrorFormat::Json)
+    return renderJson(sorted());
   std::string text;
   std::vector<Diagnostic> all = sorted();
   for (auto d = all.begin(); d != all.end();) {
@@ -90,7 +125,7 @@ std::string Diagnostics::render() const {
 }
 
 std::string Diagnostics::renderOne(const Diagnostic &d) const {
-  const char *severity = d.severity == Severity::Error ? "error" : "warning";
+  const char *severity = severityName(d.severity);
   if (d.where.line <= 0)
     return fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
   std::string text =

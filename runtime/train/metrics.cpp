@@ -106,11 +106,7 @@ void Metrics::print(const std::string &text) {
   std::raise(SIGPIPE);
 }
 
-void Metrics::add(const StepRecord &record) {
-  if (options.log)
-    show(logLine(record, options.steps), record.step);
-  if (options.metrics.empty())
-    return;
+std::string metricsLine(const StepRecord &record) {
   nlohmann::ordered_json line = {{stepKey, record.step},
                                  {"loss", number(record.loss)},
                                  {"grad_norm", number(record.gradNorm)},
@@ -122,20 +118,30 @@ void Metrics::add(const StepRecord &record) {
                                  {"loss_scale", record.lossScale},
                                  {"labels", record.labels},
                                  {"applied", record.isApplied}};
-  file.add(line.dump());
+  return line.dump();
+}
+
+std::string metricsLine(const EvaluationRecord &record) {
+  nlohmann::ordered_json line = {{evaluationKey, record.step},
+                                 {"evaluation_loss", number(record.loss)},
+                                 {"evaluation_perplexity", number(std::exp(record.loss))},
+                                 {"evaluation_tokens", record.tokens}};
+  return line.dump();
+}
+
+void Metrics::add(const StepRecord &record) {
+  if (options.log)
+    show(logLine(record, options.steps), record.step);
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
 }
 
 void Metrics::add(const EvaluationRecord &record) {
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
                    unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens),
        record.step);
-  if (options.metrics.empty())
-    return;
-  nlohmann::ordered_json line = {{evaluationKey, record.step},
-                                 {"evaluation_loss", number(record.loss)},
-                                 {"evaluation_perplexity", number(std::exp(record.loss))},
-                                 {"evaluation_tokens", record.tokens}};
-  file.add(line.dump());
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
 }
 
 } // namespace espalier::rt

@@ -12,6 +12,10 @@ namespace espalier::rt {
 /// One readable line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
 std::string logLine(const StepRecord &record, int64_t steps);
 
+/// A line of --metrics: a JSON object without line break.
+std::string metricsLine(const StepRecord &record);
+std::string metricsLine(const EvaluationRecord &record);
+
 /// Writes the records of rank 0.
 class Metrics {
 public:

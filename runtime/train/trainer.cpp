@@ -126,6 +126,8 @@ void Trainer::trainStep() {
     return;
   context.result.steps.push_back(record(outcome, seconds.count()));
   context.metrics.add(context.result.steps.back());
+  if (context.options.onStep)
+    context.options.onStep(context.result.steps.back());
 }
 
 /// A checkpoint waits while steps are skipped: whether the weights are of use shows in the next step that is applied.

@@ -119,6 +119,19 @@ TEST(Run, LossFalls) {
   EXPECT_LT(result.steps.back().loss, 0.5 * result.steps.front().loss);
 }
 
+TEST(Run, CallerHearsEachStepOnceWhenItIsDone) {
+  RunOptions options = runOptions({}, 4);
+  std::vector<double> losses;
+  options.onStep = [&](const StepRecord &step) {
+    losses.push_back(step.loss);
+    EXPECT_EQ(step.step, static_cast<int64_t>(losses.size()));
+  };
+  RunResult result = runPlan(Program(samplePlan({})), options);
+  ASSERT_EQ(losses.size(), 4u);
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_EQ(losses[i], result.steps[i].loss);
+}
+
 /// All of one global batch of 8 and 12 features.
 struct SplitCase {
   int dp, tp, pp;

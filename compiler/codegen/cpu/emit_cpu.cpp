@@ -12,6 +12,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -112,7 +113,11 @@ std::string compileObject(ModuleOp lowered, const VectorTarget &target, SmallVec
 
 /// Links `object` to a shared object; returns an error text.
 std::string link(ArrayRef<char> object, std::string &linked) {
-  llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld-19");
+  // An installation that brings its own linker has it beside the command.
+  std::string folder = llvm::sys::path::parent_path(llvm::sys::fs::getMainExecutable(nullptr, nullptr)).str();
+  llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld", {folder});
+  if (!linker)
+    linker = llvm::sys::findProgramByName("ld.lld-19");
   if (!linker)
     linker = llvm::sys::findProgramByName("ld.lld");
   if (!linker)

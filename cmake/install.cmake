@@ -1,0 +1,28 @@
+# `cmake --install build --prefix DIR --component runtime` installs the command; `./dev package` makes a .tar.gz of it.
+# Component `wheel` adds what `pip install` needs beside it: the Python module and the linker ld.lld.
+include(GNUInstallDirs)
+
+# bin/ and lib/ find each other wherever DIR is moved. LLVM stays where Debian has it.
+set_target_properties(espalier PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+set_target_properties(espalier_plan_proto espalier_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+set_target_properties(espalier_compiler PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
+
+install(TARGETS espalier RUNTIME DESTINATION bin COMPONENT runtime)
+install(TARGETS espalier_plan_proto espalier_compiler espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
+install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md")
+install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)
+
+option(ESPALIER_PYTHON "build the module of the Python package; nanobind must be installed in that Python" OFF)
+if(ESPALIER_PYTHON)
+  add_subdirectory(python)
+endif()
+
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME espalier)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL runtime)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_SOURCE_GENERATOR "")
+include(CPack)

@@ -1,0 +1,95 @@
+"""Checkpoints as NumPy arrays."""
+from __future__ import annotations
+
+import collections.abc
+import os
+from typing import Any, Iterator
+
+import numpy
+
+from . import _native
+from .errors import InputError
+from .planning import PathLike
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U64": "<u8",
+          "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
+
+
+def _type(name: str) -> "numpy.dtype[Any]":
+    """NumPy has no BF16: it is ml_dtypes' where that is installed, else its bits as uint16."""
+    if name == "BF16":
+        try:
+            import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            return numpy.dtype("<u2")
+        bfloat16: "numpy.dtype[Any]" = numpy.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return numpy.dtype(_TYPES[name])
+
+
+class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
+    """A checkpoint as a mapping of parameter names to read-only NumPy arrays of the unsharded values.
+
+    ``folder``: a checkpoint, or a folder of checkpoints, of which the newest is taken. An array is a view of the mapped
+    file, without a copy, where one rank stored the whole tensor; where ranks stored parts, the parts are put together
+    and compared with their checksums. BF16 is ``ml_dtypes.bfloat16`` where that package is installed, else uint16.
+    """
+
+    def __init__(self, folder: PathLike, kind: str = "value") -> None:
+        """``kind``: value, or master, moment1 or moment2 of the optimizer."""
+        self._native = _native.Checkpoint(os.fspath(folder))
+        self._kind = kind
+        self._names = self._native.names(kind)
+        if not self._names:
+            raise InputError(f"the checkpoint has no tensors of kind '{kind}'; there are value and, of runs that "
+                             "train, master, moment1 and moment2", self._native.path)
+
+    @property
+    def path(self) -> str:
+        """The checkpoint's own folder."""
+        return self._native.path
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps that made these weights."""
+        return self._native.step
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._native.model
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, without reading it."""
+        return tuple(self._describe(name)[1])
+
+    def verify(self) -> None:
+        """Compares every byte with its checksum. Raises InputError where one differs."""
+        faults = self._native.verify()
+        if faults:
+            raise InputError("; ".join(faults), self.path)
+
+    def _describe(self, name: str) -> tuple[str, list[int]]:
+        described = self._native.describe(self._kind, name)
+        if described is None:
+            raise KeyError(name)
+        return described
+
+    def __getitem__(self, name: str) -> "numpy.ndarray[Any, Any]":
+        type_name, shape = self._describe(name)
+        place = self._native.where_whole(self._kind, name)
+        if place is not None and 0 not in shape:
+            file, offset = place
+            return numpy.memmap(file, _type(type_name), "r", offset, tuple(shape))
+        array = numpy.frombuffer(self._native.assemble(self._kind, name), _type(type_name)).reshape(shape)
+        array.flags.writeable = False
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.path}: {self.model} after {self.step} steps, {len(self)} tensors>"

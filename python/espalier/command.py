@@ -1,0 +1,52 @@
+"""The ``espalier`` command of this installation."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any, NoReturn, Sequence
+
+from .errors import DoesNotFitError, EspalierError, Finding, InputError, RunError
+
+PATH = pathlib.Path(__file__).absolute().parent / "bin" / "espalier"
+
+_EXCEPTIONS: dict[int, type[EspalierError]] = {2: InputError, 3: DoesNotFitError}
+
+
+def main() -> NoReturn:
+    """Replaces this process by the command, with the same arguments."""
+    os.execv(PATH, ["espalier", *sys.argv[1:]])
+
+
+def call(words: Sequence[str]) -> str:
+    """Runs the command and returns its standard output.
+
+    Raises the exception of its exit code, with the findings that it printed as JSON.
+    """
+    done = subprocess.run([str(PATH), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode == 0:
+        return done.stdout.decode()
+    findings, lines = _findings(done.stderr.decode(errors="replace"))
+    exception = _EXCEPTIONS.get(done.returncode, RunError)
+    text = "\n".join(lines).removeprefix("espalier: error: ")
+    if done.returncode < 0:
+        text = f"the command ended by signal {-done.returncode}" + (": " + text if text else "")
+    raise exception(text or f"the command ended with {done.returncode}", findings=findings)
+
+
+def ask(words: Sequence[str]) -> Any:
+    """Runs a verb of the compiler that answers in JSON."""
+    return json.loads(call([*words, "--json", "--error-format", "json"]))
+
+
+def _findings(text: str) -> tuple[list[Finding], list[str]]:
+    """Separates the lines that are findings in JSON from all others."""
+    findings, others = [], []
+    for line in text.splitlines():
+        try:
+            findings.append(Finding(**json.loads(line)))
+        except (ValueError, TypeError):
+            others.append(line)
+    return findings, others

@@ -1,0 +1,66 @@
+"""HTML of a plan for notebooks."""
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .planning import Plan
+
+_COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#994455", "#997700", "#004488")
+
+
+def plan_html(plan: "Plan") -> str:
+    """The plan and its alternatives as a table, the pipeline's timeline, and the parts of a step as a bar."""
+    rows = "".join(_row(name, other) for name, other in
+                   [("best", plan), *((str(i), other) for i, other in enumerate(plan.alternatives, 2))])
+    return (f"<table><tr><th></th><th>plan</th><th>step (s)</th><th>tokens/s</th><th>MFU</th><th>memory (GB)</th></tr>"
+            f"{rows}</table>{_timeline(plan.timeline())}{_bar(plan.predicted)}<p>{html.escape(plan.binding)}</p>")
+
+
+def _row(name: str, plan: "Plan") -> str:
+    predicted = plan.predicted
+    memory = f"{max(predicted['memory_bytes']) / 2**30:.2f}/{predicted['memory_limit_bytes'] / 2**30:.2f}"
+    cells = (name, plan.describe(), f"{predicted['step_seconds']:.4g}", f"{predicted['tokens_per_second']:,.0f}",
+             f"{100 * predicted['mfu']:.1f} %", memory)
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _bar(predicted: dict[str, Any]) -> str:
+    """The time of one step from left to right, each part with its share as a tooltip and in the legend."""
+    parts = [(name.replace("_", " "), seconds) for name, seconds in predicted["seconds"].items() if seconds > 0]
+    total = sum(seconds for _, seconds in parts) or 1.0
+    bar, legend, at = "", "", 0.0
+    for i, (name, seconds) in enumerate(parts):
+        color, width = _COLORS[i % len(_COLORS)], 600 * seconds / total
+        label = f"{name}: {seconds:.4g} s, {100 * seconds / total:.1f} %"
+        bar += (f'<rect x="{at:.1f}" y="0" width="{width:.1f}" height="24" fill="{color}">'
+                f"<title>{html.escape(label)}</title></rect>")
+        legend += f'<span style="color:{color}">&#9632;</span> {html.escape(label)} &nbsp; '
+        at += width
+    return f'<svg width="600" height="24" role="img" aria-label="time of a step">{bar}</svg><p>{legend}</p>'
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """What an event of the simulated step does, and its color."""
+    kinds = {"f": ("forward", "#4477aa"), "b": ("backward", "#ee6677"), "w": ("weight gradient", "#228833")}
+    return kinds.get(name[:1].lower(), ("once per step", "#bbbbbb"))
+
+
+def _timeline(events: list[dict[str, Any]]) -> str:
+    """Stages from top to bottom, time from left to right; each action says what it is when pointed at."""
+    end = max((event["ts"] + event["dur"] for event in events), default=0) or 1.0
+    height = 22
+    stages = sorted({event["pid"] for event in events})
+    shapes = "".join(f'<text x="0" y="{height * row + 14}" font-size="11" fill="currentColor">stage {stage}</text>'
+                     for row, stage in enumerate(stages))
+    for event in events:
+        kind, color = _kind(event["name"])
+        left, width = 60 + 540 * event["ts"] / end, 540 * event["dur"] / end
+        label = f"{kind} {event['name']}: {event['dur'] / 1e3:.4g} ms"
+        top = height * stages.index(event["pid"])
+        shapes += (f'<rect x="{left:.2f}" y="{top}" width="{width:.2f}" height="18" '
+                   f'fill="{color}" stroke="white" stroke-width="0.5"><title>{html.escape(label)}</title></rect>')
+    size = f'width="600" height="{height * len(stages)}"'
+    return (f'<svg {size} role="img" aria-label="timeline of a step">{shapes}</svg>'
+            f"<p>0 to {end / 1e3:.4g} ms; blue forward, red backward, green weight gradient, grey once per step</p>")

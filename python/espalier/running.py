@@ -1,0 +1,87 @@
+"""Training runs and their metrics."""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+from typing import Any, Callable, Optional, Sequence, Union
+
+from . import _native
+from .errors import InputError
+from .planning import PathLike, Plan, compile
+
+Step = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    """The lines of a metrics file. Numbers that are not finite are None."""
+    steps: list[Step]        #: per optimizer step: step, loss, grad_norm, lr, step_seconds, tokens_per_second, ...
+    evaluations: list[Step]  #: evaluation_after_step, evaluation_loss, ...
+
+    def column(self, key: str) -> list[Any]:
+        """One value of every step: ``metrics.column("loss")``."""
+        return [step[key] for step in self.steps]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult(Metrics):
+    """What a run reports, and the folder of its checkpoints if it wrote any."""
+    checkpoint: Optional[str] = None
+
+
+def _sort(lines: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    return [line for line in lines if "step" in line], [line for line in lines if "evaluation_after_step" in line]
+
+
+def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], None] = None, steps: Optional[int] = None,
+        callback: Optional[Callable[[Step], Any]] = None, metrics: Optional[PathLike] = None,
+        checkpoint: Optional[PathLike] = None, save_every: int = 0, resume: bool = False,
+        load: Optional[PathLike] = None, eval_every: int = 0, threads: int = 0) -> RunResult:
+    """Trains in this process by a .plan file, or by a :class:`Plan`, which is compiled first. Ranks are threads.
+
+    ``data``: a text file, the PREFIX of PREFIX.bin and .idx, ``mock``, or a list ``[weight, path, ...]`` of a blend;
+    by default the plan's. ``steps``: in total; by default the plan's. ``callback`` is called after each step with a
+    dict of the keys of a metrics line; an exception in it, or Ctrl-C, ends the run after the step that follows,
+    with a checkpoint, and is raised here. ``threads``: per rank; by default cores / ranks.
+    """
+    if data is None:
+        words = []
+    elif isinstance(data, (str, os.PathLike)):
+        words = [os.fspath(data)]
+    else:
+        words = [str(word) for word in data]
+
+    def path(value: Optional[PathLike]) -> str:
+        return "" if value is None else os.fspath(value)
+    if resume and checkpoint is None:
+        raise InputError("resume needs a folder of checkpoints; give checkpoint=FOLDER")
+    with contextlib.ExitStack() as stack:
+        if isinstance(plan, Plan):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            plan = compile(plan, os.path.join(folder, "run.plan"))
+        lines = _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every,
+                            eval_every, resume, threads,
+                            None if callback is None else lambda line: callback(json.loads(line)))
+    trained, evaluated = _sort([json.loads(line) for line in lines])
+    return RunResult(trained, evaluated, None if checkpoint is None else os.fspath(checkpoint))
+
+
+def read_metrics(file: PathLike) -> Metrics:
+    """Reads the JSON lines that ``--metrics`` or ``run(metrics=...)`` wrote. A last line without its end is left out."""
+    name = os.fspath(file)
+    lines: list[Step] = []
+    try:
+        with open(name, encoding="utf-8") as stream:
+            for number, text in enumerate(stream, 1):
+                if not text.endswith("\n"):
+                    break
+                try:
+                    lines.append(json.loads(text))
+                except ValueError as error:
+                    raise InputError(f"no JSON: {error}; metrics files have one object per line", name, number) from None
+    except OSError as error:
+        raise InputError(error.strerror or str(error), name) from None
+    return Metrics(*_sort(lines))

@@ -1,0 +1,120 @@
+"""Runs in the process of Python, metrics, checkpoints and generation."""
+import json
+import subprocess
+
+import numpy
+import pytest
+
+import espalier as ep
+from espalier import command
+
+
+def test_losses_equal_those_of_the_command(plan_file, trained, text, tmp_path):
+    metrics = tmp_path / "metrics.jsonl"
+    command.call(["run", plan_file.path, "--data", str(text), "--steps", "6", "--metrics", str(metrics)])
+    assert ep.read_metrics(metrics).column("loss") == trained.column("loss")
+    assert trained.column("step") == [1, 2, 3, 4, 5, 6]
+    assert trained.steps[-1]["loss"] < trained.steps[0]["loss"]
+
+
+def test_split_ranks_train_as_one(split_plan_file, trained, text):
+    split = ep.run(split_plan_file, data=text, steps=6)
+    numpy.testing.assert_allclose(split.column("loss"), trained.column("loss"), rtol=1e-4)
+
+
+def test_a_plan_object_is_compiled_and_run(run_file, split_plan_file, text):
+    plan = ep.plan(run_file)
+    assert ep.run(plan, data=text, steps=2).column("loss") == ep.run(split_plan_file, data=text, steps=2).column("loss")
+
+
+def test_callback_hears_each_step(plan_file, trained, text):
+    heard = []
+    ep.run(plan_file, data=text, steps=6, callback=heard.append)
+    assert [step["loss"] for step in heard] == trained.column("loss")
+
+
+def test_exception_of_the_callback_ends_the_run_with_its_checkpoint(plan_file, trained, text, tmp_path):
+    def stop(step):
+        if step["step"] == 2:
+            raise LookupError("enough")
+    with pytest.raises(LookupError, match="enough"):
+        ep.run(plan_file, data=text, steps=6, callback=stop, checkpoint=tmp_path)
+    assert ep.Checkpoint(tmp_path).step == 3  # ranks agree in a step, so that the step at hand is trained, too
+    resumed = ep.run(plan_file, data=text, steps=6, checkpoint=tmp_path, resume=True)
+    assert resumed.column("loss") == trained.column("loss")[3:]
+
+
+def test_errors_of_runs(plan_file, tmp_path):
+    with pytest.raises(ep.InputError, match="nothing.txt") as raised:
+        ep.run(plan_file, data=tmp_path / "nothing.txt")
+    assert raised.value.file.endswith("nothing.txt")
+    with pytest.raises(ep.InputError, match="absent.plan"):
+        ep.run(tmp_path / "absent.plan", data="mock")
+    with pytest.raises(ep.InputError, match="steps"):
+        ep.run(plan_file, data="mock", steps=0)
+    with pytest.raises(ep.InputError, match="checkpoint="):
+        ep.run(plan_file, data="mock", resume=True)
+
+
+def test_metrics_of_a_run_are_what_it_returns(trained):
+    with open(trained.checkpoint.replace("checkpoints", "metrics.jsonl"), encoding="utf-8") as stream:
+        assert [json.loads(line) for line in stream] == trained.steps
+
+
+def test_damaged_metrics_have_their_line(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    file.write_text('{"step": 1}\nno json\n{"step": 2}\n')
+    with pytest.raises(ep.InputError) as raised:
+        ep.read_metrics(file)
+    assert (raised.value.file, raised.value.line) == (str(file), 2)
+
+
+def test_checkpoint_is_a_mapping_of_mapped_arrays(trained):
+    checkpoint = ep.Checkpoint(trained.checkpoint)
+    assert checkpoint.step == 6 and checkpoint.model == "gpt2"
+    total = 0
+    for name, array in checkpoint.items():
+        assert isinstance(array, numpy.memmap) and array.dtype == numpy.float32 and not array.flags.writeable
+        assert numpy.isfinite(array).all() and array.shape == checkpoint.shape(name)
+        total += array.size
+    assert total == 220544
+    assert set(ep.Checkpoint(trained.checkpoint, "moment1")) == set(checkpoint)
+    checkpoint.verify()
+    with pytest.raises(KeyError):
+        checkpoint["no such parameter"]
+    with pytest.raises(ep.InputError, match="moment3"):
+        ep.Checkpoint(trained.checkpoint, "moment3")
+
+
+def test_sharded_checkpoint_is_put_together(split_plan_file, text, tmp_path):
+    ep.run(split_plan_file, data=text, steps=2, checkpoint=tmp_path / "split")
+    dump = tmp_path / "parameters.safetensors"
+    command.call(["run", split_plan_file.path, "--data", str(text), "--steps", "2", "--dump-parameters", str(dump)])
+    content = dump.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:8 + size])
+    checkpoint = ep.Checkpoint(tmp_path / "split")
+    for name, array in checkpoint.items():
+        begin, end = header["2/" + name]["data_offsets"]
+        assert array.tobytes() == content[8 + size + begin:8 + size + end], name
+
+
+def test_damage_is_found(trained, tmp_path):
+    subprocess.run(["cp", "-r", trained.checkpoint, str(tmp_path / "copy")], check=True)
+    shard = next((tmp_path / "copy").glob("step-*/rank-*.safetensors"))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(ep.InputError, match="rank-"):
+        ep.Checkpoint(tmp_path / "copy").verify()
+
+
+def test_generate(trained, run_file, tmp_path):
+    from conftest import ONE_RANK
+    plan = ep.compile(run_file, tmp_path / "predict.plan", cluster="cpu_local:1x1",
+                      sets=[*ONE_RANK, "run_mode=predict"])
+    options = {"checkpoint": trained.checkpoint, "tokenizer": "bytes", "max_tokens": 4}
+    texts = ep.generate(plan, ["It was", [73, 116, 32, 119, 97, 115]], **options)
+    assert texts[0].tokens == texts[1].tokens and len(texts[0].tokens) == 4
+    with pytest.raises(ep.InputError, match="temperature|1e6|range"):
+        ep.generate(plan, "It was", temperature=-1, **options)
