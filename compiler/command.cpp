@@ -41,6 +41,9 @@ void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
 CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   CLI::App *plan = app.add_subcommand("plan", "the best plans of a run with time, memory and reasons");
   addRunArguments(*plan, arguments.file, arguments.import);
+  plan->add_option(
+      "--system", arguments.import.system,
+      "the software that will run the plan, NAME of configs/systems or FILE; default: the file's, or espalier");
   plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
   CLI::Option *json = plan->add_flag("--json", arguments.json, "as JSON");
   plan->add_option("--pin", arguments.pin,

@@ -195,7 +195,7 @@ private:
       planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;
-      quick.diagnose = false;
+      quick.diagnose = quick.simplest = false;
       quick.all = arguments.all || !problem.capability.runs(problem.pins);
       if (planner::search(problem, quick).plans.empty())
         continue;
@@ -217,12 +217,13 @@ private:
       return;
     planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
     planner::SearchOptions quick = options;
-    quick.diagnose = quick.prove = false;
+    quick.diagnose = quick.prove = quick.simplest = false; // the fastest of each number of hosts
     quick.alternatives = 0;
     quick.all = arguments.all || !problem.capability.runs(problem.pins);
-    constexpr double worthTelling = 0.99;
+    const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
     const int hosts = problem.machine.hosts;
     planner::PricedPlan best = solved.result.plans.front();
+    best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
     for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
       problem.machine.hosts = hosts - idle;
       planner::SearchResult fewer = planner::search(problem, quick);
@@ -232,8 +233,8 @@ private:
     }
     int used = best.plan.ranks() / problem.machine.devicesPerHost;
     if (used < hosts)
-      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {:.4g} s: {}\n", arguments.file, used, hosts,
-                 best.prediction.stepSeconds, planner::describePlan(best));
+      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
+                 planner::describeSeconds(best.prediction), planner::describePlan(best));
   }
 
   std::optional<planner::WhatIf> compare(const Solved &solved) {

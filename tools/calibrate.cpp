@@ -238,7 +238,7 @@ std::string clusterYaml(const std::string &name, const MeasuredMachine &machine)
   std::string ranks = machine.ranks == 1 ? "1 rank" : fmt::format("{} ranks at once", machine.ranks);
   std::string text =
       fmt::format("# Measured by `espalier calibrate` on {}; a device is a thread.\n", machine.processor);
-  text += fmt::format("name: {}\nhosts: 1\ndevices_per_host: {}\n", name, machine.ranks);
+  text += fmt::format("name: {}\ndevice: cpu\nhosts: 1\ndevices_per_host: {}\n", name, machine.ranks);
   text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes, machine.ranks);
   text +=
       fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "

@@ -50,6 +50,8 @@ void importTraining(const RunReader &reader);
 void importData(const RunReader &reader);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
+/// After the cluster, whose device decides the errors.
+void importSystem(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// `pins` reads what the command line pins above the file.
 void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options);
 

@@ -210,6 +210,10 @@ private:
     problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
     problem.pins = run.pins;
     describeMachine();
+    const SystemConfig &system = run.system;
+    problem.software = {system.name,         system.hiddenTensor,  system.hiddenContext,
+                        system.hiddenExpert, system.hiddenGathers, system.hiddenGradients};
+    problem.error = {system.timeError, system.comparisonError};
   }
 
   void describeMachine() {
@@ -229,6 +233,7 @@ private:
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};
     machine.sendBytesPerSecond = cluster.sendBandwidth;
+    machine.ringSlope = cluster.ringSlope;
     machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
   }
 
