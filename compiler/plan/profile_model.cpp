@@ -16,7 +16,9 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -66,6 +68,10 @@ public:
     model = partitionRun(context, run, planAt(run, point));
     if (!model)
       return;
+    if (point.isUnsplit())
+      for (const SegmentLayout &segment : model->segments)
+        for (int phase = 0; phase < 2; ++phase)
+          flops[segment.kind][phase] = readFlops(module(), segment.kind, {phase == 0 ? "forward" : "backward"});
     (*model->module)->setAttr("exec.target", StringAttr::get(&context, target));
     setUnfusedEpilogues(*model->module, run);
     if (!hasStep)
@@ -82,6 +88,10 @@ public:
   bool isBroken() const { return !model; }
   ModuleOp module() const { return *model->module; }
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
+  /// Of one micro-batch, where no axis splits it: of forward and, where the model trains, of backward.
+  double modelFlops(const std::string &kind, bool trains) const {
+    return flops.at(kind)[0] + (trains ? flops.at(kind)[1] : 0);
+  }
 
   /// Makes programs of the module's functions, which are gone afterwards.
   LogicalResult lower() {
@@ -93,6 +103,7 @@ public:
 private:
   MLIRContext &context;
   std::optional<PartitionedModel> model;
+  std::map<std::string, std::array<double, 2>> flops; ///< by kind and phase
 };
 
 using LiveBytes = planner::PerRecompute<std::vector<Size>>; ///< by recompute policy
@@ -381,7 +392,7 @@ private:
     if (build.isBroken())
       return {};
     SizeReader sizes(run.model, problem.dimensions, point);
-    if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1 && point.cp == 1)
+    if (terms && point.zero == 0 && point.isUnsplit())
       describeModel(build, sizes);
     if (terms && !addTerms(build, point, *terms))
       return {};
@@ -457,11 +468,9 @@ private:
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);
     });
-    SmallVector<StringRef> phases = {"forward", "backward"};
     for (const SegmentRun &part : runs)
-      problem.modelFlops += part.count *
-                            readFlops(build.module(), part.kind, ArrayRef(phases).take_front(evaluates ? 1 : 2)) /
-                            static_cast<double>(sizes.at().samples);
+      problem.modelFlops +=
+          part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
