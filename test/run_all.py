@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Runs every test of a build folder: GoogleTest programs, then lit. Usage: run_all.py BUILD [FILTER]
+"""Runs the tests of a build folder: GoogleTest programs, then lit.
 
-FILTER: a part of the programs' names, or lit. Prints each failure with its output and, as the last line, `N passed, M
-failed, K skipped`. What a sanitizer reports counts as a failure, also of a process that its test expects to fail.
+Usage: run_all.py BUILD [FILTER]      FILTER: a program (`executor` or `executor_test`), a lit file or folder
+                                      (`e2e/tour.test`, `test/dialects/model`), or `lit` for all lit tests
+       run_all.py --target FILTER     prints the build target that FILTER needs
+
+Prints each failure with its output. The last line is `N passed, M failed, K skipped`. A report of a sanitizer counts as
+a failure, also in a process that its test expects to fail.
 """
 import concurrent.futures
 import json
@@ -11,6 +15,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+
+SOURCES = pathlib.Path(__file__).resolve().parent
 
 
 def reporting_to(log):
@@ -49,13 +55,13 @@ def count_program(program, scratch, environment):
     return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), text
 
 
-def run_lit(build, scratch):
-    """Returns (passed, failed, skipped, text) of the lit tests."""
+def run_lit(build, path, scratch):
+    """Returns (passed, failed, skipped, text) of the lit tests below a path in the folder test/."""
     log = pathlib.Path(scratch, "reports", "lit")
     prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
     report = pathlib.Path(scratch, "lit.json")
     result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", "-o", str(report),
-                             str(build / "test")], env=reporting_to(log), text=True, errors="replace",
+                             str(build / "test" / path)], env=reporting_to(log), text=True, errors="replace",
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     try:
         tests = json.loads(report.read_text())["tests"]
@@ -68,10 +74,29 @@ def run_lit(build, scratch):
     return with_reports(log, (passed, len(codes) - passed - skipped, skipped, text))
 
 
+def selected(name):
+    """Returns (program, lit path) that a filter names. One of them is None."""
+    if name == "lit":
+        return None, ""
+    path = pathlib.PurePath(name.removeprefix("test/"))
+    if (SOURCES / path).exists() and (path.suffix or (SOURCES / path).is_dir() and "/" in name):
+        return None, path
+    program = name if name.endswith("_test") else name + "_test"
+    if subprocess.run(["grep", "-rqE", rf"espalier_test\({program.removesuffix('_test')} ", "--include=CMakeLists.txt",
+                       str(SOURCES)], check=False).returncode == 0:
+        return program, None
+    if (SOURCES / path).is_dir():
+        return None, path
+    sys.exit(f"no test is named '{name}': give a GoogleTest program, or a file or folder of test/")
+
+
 def main():
+    if sys.argv[1] == "--target":
+        print(selected(sys.argv[2])[0] or "lit_tools")
+        return 0
     build = pathlib.Path(sys.argv[1]).resolve()
-    wanted = sys.argv[2] if len(sys.argv) > 2 else ""
-    programs = sorted(p for p in (build / "test/bin").glob("*_test") if wanted in p.name)
+    program, lit_path = selected(sys.argv[2]) if len(sys.argv) > 2 else ("*_test", "")
+    programs = sorted((build / "test/bin").glob(program)) if program else []
     totals = [0, 0, 0]
 
     def add(counts):
@@ -88,8 +113,8 @@ def main():
             for program, counts in zip(programs, pool.map(lambda p: run_program(p, scratch), programs)):
                 print(f"{program.name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
                 add(counts)
-        if wanted in "lit":
-            counts = run_lit(build, scratch)
+        if lit_path is not None:
+            counts = run_lit(build, lit_path, scratch)
             print(f"lit: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
             add(counts)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")

@@ -1,0 +1,61 @@
+# Precompiled headers. Most of a source file's compile time is the parsing of headers of MLIR, protobuf, fmt and json.
+# Sanitizer builds compile without precompiled headers, so they also check that each source includes what it uses.
+option(ESPALIER_PRECOMPILE "precompile the headers of MLIR, protobuf, fmt and json" ON)
+if(ESPALIER_SANITIZE OR ESPALIER_FUZZ)
+  set(ESPALIER_PRECOMPILE OFF)
+endif()
+
+# ccache keeps an object of a source with a precompiled header only if that header has the same bytes after each build.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
+endif()
+
+# espalier_precompile(NAME [OPTIONS ...] LIBS ... HEADERS ...) compiles HEADERS once, with the include paths of LIBS.
+function(espalier_precompile name)
+  if(NOT ESPALIER_PRECOMPILE)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "OPTIONS;HEADERS;LIBS" ${ARGN})
+  set(source ${CMAKE_BINARY_DIR}/precompiled/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "// Owns a precompiled header.\n")
+  add_library(${name} OBJECT ${source})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# espalier_reuse(TARGET NAME) gives the precompiled header NAME to every source of TARGET.
+function(espalier_reuse target name)
+  if(ESPALIER_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${name})
+  endif()
+endfunction()
+
+# For the runtime, the commands and the readers of YAML.
+set(common_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem>
+  <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <nlohmann/json.hpp> <numeric> <optional>
+  <set> <span> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector> <runtime/plan.pb.h>)
+espalier_precompile(espalier_headers LIBS espalier_plan_proto HEADERS ${common_headers})
+
+# For dialects and passes.
+set(ir_headers <mlir/Conversion/LLVMCommon/TypeConverter.h> <mlir/Dialect/Arith/IR/Arith.h>
+  <mlir/Dialect/Func/IR/FuncOps.h> <mlir/Dialect/LLVMIR/LLVMDialect.h> <mlir/Dialect/Math/IR/Math.h>
+  <mlir/Dialect/SCF/IR/SCF.h> <mlir/IR/Builders.h> <mlir/IR/DialectImplementation.h> <mlir/IR/ImplicitLocOpBuilder.h>
+  <mlir/IR/PatternMatch.h> <mlir/IR/TypeUtilities.h> <mlir/Pass/Pass.h> <mlir/Pass/PassManager.h>
+  <llvm/ADT/TypeSwitch.h> <dialects/dist/dialect.h> <dialects/exec/dialect.h> <dialects/model/dialect.h>)
+espalier_precompile(espalier_ir_headers LIBS MLIR LLVM espalier_plan_proto
+  HEADERS ${ir_headers} <algorithm> <fmt/format.h> <map> <optional> <set> <string> <vector> <runtime/plan.pb.h>)
+
+# For tests, which are compiled without optimization.
+espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_plan_proto GTest::gmock
+  HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
+espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_plan_proto GTest::gmock
+  HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> ${ir_headers})
+
+if(ESPALIER_PRECOMPILE)
+  foreach(name espalier_ir_headers espalier_ir_test_headers)
+    target_include_directories(${name} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+    add_dependencies(${name} espalier_interfaces_tablegen espalier_model_tablegen espalier_dist_tablegen
+                     espalier_exec_tablegen)
+  endforeach()
+endif()

@@ -1,0 +1,15 @@
+// fmt as a static library, because Debian ships only the shared one: the programs of the GPU kit run on machines that
+// have no fmt. The instantiations are those that fmt 9 compiles into its library.
+#include <fmt/format-inl.h>
+
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template FMT_API auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
+template FMT_API auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
+template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
+template FMT_API auto decimal_point_impl(locale_ref) -> char;
+template FMT_API void buffer<char>::append(const char *, const char *);
+template FMT_API void vformat_to(buffer<char> &, string_view,
+                                 basic_format_args<FMT_BUFFER_CONTEXT(type_identity_t<char>)>, locale_ref);
+} // namespace detail
+FMT_END_NAMESPACE
