@@ -146,12 +146,23 @@ private:
     return other;
   }
 
+  /// A model is profiled once, whatever is asked of it.
+  std::optional<planner::Problem> profile(const RunConfig &run) {
+    if (known)
+      if (std::optional<planner::Problem> problem = withRun(known->second, known->first, run, arguments.target))
+        return problem;
+    std::optional<planner::Problem> problem = profileModel(context, run, arguments.target);
+    if (problem)
+      known.emplace(run, *problem);
+    return problem;
+  }
+
   /// A pinned plan comes first, then what the planner would choose without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
     if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may split the sequence
-    std::optional<planner::Problem> problem = profileModel(context, profiled, arguments.target);
+    std::optional<planner::Problem> problem = profile(profiled);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}};
@@ -262,7 +273,7 @@ private:
     bool otherExperts =
         wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profileModel(context, *wished, arguments.target);
+      std::optional<planner::Problem> problem = profile(*wished);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
@@ -330,6 +341,7 @@ private:
   bool asksWhatIf = false;
   std::string told; ///< findings of the latest reading: another one that finds the same says nothing
   int idleDevices = 0;
+  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the latest that was profiled
 };
 
 } // namespace

@@ -21,6 +21,7 @@
 #include <map>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 using namespace mlir;
 
@@ -169,6 +170,34 @@ public:
     return std::move(problem);
   }
 
+  /// What decides which terms are read of a model, beside the model itself.
+  using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
+                              std::vector<std::string>, std::string>;
+  TermsKey termsKey() const {
+    std::vector<std::vector<int>> experts;
+    for (int tp : tensorRanks())
+      experts.push_back(expertRanks(tp));
+    int64_t contextRanks = run.pins.cp == 1 ? 1 : std::min<int64_t>(sequence(), run.cluster.devices() * largestGrowth);
+    return {tensorRanks(),
+            experts,
+            contextRanks,
+            run.pins.vocabParallel.value_or(true),
+            splitsExperts(),
+            run.recompute.mpCommRecompute,
+            run.recompute.recomputeSliceActivation,
+            evaluates,
+            run.unfusedEpilogues,
+            target};
+  }
+
+  /// Puts this run's machine, software, batch and pins in the place of those of a problem.
+  planner::Problem withRun(const planner::Problem &known) {
+    problem = known;
+    problem.machine = {};
+    describeRun();
+    return std::move(problem);
+  }
+
 private:
   /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols, which for cp begin
   /// at two.
@@ -210,7 +239,6 @@ private:
     problem.head = kindOf(runs.back().kind);
     for (size_t i = 1; i + 1 < runs.size(); ++i)
       problem.layers.push_back({kindOf(runs[i].kind), runs[i].count});
-    problem.globalBatch = run.globalBatch;
     problem.parameters = static_cast<double>(run.model.parameterCount());
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
     // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
@@ -219,6 +247,12 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
+    describeRun();
+  }
+
+  /// What does not depend on the model.
+  void describeRun() {
+    problem.globalBatch = run.globalBatch;
     problem.pins = run.pins;
     describeMachine();
     const SystemConfig &system = run.system;
@@ -530,6 +564,15 @@ std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConf
   RunConfig training = run; // forward is read off it
   training.runMode = "train";
   return Profiler(context, training, target, /*evaluates=*/true).profile();
+}
+
+std::optional<planner::Problem> withRun(const planner::Problem &known, const RunConfig &before, const RunConfig &run,
+                                        const std::string &target) {
+  mlir::MLIRContext unused;
+  Profiler old(unused, before, target, before.runMode == "eval"), wanted(unused, run, target, run.runMode == "eval");
+  if (before.file != run.file || old.termsKey() != wanted.termsKey())
+    return std::nullopt;
+  return wanted.withRun(known);
 }
 
 } // namespace espalier

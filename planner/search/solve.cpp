@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <optional>
 #include <tuple>
 
 namespace espalier::planner {
@@ -75,10 +74,9 @@ public:
     std::vector<Incumbent> list = incumbents.sorted();
     bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
     if (prefersSimple) {
-      if (std::optional<Incumbent> simple = simplest()) {
-        std::erase_if(list, [&](const Incumbent &other) { return other.config == simple->config; });
-        list.push_back(std::move(*simple));
-      }
+      Incumbent simple = simplest(list);
+      std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
+      list.push_back(std::move(simple));
       auto order = [&](const Incumbent &one) {
         bool isEqual = problem.error.isEqual(one.result.seconds, incumbents.bestSeconds());
         return std::tuple(!isEqual, isEqual ? simplicity(one) : Simplicity{}, one.result.seconds, one.place);
@@ -159,26 +157,29 @@ private:
   }
 
   // The simplest plan within the error of the fastest, and the fastest of equally simple ones. Candidates are looked at
-  // by rising complexity, as far as it is known without a split: what layers recompute is not.
-  std::optional<Incumbent> simplest() {
+  // by rising complexity, as far as it is known without a split: what layers recompute is not. Unlike layers on several
+  // chunks take long and are not simple: of these only incumbents count.
+  Incumbent simplest(const std::vector<Incumbent> &known) {
     const double limit = (1 + problem.error.comparison) * incumbents.bestSeconds();
+    auto key = [&](const Incumbent &one) { return std::pair(simplicity(one), one.result.seconds); };
+    Incumbent best = known.front();
+    for (const Incumbent &one : known)
+      if (one.result.seconds <= limit && key(one) < key(best))
+        best = one;
     std::vector<std::pair<Simplicity, size_t>> order;
     for (size_t i = 0; space.at(i) && space.at(i)->bound <= limit; ++i)
-      order.emplace_back(simplicityOf(space.config(*space.at(i)), problem.machine, /*recomputes=*/false), i);
+      if (ParallelConfig config = space.config(*space.at(i));
+          space.hasOneKind() || !hasSeveralOptions(problem, config))
+        order.emplace_back(simplicityOf(config, problem.machine, /*recomputes=*/false), i);
     std::ranges::sort(order);
-    std::optional<Incumbent> best;
-    for (size_t begin = 0, end; begin < order.size(); begin = end) {
-      if (best && simplicity(*best) < order[begin].first)
-        break;
-      bool isAsSimple = best && simplicity(*best) == order[begin].first;
-      double wanted = isAsSimple ? best->result.seconds : limit;
+    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simplicity(best); begin = end) {
+      double wanted = simplicity(best) == order[begin].first ? best.result.seconds : limit;
       std::vector<size_t> which;
       for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end)
         if (space.at(order[end].second)->bound < wanted)
           which.push_back(order[end].second);
       for (Incumbent &found : solve(which, std::vector(which.size(), wanted), /*budget=*/0))
-        if (!found.result.counts.empty() && (!best || std::pair(simplicity(found), found.result.seconds) <
-                                                          std::pair(simplicity(*best), best->result.seconds)))
+        if (!found.result.counts.empty() && key(found) < key(best))
           best = std::move(found);
     }
     return best;
