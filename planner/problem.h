@@ -229,6 +229,10 @@ struct Software {
   double hiddenTensor = 1, hiddenContext = 1, hiddenExpert = 1;
   double hiddenGathers = 1;   ///< of ZeRO 3's parameters
   double hiddenGradients = 1; ///< sums of gradients, in each micro-batch or beside the last backward
+  /// What it has: plans beyond it are looked at only where pins ask for them.
+  PerAxis<bool> lacks{};           ///< axes that it cannot split
+  int mostZero = 3;                ///< highest ZeRO stage
+  std::vector<Schedule> schedules; ///< empty: all
 };
 
 /// How far the model is from measurements on machines of this class under this software, as shares of a time.

@@ -39,8 +39,16 @@ std::string nameOf(const std::string &output) {
 
 std::string measure(const CalibrateWords &words) {
   std::string name = nameOf(words.name.empty() ? words.output : words.name);
-  if (words.target == "cpu")
-    return clusterYaml(name, measureMachine(words.ranks, words.seconds));
+  if (words.target == "cpu") {
+    MeasuredMachine machine = measureMachine(words.ranks, words.seconds);
+    if (!machine.spreads.empty())
+      fmt::print(
+          stderr,
+          "espalier calibrate: warning: these figures cannot be repeated, something else runs on this machine: {}; "
+          "the best of {} rounds counts; calibrate again on an idle machine, or with more --seconds\n",
+          describeSpreads(machine), calibrationRounds);
+    return clusterYaml(name, machine);
+  }
   if (words.device == "emulated")
     loadEmulatedDevice(/*devices=*/2);
   std::vector<rt::pb::Plan> plans;

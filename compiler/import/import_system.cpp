@@ -1,6 +1,7 @@
 // The software that a plan is priced for: from --system, the file's `system`, or Espalier itself.
 #include "compiler/import/config_files.h"
 #include "compiler/import/run_reader.h"
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -19,18 +20,21 @@ public:
   void read(const YamlNode &map) {
     if (const YamlNode *name = map.find("name"))
       system.name = name->text;
-    expectKeys(map, {"name", "time_error", "comparison_error", "overlap"}, "a system");
+    expectKeys(map, {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules"},
+               "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
+    readPlans(map);
     const YamlNode *overlap = map.find("overlap");
     if (!overlap)
       return;
+    planner::Software &software = system.software;
     expectKeys(*overlap, {"tensor", "context", "expert", "gathers", "gradients"}, "overlap");
-    for (auto [key, target] : {std::pair("tensor", &system.hiddenTensor),
-                               {"context", &system.hiddenContext},
-                               {"expert", &system.hiddenExpert},
-                               {"gathers", &system.hiddenGathers},
-                               {"gradients", &system.hiddenGradients}})
+    for (auto [key, target] : {std::pair("tensor", &software.hiddenTensor),
+                               {"context", &software.hiddenContext},
+                               {"expert", &software.hiddenExpert},
+                               {"gathers", &software.hiddenGathers},
+                               {"gradients", &software.hiddenGradients}})
       if (const YamlNode *node = overlap->find(key))
         *target = share(*node, std::string("overlap.") + key);
   }
@@ -41,6 +45,37 @@ private:
       if (std::ranges::find(known, entry.key) == known.end())
         diagnostics.error(entry.keyWhere,
                           fmt::format("unknown key '{}' in {}{}", entry.key, what, didYouMean(entry.key, known)));
+  }
+
+  /// Which plans the software can run.
+  void readPlans(const YamlNode &map) {
+    planner::Software &software = system.software;
+    using planner::Axis;
+    const std::pair<const char *, Axis> axes[] = {
+        {"tp", Axis::Tp}, {"pp", Axis::Pp}, {"cp", Axis::Cp}, {"ep", Axis::Ep}};
+    if (const YamlNode *lacks = map.find("lacks"))
+      for (const std::string &name : yamlTexts(lacks)) {
+        const auto *axis = std::ranges::find(axes, name, [](const auto &entry) { return std::string(entry.first); });
+        if (axis == std::end(axes))
+          diagnostics.error(lacks->where, fmt::format("lacks is a list of tp, pp, cp and ep, got '{}'", name));
+        else
+          software.lacks[axis->second] = true;
+      }
+    if (const YamlNode *node = map.find("most_zero")) {
+      std::optional<int64_t> zero = yamlInteger(*node);
+      if (!zero || *zero < 0 || *zero > 3)
+        diagnostics.error(node->where, fmt::format("most_zero must be from 0 to 3, got {}", flowText(*node)));
+      else
+        software.mostZero = static_cast<int>(*zero);
+    }
+    if (const YamlNode *node = map.find("schedules"))
+      for (const std::string &name : yamlTexts(node)) {
+        std::optional<planner::Schedule> schedule = planner::scheduleNamed(name);
+        if (!schedule)
+          diagnostics.error(node->where, fmt::format("no schedule '{}'", name));
+        else
+          software.schedules.push_back(*schedule);
+      }
   }
 
   double share(const YamlNode &node, const std::string &key) {

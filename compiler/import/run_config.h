@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/model_description.h"
-#include "planner/plan.h"
+#include "planner/problem.h"
 
 #include <cstdint>
 #include <map>
@@ -95,8 +95,7 @@ struct SystemConfig {
   double timeError = 0; ///< share of a predicted step time
   double comparisonError =
       0; ///< share by which the times of two plans of one run differ at least where they are told apart
-  double hiddenTensor = 1, hiddenContext = 1, hiddenExpert = 1, hiddenGathers = 1,
-         hiddenGradients = 1; ///< planner::Software
+  planner::Software software; ///< named like this
 };
 
 /// What `espalier run` reads when its command line does not say otherwise.

@@ -256,8 +256,8 @@ private:
     problem.pins = run.pins;
     describeMachine();
     const SystemConfig &system = run.system;
-    problem.software = {system.name,         system.hiddenTensor,  system.hiddenContext,
-                        system.hiddenExpert, system.hiddenGathers, system.hiddenGradients};
+    problem.software = system.software;
+    problem.software.name = system.name;
     problem.error = {system.timeError, system.comparisonError};
   }
 

@@ -13,7 +13,7 @@ Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bo
   simplicity.hasOtherSchedule = config.pp > 1 && config.schedule != Schedule::OneFOneB;
   for (int ranks : {config.tp, config.pp, config.cp, config.ep})
     simplicity.techniques += ranks > 1;
-  simplicity.techniques += (config.zero > 1) + recomputes + simplicity.hasOtherSchedule + simplicity.offloads;
+  simplicity.techniques += (config.zero > 1) + recomputes + simplicity.offloads;
   return simplicity;
 }
 

@@ -297,6 +297,26 @@ TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
   EXPECT_NEAR(flops[0], flops[1], 1e-9 * flops[1]);
 }
 
+/// Other devices, pins and software do not need other terms; other tensor ranks do.
+TEST(ProfileModel, TermsAreReadOnceForAllReadingsOfAFile) {
+  RunConfig run = importConfig("tiny_gpt", {}),
+            other = importConfig("tiny_gpt", {"planner.global_batch=64"}, "cpu_local:2x8");
+  MLIRContext context;
+  std::optional<planner::Problem> first = profileModel(context, run), second = profileModel(context, other);
+  ASSERT_TRUE(first && second);
+  std::optional<planner::Problem> reused = withRun(*first, run, other, "cpu");
+  ASSERT_TRUE(reused);
+  EXPECT_EQ(reused->machine.hosts, 2);
+  EXPECT_EQ(reused->globalBatch, second->globalBatch);
+  EXPECT_EQ(reused->pins.dp, second->pins.dp);
+  ASSERT_EQ(reused->kinds.size(), second->kinds.size());
+  for (size_t kind = 0; kind < second->kinds.size(); ++kind)
+    EXPECT_EQ(reused->kinds[kind].patterns, second->kinds[kind].patterns);
+  EXPECT_FALSE(withRun(*first, run, other, "cuda"));
+  other.pins.vocabParallel = false;
+  EXPECT_FALSE(withRun(*first, run, other, "cpu"));
+}
+
 class Workspaces : public testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(ProfileModel, Workspaces, testing::Values("tiny_gpt", "llama2_7b"),
