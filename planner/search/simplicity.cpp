@@ -11,9 +11,10 @@ Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bo
   simplicity.zero = config.zero;
   simplicity.offloads = config.offloadOptimizer + config.offloadActivations + config.offloadParameters;
   simplicity.hasOtherSchedule = config.pp > 1 && config.schedule != Schedule::OneFOneB;
+  simplicity.recomputes = recomputes;
   for (int ranks : {config.tp, config.pp, config.cp, config.ep})
     simplicity.techniques += ranks > 1;
-  simplicity.techniques += (config.zero > 1) + recomputes + simplicity.offloads;
+  simplicity.techniques += (config.zero > 1) + simplicity.offloads;
   return simplicity;
 }
 

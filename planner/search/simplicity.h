@@ -10,14 +10,15 @@ namespace espalier::planner {
 /// A place in the order of simplicity, compared field by field; the lesser is simpler. Example: tp 8 and pp 8 with ZeRO
 /// 1 are two techniques, as tp 8 with ZeRO 3 is, which has the higher ZeRO stage.
 struct Simplicity {
-  /// How many of these: tensor, pipeline, context and expert parallelism, ZeRO 2 or 3, recompute, each kind of
-  /// offloading. ZeRO 1 changes the update alone and is none.
+  /// How many of these: tensor, pipeline, context and expert parallelism, ZeRO 2 or 3, each kind of offloading. ZeRO 1
+  /// changes the update alone and is none, and recompute changes no layout.
   int techniques = 0;
   int contextRanks = 1;
   bool splitsTensorsOverHosts = false;
   int zero = 0;
   int offloads = 0;
   bool hasOtherSchedule = false; ///< than 1F1B with one chunk per stage
+  bool recomputes = false;
   auto operator<=>(const Simplicity &) const = default;
 };
 
