@@ -21,8 +21,10 @@ double exposed(const TimeBreakdown &time) {
 std::string wrapped(const std::string &line, size_t indent) {
   constexpr size_t columns = 100;
   std::string text, rest = line;
-  while (rest.size() > columns) {
-    size_t end = rest.find_last_of(",;", columns - 1);
+  auto isContinuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }; // takes no column
+  for (;;) {
+    size_t bytes = columns + static_cast<size_t>(std::ranges::count_if(rest, isContinuation));
+    size_t end = rest.size() > bytes ? rest.find_last_of(",;", bytes - 1) : std::string::npos;
     if (end == std::string::npos || end <= indent)
       break;
     text += rest.substr(0, end + 1) + "\n";
@@ -144,16 +146,16 @@ std::string planTable(const std::vector<PricedPlan> &plans) {
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
   bool hasError = plans.front().prediction.timeError > 0;
-  int width = hasError ? 15 : 9;
+  int width = hasError ? 14 : 9;
   std::string text =
-      batchLine(plans.front().plan) + format("%*s  tokens/s    MFU bubble exposed memory %s  plan\n", width + hasError,
+      batchLine(plans.front().plan) + format("%*s tokens/s    MFU bubble exposed memory %s  plan\n", width + hasError,
                                              hasError ? "step s ± error" : "step s", unit.name);
   for (const PricedPlan &priced : plans) {
     const Prediction &p = priced.prediction;
     // The sign has two bytes and one column.
     std::string line =
         hasError ? format("%*s", width + 1, describeSeconds(p).c_str()) : format("%*.4g", width, p.stepSeconds);
-    line += format(" %9.0f %5.1f%% %5.1f%% %6.1f%% %9.1f  ", p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
+    line += format(" %8.0f %5.1f%% %5.1f%% %6.1f%% %9.1f  ", p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
                    100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
     text += wrapped(line + describePlan(priced), line.size() - hasError);
   }
