@@ -56,6 +56,8 @@ bool isTarget(const std::string &target, const std::string &file) {
 void addPlanVerb(const Verb &app, PlanArguments &arguments) {
   Verb plan = app.verb("plan", "the best plans of a run with time, memory and reasons");
   addRunArguments(plan, arguments.file, arguments.import);
+  plan.option("--system", arguments.import.system,
+              "the software that will run the plan, NAME of configs/systems or FILE; default: the file's, or espalier");
   plan.flag("--all", arguments.all, "also plans that cannot be executed yet");
   Option json = plan.flag("--json", arguments.json, "as JSON");
   plan.option("--pin", arguments.pin, "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");

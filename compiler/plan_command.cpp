@@ -145,12 +145,23 @@ private:
     return other;
   }
 
+  /// A model is profiled once, whatever is asked of it.
+  std::optional<planner::Problem> profile(const RunConfig &run) {
+    if (known)
+      if (std::optional<planner::Problem> problem = withRun(known->second, known->first, run, arguments.target))
+        return problem;
+    std::optional<planner::Problem> problem = profileModel(context, run, arguments.target);
+    if (problem)
+      known.emplace(run, *problem);
+    return problem;
+  }
+
   /// A pinned plan comes first, then what the planner would choose without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
     if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may split the sequence
-    std::optional<planner::Problem> problem = profileModel(context, profiled, arguments.target);
+    std::optional<planner::Problem> problem = profile(profiled);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}};
@@ -194,7 +205,7 @@ private:
       planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;
-      quick.diagnose = false;
+      quick.diagnose = quick.simplest = false;
       quick.all = arguments.all || !problem.capability.runs(problem.pins);
       if (planner::search(problem, quick).plans.empty())
         continue;
@@ -216,12 +227,13 @@ private:
       return;
     planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
     planner::SearchOptions quick = options;
-    quick.diagnose = quick.prove = false;
+    quick.diagnose = quick.prove = quick.simplest = false; // the fastest of each number of hosts
     quick.alternatives = 0;
     quick.all = arguments.all || !problem.capability.runs(problem.pins);
-    constexpr double worthTelling = 0.99;
+    const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
     const int hosts = problem.machine.hosts;
     planner::PricedPlan best = solved.result.plans.front();
+    best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
     for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
       problem.machine.hosts = hosts - idle;
       planner::SearchResult fewer = planner::search(problem, quick);
@@ -231,8 +243,8 @@ private:
     }
     int used = best.plan.ranks() / problem.machine.devicesPerHost;
     if (used < hosts)
-      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {:.4g} s: {}\n", arguments.file, used, hosts,
-                 best.prediction.stepSeconds, planner::describePlan(best));
+      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
+                 planner::describeSeconds(best.prediction), planner::describePlan(best));
   }
 
   std::optional<planner::WhatIf> compare(const Solved &solved) {
@@ -260,7 +272,7 @@ private:
     bool otherExperts =
         wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profileModel(context, *wished, arguments.target);
+      std::optional<planner::Problem> problem = profile(*wished);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
@@ -328,6 +340,7 @@ private:
   bool asksWhatIf = false;
   std::string told; ///< findings of the latest reading: another one that finds the same says nothing
   int idleDevices = 0;
+  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the latest that was profiled
 };
 
 } // namespace

@@ -182,11 +182,13 @@ struct TimeBreakdown {
 /// What the planner expects of a plan.
 struct Prediction {
   double stepSeconds = 0, tokensPerSecond = 0, mfu = 0;
+  double timeError = 0;   ///< share of the step by which a measurement may differ; 0: not known
   double bubbleShare = 0; ///< of the time of all devices, idle
   TimeBreakdown time;
   std::vector<StageMemory> memory; ///< per stage
   double peakBytes = 0;            ///< of the fullest stage
   double memoryLimitBytes = 0;
+  double marginBytes = 0;                       ///< of the device, beyond the limit: left free
   double hostPeakBytes = 0, hostLimitBytes = 0; ///< of the rank with most in host memory; a rank's share of its host
   bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };

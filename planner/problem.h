@@ -206,6 +206,9 @@ struct Machine {
   HostMemory host;
   /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
   double sendBytesPerSecond = 0;
+  /// How much longer collectives over hosts take with each doubling of them, as a share: switches and ports are shared
+  /// with other rings. Example: 0.06 over 128 hosts make it 1.42 times as long.
+  double ringSlope = 0;
   /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
   /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
   bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
@@ -217,6 +220,28 @@ struct Machine {
     return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
   }
   int devices() const { return hosts * devicesPerHost; }
+};
+
+/// What the software that runs a plan makes of its machine. Programs say which compute may run beside a collective;
+/// these are the shares of its time that the software is known to run there. The rest stalls the compute.
+struct Software {
+  std::string name;
+  double hiddenTensor = 1, hiddenContext = 1, hiddenExpert = 1;
+  double hiddenGathers = 1;   ///< of ZeRO 3's parameters
+  double hiddenGradients = 1; ///< sums of gradients, in each micro-batch or beside the last backward
+  /// What it has: plans beyond it are looked at only where pins ask for them.
+  PerAxis<bool> lacks{};           ///< axes that it cannot split
+  int mostZero = 3;                ///< highest ZeRO stage
+  std::vector<Schedule> schedules; ///< empty: all
+};
+
+/// How far the model is from measurements on machines of this class under this software, as shares of a time.
+struct ModelError {
+  double time = 0; ///< of a predicted step; 0: not known
+  /// Of the ratio of two steps of one run, in which what both plans share cancels: plans that differ by less are equal.
+  double comparison = 0;
+  /// Whether a step is as short as the fastest one, as far as the model can tell.
+  bool isEqual(double seconds, double fastestSeconds) const { return seconds <= fastestSeconds * (1 + comparison); }
 };
 
 /// A named dimension and its size, at the position that gives its symbol.
@@ -250,6 +275,8 @@ struct Problem {
   bool tiedEmbedding = false;
   Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
+  Software software;
+  ModelError error;
   Pins pins;
   Capability capability;
   int layerCount() const {

@@ -57,8 +57,16 @@ MeasuredMachine measureCpu(const CalibrateWords &words) {
 
 std::string measure(const CalibrateWords &words) {
   std::string name = nameOf(words.name.empty() ? words.output : words.name);
-  if (words.target == "cpu")
-    return clusterYaml(name, measureCpu(words));
+  if (words.target == "cpu") {
+    MeasuredMachine machine = measureCpu(words);
+    if (!machine.spreads.empty())
+      fmt::print(
+          stderr,
+          "espalier calibrate: warning: these figures cannot be repeated, something else runs on this machine: {}; "
+          "the best of {} rounds counts; calibrate again on an idle machine, or with more --seconds\n",
+          describeSpreads(machine), calibrationRounds);
+    return clusterYaml(name, machine);
+  }
   if (words.device == "emulated")
     loadEmulatedDevice(/*devices=*/2);
   std::vector<rt::pb::Plan> plans;

@@ -1,10 +1,10 @@
 // The machine that the plan is made for: from --cluster, the file's `cluster` section, or inferred.
 #include "compiler/import/cluster_file.h"
+#include "compiler/import/config_files.h"
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -27,6 +27,8 @@ public:
     places["cluster"] = map.where;
     if (const YamlNode *name = map.find("name"))
       cluster.name = name->text;
+    if (const YamlNode *device = map.find("device"))
+      cluster.device = device->text;
     count(map, "hosts", cluster.hosts);
     count(map, "devices_per_host", cluster.devicesPerHost);
     number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
@@ -48,6 +50,7 @@ public:
     if (const YamlNode *network = child(map, "network")) {
       number(*network, "bandwidth", cluster.networkBandwidth);
       number(*network, "send_bandwidth", cluster.sendBandwidth);
+      number(*network, "ring_slope", cluster.ringSlope);
       number(*network, "latency", cluster.networkLatency);
     }
     if (const YamlNode *host = child(map, "host")) {
@@ -151,36 +154,11 @@ void findUnknownKeys(const YamlNode &map, const std::string &prefix, std::vector
   }
 }
 
-/// Empty where there is none.
-std::string findFile(const std::string &name, const std::vector<std::string> &folders) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  bool isPath = name.find('/') != std::string::npos || name.ends_with(".yaml");
-  if (isPath && fs::is_regular_file(name, ignored))
-    return name;
-  for (const std::string &folder : folders)
-    if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml"); fs::is_regular_file(file, ignored))
-      return file.string();
-  return "";
-}
-
-std::string noCluster(const std::string &name, const std::vector<std::string> &folders) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const std::string &folder : folders)
-    for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
-      if (entry.path().extension() == ".yaml")
-        names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return fmt::format("no cluster '{}', there are {}{}", name, fmt::join(names, ", "), didYouMean(name, names));
-}
-
-/// Why a name is none: of what is no NAME:HOSTSxDEVICES though a colon stands in it, the form that is meant.
+/// Says why a name is no cluster. A name with a colon is answered with the form NAME:HOSTSxDEVICES.
 std::string whyNoCluster(const std::string &name, const std::vector<std::string> &folders) {
   size_t colon = name.rfind(':');
-  if (colon == std::string::npos || findFile(name.substr(0, colon), folders).empty())
-    return noCluster(name, folders);
+  if (colon == std::string::npos || findConfig("cluster", name.substr(0, colon), folders).empty())
+    return noConfig("cluster", name, folders);
   std::string plain = name.substr(0, colon), devices = name.substr(colon + 1);
   bool isCount = !devices.empty() && devices.size() <= 6 && devices.find_first_not_of("0123456789") == std::string::npos;
   return fmt::format("'{}' is neither NAME nor NAME:HOSTSxDEVICES{}", name,
@@ -202,7 +180,7 @@ public:
                     colon + consumed == name.size();
     if (hasShape)
       name.resize(colon);
-    std::string file = findFile(name, folders);
+    std::string file = findConfig("cluster", name, folders);
     if (file.empty()) {
       reader.diagnostics().error(where, whyNoCluster(name, folders));
       return false;
@@ -360,9 +338,9 @@ void limitMemory(const RunReader &reader) {
 
 std::optional<ClusterConfig> readClusterFile(const std::string &name, DType compute, Diagnostics &diagnostics) {
   std::vector<std::string> folders = configFolders("", {});
-  std::string file = findFile(name, folders);
+  std::string file = findConfig("cluster", name, folders);
   if (file.empty()) {
-    diagnostics.error({"--cluster", 0, 0}, noCluster(name, folders));
+    diagnostics.error({"--cluster", 0, 0}, noConfig("cluster", name, folders));
     return std::nullopt;
   }
   YamlPtr root = loadYaml(file, diagnostics);

@@ -250,6 +250,12 @@ void deriveValues(const RunReader &reader) {
                                         cluster.name, cluster.reservedBytes / 0x1p30, 100 * cluster.memoryMargin)
                           : "the lower of the cluster's and context.max_device_memory";
   reader.derive("memory", fmt::format("{:.2f} GB", cluster.memoryBytes / 0x1p30), "limit per device: " + limit);
+  const SystemConfig &system = config.system;
+  reader.derive(
+      "system", system.name,
+      fmt::format("software that the plan is priced for: predicted times err by {:.0f} %, comparisons of plans by "
+                  "{:.0f} %",
+                  100 * system.timeError, 100 * system.comparisonError));
   reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step, whatever the plan");
   if (config.isPinned)
     reader.derive("plan",
@@ -357,6 +363,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   importTraining(reader);
   importData(reader);
   importCluster(reader, options, folders);
+  importSystem(reader, options, folders);
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // the checks of a plan need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);

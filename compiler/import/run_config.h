@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/model_description.h"
-#include "planner/plan.h"
+#include "planner/problem.h"
 
 #include <cstdint>
 #include <map>
@@ -65,6 +65,7 @@ struct MatmulAlgorithms {
 /// that of the compute dtype), and up to 3 of the host; each with its source in the YAML file.
 struct ClusterConfig {
   std::string name;
+  std::string device; ///< class by which the files of configs/systems state errors: a100, h100, cpu; may be empty
   int hosts = 1, devicesPerHost = 1;
   /// Per device, what a plan may take: without the reserved ones and the margin, or context.max_device_memory.
   double memoryBytes = 0;
@@ -79,11 +80,22 @@ struct ClusterConfig {
   double linkBandwidth = 0, linkLatency = 0;       ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s
   double sendBandwidth = 0;                        ///< of one send between hosts, bytes/s; 0: networkBandwidth
+  double ringSlope = 0;                            ///< by how much a doubling of hosts slows collectives
   /// Bytes of a host, and bytes/s per direction of a link to it that `devicesPerHostLink` share; 0 where not known.
   double hostMemoryBytes = 0, hostBandwidth = 0;
   int devicesPerHostLink = 1;
   MatmulAlgorithms matmulAlgorithms; ///< may be empty
   int devices() const { return hosts * devicesPerHost; }
+};
+
+/// The software that a plan is priced for (configs/systems): how far the planner's times are from its runs on devices
+/// of the cluster's class, and what it runs beside compute.
+struct SystemConfig {
+  std::string name = "espalier";
+  double timeError = 0; ///< share of a predicted step time
+  double comparisonError =
+      0; ///< share by which the times of two plans of one run differ at least where they are told apart
+  planner::Software software; ///< named like this
 };
 
 /// What `espalier run` reads when its command line does not say otherwise.
@@ -116,6 +128,7 @@ struct RunConfig {
   LearningRateSchedule schedule;
   LossScaleConfig lossScale;
   ClusterConfig cluster;
+  SystemConfig system;
   uint64_t seed = 0;
   int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
   DataConfig data;

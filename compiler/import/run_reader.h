@@ -55,6 +55,8 @@ void importData(const RunReader &reader);
 void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
+/// After the cluster, whose device decides the errors.
+void importSystem(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// `pins` reads what the command line pins above the file.
 void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options);
 

@@ -74,10 +74,12 @@ Json predictionAsJson(const planner::Prediction &prediction) {
   }
   const planner::TimeBreakdown &time = prediction.time;
   return {{"step_seconds", prediction.stepSeconds},
+          {"error", prediction.timeError},
           {"tokens_per_second", prediction.tokensPerSecond},
           {"mfu", prediction.mfu},
           {"memory_bytes", memory},
           {"memory_limit_bytes", prediction.memoryLimitBytes},
+          {"memory_margin_bytes", prediction.marginBytes},
           {"memory_classes", classes},
           {"host_memory_bytes", host},
           {"host_memory_limit_bytes", prediction.hostLimitBytes},
@@ -114,7 +116,11 @@ Json whatIfAsJson(const planner::WhatIf &answer) {
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
                      const planner::WhatIf *comparison) {
   bool found = !result.plans.empty();
-  Json json = {{"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
+  Json json = {{"schema", 1},
+               {"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
+               {"system", run.system.name},
+               {"error", problem.error.time},
+               {"comparison_error", problem.error.comparison},
                {"plan", nullptr},
                {"global_batch", problem.globalBatch},
                {"predicted", nullptr}};
@@ -126,12 +132,15 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   json["search"] = {{"space", statistics.space},
                     {"evaluated", statistics.evaluated},
                     {"seconds", statistics.seconds},
+                    {"fastest_seconds", statistics.fastestSeconds},
                     {"lower_bound_seconds", statistics.lowerBoundSeconds},
                     {"optimal", statistics.optimal}};
   json["alternatives"] = Json::array();
   for (size_t i = 1; i < result.plans.size(); ++i)
     json["alternatives"].push_back(
-        {{"plan", planAsJson(result.plans[i])}, {"predicted", predictionAsJson(result.plans[i].prediction)}});
+        {{"plan", planAsJson(result.plans[i])},
+         {"predicted", predictionAsJson(result.plans[i].prediction)},
+         {"equal", problem.error.isEqual(result.plans[i].prediction.stepSeconds, statistics.fastestSeconds)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};
@@ -155,10 +164,14 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
 }
 
 std::string whyNotJson(const planner::WhyNot &answer) {
-  Json json = {{"violated", answer.violated}};
+  Json json = {{"schema", 1}, {"verdict", planner::verdict(answer)}, {"violated", answer.violated}};
   if (answer.violated.empty()) {
     json["plan"] = planAsJson(answer.best);
     json["predicted"] = predictionAsJson(answer.best.prediction);
+    json["chosen"] = {{"plan", planAsJson(answer.chosen)}, {"predicted", predictionAsJson(answer.chosen.prediction)}};
+    json["comparison_error"] = answer.error.comparison;
+    json["equal"] = answer.isEqual();
+    json["simpler"] = answer.isSimpler;
     json["items"] = Json::object();
     for (const auto &[name, seconds] : answer.items)
       json["items"][name] = seconds;

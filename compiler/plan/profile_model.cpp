@@ -16,9 +16,12 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 using namespace mlir;
 
@@ -66,6 +69,10 @@ public:
     model = partitionRun(context, run, planAt(run, point));
     if (!model)
       return;
+    if (point.isUnsplit())
+      for (const SegmentLayout &segment : model->segments)
+        for (int phase = 0; phase < 2; ++phase)
+          flops[segment.kind][phase] = readFlops(module(), segment.kind, {phase == 0 ? "forward" : "backward"});
     (*model->module)->setAttr("exec.target", StringAttr::get(&context, target));
     setUnfusedEpilogues(*model->module, run);
     if (!hasStep)
@@ -82,6 +89,10 @@ public:
   bool isBroken() const { return !model; }
   ModuleOp module() const { return *model->module; }
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
+  /// Of one micro-batch, where no axis splits it: of forward and, where the model trains, of backward.
+  double modelFlops(const std::string &kind, bool trains) const {
+    return flops.at(kind)[0] + (trains ? flops.at(kind)[1] : 0);
+  }
 
   /// Makes programs of the module's functions, which are gone afterwards.
   LogicalResult lower() {
@@ -93,6 +104,7 @@ public:
 private:
   MLIRContext &context;
   std::optional<PartitionedModel> model;
+  std::map<std::string, std::array<double, 2>> flops; ///< by kind and phase
 };
 
 using LiveBytes = planner::PerRecompute<std::vector<Size>>; ///< by recompute policy
@@ -158,6 +170,34 @@ public:
     return std::move(problem);
   }
 
+  /// What decides which terms are read of a model, beside the model itself.
+  using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
+                              std::vector<std::string>, std::string>;
+  TermsKey termsKey() const {
+    std::vector<std::vector<int>> experts;
+    for (int tp : tensorRanks())
+      experts.push_back(expertRanks(tp));
+    int64_t contextRanks = run.pins.cp == 1 ? 1 : std::min<int64_t>(sequence(), run.cluster.devices() * largestGrowth);
+    return {tensorRanks(),
+            experts,
+            contextRanks,
+            run.pins.vocabParallel.value_or(true),
+            splitsExperts(),
+            run.recompute.mpCommRecompute,
+            run.recompute.recomputeSliceActivation,
+            evaluates,
+            run.unfusedEpilogues,
+            target};
+  }
+
+  /// Puts this run's machine, software, batch and pins in the place of those of a problem.
+  planner::Problem withRun(const planner::Problem &known) {
+    problem = known;
+    problem.machine = {};
+    describeRun();
+    return std::move(problem);
+  }
+
 private:
   /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols, which for cp begin
   /// at two.
@@ -199,7 +239,6 @@ private:
     problem.head = kindOf(runs.back().kind);
     for (size_t i = 1; i + 1 < runs.size(); ++i)
       problem.layers.push_back({kindOf(runs[i].kind), runs[i].count});
-    problem.globalBatch = run.globalBatch;
     problem.parameters = static_cast<double>(run.model.parameterCount());
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
     // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
@@ -208,8 +247,18 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
+    describeRun();
+  }
+
+  /// What does not depend on the model.
+  void describeRun() {
+    problem.globalBatch = run.globalBatch;
     problem.pins = run.pins;
     describeMachine();
+    const SystemConfig &system = run.system;
+    problem.software = system.software;
+    problem.software.name = system.name;
+    problem.error = {system.timeError, system.comparisonError};
   }
 
   void describeMachine() {
@@ -229,6 +278,7 @@ private:
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};
     machine.sendBytesPerSecond = cluster.sendBandwidth;
+    machine.ringSlope = cluster.ringSlope;
     machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
   }
 
@@ -376,7 +426,7 @@ private:
     if (build.isBroken())
       return {};
     SizeReader sizes(run.model, problem.dimensions, point);
-    if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1 && point.cp == 1)
+    if (terms && point.zero == 0 && point.isUnsplit())
       describeModel(build, sizes);
     if (terms && !addTerms(build, point, *terms))
       return {};
@@ -452,11 +502,9 @@ private:
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);
     });
-    SmallVector<StringRef> phases = {"forward", "backward"};
     for (const SegmentRun &part : runs)
-      problem.modelFlops += part.count *
-                            readFlops(build.module(), part.kind, ArrayRef(phases).take_front(evaluates ? 1 : 2)) /
-                            static_cast<double>(sizes.at().samples);
+      problem.modelFlops +=
+          part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
@@ -516,6 +564,15 @@ std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConf
   RunConfig training = run; // forward is read off it
   training.runMode = "train";
   return Profiler(context, training, target, /*evaluates=*/true).profile();
+}
+
+std::optional<planner::Problem> withRun(const planner::Problem &known, const RunConfig &before, const RunConfig &run,
+                                        const std::string &target) {
+  mlir::MLIRContext unused;
+  Profiler old(unused, before, target, before.runMode == "eval"), wanted(unused, run, target, run.runMode == "eval");
+  if (before.file != run.file || old.termsKey() != wanted.termsKey())
+    return std::nullopt;
+  return wanted.withRun(known);
 }
 
 } // namespace espalier

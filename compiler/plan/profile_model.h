@@ -18,4 +18,9 @@ namespace espalier {
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run,
                                              const std::string &target = "cpu");
 
+/// The problem of another reading of the run file that `known` was profiled from for this target: its machine, software,
+/// batch and pins with the same terms. Nothing where it needs other terms.
+std::optional<planner::Problem> withRun(const planner::Problem &known, const RunConfig &before, const RunConfig &run,
+                                        const std::string &target);
+
 } // namespace espalier

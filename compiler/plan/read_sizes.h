@@ -19,6 +19,7 @@ struct ProfilePoint {
   bool sequenceParallel = false;
   int cp = 1;
   bool splitsExperts = true; ///< over tp; otherwise experts are spread over tp and ep
+  bool isUnsplit() const { return tp == 1 && ep == 1 && cp == 1; } ///< each replica has the whole model
 };
 
 /// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp or, of

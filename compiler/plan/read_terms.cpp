@@ -455,13 +455,45 @@ bool readsInputs(ModuleOp module, StringRef segment) {
   return false;
 }
 
-double readFlops(ModuleOp fused, StringRef segment, ArrayRef<StringRef> phases) {
+namespace {
+
+/// The slots of experts that the choices of tokens can fill, as a share of all; the rest is capacity kept free.
+struct FilledSlots {
+  StringRef dimension;
+  double share = 1;
+  bool has(RankedTensorType type) const { return !dimension.empty() && dimIndex(type, dimension) >= 0; }
+};
+
+FilledSlots filledSlots(func::FuncOp forward) {
+  FilledSlots filled;
+  forward.walk([&](model::DispatchOp op) {
+    constexpr unsigned slots = 2; // [expert, batch, capacity, hidden]
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    auto rows = static_cast<double>(type.getNumElements() / type.getShape().back());
+    auto choices = static_cast<double>(cast<RankedTensorType>(op.getIds().getType()).getNumElements());
+    filled = {dimNames(type)[slots], std::min(1.0, choices / rows)};
+  });
+  return filled;
+}
+
+} // namespace
+
+double readFlops(ModuleOp partitioned, StringRef segment, ArrayRef<StringRef> phases) {
+  auto function = [&](StringRef phase) {
+    return partitioned.lookupSymbol<func::FuncOp>((segment + ".none." + phase).str());
+  };
+  FilledSlots filled = filledSlots(function("forward"));
   double flops = 0;
   for (StringRef phase : phases)
-    fused.lookupSymbol<func::FuncOp>((segment + ".none." + phase).str()).walk([&](Operation *op) {
+    function(phase).walk([&](Operation *op) {
       auto costed = dyn_cast<CostedOp>(op);
-      if (costed && costed.isExpensive())
-        flops += costed.flops();
+      if (!costed || !costed.isExpensive())
+        return;
+      bool isOfSlots = llvm::any_of(op->getOperandTypes(), [&](Type type) {
+        auto tensor = dyn_cast<RankedTensorType>(type);
+        return tensor && filled.has(tensor);
+      });
+      flops += costed.flops() * (isOfSlots ? filled.share : 1);
     });
   return flops;
 }

@@ -26,7 +26,8 @@ planner::Monomial readInputBytes(mlir::ModuleOp module, const SizeReader &sizes)
 bool readsInputs(mlir::ModuleOp module, llvm::StringRef segment);
 
 /// Floating-point operations of matrix products and attention in the given phases ("forward", "backward") of one
-/// micro-batch on one rank.
-double readFlops(mlir::ModuleOp fused, llvm::StringRef segment, llvm::ArrayRef<llvm::StringRef> phases);
+/// micro-batch on one rank, without those of slots of experts that no token can fill. Reads a module before fusion:
+/// fused products cannot tell what they compute.
+double readFlops(mlir::ModuleOp partitioned, llvm::StringRef segment, llvm::ArrayRef<llvm::StringRef> phases);
 
 } // namespace espalier

@@ -80,7 +80,7 @@ std::string largestClass(const StageMemory &memory) {
 
 // The changed problem's best plan, where one fits.
 std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) {
-  options.diagnose = false;
+  options.diagnose = options.simplest = false;
   options.alternatives = 0;
   SearchResult changed = search(problem, options);
   return changed.plans.empty() ? std::nullopt : std::optional(std::move(changed.plans.front()));

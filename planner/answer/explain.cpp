@@ -21,8 +21,10 @@ double exposed(const TimeBreakdown &time) {
 std::string wrapped(const std::string &line, size_t indent) {
   constexpr size_t columns = 100;
   std::string text, rest = line;
-  while (rest.size() > columns) {
-    size_t end = rest.find_last_of(",;", columns - 1);
+  auto isContinuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }; // takes no column
+  for (;;) {
+    size_t bytes = columns + static_cast<size_t>(std::ranges::count_if(rest, isContinuation));
+    size_t end = rest.size() > bytes ? rest.find_last_of(",;", bytes - 1) : std::string::npos;
     if (end == std::string::npos || end <= indent)
       break;
     text += rest.substr(0, end + 1) + "\n";
@@ -58,6 +60,10 @@ std::string describeBytes(double bytes) {
     return format("%.0f B", bytes);
   Unit unit = unitOf(bytes);
   return format("%.2f %s", bytes / unit.bytes, unit.name);
+}
+
+std::string describeSeconds(double seconds, double error) {
+  return format("%.4g s", seconds) + (error > 0 ? format(" ± %.0f %%", 100 * error) : "");
 }
 
 std::string withoutMargin(double bytes) {
@@ -139,14 +145,19 @@ std::string planTable(const std::vector<PricedPlan> &plans) {
   for (const PricedPlan &priced : plans)
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
-  std::string text = batchLine(plans.front().plan) +
-                     format("   step s   tokens/s    MFU  bubble  exposed  memory %s  plan\n", unit.name);
+  bool hasError = plans.front().prediction.timeError > 0;
+  int width = hasError ? 14 : 9;
+  std::string text =
+      batchLine(plans.front().plan) + format("%*s tokens/s    MFU bubble exposed memory %s  plan\n", width + hasError,
+                                             hasError ? "step s ± error" : "step s", unit.name);
   for (const PricedPlan &priced : plans) {
     const Prediction &p = priced.prediction;
+    // The sign has two bytes and one column.
     std::string line =
-        format("%9.4g %10.0f %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
-               100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
-    text += wrapped(line + describePlan(priced), line.size());
+        hasError ? format("%*s", width + 1, describeSeconds(p).c_str()) : format("%*.4g", width, p.stepSeconds);
+    line += format(" %8.0f %5.1f%% %5.1f%% %6.1f%% %9.1f  ", p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
+                   100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
+    text += wrapped(line + describePlan(priced), line.size() - hasError);
   }
   return text;
 }
@@ -164,6 +175,40 @@ std::string stageTable(const Prediction &prediction) {
                    m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes);
     text += usesHost ? format(" %7.2f\n", m.host() / unit.bytes) : "\n";
   }
+  if (prediction.marginBytes > 0)
+    text += format("limit %65.2f\nmargin %64.2f  left free of %.2f %s\n", prediction.memoryLimitBytes / unit.bytes,
+                   prediction.marginBytes / unit.bytes,
+                   (prediction.memoryLimitBytes + prediction.marginBytes) / unit.bytes, unit.name);
+  return text;
+}
+
+// Which plans are equal, which of them is taken, and whether a faster one may exist.
+std::string verdict(const SearchResult &result) {
+  const Prediction &first = result.plans.front().prediction;
+  const SearchStatistics &statistics = result.statistics;
+  std::string text =
+      format("%lld plans played of a space of %.3g, ", static_cast<long long>(statistics.evaluated), statistics.space);
+  std::string proof =
+      statistics.optimal ? "proved best" : format("no plan is faster than %.4g s", statistics.lowerBoundSeconds);
+  double comparison = result.error.comparison;
+  if (comparison <= 0)
+    return text + proof + "\n";
+  auto isEqual = [&](const PricedPlan &plan) {
+    return result.error.isEqual(plan.prediction.stepSeconds, statistics.fastestSeconds);
+  };
+  auto equals = std::ranges::count_if(result.plans, isEqual);
+  text += format("the fastest takes %.4g s: %s\n", statistics.fastestSeconds, proof.c_str());
+  if (!isEqual(result.plans.front()))
+    text +=
+        wrapped(format("the first plan is %.1f %% slower than the fastest, outside the error of a comparison (%.0f %%)",
+                       100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
+                2);
+  else if (equals > 1)
+    text += wrapped(
+        format("steps that differ by less than %.0f %%, the error of a comparison, are equal: the first %lld; the "
+               "first is the simplest",
+               100 * comparison, static_cast<long long>(equals)),
+        2);
   return text;
 }
 
@@ -181,13 +226,7 @@ std::string explainPlans(const SearchResult &result) {
     return text;
   }
   const Prediction &best = result.plans.front().prediction;
-  std::string text = planTable(result.plans) + stageTable(best) + wrapped(whatBinds(best), 2);
-  text += format("%lld plans played of a space of %.3g, %s\n", static_cast<long long>(result.statistics.evaluated),
-                 result.statistics.space,
-                 result.statistics.optimal
-                     ? "proved best"
-                     : format("no plan is faster than %.4g s", result.statistics.lowerBoundSeconds).c_str());
-  return text;
+  return planTable(result.plans) + stageTable(best) + wrapped(whatBinds(best), 2) + verdict(result);
 }
 
 } // namespace espalier::planner

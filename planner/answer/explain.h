@@ -21,9 +21,18 @@ std::string describeBytes(double bytes);
 /// "max_device_memory=78.00GB, without a margin": how a user takes all that a device has.
 std::string withoutMargin(double bytes);
 
+/// "15.62 s ± 12 %": a time with the error that the model is known to have; without one, as "15.62 s", where it is not.
+std::string describeSeconds(double seconds, double error);
+
+/// Of the step.
+inline std::string describeSeconds(const Prediction &prediction) {
+  return describeSeconds(prediction.stepSeconds, prediction.timeError);
+}
+
 /// For each plan step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then the memory of each
-/// stage of the first plan by class, and what binds. Lines have at most 100 columns. What a machine's software reserves
-/// is in the totals and in no column: a run file's limit is what it leaves.
+/// stage of the first plan by class, the limit and the margin behind it; what binds; which plans are equal. Lines have
+/// at most 100 columns. What a machine's software reserves is in the totals and in no column: a run file's limit is
+/// what it leaves.
 std::string explainPlans(const SearchResult &result);
 
 /// What limits a plan: all shares of the step that are not compute, the largest first, with the communication of each

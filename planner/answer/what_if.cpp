@@ -24,8 +24,8 @@ double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devi
 namespace {
 
 std::string line(const char *when, int devices, const std::string &machine, const PricedPlan &plan) {
-  return format("%-4s %d devices of %s: %.4g s, %.0f tokens/s, ", when, devices, machine.c_str(),
-                plan.prediction.stepSeconds, plan.prediction.tokensPerSecond) +
+  return format("%-4s %d devices of %s: %s, %.0f tokens/s, ", when, devices, machine.c_str(),
+                describeSeconds(plan.prediction).c_str(), plan.prediction.tokensPerSecond) +
          describePlan(plan);
 }
 

@@ -2,6 +2,7 @@
 
 #include "planner/answer/explain.h"
 #include "planner/answer/format.h"
+#include "planner/search/simplicity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +15,12 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
   wished.pins = problem.pins.with(wish);
   SearchOptions one = options;
   one.alternatives = 0;
-  one.relax = one.prove = false; // an answer at once, within the gap of the bounds
+  one.relax = one.prove = one.simplest =
+      false; // an answer at once, within the gap of the bounds: the fastest as wished
   bool isAsWished = chosen.prediction.fits() && wished.pins.hold(chosen.plan);
   WhyNot answer;
+  answer.chosen = chosen;
+  answer.error = problem.error;
   if (isAsWished) {
     answer.best = chosen;
     answer.lowerBoundSeconds = solved.statistics.lowerBoundSeconds;
@@ -43,16 +47,36 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
     answer.items.emplace_back(name, more);
   }
   answer.moreSeconds = answer.best.prediction.stepSeconds - chosen.prediction.stepSeconds;
+  answer.isSimpler = simplicityOf(answer.best.plan, problem.machine) < simplicityOf(chosen.plan, problem.machine);
   return answer;
+}
+
+bool WhyNot::isEqual() const {
+  double wished = best.prediction.stepSeconds, taken = chosen.prediction.stepSeconds;
+  return error.isEqual(std::max(wished, taken), std::min(wished, taken));
+}
+
+std::string verdict(const WhyNot &answer) {
+  if (!answer.violated.empty())
+    return "no such plan";
+  std::string times = describeSeconds(answer.best.prediction) + " as wished, " +
+                      describeSeconds(answer.chosen.prediction) + " as chosen";
+  std::string error =
+      answer.error.comparison > 0 ? format(" of a comparison (%.0f %%)", 100 * answer.error.comparison) : "";
+  if (answer.isEqual())
+    return "equal within the error" + error + "; simpler: " + (answer.isSimpler ? "yes" : "no") + "; " + times;
+  return format("%.3g s %s, outside the error", std::abs(answer.moreSeconds),
+                answer.moreSeconds > 0 ? "slower" : "faster") +
+         error + "; " + times;
 }
 
 std::string printWhyNot(const WhyNot &answer) {
   std::string text;
   for (const std::string &reason : answer.violated)
-    text += reason + "\n";
+    text += verdict(answer) + ": " + reason + "\n";
   if (!answer.violated.empty())
     return text;
-  text = batchLine(answer.best.plan) + describePlan(answer.best) + "\n";
+  text = verdict(answer) + "\n" + batchLine(answer.best.plan) + describePlan(answer.best) + "\n";
   // Four digits of the step, so that differences of short steps are not all 0.0000.
   int decimals = 4;
   for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)

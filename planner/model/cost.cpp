@@ -134,6 +134,11 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
     double across = axis != Axis::Pp                 ? group.perHost * machine.network.bytesPerSecond
                     : machine.sendBytesPerSecond > 0 ? machine.sendBytesPerSecond
                                                      : machine.network.bytesPerSecond;
+    if (axis != Axis::Pp) {
+      double slower = 1 + machine.ringSlope * std::log2(static_cast<double>(ranks) / group.perHost);
+      across /= slower;
+      group.networkBytesPerSecond /= slower;
+    }
     group.bytesPerSecond = group.perHost > 1 ? std::min(machine.link.bytesPerSecond, across) : across;
     double share = 1.0 / group.perHost; // one of r ring steps leaves the host
     group.hopSeconds = share * machine.network.latencySeconds + (1 - share) * machine.link.latencySeconds;

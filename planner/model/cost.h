@@ -53,9 +53,10 @@ struct Group {
 };
 
 /// The group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the
-/// network share of its r members on each host: min(link, r * network), because all groups of a
-/// host use it at once. dp groups include cp (gradients are summed over both) and, `overExperts`, ep. Example: 16 ranks
-/// on two hosts, links of 230 GB/s and a network of 22 GB/s: min(230, 8 * 22) = 176 GB/s.
+/// network share of its r members on each host: min(link, r * network / (1 + slope * log2(hosts))), because all groups
+/// of a host use it at once; `slope` is Machine::ringSlope. dp groups include cp (gradients are summed over both) and,
+/// `overExperts`, ep. Example: 16 ranks on two hosts, links of 230 GB/s, a network of 22 GB/s and no slope:
+/// min(230, 8 * 22) = 176 GB/s.
 Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false);
 
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)

@@ -82,7 +82,9 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
     prediction.peakBytes = std::max(prediction.peakBytes, memory.total());
     prediction.hostPeakBytes = std::max(prediction.hostPeakBytes, memory.host());
   }
+  prediction.timeError = problem.error.time;
   prediction.memoryLimitBytes = problem.machine.memoryBytes;
+  prediction.marginBytes = problem.machine.marginBytes;
   prediction.hostLimitBytes = problem.machine.hostShareBytes();
   double samples = static_cast<double>(plan.globalBatch());
   prediction.tokensPerSecond = samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;

@@ -90,24 +90,43 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   return 0;
 }
 
+/// The share of a collective that the software runs beside compute, where its program allows that.
+double hiddenShare(const CollectiveTerm &term, const Software &software) {
+  switch (term.axis) {
+  case Axis::Tp:
+    return software.hiddenTensor;
+  case Axis::Cp:
+    return software.hiddenContext;
+  case Axis::Ep:
+    return software.hiddenExpert;
+  case Axis::Dp:
+    return term.kind == CollectiveKind::AllGather ? software.hiddenGathers : software.hiddenGradients;
+  case Axis::Pp:
+    break;
+  }
+  return 1;
+}
+
 // The programs of one segment: of each phase, and what a class of recompute runs before backward.
 class SegmentPrograms {
 public:
-  SegmentPrograms(const ParallelConfig &config, const Machine &machine, SegmentCost &cost)
-      : config(config), machine(machine), cost(cost), weight(splitsBackward(config.schedule) ? 2 : 1) {}
+  SegmentPrograms(const ParallelConfig &config, const Problem &problem, SegmentCost &cost)
+      : config(config), machine(problem.machine), software(problem.software), cost(cost),
+        weight(splitsBackward(config.schedule) ? 2 : 1) {}
 
   void add(const CollectiveTerm &term, double seconds) {
+    double hidden = hiddenShare(term, software);
     if (term.besideLastBackward && machine.transfersBesideCompute()) {
-      cost.hideableStep[term.axis] += seconds;
+      cost.hideableStep[term.axis] += hidden * seconds;
+      cost.step.communication[term.axis] += (1 - hidden) * seconds;
       return;
     }
     bool isBeside = machine.transfersBesideCompute() && term.wait > term.start && seconds > 0;
     auto addTo = [&](ProgramPlayer &program, PhaseSeconds &phase) {
       double &exposed = phase.communication[term.axis];
-      if (isBeside)
-        program.add(term, seconds, exposed);
-      else
-        exposed += seconds;
+      exposed += isBeside ? (1 - hidden) * seconds : seconds;
+      if (isBeside && hidden > 0)
+        program.add(term, hidden * seconds, exposed);
     };
     visit(term, term.recomputedFull && !config.keepTensorParallelResults, addTo);
   }
@@ -150,6 +169,7 @@ private:
 
   const ParallelConfig &config;
   const Machine &machine;
+  const Software &software;
   SegmentCost &cost;
   int weight; ///< program of Phase::Weight
   std::array<ProgramPlayer, 6> programs;
@@ -157,7 +177,7 @@ private:
 
 void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
              const ParallelConfig &config, SegmentCost &cost) {
-  SegmentPrograms programs(config, problem.machine, cost);
+  SegmentPrograms programs(config, problem, cost);
   for (const CollectiveTerm &term : terms.collectives) {
     Group group = groupOf(term.axis, config, problem.machine, term.overExperts);
     programs.add(term, collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group));

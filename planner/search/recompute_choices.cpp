@@ -284,15 +284,15 @@ private:
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Whether one state makes another needless: it takes no longer in any action and, before the last kind, no more
-  // bytes.
+  // Whether one state, which takes no longer in all, makes another needless: it takes no longer in any action, unless only
+  // the fastest in all is wanted, and, before the last kind, no more bytes.
   bool dominates(uint32_t one, uint32_t other) const {
     if (!isLast &&
         (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
       return false;
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
       const ChunkUse &a = uses[one * chunks + chunk], &b = uses[other * chunks + chunk];
-      if ((mustFit && !takesNoLonger(a.seconds, b.seconds)) || (!isLast && a.savedBytes > b.savedBytes))
+      if ((mustFit && !onlyFastest && !takesNoLonger(a.seconds, b.seconds)) || (!isLast && a.savedBytes > b.savedBytes))
         return false;
     }
     return true;

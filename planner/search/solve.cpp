@@ -4,9 +4,9 @@
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
+#include "planner/search/incumbents.h"
 #include "planner/search/parallel.h"
-#include "planner/search/space.h"
-#include "planner/search/split.h"
+#include "planner/search/simplicity.h"
 
 #include <algorithm>
 #include <chrono>
@@ -16,69 +16,6 @@
 namespace espalier::planner {
 
 namespace {
-
-using Mesh = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their meshes do
-
-constexpr double equal = 1e-9; ///< steps that differ by less, relatively, are equally fast
-
-Mesh meshOf(const ParallelConfig &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
-
-// The best plan of each mesh; the k-th best of them is what others must beat to be reported.
-class Incumbents {
-public:
-  explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
-
-  // Of equally fast plans of a mesh the first in the order of enumeration, the simplest, is kept.
-  void offer(const ParallelConfig &config, const SplitResult &result, const Candidate &candidate) {
-    std::pair place(candidate.choice, candidate.schedule);
-    Incumbent &incumbent = best.try_emplace(meshOf(config), Incumbent{config, result, place}).first->second;
-    double known = incumbent.result.seconds;
-    if (result.seconds < known * (1 - equal) || (result.seconds < known * (1 + equal) && place < incumbent.place))
-      incumbent = {config, result, place};
-  }
-
-  // A plan must beat that of its mesh, or of a new mesh the last one that is reported.
-  double limitFor(const ParallelConfig &config) const {
-    double limit = kthSeconds();
-    auto place = best.find(meshOf(config));
-    return place == best.end() ? limit : std::min(limit, place->second.result.seconds);
-  }
-
-  double bestSeconds() const { return nthSeconds(1); }
-  double kthSeconds() const { return nthSeconds(wanted); }
-
-  // Fastest first; of equally fast plans the order of meshes decides.
-  std::vector<std::pair<ParallelConfig, SplitResult>> sorted() const {
-    std::vector<std::pair<ParallelConfig, SplitResult>> list;
-    for (const auto &[mesh, incumbent] : best)
-      list.emplace_back(incumbent.config, incumbent.result);
-    std::sort(list.begin(), list.end(),
-              [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
-    if (static_cast<int>(list.size()) > wanted)
-      list.resize(wanted);
-    return list;
-  }
-
-private:
-  double nthSeconds(size_t n) const {
-    std::vector<double> seconds;
-    for (const auto &[mesh, incumbent] : best)
-      seconds.push_back(incumbent.result.seconds);
-    if (seconds.size() < n)
-      return std::numeric_limits<double>::infinity();
-    std::ranges::nth_element(seconds, seconds.begin() + static_cast<std::ptrdiff_t>(n) - 1);
-    return seconds[n - 1];
-  }
-
-  struct Incumbent {
-    ParallelConfig config;
-    SplitResult result;
-    std::pair<uint32_t, uint32_t> place; ///< choice and schedule
-  };
-
-  int wanted;
-  std::map<Mesh, Incumbent> best;
-};
 
 // Turns a split into stages with what each layer keeps.
 Plan withStages(const Problem &problem, ParallelConfig config, const SplitResult &split) {
@@ -113,13 +50,13 @@ public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
       : problem(problem), options(options), space(problem, options), incumbents(options.alternatives + 1) {}
 
-  SearchStatistics run() {
+  void run() {
     statistics.space = space.plans();
     firstPass();
     secondPass();
+    statistics.fastestSeconds = incumbents.bestSeconds();
     statistics.lowerBoundSeconds = std::min(bound, incumbents.bestSeconds());
     statistics.optimal = statistics.lowerBoundSeconds >= incumbents.bestSeconds() * (1 - 1e-8);
-    return statistics;
   }
 
   /// All that may be chosen, by the order of bounds.
@@ -130,7 +67,25 @@ public:
     return list;
   }
 
-  std::vector<std::pair<ParallelConfig, SplitResult>> best() const { return incumbents.sorted(); }
+  const SearchStatistics &sizes() const { return statistics; }
+
+  /// The plans to report, in their order.
+  std::vector<Incumbent> best() {
+    std::vector<Incumbent> list = incumbents.sorted();
+    bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
+    if (prefersSimple) {
+      Incumbent simple = simplest(list);
+      std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
+      list.push_back(std::move(simple));
+      auto order = [&](const Incumbent &one) {
+        bool isEqual = problem.error.isEqual(one.result.seconds, incumbents.bestSeconds());
+        return std::tuple(!isEqual, isEqual ? simplicity(one) : Simplicity{}, one.result.seconds, one.place);
+      };
+      std::ranges::sort(list, {}, order);
+    }
+    incumbents.shorten(list);
+    return list;
+  }
 
 private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
@@ -145,7 +100,7 @@ private:
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
   void firstPass() {
     size_t next = 0;
-    for (const Candidate *first; (first = space.at(next)) && first->bound < incumbents.kthSeconds();) {
+    for (const Candidate *first; (first = space.at(next)) && first->bound < incumbents.lastSeconds();) {
       if (!options.prove && next >= quickCandidates && incumbents.bestSeconds() < bound) {
         bound = first->bound;
         break;
@@ -195,9 +150,45 @@ private:
     }
   }
 
+  Simplicity simplicity(const Incumbent &one) const {
+    bool recomputes = std::ranges::any_of(one.result.recomputed, [](const std::vector<RecomputedLayers> &stage) {
+      return std::ranges::any_of(stage, [](const RecomputedLayers &kind) { return kind.full + kind.selective > 0; });
+    });
+    return simplicityOf(one.config, problem.machine, recomputes);
+  }
+
+  // The simplest plan within the error of the fastest, and the fastest of equally simple ones. Candidates are looked at
+  // by rising complexity, as far as it is known without a split: what layers recompute is not. Unlike layers on several
+  // chunks take long and are not simple: of these only incumbents count.
+  Incumbent simplest(const std::vector<Incumbent> &known) {
+    const double limit = (1 + problem.error.comparison) * incumbents.bestSeconds();
+    auto key = [&](const Incumbent &one) { return std::pair(simplicity(one), one.result.seconds); };
+    Incumbent best = known.front();
+    for (const Incumbent &one : known)
+      if (one.result.seconds <= limit && key(one) < key(best))
+        best = one;
+    std::vector<std::pair<Simplicity, size_t>> order;
+    for (size_t i = 0; space.at(i) && space.at(i)->bound <= limit; ++i)
+      if (ParallelConfig config = space.config(*space.at(i));
+          space.hasOneKind() || !hasSeveralOptions(problem, config))
+        order.emplace_back(simplicityOf(config, problem.machine, /*recomputes=*/false), i);
+    std::ranges::sort(order);
+    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simplicity(best); begin = end) {
+      double wanted = simplicity(best) == order[begin].first ? best.result.seconds : limit;
+      std::vector<size_t> which;
+      for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end)
+        if (space.at(order[end].second)->bound < wanted)
+          which.push_back(order[end].second);
+      for (Incumbent &found : solve(which, std::vector(which.size(), wanted), /*budget=*/0))
+        if (!found.result.counts.empty() && key(found) < key(best))
+          best = std::move(found);
+    }
+    return best;
+  }
+
   // Whether the candidate at a place may still be faster than the best.
   bool isOpen(size_t place) const {
-    return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - equal);
+    return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - kSameStep);
   }
 
   // Leaves candidates out of the second pass, with their bounds: all but the first ones where nothing is to be proved;
@@ -219,34 +210,46 @@ private:
   // Looks for plans as fast as those that are reported, or faster than the best alone; candidates whose lower bound is
   // still below that go to `stillOpen`. Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
-    std::vector<ParallelConfig> plans;
-    std::vector<uint32_t> choices;
     std::vector<double> limits;
-    for (size_t i : which) {
-      choices.push_back(space.at(i)->choice);
-      plans.push_back(space.config(*space.at(i)));
-      limits.push_back(onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans.back()) * (1 + equal));
-    }
-    std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
-    std::vector<SplitResult> results(plans.size());
-    forEachParallel(plans.size(), options.threads, [&](size_t i) {
-      StageOptions stages(problem, plans[i], schedules, tables[i]);
-      results[i] = bestSplit(problem, stages, limits[i], budget);
-    });
+    for (size_t i : which)
+      limits.push_back(onlyBest ? incumbents.bestSeconds()
+                                : incumbents.limitFor(space.config(*space.at(i))) * (1 + kSameStep));
+    std::vector<Incumbent> found = solve(which, limits, budget);
     int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {
-      SplitResult &result = results[i];
+      SplitResult &result = found[i].result;
       result.lowerBound = std::min(std::max(result.lowerBound, space.at(which[i])->bound), result.seconds);
-      spent += results[i].spent;
-      optionWork += results[i].optionWork;
-      statistics.evaluated += results[i].played;
-      if (!results[i].counts.empty())
-        incumbents.offer(plans[i], results[i], *space.at(which[i]));
+      spent += result.spent;
+      optionWork += result.optionWork;
+      if (!result.counts.empty())
+        incumbents.offer(found[i].config, result, *space.at(which[i]));
     }
     for (size_t i = 0; i < which.size(); ++i)
-      if (results[i].lowerBound < (onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans[i])))
-        stillOpen.push_back({results[i].lowerBound, which[i]});
+      if (found[i].result.lowerBound < (onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(found[i].config)))
+        stillOpen.push_back({found[i].result.lowerBound, which[i]});
     return spent;
+  }
+
+  // The best split of each of these candidates, where one is below its limit.
+  std::vector<Incumbent> solve(const std::vector<size_t> &which, const std::vector<double> &limits, int64_t budget) {
+    std::vector<ParallelConfig> plans;
+    std::vector<uint32_t> choices;
+    std::vector<Incumbent> found(which.size());
+    for (size_t i = 0; i < which.size(); ++i) {
+      const Candidate &candidate = *space.at(which[i]);
+      found[i].config = space.config(candidate);
+      found[i].place = {candidate.choice, candidate.schedule};
+      choices.push_back(candidate.choice);
+      plans.push_back(found[i].config);
+    }
+    std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
+    forEachParallel(plans.size(), options.threads, [&](size_t i) {
+      StageOptions stages(problem, plans[i], schedules, tables[i]);
+      found[i].result = bestSplit(problem, stages, limits[i], budget);
+    });
+    for (const Incumbent &one : found)
+      statistics.evaluated += one.result.played;
+    return found;
   }
 
   const Problem &problem;
@@ -271,16 +274,22 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
     return result;
 
   BranchAndBound solver(problem, options);
-  result.statistics = solver.run();
-  for (const auto &[config, solved] : solver.best())
-    result.plans.push_back(pricePlan(problem, withStages(problem, config, solved)));
-  // A price is the same sum as the search's, in another order: the last digits may differ.
-  if (!result.plans.empty())
-    result.statistics.lowerBoundSeconds =
-        std::min(result.statistics.lowerBoundSeconds, result.plans.front().prediction.stepSeconds);
+  solver.run();
+  std::vector<Incumbent> best = solver.best();
+  result.error = problem.error;
+  result.statistics = solver.sizes();
+  SearchStatistics &statistics = result.statistics;
+  for (const Incumbent &one : best) {
+    PricedPlan priced = pricePlan(problem, withStages(problem, one.config, one.result));
+    // A price is the same sum as the search's, in another order: the last digits may differ.
+    if (one.result.seconds <= statistics.fastestSeconds)
+      statistics.fastestSeconds = priced.prediction.stepSeconds;
+    result.plans.push_back(std::move(priced));
+  }
+  statistics.lowerBoundSeconds = std::min(statistics.lowerBoundSeconds, statistics.fastestSeconds);
   if (result.plans.empty() && options.diagnose)
     diagnose(problem, options, solver.sizedConfigs(), result);
-  result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 

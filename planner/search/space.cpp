@@ -104,6 +104,12 @@ void SearchSpace::enumerateAxes() {
     for (int pp : divisors(devices / tp, pins.pp))
       for (int cp : divisors(devices / tp / pp, pins.cp))
         for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
+          auto isLacking = [&](Axis axis, int ranks, const std::optional<int> &pin) {
+            return problem.software.lacks[axis] && ranks > 1 && !pin;
+          };
+          if (isLacking(Axis::Tp, tp, pins.tp) || isLacking(Axis::Pp, pp, pins.pp) ||
+              isLacking(Axis::Cp, cp, pins.cp) || isLacking(Axis::Ep, ep, pins.ep))
+            continue;
           ParallelConfig config;
           config.tp = tp, config.pp = pp, config.cp = cp, config.ep = ep;
           config.dp = devices / tp / pp / cp / ep;
@@ -142,6 +148,8 @@ void SearchSpace::addFlags(ParallelConfig config) {
   config.schedule = Schedule::OneFOneB;
   for (bool sequenceParallel : allowed(pins.sequenceParallel, {false, true}))
     for (int zero : allowed(pins.zero, {0, 1, 2, 3})) {
+      if (!pins.zero && zero > problem.software.mostZero)
+        continue;
       if ((sequenceParallel && config.tp == 1) || (isNothingShared(config, zero) && zero < 3))
         continue;
       config.sequenceParallel = sequenceParallel;
@@ -193,6 +201,9 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const ParallelConfig &con
   for (Schedule schedule : kSchedules) {
     const auto &pin = problem.pins.schedule;
     if (pin ? schedule != *pin : config.pp == 1 && schedule != Schedule::OneFOneB)
+      continue;
+    const std::vector<Schedule> &had = problem.software.schedules;
+    if (!pin && config.pp > 1 && !had.empty() && std::ranges::find(had, schedule) == had.end())
       continue;
     int most = schedule == Schedule::Interleaved ? mostChunks(config.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {

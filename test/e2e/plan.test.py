@@ -20,5 +20,9 @@ assert len(predicted["memory_bytes"]) == plan["pp"]
 assert max(predicted["memory_bytes"]) <= predicted["memory_limit_bytes"]
 assert abs(sum(predicted["seconds"].values()) - predicted["step_seconds"]) < 1e-6 * predicted["step_seconds"]
 assert answer["alternatives"] and answer["rejected"] == []
+assert answer["schema"] == 1 and answer["error"] == predicted["error"] == 0.2 and answer["comparison_error"] == 0.06
+fastest = answer["search"]["fastest_seconds"]
+assert predicted["step_seconds"] <= 1.06 * fastest
 for other in answer["alternatives"]:
-    assert other["predicted"]["step_seconds"] >= predicted["step_seconds"]
+    assert other["predicted"]["step_seconds"] >= fastest * (1 - 1e-9)
+    assert other["equal"] == (other["predicted"]["step_seconds"] <= 1.06 * fastest)

@@ -2,6 +2,7 @@
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
+#include "planner/search/simplicity.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>
@@ -47,10 +48,44 @@ TEST(Explain, WhyNotOfShortStepsHasDigits) {
 
 TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
   WhyNot answer;
-  answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
+  answer.best.prediction.stepSeconds = answer.chosen.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
   EXPECT_THAT(printWhyNot(answer), testing::Not(HasSubstr("faster")));
   answer.lowerBoundSeconds = 1.5;
   EXPECT_THAT(printWhyNot(answer), HasSubstr("no plan as wished is faster than 1.5 s, this one takes 2 s"));
+}
+
+// 10.4 s against 10 s are equal where comparisons err by 5 %, 10.6 s are not. Both times carry their error.
+TEST(Explain, WhyNotBeginsWithAVerdict) {
+  WhyNot answer;
+  answer.error = {0.12, 0.05};
+  answer.chosen.prediction.stepSeconds = 10, answer.best.prediction.stepSeconds = 10.4;
+  answer.chosen.prediction.timeError = answer.best.prediction.timeError = answer.error.time;
+  answer.moreSeconds = 0.4;
+  EXPECT_EQ(verdict(answer),
+            "equal within the error of a comparison (5 %); simpler: no; 10.4 s ± 12 % as wished, 10 s ± "
+            "12 % as chosen");
+  EXPECT_EQ(printWhyNot(answer).find(verdict(answer) + "\n"), 0u);
+  answer.best.prediction.stepSeconds = 10.6, answer.moreSeconds = 0.6;
+  EXPECT_EQ(verdict(answer),
+            "0.6 s slower, outside the error of a comparison (5 %); 10.6 s ± 12 % as wished, 10 s ± 12 % "
+            "as chosen");
+}
+
+// 175B: at most two plans of each family, those within the error first.
+TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
+  Problem large = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8, 76e9), 1536);
+  large.error = {0.12, 0.05};
+  large.machine.marginBytes = 4e9;
+  SearchResult result = search(large);
+  ASSERT_GT(result.plans.size(), 2u);
+  std::map<int, int> families;
+  for (const PricedPlan &priced : result.plans)
+    EXPECT_LE(++families[familyOf(priced.plan)], 2) << describePlan(priced.plan);
+  std::string text = explainPlans(result);
+  EXPECT_THAT(text, HasSubstr(describeSeconds(result.plans[0].prediction.stepSeconds, 0.12)));
+  EXPECT_THAT(text, HasSubstr(" s ± 12 % "));
+  EXPECT_THAT(text, testing::ContainsRegex("\nlimit +70.78\nmargin +3.73  left free of 74.51 GB\n"));
+  EXPECT_THAT(text, HasSubstr("steps that differ by less than 5 %, the error of a comparison, are equal: the first"));
 }
 
 TEST(Explain, WhyNotSaysWhatForbids) {

@@ -257,6 +257,66 @@ TEST(ProfileModel, AnEvaluationHoldsParametersAndForwardAlone) {
   EXPECT_EQ(static_cast<double>(evaluation.arena_bytes(rt::pb::DEVICE)), sum);
 }
 
+std::vector<std::string> smallExperts(const std::string &experts, const std::string &more = "run_mode=train") {
+  return {"cluster=cpu_local",
+          experts,
+          more,
+          sizes + "hidden_size=64",
+          sizes + "num_layers=4",
+          sizes + "num_heads=4",
+          sizes + "n_kv_heads=4",
+          sizes + "seq_length=64",
+          sizes + "vocab_size=256",
+          sizes + "intermediate_size=128"};
+}
+
+/// Products that are fused with what follows count, and slots that no token can fill do not: forward and both gradients
+/// are six operations for each weight of a product and token, attention 2 s h in forward and 2.5 times as many in
+/// backward under the causal mask.
+TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
+  for (const char *type : {"float32", "float16"}) {
+    RunConfig run = importConfig("gpt2_124m", {sizes + "param_init_type=" + type, sizes + "compute_dtype=" + type});
+    MLIRContext context;
+    std::optional<planner::Problem> problem = profileModel(context, run);
+    ASSERT_TRUE(problem);
+    constexpr double tokens = 1024, hidden = 768, weights = 12 * 12 * hidden * hidden + 50304 * hidden;
+    double attention = problem->modelFlops - 6 * weights * tokens;
+    constexpr double forward = 12 * 2 * tokens * tokens * hidden; // of the causal half
+    EXPECT_GE(attention, 3 * forward) << type;
+    EXPECT_LE(attention, 3.5 * forward * 1.01) << type;
+  }
+  double flops[2];
+  for (int even : {0, 1}) {
+    RunConfig run = importConfig(
+        "mixtral_8x7b", smallExperts(even ? "moe_config.capacity_factor=1.0" : "moe_config.capacity_factor=2.0"));
+    MLIRContext context;
+    std::optional<planner::Problem> problem = profileModel(context, run);
+    ASSERT_TRUE(problem);
+    flops[even] = problem->modelFlops;
+  }
+  EXPECT_NEAR(flops[0], flops[1], 1e-9 * flops[1]);
+}
+
+/// Other devices, pins and software do not need other terms; other tensor ranks do.
+TEST(ProfileModel, TermsAreReadOnceForAllReadingsOfAFile) {
+  RunConfig run = importConfig("tiny_gpt", {}),
+            other = importConfig("tiny_gpt", {"parallel.parallel_mode=2", "planner.global_batch=64"}, "cpu_local:2x8");
+  run.pins.cp.reset(); // the file pins it
+  MLIRContext context;
+  std::optional<planner::Problem> first = profileModel(context, run), second = profileModel(context, other);
+  ASSERT_TRUE(first && second);
+  std::optional<planner::Problem> reused = withRun(*first, run, other, "cpu");
+  ASSERT_TRUE(reused);
+  EXPECT_EQ(reused->machine.hosts, 2);
+  EXPECT_EQ(reused->globalBatch, second->globalBatch);
+  EXPECT_EQ(reused->pins.dp, second->pins.dp);
+  ASSERT_EQ(reused->kinds.size(), second->kinds.size());
+  for (size_t kind = 0; kind < second->kinds.size(); ++kind)
+    EXPECT_EQ(reused->kinds[kind].patterns, second->kinds[kind].patterns);
+  other.pins.vocabParallel = false;
+  EXPECT_FALSE(withRun(*first, run, other, "cpu"));
+}
+
 class Workspaces : public testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(ProfileModel, Workspaces, testing::Values("tiny_gpt", "llama2_7b"),
@@ -372,19 +432,6 @@ struct Profiled {
 };
 
 class CollectiveBytes : public testing::TestWithParam<Profiled> {};
-
-std::vector<std::string> smallExperts(const std::string &experts, const std::string &more = "run_mode=train") {
-  return {"cluster=cpu_local",
-          experts,
-          more,
-          sizes + "hidden_size=64",
-          sizes + "num_layers=4",
-          sizes + "num_heads=4",
-          sizes + "n_kv_heads=4",
-          sizes + "seq_length=64",
-          sizes + "vocab_size=256",
-          sizes + "intermediate_size=128"};
-}
 
 INSTANTIATE_TEST_SUITE_P(
     ProfileModel, CollectiveBytes,

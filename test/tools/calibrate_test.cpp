@@ -1,0 +1,33 @@
+// Of several rounds of measurements the best counts, and what cannot be repeated is named.
+#include "tools/calibrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace espalier;
+
+TEST(Calibrate, TheBestRoundCountsAndSpreadsAreNamed) {
+  CalibrationRound idle{.fastest = 100,
+                        .large = 80,
+                        .bf16 = 40,
+                        .f16 = 40,
+                        .attention = 20,
+                        .copy = 16,
+                        .link = 8,
+                        .launch = 1,
+                        .hop = 2};
+  CalibrationRound loaded = idle;
+  loaded.copy = 6, loaded.hop = 3, loaded.large = 78;
+  MeasuredMachine machine;
+  keepBest({loaded, idle, loaded}, machine);
+  EXPECT_EQ(machine.memoryBytesPerSecond, 16);
+  EXPECT_EQ(machine.linkLatencySeconds, 2);
+  EXPECT_EQ(machine.matmulEfficiency, 0.8);
+  EXPECT_EQ(machine.bf16Flops, 50);
+  EXPECT_EQ(describeSpreads(machine), "memory_bandwidth 167 %, link.latency 50 %");
+  EXPECT_THAT(clusterYaml("m", machine), testing::HasSubstr("# Not repeatable: over 3 rounds"));
+  MeasuredMachine quiet;
+  keepBest({idle, idle}, quiet);
+  EXPECT_EQ(describeSpreads(quiet), "");
+  EXPECT_THAT(clusterYaml("m", quiet), testing::Not(testing::HasSubstr("Not repeatable")));
+}
