@@ -48,27 +48,24 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   shape.epilogue = call.epilogue();
   shape.keepsOperand = call.epilogue() != pb::LibraryCall::BIAS_GELU || call.buffers_size() > 4;
   int buffers = 3 + shape.hasRow() + (shape.hasGelu() || shape.adds() ? 1 : 0);
-  CallReader reader(call, types, {.buffers = buffers, .sizes = 4});
-  shape.m = reader.size(0);
-  shape.n = reader.size(1);
-  shape.k = reader.size(2);
-  shape.batch = reader.size(3);
-  shape.a = reader.floating(0);
-  shape.b = reader.floating(1);
-  shape.c = reader.floating(2);
+  CallReader reader(call, types);
+  shape.m = reader.size("m");
+  shape.n = reader.size("n");
+  shape.k = reader.size("k");
+  shape.batch = reader.size("batch");
+  shape.a = reader.storage("a");
+  shape.b = reader.storage("b");
+  shape.c = reader.storage("c");
   shape.transposeA = call.transpose_a();
   shape.transposeB = call.transpose_b();
-  reader.holds(0, {shape.batch, shape.m, shape.k}, bytesOf(shape.a));
-  reader.holds(1, {shape.batch, shape.k, shape.n}, bytesOf(shape.b));
-  reader.holds(2, {shape.batch, shape.m, shape.n}, bytesOf(shape.c));
   bool isEpilogue = shape.epilogue != pb::LibraryCall::NONE, isStored = call.store() == pb::OVERWRITE;
   bool isBiasGradient = shape.epilogue == pb::LibraryCall::BIAS_GRADIENT;
   if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || isBiasGradient)))
     reader.refuse("has an epilogue, which needs k above 0, one matrix and no accumulation");
   for (int i = 3; i < buffers; ++i) {
     bool isRow = i == 3 && shape.hasRow();
-    reader.expect(i, shape.c);
-    reader.holds(i, {isRow ? 1 : shape.m, shape.n}, bytesOf(shape.c));
+    if (static_cast<Storage>(types[static_cast<size_t>(i)]) != shape.c)
+      reader.refuse(fmt::format("buffer {} needs the type of buffer 2", i));
     shape.alignments[isRow ? 3 : 4] = alignmentOf(call.buffers(i), regions);
   }
   for (int i = 0; i < 3; ++i)
@@ -77,28 +74,16 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
 }
 
 StridedCopy readCopy(const pb::LibraryCall &call, Types types) {
-  CallReader reader(call, types, {.buffers = 2, .sizes = 3});
-  StridedCopy copy = {reader.size(0), reader.size(1), reader.size(2), reader.size(2)};
-  if (copy.blocks > 0 && copy.bytes > 0) {
-    reader.holds(0, {reader.product({copy.blocks - 1, copy.fromStride}) + copy.bytes}, 1);
-    reader.holds(1, {copy.blocks, copy.bytes}, 1);
-  }
-  return copy;
+  CallReader reader(call, types);
+  return {reader.size("outer"), reader.size("from_stride"), reader.size("bytes"), reader.size("bytes")};
 }
 
 Rearrangement readRearrange(const pb::LibraryCall &call, Types types) {
-  CallReader reader(call, types, {.buffers = 2, .sizes = 3});
-  Rearrangement shape = {reader.size(0), reader.size(1), reader.size(2)};
-  for (int buffer : {0, 1})
-    reader.holds(buffer, {shape.outer, shape.inner, shape.bytes}, 1);
-  return shape;
+  CallReader reader(call, types);
+  return {reader.size("a"), reader.size("b"), reader.size("bytes")};
 }
 
-Clearing readZero(const pb::LibraryCall &call, Types types) {
-  CallReader reader(call, types, {.buffers = 1, .sizes = 1});
-  reader.holds(0, {reader.size(0)}, 1);
-  return {reader.size(0)};
-}
+Clearing readZero(const pb::LibraryCall &call, Types types) { return {CallReader(call, types).size("bytes")}; }
 
 /// Returns the plan's algorithm for a product, if the plan was made with the loaded library. The algorithms were
 /// measured with aligned operands; for other operands cuBLASLt chooses.
