@@ -56,7 +56,7 @@ PathKind kindOfText(std::string_view text) {
   if (first != std::string_view::npos && text[first] == '{')
     return text.find("\"model_type\"") == std::string_view::npos ? PathKind::Unknown : PathKind::HfConfig;
   std::set<std::string> keys = topKeys(text);
-  if (keys.contains("segments") && keys.contains("sizes"))
+  if (keys.contains("hf_config") || (keys.contains("segments") && keys.contains("sizes")))
     return PathKind::ModelFile;
   for (const char *section : {"base_config", "model", "runner_config", "parallel", "parallel_config", "planner"})
     if (keys.contains(section))

@@ -97,7 +97,7 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
         EXPECT_EQ(error.failure.op, rt::locationText(plan, instruction.location()));
         if (plan.subprograms(index).name() != "block.update") // which is in no model file
           EXPECT_THAT(error.failure.op, MatchesRegex("(row|flat|column)_[0-9]+ at .*gpt2.yaml:[0-9]+:[0-9]+"));
-        EXPECT_THAT(error.failure.message, HasSubstr("it wrote where no buffer is"));
+        EXPECT_THAT(error.failure.message, HasSubstr("it wrote outside of all buffers"));
       }
       break; // the first launch of each
     }

@@ -258,8 +258,15 @@ TEST(Cluster, HostMemory) {
 
 // Sizes that a data sheet prints are no constants that could be fitted.
 TEST(Cluster, FilesHaveAtMostTwelveConstantsBesideSizes) {
-  const std::set<std::string> sizes = {"name",       "hosts",           "devices_per_host",  "memory_bytes",
-                                       "peak_flops", "multiprocessors", "host.memory_bytes", "host.devices_per_link"};
+  const std::set<std::string> sizes = {"name",
+                                       "device",
+                                       "hosts",
+                                       "devices_per_host",
+                                       "memory_bytes",
+                                       "peak_flops",
+                                       "multiprocessors",
+                                       "host.memory_bytes",
+                                       "host.devices_per_link"};
   for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
     Diagnostics diagnostics;
     YamlPtr root = loadYaml(entry.path().string(), diagnostics);
@@ -281,7 +288,9 @@ TEST(Cluster, EveryConstantHasItsSource) {
   for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
     std::ifstream file(entry.path());
     for (std::string line; std::getline(file, line);) {
-      bool isShape = line.starts_with("name:") || line.starts_with("hosts:") || line.starts_with("devices_per_host:");
+      bool isShape = false;
+      for (const char *key : {"name:", "device:", "hosts:", "devices_per_host:"})
+        isShape = isShape || line.starts_with(key);
       if (!line.empty() && !line.starts_with("#") && !isShape)
         EXPECT_NE(line.find("  # "), std::string::npos) << entry.path() << ": " << line;
     }

@@ -296,7 +296,7 @@ TEST_F(Checkpoint, FallsBackAloudFromDamage) {
     damage();
     Resumed resumed = resume(4);
     EXPECT_EQ(resumed.error, "") << name;
-    EXPECT_THAT(resumed.aloud, testing::ContainsRegex("going (back to|on with) step-00000002")) << name;
+    EXPECT_THAT(resumed.aloud, testing::ContainsRegex("(going back to|continuing with) step-00000002")) << name;
     ASSERT_EQ(resumed.result.steps.size(), 2u) << name;
     EXPECT_EQ(resumed.result.steps[1].loss, straight.steps[3].loss) << name;
     EXPECT_EQ(latest(), "step-00000004-2") << name;
