@@ -87,8 +87,8 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
 } // namespace
 
 int importArgsVerb(const ArgsArguments &arguments) {
-  for (rt::PathKind kind : {rt::PathKind::Plan, rt::PathKind::RunFile, rt::PathKind::ModelFile, rt::PathKind::ClusterFile,
-                            rt::PathKind::HfConfig, rt::PathKind::Dataset})
+  for (rt::PathKind kind : {rt::PathKind::Plan, rt::PathKind::RunFile, rt::PathKind::ModelFile,
+                            rt::PathKind::ClusterFile, rt::PathKind::HfConfig, rt::PathKind::Dataset})
     if (rt::pathKind(arguments.file) == kind) {
       fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
       return UserError;

@@ -7,9 +7,9 @@ namespace espalier {
 
 struct ArgsArguments {
   std::string file;
-  std::string output;  ///< run file to write; empty: standard output
-  std::string cluster; ///< NAME or NAME:HOSTSxDEVICES
-  std::string base;    ///< run file that holds what the flags do not say
+  std::string output;       ///< run file to write; empty: standard output
+  std::string cluster;      ///< NAME or NAME:HOSTSxDEVICES
+  std::string base;         ///< run file that holds what the flags do not say
   std::string ignoredFlags; ///< of the script, as if they were not there: "fp8-format,--own-flag"
 };
 

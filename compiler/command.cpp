@@ -2,8 +2,8 @@
 // so that `run` starts where LLVM is not installed.
 #include "compiler/args_command.h"
 #include "compiler/command_line.h"
-#include "compiler/exit_code.h"
 #include "compiler/driver.h"
+#include "compiler/exit_code.h"
 #include "compiler/import/error_format.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"

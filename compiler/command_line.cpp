@@ -172,8 +172,9 @@ std::vector<std::string> namesLike(const CLI::App &verb, const std::string &word
 std::string describeUnread(const CLI::App &verb, const std::string &word) {
   bool isOption = word.starts_with("-");
   std::string name = isOption ? word.substr(0, word.find('=')) : word;
-  const char *what = isOption ? "unknown option" : verb.get_require_subcommand_min() > 0 ? "unknown command"
-                                                                                         : "unexpected argument";
+  const char *what = isOption                                ? "unknown option"
+                     : verb.get_require_subcommand_min() > 0 ? "unknown command"
+                                                             : "unexpected argument";
   return fmt::format("{} '{}'{}", what, name, didYouMean(name, namesLike(verb, name)));
 }
 

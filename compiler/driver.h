@@ -20,13 +20,13 @@ namespace espalier {
 struct CompileOptions {
   std::string target = "cpu"; ///< cpu or cuda
   std::string compileFrom;    ///< name of a phase whose IR is read from `irFile`; empty: none
-  std::string irFile;         ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run, plan and target
-  std::string compileTo;      ///< name of the last phase to run; the IR is then printed. Empty: all
-  std::string dumpPhases;     ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
-  bool check = false;         ///< guards behind all buffers, and every kernel compared with the interpreter
+  std::string irFile;     ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run, plan and target
+  std::string compileTo;  ///< name of the last phase to run; the IR is then printed. Empty: all
+  std::string dumpPhases; ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
+  bool check = false;     ///< guards behind all buffers, and every kernel compared with the interpreter
   OpenKernelRunner openKernelRunner; ///< the device of a check for GPUs
-  std::string kernelFolder;   ///< folder for the kernels, one file per object; empty: none
-  bool emitKernels = true;    ///< false: everything but machine code, for memory and timing questions
+  std::string kernelFolder;          ///< folder for the kernels, one file per object; empty: none
+  bool emitKernels = true;           ///< false: everything but machine code, for memory and timing questions
 };
 
 /// What a compilation gives. `ir` is set instead of `plan` when it stopped at `compileTo`.

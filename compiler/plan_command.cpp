@@ -1,7 +1,7 @@
 // Up to three readings of the run file: as it stands, as a what-if or pins change it, and as a wish would have it. Each
 // goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
-#include "compiler/exit_code.h"
 #include "compiler/plan_command.h"
+#include "compiler/exit_code.h"
 
 #include "compiler/driver.h"
 #include "compiler/export/export_plan.h"
@@ -269,8 +269,7 @@ private:
   int answerWish(Solved &solved) {
     const planner::Pins &wish = wished->pins;
     bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
-    bool otherExperts =
-        wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
+    bool otherExperts = wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
       std::optional<planner::Problem> problem = profile(*wished);
       if (!problem)

@@ -12,7 +12,7 @@ struct PlanArguments {
   std::string file;
   ImportOptions import; ///< --cluster and --set
   std::string target = "cpu";
-  bool all = false;     ///< also plans that cannot be executed yet
+  bool all = false; ///< also plans that cannot be executed yet
   bool json = false;
   std::optional<int> devices;        ///< what if the cluster had so many
   int loseNodes = 0;                 ///< what if the cluster had so many hosts fewer

@@ -3,11 +3,11 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/plan/run_attributes.h"
 
-#include "llvm/Support/SourceMgr.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 
@@ -28,9 +28,9 @@ ArrayAttr symbolsOf(ModuleOp module) {
 std::string difference(ModuleOp wanted, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  for (StringRef label : {"model.phase", "model.plan", "model.sizes", "model.runs", "exec.plan", "exec.optimizer",
-                          "exec.target", "exec.generation", "exec.evaluation", "exec.guard_bytes",
-                          "exec.unfused_epilogues"}) {
+  for (StringRef label :
+       {"model.phase", "model.plan", "model.sizes", "model.runs", "exec.plan", "exec.optimizer", "exec.target",
+        "exec.generation", "exec.evaluation", "exec.guard_bytes", "exec.unfused_epilogues"}) {
     Attribute want = wanted->getAttr(label), got = read->getAttr(label);
     if (want == got)
       continue;

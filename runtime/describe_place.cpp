@@ -42,8 +42,9 @@ std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const pb::Run &
 std::string textOf(const pb::Plan &plan, const char *kind, const auto &flights, uint32_t microBatches) {
   std::string text = kind;
   for (const pb::Flight &flight : flights)
-    text += fmt::format("{}{}/{}", &flight == &flights[0] ? " " : ", ",
-                        plan.transfers(static_cast<int>(flight.transfer())).name(), flight.micro_batch() + microBatches);
+    text +=
+        fmt::format("{}{}/{}", &flight == &flights[0] ? " " : ", ",
+                    plan.transfers(static_cast<int>(flight.transfer())).name(), flight.micro_batch() + microBatches);
   return text;
 }
 

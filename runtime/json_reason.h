@@ -7,7 +7,8 @@
 
 namespace espalier::rt {
 
-/// Returns the reason of a JSON fault without the library's own mark of its kind: "parse error at line 1, column 2: ...".
+/// Returns the reason of a JSON fault without the library's own mark of its kind: "parse error at line 1, column 2:
+/// ...".
 inline std::string jsonReason(const nlohmann::json::exception &fault) {
   std::string text = fault.what();
   size_t end = text.find("] ");

@@ -102,11 +102,11 @@ void requireMemory(const Program &program, int threadsPerRank, const FreeMemory 
   }
   needed = std::min(needed, largest * hostRanks);
   if (needed > free.bytes)
-    throw MemoryError(
-        fmt::format("the plan needs {} of memory for its {} on this host (up to {} each), {} are "
-                    "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
-                    "micro-batch, more recompute",
-                    gigabytes(needed), counted(hostRanks, "rank"), gigabytes(largest), gigabytes(free.bytes), free.source));
+    throw MemoryError(fmt::format(
+        "the plan needs {} of memory for its {} on this host (up to {} each), {} are "
+        "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
+        "micro-batch, more recompute",
+        gigabytes(needed), counted(hostRanks, "rank"), gigabytes(largest), gigabytes(free.bytes), free.source));
 }
 
 } // namespace espalier::rt

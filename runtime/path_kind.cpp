@@ -125,9 +125,10 @@ std::string wayOf(const Path &path) {
   case PathKind::MegatronFolder:
     return fmt::format("is a checkpoint of Megatron: `espalier convert {} DST --to espalier --model RUN.yaml`", name);
   case PathKind::CheckpointFolder:
-    return fmt::format("is a folder of checkpoints: `espalier inspect {}` shows it, `espalier run X.plan --checkpoint {} "
-                       "--resume` goes on with it",
-                       name, name);
+    return fmt::format(
+        "is a folder of checkpoints: `espalier inspect {}` shows it, `espalier run X.plan --checkpoint {} "
+        "--resume` goes on with it",
+        name, name);
   case PathKind::Checkpoint:
     return fmt::format("is the checkpoint of one step: `espalier inspect {}` shows it", name);
   case PathKind::Dataset:

@@ -6,6 +6,7 @@ tracks, or at all files where ROOT is no repository. Each rule is a generator of
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -200,6 +201,25 @@ def executor_plain(tree):
                 yield file, number, f"'{match[0]}' in what executes plans, which knows actions only"
 
 
+def columns(tree):
+    for file in tree.named(".cpp", ".h"):
+        for number, line in enumerate(tree.lines(file), 1):
+            if len(line) > 120:
+                yield file, number, f"{len(line)} columns, at most 120"
+
+
+def formatted(tree):
+    """What clang-format would change, where it is installed. The culprits of this script's own test have no style."""
+    program = shutil.which("clang-format-19")
+    files = [str(tree.root / file) for file in tree.named(".cpp", ".h")]
+    if not program or not (tree.root / ".clang-format").exists():
+        return
+    result = subprocess.run([program, "--dry-run", "-Werror", "--ferror-limit=1", *files], text=True, check=False,
+                            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    for match in re.finditer(r"^(.+?):(\d+):\d+: error: code should be clang-formatted", result.stderr, re.MULTILINE):
+        yield pathlib.Path(match[1]).relative_to(tree.root), match[2], "clang-format-19 would format this otherwise"
+
+
 def merged(tree):
     for file in tree.named(".cpp", ".h", ".td", ".py", ".proto", ".mlir", ".test", ".yaml", ".md", ".txt"):
         for number, line in enumerate(tree.lines(file), 1):
@@ -208,7 +228,7 @@ def merged(tree):
 
 
 RULES = (include_direction, file_length, function_length, passes_complete, ops_described, constraints_tested,
-         executor_plain, merged)
+         executor_plain, columns, formatted, merged)
 
 
 def main():

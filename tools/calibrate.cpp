@@ -254,7 +254,9 @@ MeasuredMachine measureMachine(int ranks, double seconds, const std::function<vo
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / ranks;
   std::vector<CalibrationRound> rounds;
   for (int round = 1; round <= calibrationRounds; ++round) {
-    auto sayRound = [&](const std::string &what) { say(fmt::format("{} (round {} of {})", what, round, calibrationRounds)); };
+    auto sayRound = [&](const std::string &what) {
+      say(fmt::format("{} (round {} of {})", what, round, calibrationRounds));
+    };
     rounds.push_back(measureRound(ranks, seconds / calibrationRounds, sayRound));
   }
   keepBest(rounds, machine);

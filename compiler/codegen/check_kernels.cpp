@@ -52,7 +52,7 @@ public:
     if (found == plan.kernels().end())
       return false;
     runner.run(static_cast<uint32_t>(found - plan.kernels().begin()), {buffers.data(), buffers.size()},
-                {scalars.data(), scalars.size()}, extent);
+               {scalars.data(), scalars.size()}, extent);
     return true;
   }
 
@@ -304,7 +304,7 @@ private:
       for (auto [output, bytes] : llvm::enumerate(outputs))
         if (shape.isSummed(output))
           bytes = CheckedBytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
-                                              Float32Type::get(wanted[output].type.getContext())));
+                                                     Float32Type::get(wanted[output].type.getContext())));
     }
     for (const Accumulation &sum : shape.accumulations) {
       outputs[sum.output].write(inputs[sum.operand].values);
@@ -332,8 +332,7 @@ private:
   double roundingBound() const {
     const KernelShape &shape = kernel.shape();
     bool isColumn = shape.kind == "column";
-    int64_t terms =
-        (shape.kind == "row" || shape.hasRowWork() ? shape.columns : 0) + (isColumn ? shape.rows : 0);
+    int64_t terms = (shape.kind == "row" || shape.hasRowWork() ? shape.columns : 0) + (isColumn ? shape.rows : 0);
     double largest = 0, roundings = 0x1p-23 * static_cast<double>(terms + wanted.size());
     for (size_t output = 0; output < shape.outputs.size(); ++output)
       if (Type element = wanted[output].type.getElementType(); element.getIntOrFloatBitWidth() == 16)

@@ -68,8 +68,8 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
       use(first, pb::Kernel::FIRST);
     else if (isa<model::DropoutOp>(op)) {
       // Seed, stream, first sample, rows of a sample, first element; then divisor, modulus and stride of each term.
-      for (auto what : {pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::DIVISOR,
-                        pb::Kernel::NUMBER})
+      for (auto what :
+           {pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
         use(first++, what);
       for (size_t i = 0; i < shape.dropoutTerms.lookup(&op).size(); ++i)
         for (auto what : {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
@@ -110,8 +110,7 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   auto stored = shape.body->getTerminator()->getOperands();
   for (unsigned index = 0; index < shape.outputs.size(); ++index) {
     bool isSummed = shape.isSummed(index);
-    pb::Operand &operand =
-        kernel.write(isSummed ? pb::F32 : elementOf(stored[index]), reachOfOutput(shape, index));
+    pb::Operand &operand = kernel.write(isSummed ? pb::F32 : elementOf(stored[index]), reachOfOutput(shape, index));
     operand.set_linear(terms.results[index]);
     operand.set_reduces(terms.isReduced[index]);
     for (auto [input, number] : llvm::enumerate(numbers))

@@ -94,7 +94,7 @@ private:
   PlanTables tables;
   int describedValues; ///< those that were there: buffers do not say how long they are
   pb::Subprogram *subprogram = nullptr;
-  DictionaryAttr shapes; ///< of the program at hand, by name
+  DictionaryAttr shapes;                 ///< of the program at hand, by name
   std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
   std::map<std::string, uint32_t> kernels;
 };

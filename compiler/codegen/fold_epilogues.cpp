@@ -45,9 +45,9 @@ public:
   void fold() {
     if (auto add = followerOf<model::AddOp>(op.getResult()))
       return foldAdd(add);
-    if (auto grad = followerOf<model::GeluGradOp>(op.getResult());
-        grad && folds("gelu_gradient") && grad.getX().getType() == op.getType() && keepsRows() &&
-        elements(product.k, product.a) > 1)
+    if (auto grad = followerOf<model::GeluGradOp>(op.getResult()); grad && folds("gelu_gradient") &&
+                                                                   grad.getX().getType() == op.getType() &&
+                                                                   keepsRows() && elements(product.k, product.a) > 1)
       return replace("gelu_gradient", {grad.getX()}, {grad, op});
     if (folds("bias_gradient"))
       foldBiasGradient();

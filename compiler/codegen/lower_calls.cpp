@@ -202,8 +202,8 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
 /// The caches are written where they are read.
 LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
   auto attend = cast<model::AttendCacheOp>(op);
-  for (auto [before, after] : {std::pair(attend.getKeys(), attend.getNewKeys()),
-                               std::pair(attend.getValues(), attend.getNewValues())})
+  for (auto [before, after] :
+       {std::pair(attend.getKeys(), attend.getNewKeys()), std::pair(attend.getValues(), attend.getNewValues())})
     if (place(before) != place(after))
       return op->emitOpError("needs caches that are arguments and results of its function, nothing else");
   Call call;

@@ -176,8 +176,7 @@ LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   RankedTensorType one = namedTensor(shape, dimNames(from), from.getElementType());
   Cut sent = cutOf(from, one, exchange.getSplit()), received = cutOf(to, one, exchange.getConcat());
   exec::BufferAttr x = place(exchange.getX()), result = place(exchange.getResult());
-  exec::BufferAttr packed =
-      sent.outer == 1 ? x : newParts(from, one, sent.parts, shapes.of(exchange.getX()));
+  exec::BufferAttr packed = sent.outer == 1 ? x : newParts(from, one, sent.parts, shapes.of(exchange.getX()));
   exec::BufferAttr arrived =
       received.outer == 1 ? result : newParts(to, one, received.parts, shapes.of(exchange.getResult()));
   Type element = elementOf(exchange.getX());

@@ -45,8 +45,7 @@ StringRef regionOf(StringRef role, bool isResult) {
 
 /// Whether a role's results are the new content of the argument of the same name.
 bool isUpdated(StringRef role) {
-  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" ||
-         role == "cache";
+  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" || role == "cache";
 }
 
 /// Last pass over a row in which `argument` is read at a column.
@@ -146,10 +145,8 @@ exec::KernelOp KernelTable::special(StringRef shape, DictionaryAttr parameters, 
   return kernel;
 }
 
-ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, KeptShapes &kept,
-                               SourcePositions *sources)
-    : function(function), kernels(kernels), sources(sources),
-      builder(function.getLoc(), function.getContext()),
+ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, KeptShapes &kept, SourcePositions *sources)
+    : function(function), kernels(kernels), sources(sources), builder(function.getLoc(), function.getContext()),
       isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, kept) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
@@ -159,8 +156,7 @@ exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
                   cast<RankedTensorType>(tensor).getElementType());
 }
 
-exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts,
-                                          const ValueShape &whole) {
+exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts, const ValueShape &whole) {
   exec::BufferAttr buffer = newBuffer(tensor);
   shapes.set(buffer.getValue(), shapes.partsOf(part, parts, whole));
   return buffer;
@@ -414,8 +410,8 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     extent = shape.columns;
     grain = std::min(flatGrainElements, extent);
   } else if (shape.kind == "column") {
-    int64_t blocks = isCuda ? cuda::columnBlocks(shape)
-                            : std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
+    int64_t blocks =
+        isCuda ? cuda::columnBlocks(shape) : std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
     int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
     extent = llvm::divideCeil(shape.rows, blockRows);
     grain = 1;

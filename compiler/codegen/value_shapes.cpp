@@ -209,9 +209,9 @@ DictionaryAttr ValueShapes::all() const {
   Builder b(function->getContext());
   SmallVector<NamedAttribute> entries;
   for (const auto &[name, shape] : shapes)
-    entries.push_back(b.getNamedAttr(
-        name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split),
-                              b.getI64IntegerAttr(shape.partial)})));
+    entries.push_back(
+        b.getNamedAttr(name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split),
+                                             b.getI64IntegerAttr(shape.partial)})));
   return b.getDictionaryAttr(entries);
 }
 

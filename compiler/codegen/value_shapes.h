@@ -31,7 +31,8 @@ std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr 
 
 /// What the plan calls the value in a buffer of a program, whose own values have its name before theirs.
 std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
-/// The kernel's attribute that lists the launches which it is compiled for: an array of these names, by buffer, for each.
+/// The kernel's attribute that lists the launches which it is compiled for: an array of these names, by buffer, for
+/// each.
 inline constexpr llvm::StringLiteral usesName = "exec.uses";
 
 /// Shapes of the values that functions hand to each other, by their names in the plan.

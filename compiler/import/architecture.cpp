@@ -15,7 +15,7 @@ const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliase
                                            "most", "below",   "only",    "action",  "meaning"};
 
 /// What people call the types of numbers that run files spell out.
-const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"},  {"fp16", "float16"},
+const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"},
                                                        {"half", "float16"},  {"f32", "float32"}, {"fp32", "float32"},
                                                        {"float", "float32"}};
 
@@ -205,9 +205,9 @@ private:
       names.push_back(name);
     auto shortName = shortNames.find(node.text);
     bool isShort = shortName != shortNames.end() && rule.choices.count(shortName->second);
-    diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
-                                              fmt::join(names, ", "),
-                                              didYouMean(isShort ? shortName->second : node.text, names)));
+    diagnostics.error(node.where,
+                      fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
+                                  fmt::join(names, ", "), didYouMean(isShort ? shortName->second : node.text, names)));
   }
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {

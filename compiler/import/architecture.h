@@ -56,8 +56,8 @@ struct SizeValue {
 };
 using SizeTable = std::map<std::string, SizeValue>;
 
-/// Reads one model file, merged over the files that its `base_config` names. Empty when it is not usable; the faults are
-/// in `diagnostics`.
+/// Reads one model file, merged over the files that its `base_config` names. Empty when it is not usable; the faults
+/// are in `diagnostics`.
 std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics);
 
 /// Takes the sizes that `modelConfig` (may be null) gives and fills in the rest. Keys that are not

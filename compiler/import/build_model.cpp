@@ -387,8 +387,10 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
 // each step: only where one segment alone adds may it overwrite.
 void SegmentBuilder::finish(const SegmentDescription &segment) {
   SmallVector<Value> results = {values.at(segment.streamOut)};
-  SmallVector<std::pair<StringRef, StringRef>> roles = {
-      {loss ? "loss" : logits ? "logits" : "stream", segment.streamOut}};
+  SmallVector<std::pair<StringRef, StringRef>> roles = {{loss     ? "loss"
+                                                         : logits ? "logits"
+                                                                  : "stream",
+                                                         segment.streamOut}};
   for (auto &[name, cache] : caches) {
     results.push_back(cache);
     roles.emplace_back("cache", name);
@@ -443,8 +445,8 @@ FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op
 LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp module) {
   b.setInsertionPointToEnd(module.getBody());
   Location where = location(segment.location);
-  function = b.create<func::FuncOp>(where, phase ? segment.kind + "." + phase->name : segment.kind,
-                                    b.getFunctionType({}, {}));
+  function =
+      b.create<func::FuncOp>(where, phase ? segment.kind + "." + phase->name : segment.kind, b.getFunctionType({}, {}));
   function->setAttr("model.segment", b.getUnitAttr());
   b.setInsertionPointToStart(function.addEntryBlock());
   if (!segment.streamIn.empty())

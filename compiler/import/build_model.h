@@ -27,10 +27,10 @@ struct GenerationPhase {
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext &context, const ModelDescription &model,
                                              const DTypePolicy &dtypes, const ModelSizes &sizes);
 
-/// Functions `@<kind>.<phase>` of generation: without dropout and losses, and with a slot of an expert for each token that
-/// chooses it. Attention works on caches, which are arguments and results of role `cache`, of as many positions as the
-/// model's sequence has; the last segment gives f32 `logits` of one token of each sequence, the one that the input `rows`
-/// says where there are several.
+/// Functions `@<kind>.<phase>` of generation: without dropout and losses, and with a slot of an expert for each token
+/// that chooses it. Attention works on caches, which are arguments and results of role `cache`, of as many positions as
+/// the model's sequence has; the last segment gives f32 `logits` of one token of each sequence, the one that the input
+/// `rows` says where there are several.
 mlir::OwningOpRef<mlir::ModuleOp> buildGeneration(mlir::MLIRContext &context, const ModelDescription &model,
                                                   const DTypePolicy &dtypes, const ModelSizes &sizes,
                                                   llvm::ArrayRef<GenerationPhase> phases);

@@ -85,12 +85,9 @@ std::string hintOf(const std::string &message) {
 std::string renderJson(const std::vector<Diagnostic> &findings) {
   std::string text;
   for (const Diagnostic &d : findings) {
-    nlohmann::ordered_json line = {{"file", d.where.file},
-                                   {"line", d.where.line},
-                                   {"column", d.where.column},
-                                   {"severity", severityName(d.severity)},
-                                   {"message", d.message},
-                                   {"hint", hintOf(d.message)}};
+    nlohmann::ordered_json line = {{"file", d.where.file},     {"line", d.where.line},
+                                   {"column", d.where.column}, {"severity", severityName(d.severity)},
+                                   {"message", d.message},     {"hint", hintOf(d.message)}};
     text += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return text;
@@ -115,8 +112,8 @@ std::string Diagnostics::render() const {
         text += renderOne(*d);
     for (auto [count, name] : {std::pair(errors, "error"), {warnings, "warning"}})
       if (count > mostShown)
-        text += fmt::format("{}: ... and {} more {}{}\n", file, count - mostShown, name,
-                            count - mostShown > 1 ? "s" : "");
+        text +=
+            fmt::format("{}: ... and {} more {}{}\n", file, count - mostShown, name, count - mostShown > 1 ? "s" : "");
   }
   for (char &c : text) // a file need not be text
     if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
@@ -128,8 +125,7 @@ std::string Diagnostics::renderOne(const Diagnostic &d) const {
   const char *severity = severityName(d.severity);
   if (d.where.line <= 0)
     return fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
-  std::string text =
-      fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column, severity, d.message);
+  std::string text = fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column, severity, d.message);
   auto source = sources.find(d.where.file);
   if (source != sources.end() && static_cast<size_t>(d.where.line) <= source->second.size())
     text += caretView(source->second[d.where.line - 1], d.where.column);

@@ -54,7 +54,7 @@ struct HfSize {
   std::string key, also;
   std::vector<std::string> sizes; ///< all get the value; the first is written back
   std::string defaultText, times, dim;
-  std::string unset; ///< what null stands for, and a missing key where there is no default
+  std::string unset;                          ///< what null stands for, and a missing key where there is no default
   std::map<std::string, std::string> spelled; ///< our choice -> transformers' name
 };
 
@@ -311,9 +311,8 @@ private:
 
   /// An expression over the config's numbers.
   double valueOf(const std::string &text) const {
-    return evaluateExpression(text, [this](const std::string &name, bool &isKnown) {
-             return number(name, isKnown);
-           }).value.value_or(0);
+    return evaluateExpression(text, [this](const std::string &name, bool &isKnown) { return number(name, isKnown); })
+        .value.value_or(0);
   }
 
   /// A width over another one that it must be a multiple of.
@@ -334,8 +333,8 @@ private:
     const std::string &key = form.key;
     const Json *value = valueAt(config, key);
     if (!value && !form.missing.empty())
-      return error(key, fmt::format("{} is not given, which means {}: {}", key, form.missing,
-                                    form.text(architecture->name)));
+      return error(
+          key, fmt::format("{} is not given, which means {}: {}", key, form.missing, form.text(architecture->name)));
     if (!value)
       return;
     report(key, form.text(architecture->name), /*isUsed=*/false);

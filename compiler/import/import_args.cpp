@@ -108,8 +108,9 @@ private:
     if (options.baseDevices > 0)
       return options.baseDevices;
     if (stated > 0) {
-      result.diagnostics.error({file, 0, 0}, "a script does not say on which devices it runs; give --cluster NAME, such "
-                                             "as h100_dgx, a100_80g_selene or ascend_910b_64g");
+      result.diagnostics.error({file, 0, 0},
+                               "a script does not say on which devices it runs; give --cluster NAME, such "
+                               "as h100_dgx, a100_80g_selene or ascend_910b_64g");
       return stated;
     }
     result.diagnostics.error(
@@ -312,15 +313,14 @@ private:
     bool isBare = given.isSet("--disable-bias-linear", section + "type");
     int marks = isGated + isRms + isRotary + isBare;
     if ((marks != 0 && marks != 4) || (marks == 0 && isUntied))
-      given.error(
-          isGated    ? "--swiglu"
-          : isRms    ? "--normalization"
-          : isRotary ? "--position-embedding-type"
-          : isBare   ? "--disable-bias-linear"
-                     : "--untie-embeddings-and-output-weights",
-          "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
-          "--position-embedding-type rope and --disable-bias-linear, with or without "
-          "--untie-embeddings-and-output-weights; gpt2 none of them");
+      given.error(isGated    ? "--swiglu"
+                  : isRms    ? "--normalization"
+                  : isRotary ? "--position-embedding-type"
+                  : isBare   ? "--disable-bias-linear"
+                             : "--untie-embeddings-and-output-weights",
+                  "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
+                  "--position-embedding-type rope and --disable-bias-linear, with or without "
+                  "--untie-embeddings-and-output-weights; gpt2 none of them");
     bool isLlama = marks == 4;
     hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || options.base.empty();
@@ -485,13 +485,16 @@ private:
   void writeSchedule() {
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
-    static const std::map<std::string, std::string> kinds = {
-        {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"},
-        {"WSD", "wsd"}};
+    static const std::map<std::string, std::string> kinds = {{"cosine", "cosine"},
+                                                             {"linear", "linear"},
+                                                             {"constant", "constant"},
+                                                             {"inverse-square-root", "inverse_sqrt"},
+                                                             {"WSD", "wsd"}};
     auto kind = kinds.find(style);
     if (kind == kinds.end())
-      given.error("--lr-decay-style",
-                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
+      given.error(
+          "--lr-decay-style",
+          fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");

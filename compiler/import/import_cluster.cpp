@@ -99,9 +99,10 @@ private:
       bool isHex = isRow && !algorithm->text.empty() && algorithm->text.size() % 2 == 0 &&
                    algorithm->text.find_first_not_of("0123456789abcdef") == std::string::npos;
       if (!isHex)
-        diagnostics.error(row->where, fmt::format("a product needs `product` and `algorithm`, bytes in pairs of the digits "
-                                                  "0 to f, got {}",
-                                                  flowText(*row)));
+        diagnostics.error(row->where,
+                          fmt::format("a product needs `product` and `algorithm`, bytes in pairs of the digits "
+                                      "0 to f, got {}",
+                                      flowText(*row)));
       else if (!target.products.emplace(product->text, algorithm->text).second)
         diagnostics.error(row->where, fmt::format("the product '{}' has an algorithm already", product->text));
     }
@@ -160,7 +161,8 @@ std::string whyNoCluster(const std::string &name, const std::vector<std::string>
   if (colon == std::string::npos || findConfig("cluster", name.substr(0, colon), folders).empty())
     return noConfig("cluster", name, folders);
   std::string plain = name.substr(0, colon), devices = name.substr(colon + 1);
-  bool isCount = !devices.empty() && devices.size() <= 6 && devices.find_first_not_of("0123456789") == std::string::npos;
+  bool isCount =
+      !devices.empty() && devices.size() <= 6 && devices.find_first_not_of("0123456789") == std::string::npos;
   return fmt::format("'{}' is neither NAME nor NAME:HOSTSxDEVICES{}", name,
                      isCount ? fmt::format(", did you mean '{}:1x{}'?", plain, devices) : "");
 }
@@ -354,7 +356,8 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
   for (const UnknownKey &key : unknown)
     diagnostics.error(key.entry->keyWhere, fmt::format("unknown key '{}' in a cluster{}", key.entry->key,
                                                        didYouMean(key.entry->key, key.known)));
-  for (auto [key, value] : {std::pair("peak_flops", cluster.peakFlops), {"memory_bandwidth", cluster.memoryBandwidth},
+  for (auto [key, value] : {std::pair("peak_flops", cluster.peakFlops),
+                            {"memory_bandwidth", cluster.memoryBandwidth},
                             {"matmul_efficiency", cluster.matmulEfficiency}})
     if (value <= 0)
       diagnostics.error(root->where, fmt::format("cluster '{}' has no {}", cluster.name, key));

@@ -97,8 +97,8 @@ std::optional<Choice> choiceOf(const RunReader &reader, const std::string &path,
       return choice;
   }
   if (text)
-    reader.error(path, fmt::format("no choice '{}', there are {}{}", *text, fmt::join(names, ", "),
-                                   didYouMean(*text, names)));
+    reader.error(
+        path, fmt::format("no choice '{}', there are {}{}", *text, fmt::join(names, ", "), didYouMean(*text, names)));
   return std::nullopt;
 }
 
@@ -164,7 +164,8 @@ void pinStageLayers(const RunReader &reader) {
   if (!node->isSequence())
     return reader.error(path,
                         fmt::format("offset must be 0 or a list with one entry per stage, got {}", flowText(*node)));
-  int64_t chunks = pins.schedule == planner::Schedule::Interleaved ? chunksOfFile(reader) : 1, stages = pins.pp.value_or(1);
+  int64_t chunks = pins.schedule == planner::Schedule::Interleaved ? chunksOfFile(reader) : 1,
+          stages = pins.pp.value_or(1);
   int layers = reader.config().model.layerCount();
   if (stages * chunks > layers + 2) // reported with the stages
     return;

@@ -158,8 +158,8 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   }
   reader.error(reader.has("model.arch.type") ? "model.arch.type" : "model.model_config",
                known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
-                             : fmt::format("no model file has arch '{}', there are {}{}", *type,
-                                           fmt::join(known, ", "), didYouMean(*type, known)));
+                             : fmt::format("no model file has arch '{}', there are {}{}", *type, fmt::join(known, ", "),
+                                           didYouMean(*type, known)));
   return std::nullopt;
 }
 

@@ -17,15 +17,15 @@ struct PinOption {
 };
 
 struct ImportOptions {
-  std::string cluster;        ///< NAME, NAME:HOSTSxDEVICES or FILE; wins over the file's `cluster`
-  std::string system; ///< NAME or FILE of the software that the plan is priced for; wins over the file's `system`
+  std::string cluster; ///< NAME, NAME:HOSTSxDEVICES or FILE; wins over the file's `cluster`
+  std::string system;  ///< NAME or FILE of the software that the plan is priced for; wins over the file's `system`
   std::optional<int> devices; ///< as if the cluster had so many, in hosts of its size
   int loseNodes = 0;          ///< as if the cluster had so many hosts fewer
   /// Above 0: the planner chooses at this global batch, whatever plan the file states; planner.pin of a file that
   /// leaves the plan to the planner still holds.
   int64_t freeAtBatch = 0;
-  std::vector<PinOption> pins;         ///< over planner.pin, later ones over earlier ones
-  std::vector<std::string> sets;       ///< "section.key=value", applied in order over the file
+  std::vector<PinOption> pins;   ///< over planner.pin, later ones over earlier ones
+  std::vector<std::string> sets; ///< "section.key=value", applied in order over the file
   std::vector<std::string>
       searchPath; ///< folders with models/, clusters/ and systems/; searched before the default ones
 };

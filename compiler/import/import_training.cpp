@@ -218,8 +218,9 @@ void importStart(const RunReader &reader) {
   const std::string &from = config.loadCheckpoint;
   refusePlaceholder(reader, checkpointKey, from);
   if (config.runMode == "export")
-    reader.refuse("run_mode", "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
-                              "run_mode: export → train");
+    reader.refuse("run_mode",
+                  "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
+                  "run_mode: export → train");
   if (config.runMode == "finetune" && from.empty())
     reader.refuse("run_mode",
                   "finetune without load_checkpoint has no weights to start from; run_mode: finetune → train");

@@ -110,6 +110,7 @@ struct IgnoredGroup {
   std::vector<const char *> flags;
 };
 
+// clang-format off
 const std::vector<IgnoredGroup> &ignoredGroups() {
   static const std::vector<IgnoredGroup> groups = {
       {"data are named when a run starts: `espalier run --data PREFIX`",
@@ -122,7 +123,8 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
       {"say `espalier run --steps N`",
        {"--train-iters", "--train-samples", "--exit-interval", "--exit-duration-in-mins"}},
       {"say `espalier run --checkpoint DIR --save-every N`, and --resume",
-       {"--save", "--load", "--save-interval", "--no-save-optim", "--no-save-rng", "--no-load-rng", "--use-checkpoint-args",
+       {"--save", "--load", "--save-interval", "--no-save-optim", "--no-save-rng", "--no-load-rng",
+       "--use-checkpoint-args",
         "--use-dist-ckpt", "--ckpt-format", "--async-save", "--use-checkpoint-opt_param-scheduler",
         "--override-opt_param-scheduler", "--auto-detect-ckpt-format", "--dist-ckpt-format",
         "--non-persistent-save-interval", "--dist-ckpt-strictness", "--use-persistent-ckpt-worker",
@@ -170,7 +172,8 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
         "--no-overlap-p2p-communication", "--tp-comm-overlap", "--no-async-tensor-model-parallel-allreduce",
         "--no-scatter-gather-tensors-in-pipeline", "--delay-grad-reduce", "--ddp-bucket-size", "--align-grad-reduce",
         "--overlap-param-gather-with-optimizer-step", "--no-contiguous-buffers-in-local-ddp", "--tp-comm-bulk-dgrad",
-        "--disable-tp-comm-overlap-ag", "--use-mc2", "--use-ascend-mc2", "--use-nccl-ub", "--fsdp-double-buffer", "--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"}},
+        "--disable-tp-comm-overlap-ag", "--use-mc2", "--use-ascend-mc2", "--use-nccl-ub", "--fsdp-double-buffer",
+        "--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"}},
       {"the launcher and the devices of the cluster decide",
        {"--distributed-backend", "--distributed-timeout-minutes", "--local-rank", "--local_rank",
         "--use-cpu-initialization", "--DDP-impl", "--lazy-mpu-init", "--manual-gc", "--manual-gc-interval",
@@ -190,12 +193,14 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
        {"--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity", "--moe-router-padding-for-fp8"}},
       {"has a meaning only beside a flag that is refused",
        {"--rope-scaling-factor", "--fp8-recipe", "--fp8-margin", "--fp8-interval", "--fp8-amax-history-len",
-        "--fp8-amax-compute-algo", "--fp8-param-gather", "--sgd-momentum", "--moe-router-bias-update-rate", "--moe-shared-expert-overlap",
+        "--fp8-amax-compute-algo", "--fp8-param-gather", "--sgd-momentum", "--moe-router-bias-update-rate",
+        "--moe-shared-expert-overlap",
         "--moe-upcycling-granularity"}},
       {"profiling a run is not built", {"--profile", "--profile-step-start", "--profile-step-end", "--profile-ranks"}},
   };
   return groups;
 }
+// clang-format on
 
 } // namespace
 

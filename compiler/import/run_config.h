@@ -132,17 +132,17 @@ struct RunConfig {
   uint64_t seed = 0;
   int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
   DataConfig data;
-  int ignoreToken = -1;               ///< label that carries no loss, -1 for none
-  std::string runMode = "train";      ///< train | finetune | eval
+  int ignoreToken = -1;                      ///< label that carries no loss, -1 for none
+  std::string runMode = "train";             ///< train | finetune | eval
   std::vector<std::string> unfusedEpilogues; ///< of matrix products on GPUs, that stay kernels
-  std::string outputDir = "./output"; ///< checkpoints and logs
-  std::string loadCheckpoint;         ///< may be empty
-  bool resume = false;                ///< continue loadCheckpoint's run, not only its weights
-  int64_t epochs = 1;                 ///< used when --steps is not given
-  std::string checkpointPrefix;       ///< may be empty
-  int64_t checkpointSteps = 0;        ///< steps between two checkpoints, 0: only at the end
-  int64_t keepCheckpoints = 5;        ///< 0: all
-  int64_t logSteps = 1;               ///< steps between two log lines
+  std::string outputDir = "./output";        ///< checkpoints and logs
+  std::string loadCheckpoint;                ///< may be empty
+  bool resume = false;                       ///< continue loadCheckpoint's run, not only its weights
+  int64_t epochs = 1;                        ///< used when --steps is not given
+  std::string checkpointPrefix;              ///< may be empty
+  int64_t checkpointSteps = 0;               ///< steps between two checkpoints, 0: only at the end
+  int64_t keepCheckpoints = 5;               ///< 0: all
+  int64_t logSteps = 1;                      ///< steps between two log lines
 };
 
 } // namespace espalier

@@ -115,7 +115,7 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
   add("--eval-interval", "--eval-every", 1, 1);
   bool evaluates = words != training;
   add("--eval-iters", "--eval-batches", microBatches, 1); // of each replica
-  if (!evaluates) // then nobody asks how much
+  if (!evaluates)                                         // then nobody asks how much
     words = training;
   return words.empty() ? "" : "espalier run RUN.plan" + words;
 }

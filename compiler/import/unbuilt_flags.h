@@ -1,5 +1,5 @@
-// Flags of Megatron-LM that ask for what is not built: they are refused, so that none of them changes a training without
-// a word.
+// Flags of Megatron-LM that ask for what is not built: they are refused, so that none of them changes a training
+// without a word.
 #pragma once
 
 #include "compiler/import/given_flags.h"

@@ -141,7 +141,8 @@ Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t h = 0; h < heads && !isPadding(positionOf(b, t)); ++h) {
-        int64_t from = ((b * tokens + t) * heads + h) * depth, to = ((b * heads + h) * context + positionOf(b, t)) * depth;
+        int64_t from = ((b * tokens + t) * heads + h) * depth,
+                to = ((b * heads + h) * context + positionOf(b, t)) * depth;
         std::copy_n(&k.values[from], depth, &keys.values[to]);
         std::copy_n(&v.values[from], depth, &values.values[to]);
       }

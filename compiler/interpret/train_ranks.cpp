@@ -64,10 +64,12 @@ public:
             std::ranges::fill(layer.stores.at("accumulator/" + bucket.name), 0.0);
       for (const planner::Action &action : table.stages[stage]) {
         context.microBatch = action.microBatch;
-        bool isForward = action.kind == planner::ActionKind::Forward, waits = action.kind == planner::ActionKind::Weight;
+        bool isForward = action.kind == planner::ActionKind::Forward,
+             waits = action.kind == planner::ActionKind::Weight;
         if (llvm::Error error = isForward ? forward(action) : waits ? weight(action) : backward(action))
           return error;
-        bool isLast = action.kind == (table.splitsBackward ? planner::ActionKind::Weight : planner::ActionKind::Backward);
+        bool isLast =
+            action.kind == (table.splitsBackward ? planner::ActionKind::Weight : planner::ActionKind::Backward);
         if (isLast)
           if (llvm::Error error = endMicroBatch(action))
             return error;
@@ -207,7 +209,8 @@ private:
     for (const SegmentBucket &bucket : layer.segment->buckets) {
       std::map<std::string, std::vector<double>> &stores = ownerOf(layer, bucket).stores;
       if (bucket.wholeStoredOffset)
-        if (llvm::Error error = gather(bucket, stores.at("parameter/" + bucket.name), stores["whole parameter/" + bucket.name]))
+        if (llvm::Error error =
+                gather(bucket, stores.at("parameter/" + bucket.name), stores["whole parameter/" + bucket.name]))
           return error;
     }
     if (llvm::Error error = call(layer, phase, microBatch, stream))

@@ -257,8 +257,7 @@ void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTa
         *out.add_buckets() = BucketEmitter(segment, bucket, trains, tables).describe();
 }
 
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
-                                        pb::Plan &out) {
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables, pb::Plan &out) {
   std::vector<BucketTransfers> transfers;
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets) {

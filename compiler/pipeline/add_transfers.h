@@ -18,10 +18,10 @@ struct StreamTransfers {
 
 /// Transfers by number in the plan; -1 where no rank has them.
 struct StepTransfers {
-  StreamTransfers forth, back;                    ///< back: of the second chunks of a V
-  int64_t inputs = -1;                            ///< from the host, of a micro-batch
-  int64_t set = -1, metrics = -1;                 ///< scalars from the host, and to it
-  int64_t agree = -1;                             ///< sums of all ranks
+  StreamTransfers forth, back;    ///< back: of the second chunks of a V
+  int64_t inputs = -1;            ///< from the host, of a micro-batch
+  int64_t set = -1, metrics = -1; ///< scalars from the host, and to it
+  int64_t agree = -1;             ///< sums of all ranks
 };
 
 /// Lists the queues that occur, and the entries: a step where the module trains, and an evaluation. `module` has its

@@ -483,7 +483,7 @@ private:
   const StageInputs &in;
   Plan &out;
   std::map<std::string, uint32_t> subprograms;
-  std::vector<std::vector<uint64_t>> reach; ///< by subprogram and region
+  std::vector<std::vector<uint64_t>> reach;     ///< by subprogram and region
   std::vector<std::vector<GradientTerm>> terms; ///< by subprogram
   std::map<std::string, const SegmentLayout *> layouts;
   /// Of the list's, of what the host stages and of what is whole of a layer for a while, in the stage at hand.

@@ -9,9 +9,9 @@
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <fstream>
 #include <set>

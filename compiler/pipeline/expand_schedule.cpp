@@ -82,8 +82,8 @@ private:
 
   void addLifetimes() {
     int chunks = table.chunksPerStage, last = static_cast<int>(table.stages.size()) * chunks - 1;
-    bool hasBackward = std::ranges::any_of(
-        runs, [](const planner::Action &run) { return run.kind == ActionKind::Backward; });
+    bool hasBackward =
+        std::ranges::any_of(runs, [](const planner::Action &run) { return run.kind == ActionKind::Backward; });
     out.chunks.resize(chunks);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       int model = modelChunk(chunk);

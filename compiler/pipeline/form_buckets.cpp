@@ -28,7 +28,7 @@ struct FormedParameter {
   RankedTensorType local;
   std::string tied;            ///< the owner's name of a parameter that is tied with another segment's, "embed.table"
   Axes partialAxes, shareAxes; ///< over which gradients are summed after the last micro-batch; and ZeRO shares lie
-  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the gradient when it is summed
+  int64_t replicas = 1;        ///< ranks of a stage that hold the same elements of the gradient when it is summed
   bool decays = false;
 };
 
@@ -134,8 +134,8 @@ public:
   BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
       : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
 
-  /// Tied parameters come first, by what their owner calls them: then both segments list them, and all that follows from
-  /// it, in one order.
+  /// Tied parameters come first, by what their owner calls them: then both segments list them, and all that follows
+  /// from it, in one order.
   void build() {
     std::map<std::string, FormedParameter *> tied;
     for (FormedParameter &parameter : formed.parameters)
@@ -294,10 +294,10 @@ private:
     Location loc = func::FuncOp(formed.function).getLoc();
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
     auto op = b.create<exec::BucketOp>(
-        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements,
-        axes(bucket.partialAxes), axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight),
-        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
-        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr(), StringAttr());
+        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements, axes(bucket.partialAxes),
+        axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset,
+        bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset), offset(bucket.wholeStoredOffset),
+        bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr(), StringAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -19,9 +19,9 @@ std::vector<GenerationPhase> generationPhases(const ModelDescription &model);
 
 /// Transfers of one entry, by number in the plan; -1 where no rank has them.
 struct PhaseTransfers {
-  int64_t inputs = -1;        ///< from the host
-  int64_t out = -1, in = -1;  ///< streams between stages
-  int64_t logits = -1;        ///< to the host
+  int64_t inputs = -1;       ///< from the host
+  int64_t out = -1, in = -1; ///< streams between stages
+  int64_t logits = -1;       ///< to the host
 };
 
 /// What all stages of a plan for generation share.

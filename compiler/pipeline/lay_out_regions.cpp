@@ -208,7 +208,10 @@ private:
     const SegmentBucket &bucket = segment->bucket(name);
     bool isAdded = policy == "add" && !isStored, isScattered = role == "scattered";
     bool isWhole = isScattered || !(isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset);
-    setPlace(list, isScattered ? *bucket.wholeGradientOffset : isStored ? bucket.storedOffset : bucket.gradientOffset,
+    setPlace(list,
+             isScattered ? *bucket.wholeGradientOffset
+             : isStored  ? bucket.storedOffset
+                         : bucket.gradientOffset,
              isStored      ? storedValue(bucket)
              : isScattered ? scatteredValue(bucket)
              : isAdded     ? accumulatedValue(bucket)
@@ -243,7 +246,8 @@ private:
     list.set("exec.value", b.getStringAttr(value));
   }
 
-  /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes it.
+  /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes
+  /// it.
   std::string passing(const std::string &name, Type type, bool isResident = false) {
     if (known.insert(name).second)
       values.push_back({name, cast<RankedTensorType>(type), isResident});

@@ -15,14 +15,14 @@ namespace espalier {
 inline constexpr int64_t bucketAlignment = 128;
 
 struct SegmentParameter {
-  std::string name;              ///< local to the segment kind
-  std::vector<std::string> dims; ///< names of its dimensions
-  std::vector<int64_t> shape;    ///< global
+  std::string name;                 ///< local to the segment kind
+  std::vector<std::string> dims;    ///< names of its dimensions
+  std::vector<int64_t> shape;       ///< global
   std::vector<int64_t> paddedShape; ///< with the vocabulary's padding
   Sharding sharding;
   Initializer initializer;
-  std::string tiedTo;                ///< "segment.parameter" whose storage it shares, or empty
-  mlir::LocationAttr location;       ///< its line in the model file
+  std::string tiedTo;          ///< "segment.parameter" whose storage it shares, or empty
+  mlir::LocationAttr location; ///< its line in the model file
   int64_t localElements = 0;
   size_t bucket = 0; ///< in SegmentLayout::buckets
   int64_t first = 0; ///< its first element there

@@ -188,7 +188,7 @@ private:
 
   /// Sums over the ranks of the stage start behind the last RUN that adds to the bucket, of whatever call and chunk.
   void placeSums() {
-    using Place = std::pair<size_t, uint32_t>;             // item, call
+    using Place = std::pair<size_t, uint32_t>;            // item, call
     std::map<std::pair<uint32_t, uint32_t>, Place> lasts; // by bucket and owner
     for (size_t index = 0; index < list.items.size(); ++index) {
       const planner::Action &action = list.items[index].run;

@@ -13,14 +13,14 @@ namespace espalier {
 
 struct ListInputs {
   const StepTransfers &transfers;
-  const std::vector<BucketTransfers> &buckets; ///< by number
+  const std::vector<BucketTransfers> &buckets;         ///< by number
   const std::vector<std::vector<GradientTerm>> &terms; ///< by subprogram
   const rt::pb::Plan &plan;                            ///< has its buckets
   bool vShape = false;                                 ///< streams of second chunks go back
 };
 
-/// Appends the entry of a step to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk of
-/// the list, and behind them that of the call `step`.
+/// Appends the entry of a step to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk
+/// of the list, and behind them that of the call `step`.
 void addTraining(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);
 /// The same of an evaluation.
 void addEvaluation(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);

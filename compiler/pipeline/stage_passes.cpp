@@ -55,8 +55,8 @@ private:
   LogicalResult check(ModuleOp module) const {
     size_t chunks = static_cast<size_t>(split.pp) * planner::chunksOf(split.schedule, split.virtualStages);
     if (split.stages.size() != chunks)
-      return module.emitError("needs exec.plan with a stage for each of ") << chunks << " chunks, got "
-                                                                          << split.stages.size();
+      return module.emitError("needs exec.plan with a stage for each of ")
+             << chunks << " chunks, got " << split.stages.size();
     if (run.model.runs.size() < 2)
       return module.emitError("needs model.runs with a first and a last segment, got ") << run.model.runs.size();
     for (const SegmentRun &part : run.model.runs)

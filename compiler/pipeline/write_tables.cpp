@@ -26,21 +26,20 @@ public:
       whole = b.getStringAttr(valueName(from.whole() - 1));
     b.create<exec::ValueOp>(loc, b.getStringAttr(from.name()), TypeAttr::get(typeFor(from.type())),
                             number(from.elements()), axesOrNone(from.split()), axesOrNone(from.partial()),
-                            from.per_micro_batch() ? yes : no,
-                            from.resident() ? yes : no, whole, number(from.first()), number(from.additions()));
+                            from.per_micro_batch() ? yes : no, from.resident() ? yes : no, whole, number(from.first()),
+                            number(from.additions()));
   }
 
   void transfer(const pb::Transfer &from) {
     bool hasGroup = from.kind() <= pb::Transfer::SHIFT;
     const pb::Group &group = hasGroup ? plan.groups(static_cast<int>(from.group())) : pb::Group::default_instance();
-    b.create<exec::TransferOp>(
-        locationFor(from), b.getStringAttr(from.name()),
-        b.getStringAttr(wordFor(from.kind(), exec::stringifyTransferKind)),
-        b.getStringAttr(wordFor(from.reduction(), exec::stringifyReduction)),
-        b.getStringAttr(plan.queues(static_cast<int>(from.queue())).name()),
-        hasGroup ? exec::axisNames(b.getContext(), group.axes()) : ArrayAttr(),
-        group.stages_size() ? numbers(group.stages()) : DenseI64ArrayAttr(), number(from.shift()), number(from.line()),
-        buffers(from.from()), buffers(from.to()));
+    b.create<exec::TransferOp>(locationFor(from), b.getStringAttr(from.name()),
+                               b.getStringAttr(wordFor(from.kind(), exec::stringifyTransferKind)),
+                               b.getStringAttr(wordFor(from.reduction(), exec::stringifyReduction)),
+                               b.getStringAttr(plan.queues(static_cast<int>(from.queue())).name()),
+                               hasGroup ? exec::axisNames(b.getContext(), group.axes()) : ArrayAttr(),
+                               group.stages_size() ? numbers(group.stages()) : DenseI64ArrayAttr(),
+                               number(from.shift()), number(from.line()), buffers(from.from()), buffers(from.to()));
   }
 
   void entry(const pb::Entry &from) {
@@ -56,11 +55,11 @@ public:
     for (const pb::Lifetime &lifetime : from.lifetimes())
       b.create<exec::LifetimeOp>(loc, lifetime.name(), lifetime.slots(), lifetime.rotates());
     for (const pb::Place &place : from.places())
-      b.create<exec::PlaceOp>(
-          loc, number(place.lifetime()), b.getStringAttr(wordFor(place.memory(), exec::stringifyMemory)),
-          number(place.bytes()), numbers(place.offsets()), number(place.stride()),
-          place.exchanged() ? b.getUnitAttr() : UnitAttr(),
-          place.memory_class().empty() ? StringAttr() : b.getStringAttr(place.memory_class()));
+      b.create<exec::PlaceOp>(loc, number(place.lifetime()),
+                              b.getStringAttr(wordFor(place.memory(), exec::stringifyMemory)), number(place.bytes()),
+                              numbers(place.offsets()), number(place.stride()),
+                              place.exchanged() ? b.getUnitAttr() : UnitAttr(),
+                              place.memory_class().empty() ? StringAttr() : b.getStringAttr(place.memory_class()));
     for (const pb::Call &call : from.calls())
       layer(call);
     for (const pb::Chunk &chunk : from.chunks())
@@ -145,9 +144,9 @@ private:
             FlatSymbolRefAttr::get(b.getContext(), plan.subprograms(static_cast<int>(program) - 1).name())));
     SmallVector<Attribute> bindings, uses;
     for (const pb::Binding &binding : call.bindings())
-      bindings.push_back(
-          exec::BindingAttr::get(b.getContext(), wordFor(static_cast<int>(binding.region()), exec::stringifyRegion),
-                                 binding.place(), static_cast<int64_t>(binding.offset())));
+      bindings.push_back(exec::BindingAttr::get(b.getContext(),
+                                                wordFor(static_cast<int>(binding.region()), exec::stringifyRegion),
+                                                binding.place(), static_cast<int64_t>(binding.offset())));
     for (const pb::BucketUse &use : call.buckets())
       uses.push_back(exec::BucketUseAttr::get(b.getContext(), use.bucket(), use.owner(), use.updates()));
     b.create<exec::LayerOp>(loc, b.getStringAttr(call.name()), number(call.layer()), b.getDictionaryAttr(programs),

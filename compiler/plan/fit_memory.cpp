@@ -64,8 +64,8 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
   std::optional<planner::Problem> problem = // generation has no choice but its ranks
       run.runMode == "predict" ? std::nullopt : profileModel(context, run, compiled.target());
   if (problem) {
-    // As much less than the limit as the estimate of this plan is below what it takes, and half a percent for plans that
-    // are estimated a little lower than this one; each is compiled before it is named.
+    // As much less than the limit as the estimate of this plan is below what it takes, and half a percent for plans
+    // that are estimated a little lower than this one; each is compiled before it is named.
     constexpr double unlike = 0.995;
     double estimate = planner::pricePlan(*problem, plan).prediction.peakBytes;
     double scale = estimate / static_cast<double>(stage.arena_bytes(rt::pb::DEVICE));

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
-#include "planner/answer/why_not.h"
 #include "planner/answer/what_if.h"
+#include "planner/answer/why_not.h"
 
 #include <string>
 

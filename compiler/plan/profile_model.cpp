@@ -243,9 +243,13 @@ private:
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
     // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
     // cotangents in; streams are received where they are kept.
-    problem.streamBuffers = {
-        .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
-        .ofEachChunk = true};
+    problem.streamBuffers = {.always = 2,
+                             .receives = 1,
+                             .sends = 2,
+                             .sendsInFlight = 0,
+                             .ahead = 1,
+                             .holdsPassedStream = true,
+                             .ofEachChunk = true};
     problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
     describeRun();
   }
@@ -515,8 +519,7 @@ private:
     if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
       return false;
     for (const SegmentLayout &segment : build.segments()) {
-      bool hasTied =
-          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
+      bool hasTied = llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;

@@ -107,8 +107,8 @@ private:
     if (!llvm::all_of(cotangents, [](Operation *op) { return isLossCotangent(op); }))
       return;
     for (Operation &op : body.without_terminator()) {
-      bool isDear = isExpensive(&op) || isa<model::AccumulateOp>(op) ||
-                    isa<dist::DistDialect>(op.getDialect()) || isa<model::CotangentOp>(op);
+      bool isDear = isExpensive(&op) || isa<model::AccumulateOp>(op) || isa<dist::DistDialect>(op.getDialect()) ||
+                    isa<model::CotangentOp>(op);
       bool isFromLoss = llvm::all_of(op.getOperands(), [&](Value operand) {
         Operation *producer = operand.getDefiningOp();
         return !producer || !backward.contains(producer) || isLossCotangent(producer);
@@ -402,8 +402,8 @@ private:
 
   DictionaryAttr saved(StringRef role, const Twine &name) {
     Builder b(joint.getContext());
-    return b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr(role)),
-                                b.getNamedAttr("model.name", b.getStringAttr(name))});
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("model.role", b.getStringAttr(role)), b.getNamedAttr("model.name", b.getStringAttr(name))});
   }
 
   /// Returns the attributes of the value with number `index` among those that forward keeps.

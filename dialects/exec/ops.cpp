@@ -76,9 +76,8 @@ std::optional<DataType> dataType(Type element) {
       .Case<Float32Type>([](Type) { return DataType::F32; })
       .Case<BFloat16Type>([](Type) { return DataType::BF16; })
       .Case<Float16Type>([](Type) { return DataType::F16; })
-      .Case<IntegerType>([](IntegerType type) {
-        return type.getWidth() == 32 ? std::optional(DataType::I32) : std::nullopt;
-      })
+      .Case<IntegerType>(
+          [](IntegerType type) { return type.getWidth() == 32 ? std::optional(DataType::I32) : std::nullopt; })
       .Default([](Type) { return std::nullopt; });
 }
 

@@ -15,10 +15,10 @@ bool areAxes(ArrayAttr axes) {
 } // namespace
 
 LogicalResult SegmentOp::verify() {
-  int64_t least = std::min({static_cast<int64_t>(getParameterBytes()), static_cast<int64_t>(getGradientBytes()),
-                            static_cast<int64_t>(getStateBytes()),
-                            static_cast<int64_t>(getWholeGradientBytes().value_or(0)),
-                            static_cast<int64_t>(getWholeStoredBytes().value_or(0))});
+  int64_t least =
+      std::min({static_cast<int64_t>(getParameterBytes()), static_cast<int64_t>(getGradientBytes()),
+                static_cast<int64_t>(getStateBytes()), static_cast<int64_t>(getWholeGradientBytes().value_or(0)),
+                static_cast<int64_t>(getWholeStoredBytes().value_or(0))});
   if (least < 0) // segment_c1
     return emitOpError("needs bytes of at least 0, got ") << least;
   return success();

@@ -409,8 +409,8 @@ void AttentionOp::differentiate(Gradients &g) {
 // attend_cache: heads and sequences are independent; a token needs the whole cache of its sequence. On average a token
 // attends to half of the context.
 FactorKind AttendCacheOp::factorKind(StringRef dim) {
-  bool isParallel = dimIndex(getKeys().getType(), dim) >= 0 && dim != lastDim(getK()) &&
-                    dim != dimNames(getKeys().getType())[2];
+  bool isParallel =
+      dimIndex(getKeys().getType(), dim) >= 0 && dim != lastDim(getK()) && dim != dimNames(getKeys().getType())[2];
   return isParallel || (dimIndex(getK().getType(), dim) < 0 && dim == dimNames(getQ().getType())[3])
              ? FactorKind::Parallel
              : FactorKind::Blocked;

@@ -347,7 +347,8 @@ LogicalResult TakeRowOp::verify() {
       result[1] != 1 || result[2] != x[2]) // take_row_c1
     return emitOpError("needs x [batch, seq, hidden] and a result with one position of it, got ")
            << getX().getType() << " and " << getResult().getType();
-  if (!elementOf(getRows()).isInteger(32) || dimNames(getRows().getType()) != dimNames(getX().getType()).take_front(1) ||
+  if (!elementOf(getRows()).isInteger(32) ||
+      dimNames(getRows().getType()) != dimNames(getX().getType()).take_front(1) ||
       shapeOf(getRows()) != x.take_front(1)) // take_row_c2
     return emitOpError("needs i32 rows with the first dimension of x, got ") << getRows().getType();
   return success();

@@ -284,8 +284,8 @@ private:
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Whether one state, which takes no longer in all, makes another needless: it takes no longer in any action, unless only
-  // the fastest in all is wanted, and, before the last kind, no more bytes.
+  // Whether one state, which takes no longer in all, makes another needless: it takes no longer in any action, unless
+  // only the fastest in all is wanted, and, before the last kind, no more bytes.
   bool dominates(uint32_t one, uint32_t other) const {
     if (!isLast &&
         (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))

@@ -169,8 +169,7 @@ private:
         best = one;
     std::vector<std::pair<Simplicity, size_t>> order;
     for (size_t i = 0; space.at(i) && space.at(i)->bound <= limit; ++i)
-      if (ParallelConfig config = space.config(*space.at(i));
-          space.hasOneKind() || !hasSeveralOptions(problem, config))
+      if (ParallelConfig config = space.config(*space.at(i)); space.hasOneKind() || !hasSeveralOptions(problem, config))
         order.emplace_back(simplicityOf(config, problem.machine, /*recomputes=*/false), i);
     std::ranges::sort(order);
     for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simplicity(best); begin = end) {

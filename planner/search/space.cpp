@@ -39,8 +39,9 @@ double binomial(int n, int k) {
 constexpr double kMostActions = 4e6;
 constexpr int64_t kMostMicroBatches = 1 << 16;
 
-// Chunks of a stage unless more are pinned. What is idle at the ends of a step falls as one over their number: with 64 of
-// them it is less than a sixty-fourth of the step, of which more could not save much, at the cost of as many more sends.
+// Chunks of a stage unless more are pinned. What is idle at the ends of a step falls as one over their number: with 64
+// of them it is less than a sixty-fourth of the step, of which more could not save much, at the cost of as many more
+// sends.
 constexpr int kMostFreeChunks = 64;
 
 // Only one of several chunks of a stage may be without layers.

@@ -79,7 +79,7 @@ private:
   std::vector<double> mostInFlight;                        // chunks that each stage holds at once
   Memo paretoSets, fastestOnly;
   bool complete = true;
-  int64_t visits = 0, chosen = 0; // choices of what layers keep
+  int64_t visits = 0, chosen = 0;  // choices of what layers keep
   StageContent content;            // of the stage that is priced
   std::vector<StageContent> parts; // its chunks alone, and what they keep
   std::vector<SavedBytes> saved;

@@ -21,17 +21,22 @@ class Completion:
 
 
 def generate(plan: PathLike, prompts: Union[str, Sequence[Union[str, Sequence[int]]]], *,
-             checkpoint: Optional[PathLike] = None, tokenizer: Optional[str] = None, max_tokens: int = 64, temperature: float = 0.0, top_k: int = 0,
-             top_p: float = 1.0, seed: int = 0, stop: Sequence[str] = (),
+             checkpoint: Optional[PathLike] = None, tokenizer: Optional[str] = None, max_tokens: int = 64,
+             temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: Sequence[str] = (),
              options: Sequence[str] = ()) -> list[Completion]:
     """Continues prompts, each a text or a list of token ids, with the weights of ``checkpoint``.
 
     ``checkpoint``: a checkpoint, the folder of a run, or a folder of transformers or Megatron; by default the plan's.
-    ``tokenizer``: gpt2, hf, sentencepiece, bytes or null; needed for texts. ``temperature`` 0: the best token each time.
+    ``tokenizer``: gpt2, hf, sentencepiece, bytes or null; needed for texts. ``temperature`` 0: the best token each time;
+    ``top_k``, ``top_p`` and ``seed`` then have no effect and are refused.
     ``options``: further words of ``espalier generate``, such as ``["--vocab-file", "vocab.json"]``.
     """
     words = ["generate", os.fspath(plan), "--json", "--max-tokens", str(max_tokens),
-             "--temperature", str(temperature), "--seed", str(seed), "--top-p", str(top_p), *options]
+             "--temperature", str(temperature), *options]
+    if seed:
+        words += ["--seed", str(seed)]
+    if top_p != 1:
+        words += ["--top-p", str(top_p)]
     if checkpoint is not None:
         words += ["--checkpoint", os.fspath(checkpoint)]
     if top_k:

@@ -61,7 +61,7 @@ private:
   std::vector<std::string> candidates; ///< not examined yet; the next one is last
   std::optional<StoredCheckpoint> chosen;
   std::set<std::string> apart; ///< damaged, or of another run than this new one: neither counted nor removed
-  std::string lastGood; ///< name of the newest checkpoint that this run wrote, or of `chosen`
+  std::string lastGood;        ///< name of the newest checkpoint that this run wrote, or of `chosen`
   std::string theLoadFault;
 };
 

@@ -193,8 +193,7 @@ std::string CheckpointFolder::commit(int64_t step, const std::string &manifest) 
   std::string name = freeName(folder, step);
   std::filesystem::rename(written, folder / name);
   syncFolder(folder);
-  writeWhole(folder / latestName,
-             fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
+  writeWhole(folder / latestName, fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
   syncFolder(folder);
   return name;
 }

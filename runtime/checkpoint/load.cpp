@@ -33,8 +33,8 @@ const std::filesystem::path &usableFolder(const CheckpointOptions &options) {
 } // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
-    : options(options),
-      program(program), continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
+    : options(options), program(program),
+      continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
       folder(usableFolder(options), options.token) {
   bool isSpeaker = options.token.empty();
   candidates = checkpointNames(options.folder);
@@ -73,8 +73,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     lastGood = name;
     return;
   }
-  throw PlanError(
-      fmt::format("{}: holds no complete checkpoint: {}", folder.path().string(), fmt::join(apart, ", ")));
+  throw PlanError(fmt::format("{}: holds no complete checkpoint: {}", folder.path().string(), fmt::join(apart, ", ")));
 }
 
 void Checkpoints::loadPieces(Executor &executor) const {

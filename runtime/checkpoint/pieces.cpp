@@ -25,8 +25,8 @@ HeldPiece pieceOf(const PlacedParameter &placed, const char *kind, pb::DataType 
 
 void addPieces(const PlacedParameter &placed, std::vector<HeldPiece> &pieces) {
   const pb::Bucket &bucket = *placed.bucket;
-  pieces.push_back(pieceOf(placed, "value", bucket.type(), bucket.stored(), placed.heldStored(),
-                           placed.isStoredSpokenFor()));
+  pieces.push_back(
+      pieceOf(placed, "value", bucket.type(), bucket.stored(), placed.heldStored(), placed.isStoredSpokenFor()));
   std::span<const char *const> kinds = stateKinds(bucket);
   for (int i = 0; i < bucket.state_size(); ++i)
     pieces.push_back(pieceOf(placed, kinds[i], pb::F32, bucket.state(i), placed.own, placed.isOwnSpokenFor));

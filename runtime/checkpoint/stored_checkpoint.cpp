@@ -98,10 +98,11 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
   for (const std::string &change : changes)
     fmt::print(stderr, "espalier: note: accepted: {}\n", change);
   if (theManifest.runSteps != run.steps && isLaidOverRun(plan.settings().learning_rate()))
-    fmt::print(stderr,
-               "espalier: note: the learning rate schedule follows the length of the run: it covered {} steps and covers "
-               "{} now; lr_schedule.total_steps sets its length\n",
-               theManifest.runSteps, run.steps);
+    fmt::print(
+        stderr,
+        "espalier: note: the learning rate schedule follows the length of the run: it covered {} steps and covers "
+        "{} now; lr_schedule.total_steps sets its length\n",
+        theManifest.runSteps, run.steps);
 }
 
 /// Checks that the checkpoint has each tensor that this plan needs, no matter which plan wrote it.

@@ -50,7 +50,7 @@ int makeFile(size_t bytes) {
 }
 
 size_t sizeOf(int file) {
-  struct stat status {};
+  struct stat status{};
   return fstat(file, &status) == 0 ? static_cast<size_t>(status.st_size) : 0;
 }
 
@@ -68,8 +68,7 @@ public:
     int error = errno;
     if (memory == MAP_FAILED || (address && memory != wanted)) {
       close(handle);
-      refuse(size,
-             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not map memory at a given address");
+      refuse(size, memory == MAP_FAILED ? std::strerror(error) : "this kernel does not map memory at a given address");
     }
     madvise(memory, size, MADV_HUGEPAGE);
     base = static_cast<std::byte *>(memory);

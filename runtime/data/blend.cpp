@@ -20,9 +20,10 @@ std::vector<BlendPart> parseBlend(const std::vector<std::string> &words) {
     char *end = nullptr;
     double weight = isBlend ? std::strtod(words[i].c_str(), &end) : 1;
     if (isBlend && (end == words[i].c_str() || *end != 0 || !(weight > 0) || std::isinf(weight)))
-      throw DataError("data path", fmt::format("\"{}\" is no weight, want a number above 0: weight path weight path, or "
-                                               "one path",
-                                               words[i]));
+      throw DataError("data path",
+                      fmt::format("\"{}\" is no weight, want a number above 0: weight path weight path, or "
+                                  "one path",
+                                  words[i]));
     const std::string &path = words[isBlend ? i + 1 : i];
     if (path.empty())
       throw DataError("data path", "a path is empty");

@@ -40,7 +40,7 @@ private:
   gzFile_s *file = nullptr;
   std::string buffer;
   size_t start = 0, end = 0; // the bytes not given out yet
-  bool isAtStart = true; // nothing of the input is read yet
+  bool isAtStart = true;     // nothing of the input is read yet
   bool isDone = false, hadNewline = false;
   int64_t line = 0;
   int64_t offset = 0, limit = 0; // of the next line in the file, and where the range ends

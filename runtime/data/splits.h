@@ -12,8 +12,8 @@ enum class Split { train, valid, test, all };
 
 const char *splitName(Split split);
 
-/// The three weights of "969, 30, 1"; weights that are left out are 0. Throws DataError for weights that are no numbers,
-/// negative, more than three, or all zero.
+/// The three weights of "969, 30, 1"; weights that are left out are 0. Throws DataError for weights that are no
+/// numbers, negative, more than three, or all zero.
 std::array<double, 3> parseSplit(const std::string &weights);
 
 /// The sequences [first, second) of `split` out of `count`, for weights such as "969, 30, 1".

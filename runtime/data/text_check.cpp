@@ -27,7 +27,8 @@ constexpr Format formats[] = {
     {"PAR1"sv, "a Parquet file",
      "python3 tools/parquet_to_jsonl.py COLUMN {0} | espalier data tokenize - --jsonl --json-keys COLUMN "
      "--output-prefix PREFIX reads it"},
-    {"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "zstd -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
+    {"\x28\xb5\x2f\xfd"sv, "compressed by zstd",
+     "zstd -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"\xfd\x37zXZ\0"sv, "compressed by xz", "xz -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"BZh"sv, "compressed by bzip2", "bzip2 -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"PK\x03\x04"sv, "a zip archive", noTextThere},
@@ -57,7 +58,8 @@ void requireTextFormat(const std::string &name, std::string_view beginning) {
   const std::string file = name == standardInput ? "FILE" : name;
   for (const Format &format : formats)
     if (beginning.starts_with(format.magic))
-      throw DataError(name, fmt::format("is {}, not text; {}", format.name, fmt::format(fmt::runtime(format.wayOut), file)));
+      throw DataError(name,
+                      fmt::format("is {}, not text; {}", format.name, fmt::format(fmt::runtime(format.wayOut), file)));
 }
 
 bool isGzip(std::string_view beginning) { return beginning.starts_with(gzipMagic); }
@@ -91,8 +93,8 @@ BinaryByte describeBinary(std::string_view text, size_t at) {
 }
 
 void requireRawText(const std::string &name, std::string_view text) {
-  constexpr std::string_view wayOut =
-      "`espalier data tokenize {0} --output-prefix PREFIX` makes a dataset of it; then give --data PREFIX_text_document";
+  constexpr std::string_view wayOut = "`espalier data tokenize {0} --output-prefix PREFIX` makes a dataset of it; then "
+                                      "give --data PREFIX_text_document";
   if (isGzip(text) || isJsonLine(text))
     throw DataError(name, fmt::format("is {}, which a run does not read; {}", isGzip(text) ? "gzip" : "JSON lines",
                                       fmt::format(fmt::runtime(wayOut), name)));
@@ -101,7 +103,8 @@ void requireRawText(const std::string &name, std::string_view text) {
   if (!at || isCutOff(text, *at))
     return;
   BinaryByte byte = describeBinary(text, *at);
-  throw DataError(name, byte.reason + "; give a text file, or the prefix of a dataset that `espalier data tokenize` makes",
+  throw DataError(name,
+                  byte.reason + "; give a text file, or the prefix of a dataset that `espalier data tokenize` makes",
                   byte.line + 1);
 }
 

@@ -11,8 +11,8 @@ namespace espalier::rt {
 /// What errors call the input "-".
 constexpr const char *standardInput = "standard input";
 
-/// Throws DataError if `beginning`, the first bytes of the input `name`, is that of a known format that is not text. The
-/// error says how the input becomes text. Example: "a.parquet: error: is a Parquet file; ...".
+/// Throws DataError if `beginning`, the first bytes of the input `name`, is that of a known format that is not text.
+/// The error says how the input becomes text. Example: "a.parquet: error: is a Parquet file; ...".
 void requireTextFormat(const std::string &name, std::string_view beginning);
 
 /// Whether a file that begins so is gzip.
@@ -30,8 +30,8 @@ struct BinaryByte {
 /// Describes the byte that findBinary returned for `text`.
 BinaryByte describeBinary(std::string_view text, size_t at);
 
-/// Throws DataError unless `text`, the content of the file `name`, is what a run reads as bytes: text, and no JSON lines.
-/// A character that the end of the file cuts off is text. The error names `espalier data tokenize`.
+/// Throws DataError unless `text`, the content of the file `name`, is what a run reads as bytes: text, and no JSON
+/// lines. A character that the end of the file cuts off is text. The error names `espalier data tokenize`.
 void requireRawText(const std::string &name, std::string_view text);
 
 } // namespace espalier::rt

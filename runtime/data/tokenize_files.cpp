@@ -48,7 +48,7 @@ struct BlockTokens {
   std::vector<KeyTokens> keys;
   int64_t textBytes = 0, skipped = 0, bytesRead = 0;
   std::function<std::string()> firstSkipped; // its message; finding the line's number may take a while
-  std::function<std::string()> firstMark;    // "FILE:LINE" of the first endOfText of a text file; empty if there is none
+  std::function<std::string()> firstMark; // "FILE:LINE" of the first endOfText of a text file; empty if there is none
 };
 
 /// What GPT-2's corpora and TinyStories have between documents.
@@ -298,8 +298,8 @@ void requireTokens(const TokenizeJob &job, const TokenizeReport &report) {
   bool isStandardInput = job.inputs.size() == 1 && job.inputs[0] == "-";
   std::string names = isStandardInput ? standardInput : fmt::format("{}", fmt::join(job.inputs, ", "));
   if (report.skippedLines > 0)
-    throw DataError(names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines,
-                                       report.firstSkipped));
+    throw DataError(
+        names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines, report.firstSkipped));
   throw DataError(names, "holds no text; nothing is written");
 }
 

@@ -83,9 +83,8 @@ public:
       return;
     }
     bool isIds = value && value->is_array() && static_cast<int64_t>(value->size()) <= limits.tokens &&
-                 std::ranges::all_of(*value, [](const Json &id) {
-                   return id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX;
-                 });
+                 std::ranges::all_of(
+                     *value, [](const Json &id) { return id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX; });
     if (!isIds)
       throw BodyError("prompt is neither one string nor one list of token ids");
     for (const Json &id : *value)
@@ -94,17 +93,21 @@ public:
 
   /// Throws BodyError for known options that would change the answer and are not supported.
   void refuseOthers() const {
-    static const std::map<std::string, Json> nothing = {
-        {"n", 1},        {"best_of", 1},           {"logprobs", nullptr},       {"suffix", nullptr},
-        {"logit_bias", Json::object()}, {"presence_penalty", 0}, {"frequency_penalty", 0}};
-    static const std::set<std::string> known = {"model", "prompt", "max_tokens", "temperature", "top_p", "top_k",
-                                                "seed",  "stop",   "stream",     "stream_options", "echo", "user"};
+    static const std::map<std::string, Json> nothing = {{"n", 1},
+                                                        {"best_of", 1},
+                                                        {"logprobs", nullptr},
+                                                        {"suffix", nullptr},
+                                                        {"logit_bias", Json::object()},
+                                                        {"presence_penalty", 0},
+                                                        {"frequency_penalty", 0}};
+    static const std::set<std::string> known = {"model", "prompt", "max_tokens", "temperature",    "top_p", "top_k",
+                                                "seed",  "stop",   "stream",     "stream_options", "echo",  "user"};
     for (const auto &[key, value] : body.items()) {
       auto asked = nothing.find(key);
       bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());
       if (!known.count(key) && !asksNothing)
-        throw BodyError(fmt::format("{} is not supported{}", key.substr(0, 64),
-                                    asked == nothing.end() ? "" : "; omit it"));
+        throw BodyError(
+            fmt::format("{} is not supported{}", key.substr(0, 64), asked == nothing.end() ? "" : "; omit it"));
     }
   }
 
@@ -149,18 +152,15 @@ std::string completionJson(const std::string &id, const std::string &model, cons
                            const Completion *end, const std::optional<std::string> &piece, int64_t created) {
   Json reason = end ? Json(std::string(finishName(end->finish))) : Json(nullptr);
   std::string text = piece ? *piece : (body.echo ? body.prompt : "") + end->text;
-  Json answer = {{"id", id},
-                 {"object", "text_completion"},
-                 {"created", created},
-                 {"model", model},
-                 {"choices", Json::array({{{"text", text},
-                                           {"index", 0},
-                                           {"logprobs", nullptr},
-                                           {"finish_reason", reason}}})}};
+  Json answer = {
+      {"id", id},
+      {"object", "text_completion"},
+      {"created", created},
+      {"model", model},
+      {"choices", Json::array({{{"text", text}, {"index", 0}, {"logprobs", nullptr}, {"finish_reason", reason}}})}};
   if (end) {
     size_t prompt = body.request.prompt.size(), tokens = end->tokens.size();
-    answer["usage"] = {
-        {"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+    answer["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
   }
   return answer.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }

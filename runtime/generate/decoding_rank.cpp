@@ -19,8 +19,7 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
     : stage(program.plan().stages(program.mesh().stage(place.rank))),
       sequences(GenerationSizes(program.plan()).ofReplica),
       firstSequence(sequences * static_cast<uint32_t>(dataReplica(program.mesh(), place.rank))),
-      theCommunicator(place.open()),
-      pool(place.threads, place.spins),
+      theCommunicator(place.open()), pool(place.threads, place.spins),
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
   theExecutor.emplace(program, place.rank, *device, place.page);
   if (weights)

@@ -53,8 +53,8 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
 
 void Generator::add(Request request, Listener listener) {
   std::vector<std::string> stops = request.stop;
-  active.push_back({std::move(request), std::move(listener), TextStream(tokenizer, std::move(stops)),
-                    *slots.acquire(), {}});
+  active.push_back(
+      {std::move(request), std::move(listener), TextStream(tokenizer, std::move(stops)), *slots.acquire(), {}});
 }
 
 void Generator::step() {
@@ -117,7 +117,8 @@ bool Generator::advance(Active &one) {
   if (one.text.isStopped())
     return end(one, Finish::Stop, piece);
   auto size = static_cast<int64_t>(tokens.size());
-  if (size >= one.request.maxTokens || static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.sizes().context)
+  if (size >= one.request.maxTokens ||
+      static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.sizes().context)
     return end(one, Finish::Length, piece);
   one.completion.text += piece;
   bool isWanted = piece.empty() || one.listener(piece, nullptr);

@@ -84,8 +84,7 @@ void CallReader::checkBuffers() const {
       refuse("its sizes are too large");
     int64_t needed = *elements * (operands_[i]->type == 'b' ? 1 : bytesOf(static_cast<Storage>(types_[i])));
     if (uint64_t has = call_.buffers(static_cast<int>(i)).bytes(); has < static_cast<uint64_t>(needed))
-      refuse("buffer " + std::to_string(i) + " has " + std::to_string(has) + " bytes, needs " +
-             std::to_string(needed));
+      refuse("buffer " + std::to_string(i) + " has " + std::to_string(has) + " bytes, needs " + std::to_string(needed));
   }
 }
 

@@ -1,5 +1,5 @@
-// Reads a pb::LibraryCall and the types of its buffers by the names of its row in functions.def. Every count, size, type
-// and byte range is checked before it is used.
+// Reads a pb::LibraryCall and the types of its buffers by the names of its row in functions.def. Every count, size,
+// type and byte range is checked before it is used.
 #pragma once
 
 #include "runtime/kernels/call_rows.h"

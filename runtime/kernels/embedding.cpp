@@ -105,8 +105,9 @@ public:
     to_ = reader.storage("y");
     tokens_ = piecesOf(reader.size("tokens"), heads_ * headDim_ * bytesOf(to_), kPieceBytes);
     for (int64_t i = 0; i < headDim_ / 2; ++i)
-      frequencies_.push_back(std::pow(reader.real("theta"), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
-                             (2 * std::numbers::pi));
+      frequencies_.push_back(
+          std::pow(reader.real("theta"), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
+          (2 * std::numbers::pi));
   }
 
   int64_t parts() const override { return tokens_.count(); }

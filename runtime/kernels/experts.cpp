@@ -148,8 +148,7 @@ public:
         int64_t row = moves_.rowOf(arguments, at);
         if (row < 0)
           continue;
-        const char *from =
-            x + ((moves_.hasChoice ? at : token) * moves_.hidden + columns.begin) * bytesOf(moves_.from);
+        const char *from = x + ((moves_.hasChoice ? at : token) * moves_.hidden + columns.begin) * bytesOf(moves_.from);
         moveRow(from, rowTo(row), width, moves_.weightOf(arguments, at), static_cast<float *>(threadScratch));
       }
   }
@@ -191,8 +190,8 @@ public:
       for (int64_t choice = 0; choice < (moves_.hasChoice ? 1 : moves_.choices); ++choice) {
         int64_t at = choice * moves_.batch * moves_.seq + token;
         if (int64_t row = moves_.rowOf(arguments, at); row >= 0)
-          loops_.addScaled(x + row * moves_.hidden * bytesOf(moves_.from), moves_.from,
-                           moves_.weightOf(arguments, at), sum, moves_.hidden);
+          loops_.addScaled(x + row * moves_.hidden * bytesOf(moves_.from), moves_.from, moves_.weightOf(arguments, at),
+                           sum, moves_.hidden);
       }
       loops_.convert(sum, Storage::F32, y + token * moves_.hidden * bytesOf(moves_.to), moves_.to, moves_.hidden);
     }

@@ -47,8 +47,8 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, st
   case pb::LibraryCall::COMBINE:
     return makeCombine(call, types, loops);
   default:
-    CallReader::refuse(call, "is function " + std::to_string(call.function()) +
-                                 ", which has no kernel in this runtime");
+    CallReader::refuse(call,
+                       "is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");
   }
 }
 

@@ -38,23 +38,23 @@ Digest digestOf(std::string_view text) {
 }
 
 Json jsonOf(const Member &member) {
-  return {{"plan", member.planHash},
-          {"version", member.version},
-          {"ranks", member.ranks},
-          {"host", member.host},
-          {"pid", member.pid},
-          {"refusal", member.refusal},
-          {"process", member.process},
-          {"processes", member.processes}};
+  return {{"plan", member.planHash},   {"version", member.version},
+          {"ranks", member.ranks},     {"host", member.host},
+          {"pid", member.pid},         {"refusal", member.refusal},
+          {"process", member.process}, {"processes", member.processes}};
 }
 
 Member memberOf(const Json &json) {
   constexpr size_t mostText = 4096;
   try {
-    Member member{json.at("plan").get<std::string>(), json.at("version").get<std::string>(),
-                  json.at("ranks").get<std::vector<int>>(), json.at("host").get<std::string>(),
-                  json.at("pid").get<int64_t>(), json.at("refusal").get<std::string>(),
-                  json.at("process").get<int>(), json.at("processes").get<int>()};
+    Member member{json.at("plan").get<std::string>(),
+                  json.at("version").get<std::string>(),
+                  json.at("ranks").get<std::vector<int>>(),
+                  json.at("host").get<std::string>(),
+                  json.at("pid").get<int64_t>(),
+                  json.at("refusal").get<std::string>(),
+                  json.at("process").get<int>(),
+                  json.at("processes").get<int>()};
     bool areRanks = std::ranges::all_of(member.ranks, [](int rank) { return rank >= 0 && rank < mostRanks; });
     bool areTexts = std::ranges::all_of(std::array{&member.host, &member.planHash, &member.refusal},
                                         [](const std::string *text) { return text->size() <= mostText; });
@@ -117,9 +117,7 @@ struct Connection {
   std::string error; ///< why it is over; empty while it is not
 
   /// Readable where something came, writable where something is to go.
-  pollfd handle() const {
-    return {socket.number(), static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0};
-  }
+  pollfd handle() const { return {socket.number(), static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0}; }
 
   void send(const Message &message) {
     if (!sealer || !error.empty())
@@ -261,8 +259,8 @@ struct ControlServer::State {
       ControlEvent event{peer.member ? ControlEvent::Lost : ControlEvent::Refused, entry->first, {}, {}, ""};
       event.member = peer.member.value_or(peer.refused);
       bool hasSaidWho = !peer.refused.ranks.empty(); // then the error names it
-      event.text = hasSaidWho ? peer.connection.error
-                              : fmt::format("{} {}", peer.connection.address, peer.connection.error);
+      event.text =
+          hasSaidWho ? peer.connection.error : fmt::format("{} {}", peer.connection.address, peer.connection.error);
       events.push_back(std::move(event));
       entry = peers.erase(entry);
     }

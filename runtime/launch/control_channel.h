@@ -37,7 +37,7 @@ struct Member {
   std::vector<int> ranks;        ///< that it starts
   std::string host;
   int64_t pid = 0;
-  std::string refusal = ""; ///< why its ranks cannot run; empty where they can
+  std::string refusal = "";       ///< why its ranks cannot run; empty where they can
   int process = 0, processes = 1; ///< its number among the launchers of the run, known without a plan
   bool operator==(const Member &) const = default;
 };

@@ -165,7 +165,7 @@ HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, Fault 
     fault = {member.refusal, /*isToldThere=*/true};
   if (fault.text.empty() && (member.version != own.version || member.planHash != own.planHash))
     fault.text = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
-                        fmt::join(member.ranks, ", "), member.planHash, own.planHash);
+                             fmt::join(member.ranks, ", "), member.planHash, own.planHash);
   return {std::move(socket), member.ranks};
 }
 

@@ -14,8 +14,8 @@ class HostMeeting {
 public:
   /// The process with rank 0 waits for the others, the others for it, for `patience` at most. `stopSignal`: asked
   /// meanwhile, may be empty. Throws LaunchError where somebody does not come or means another run, or `own` is refused
-  /// something at the first, and ReportedElsewhere where the first process has said so, another one is refused something,
-  /// or a signal came.
+  /// something at the first, and ReportedElsewhere where the first process has said so, another one is refused
+  /// something, or a signal came.
   HostMeeting(const Topology &topology, const Member &own, Milliseconds patience, std::function<int()> stopSignal = {});
   ~HostMeeting();
 

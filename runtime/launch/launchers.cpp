@@ -24,9 +24,15 @@ std::string printFailure(const Failure &failure, const std::map<int, std::string
   Json list = Json::array();
   for (const auto &[rank, transfer] : waits)
     list.push_back({rank, transfer});
-  Json json = {{"rank", failure.rank},     {"stage", failure.stage},           {"step", failure.step},
-               {"action", failure.action}, {"subprogram", failure.subprogram}, {"op", failure.op},
-               {"message", failure.message}, {"echo", failure.isEcho},         {"end_signal", failure.endSignal},
+  Json json = {{"rank", failure.rank},
+               {"stage", failure.stage},
+               {"step", failure.step},
+               {"action", failure.action},
+               {"subprogram", failure.subprogram},
+               {"op", failure.op},
+               {"message", failure.message},
+               {"echo", failure.isEcho},
+               {"end_signal", failure.endSignal},
                {"waiting", list}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -207,8 +213,9 @@ void Launchers::miss(int number, const Member &member, const std::string &how) {
   isServerLost |= client != nullptr;
   Failure failure;
   failure.rank = member.ranks.empty() ? 0 : member.ranks.front();
-  failure.message = fmt::format("its launcher on {} is lost: {}",
-                                member.pid ? fmt::format("{} (process {})", member.host, member.pid) : member.host, how);
+  failure.message =
+      fmt::format("its launcher on {} is lost: {}",
+                  member.pid ? fmt::format("{} (process {})", member.host, member.pid) : member.host, how);
   verdict.consider(failure);
 }
 
@@ -287,9 +294,7 @@ void Launchers::report(const Failure &failure) {
     client->send({MessageKind::Failure, printFailure(failure, {})});
 }
 
-std::optional<Failure> Launchers::failure() const {
-  return verdict.isDecided() ? verdict.failure() : std::nullopt;
-}
+std::optional<Failure> Launchers::failure() const { return verdict.isDecided() ? verdict.failure() : std::nullopt; }
 
 /// The first launcher tells all of the failure that counts.
 void Launchers::decide() {
@@ -309,10 +314,11 @@ void Launchers::settle(std::vector<Waiting> waiting) {
 
 /// The first one waits until all others have settled, they for its report; nobody for ever.
 void Launchers::finishReport() {
-  bool isHeard = server ? std::ranges::all_of(peers, [](auto &entry) {
-    const Peer &peer = entry.second;
-    return peer.hasSettled || peer.isDone || peer.isLost;
-  })
+  bool isHeard = server ? std::ranges::all_of(peers,
+                                              [](auto &entry) {
+                                                const Peer &peer = entry.second;
+                                                return peer.hasSettled || peer.isDone || peer.isLost;
+                                              })
                         : isServerLost || !client;
   if (!verdict.failure() || (!(isHeard && verdict.isDecided()) && settlingLooks < reportLooks))
     return;

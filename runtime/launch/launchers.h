@@ -107,9 +107,9 @@ private:
   std::unique_ptr<ControlServer> server; ///< at the first one
   std::unique_ptr<ControlClient> client; ///< at the others
   RankLines ranks{{}};
-  Rounds rounds;             ///< at the first one
-  std::map<int, Peer> peers;             ///< by the server's numbers; at a client the first one alone, as -1
-  std::vector<Member> roster;            ///< once told
+  Rounds rounds;              ///< at the first one
+  std::map<int, Peer> peers;  ///< by the server's numbers; at a client the first one alone, as -1
+  std::vector<Member> roster; ///< once told
 
   size_t carried = 0;            ///< notices of this host that have been looked at
   std::set<std::string> foreign; ///< that came from others

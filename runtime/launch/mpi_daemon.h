@@ -14,8 +14,8 @@ struct DaemonPatience {
 };
 
 /// Leaves a process behind that ends `daemon`, this one's parent, once this program's processes that the daemon started
-/// have ended: it asks twice, after which mpirun ends whatever it waits for, and then kills. What `daemon` passes on from
-/// them has time to go through. Does nothing where the system refuses a process.
+/// have ended: it asks twice, after which mpirun ends whatever it waits for, and then kills. What `daemon` passes on
+/// from them has time to go through. Does nothing where the system refuses a process.
 void endDaemonBehind(pid_t daemon, const DaemonPatience &patience = {});
 
 } // namespace espalier::rt::launch

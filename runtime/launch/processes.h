@@ -13,7 +13,7 @@ namespace espalier::rt {
 
 /// The process of one rank, a child of this one.
 struct Process {
-  int rank = -1;             ///< in its world
+  int rank = -1; ///< in its world
   pid_t id = -1;
   int handle = -1;           ///< of the kernel, readable once the process has ended
   std::optional<int> status; ///< as waitpid says it, once it has ended
@@ -39,8 +39,8 @@ struct Supervision {
   std::vector<Neighbour> neighbours = {};
   launch::Launchers *others = nullptr; ///< of other hosts; null for none
   int meetingLooks = INT_MAX;          ///< for which `others` may take to be complete; then these ranks stop
-  /// The signal that asked this process to end, 0 for none: as long as `others` are not complete, these ranks, which have
-  /// not begun, then stop at once.
+  /// The signal that asked this process to end, 0 for none: as long as `others` are not complete, these ranks, which
+  /// have not begun, then stop at once.
   std::function<int()> endSignal = [] { return 0; };
   /// Completes what was seen of a rank, given by its number in the world, that could not say itself where it stood.
   std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
@@ -48,8 +48,8 @@ struct Supervision {
 
 /// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`, and so does a neighbour
 /// that ends before its ranks have done their work; who was silent is killed, as it will not see the stop, and so is
-/// what has not ended soon after it. Returns the first failure: what a rank reported, or else what was seen of one. With
-/// `others` a failure here stops their ranks too, and one there these.
+/// what has not ended soon after it. Returns the first failure: what a rank reported, or else what was seen of one.
+/// With `others` a failure here stops their ranks too, and one there these.
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how = {});
 
 /// Hears what others say until `isOver`, for so many looks at most; whether it is.

@@ -29,8 +29,8 @@ std::string readText(const std::filesystem::path &file) {
   uintmax_t bytes = isFile ? std::filesystem::file_size(file, error) : 0;
   std::ifstream stream(file);
   if (error || !stream)
-    throw TableError(fmt::format("{}: error: cannot read it: {}", file.string(),
-                                 error ? error.message() : std::strerror(errno)));
+    throw TableError(
+        fmt::format("{}: error: cannot read it: {}", file.string(), error ? error.message() : std::strerror(errno)));
   if (bytes > mostBytes)
     throw TableError(fmt::format("{}: error: has {} bytes, a rank table at most {}", file.string(), bytes, mostBytes));
   std::stringstream text;
@@ -209,8 +209,9 @@ RankTable mergeRankTables(std::span<const RankTable> tables) {
       for (TableDevice &device : merged.servers.back().devices) {
         device.rank = rank++;
         if (!device.ip.empty() && !ips.insert(device.ip).second)
-          throw PlanError(fmt::format("device_ip {} of server {} stands in another table, too; give each device its own",
-                                      device.ip, server.id));
+          throw PlanError(
+              fmt::format("device_ip {} of server {} stands in another table, too; give each device its own", device.ip,
+                          server.id));
       }
     }
   return merged;
@@ -246,9 +247,10 @@ std::vector<Host> hostsOf(const RankTable &table, const std::filesystem::path &f
     Host host{server.id, static_cast<int>(server.devices.size()), {}};
     for (int slot = 0; slot < host.slots; ++slot) {
       if (server.devices[slot].device != slot)
-        throw TableError(fmt::format("{}: error: server {} has device {} in place {}, and a launch starts ranks on devices "
-                                     "0, 1, ...; start espalier run --rank-table {} on each host",
-                                     file.string(), server.id, server.devices[slot].device, slot, file.string()));
+        throw TableError(
+            fmt::format("{}: error: server {} has device {} in place {}, and a launch starts ranks on devices "
+                        "0, 1, ...; start espalier run --rank-table {} on each host",
+                        file.string(), server.id, server.devices[slot].device, slot, file.string()));
       if (!server.devices[slot].ip.empty())
         host.deviceIps.push_back(server.devices[slot].ip);
     }

@@ -55,8 +55,8 @@ struct Host {
   std::vector<std::string> deviceIps; ///< none, or one per slot
 };
 
-/// Reads a hosts file: a host a line, blank lines and # comments apart. A rank table is read, too, if the devices of each
-/// server are 0, 1, ..., as slots are. Throws TableError with "FILE:LINE: error: ..." for every fault.
+/// Reads a hosts file: a host a line, blank lines and # comments apart. A rank table is read, too, if the devices of
+/// each server are 0, 1, ..., as slots are. Throws TableError with "FILE:LINE: error: ..." for every fault.
 std::vector<Host> readHosts(const std::filesystem::path &file);
 
 /// The table of these hosts: their slots are devices 0, 1, ...

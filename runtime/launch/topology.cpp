@@ -197,14 +197,16 @@ private:
   void checkWorld(int world, const std::string &source) const {
     if (plan.ranks != 0 && world != plan.ranks)
       throw LaunchError(fmt::format("{} says {}, {} is a plan for {}: start {}, or compile for {}", source,
-                                    counted(world, "rank"), plan.name, plan.ranks, plan.ranks, counted(world, "device")));
+                                    counted(world, "rank"), plan.name, plan.ranks, plan.ranks,
+                                    counted(world, "device")));
   }
 
   static void checkRank(const char *rankName, int rank, const char *worldName, int world) {
     if (world < 1)
       throw LaunchError(fmt::format("{} is {}, wanted a number from 1", worldName, world));
     if (rank >= world)
-      throw LaunchError(fmt::format("{} is {}, wanted 0 to {}, as {} is {}", rankName, rank, world - 1, worldName, world));
+      throw LaunchError(
+          fmt::format("{} is {}, wanted 0 to {}, as {} is {}", rankName, rank, world - 1, worldName, world));
   }
 
   void fromRankVariables(const RankVariables &v) {
@@ -346,8 +348,8 @@ private:
       for (size_t i = 0; i < servers.size(); ++i)
         if (servers[i].devices.front().rank == first && servers[i].devices.back().rank + 1 == last)
           return i;
-      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}; they have {}", options.tableFile, first,
-                                    last - 1, listServers([](const TableServer &server) {
+      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}; they have {}", options.tableFile,
+                                    first, last - 1, listServers([](const TableServer &server) {
                                       return fmt::format("[{},{}]", server.devices.front().rank,
                                                          server.devices.back().rank + 1);
                                     })));

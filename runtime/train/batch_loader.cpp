@@ -24,8 +24,8 @@ int64_t requireSamples(const Dataset &dataset) {
 
 BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order,
                          int64_t end)
-    : settings(plan.settings()), dataset(dataset), share{static_cast<int64_t>(settings.micro_batch_size()),
-                                                         dataReplica(mesh, rank), dataReplicas(mesh)},
+    : settings(plan.settings()), dataset(dataset),
+      share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank), dataReplicas(mesh)},
       first(mesh.index(rank, CP) * static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
       length(static_cast<int64_t>(settings.sequence()) / mesh.count(CP)), end(end),
       hasWeights(hasInput(plan, "loss_weights")),

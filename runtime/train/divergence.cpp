@@ -50,7 +50,8 @@ std::string divergenceAdvice(const pb::Settings &settings, bool isEverApplied, d
   bool isDynamic = settings.dynamic_loss_scale();
   if (lossScale > (isDynamic ? settings.minimum_loss_scale() : 1))
     return fmt::format("no step was applied; a lower {} may help", scaleKey(isDynamic));
-  return "no step was applied, and a lower loss scale cannot help; model.model_config.compute_dtype bfloat16 or float32 "
+  return "no step was applied, and a lower loss scale cannot help; model.model_config.compute_dtype bfloat16 or "
+         "float32 "
          "may, or initial weights of a smaller spread";
 }
 

@@ -15,9 +15,9 @@ public:
   explicit DivergenceRule(const pb::Settings &settings);
 
   /// The reason to stop after the step that led to `state`; empty if the run may go on. A loss that is not finite is a
-  /// reason at once. Skipped steps are a reason when `max_skipped_steps` of them come in a row. Before the first applied
-  /// step of a training, a skipped step counts only if the dynamic loss scale has reached its minimum: a scale that
-  /// starts at 2^32 takes more than 20 overflows to fit the model. A step without labels counts for nothing.
+  /// reason at once. Skipped steps are a reason when `max_skipped_steps` of them come in a row. Before the first
+  /// applied step of a training, a skipped step counts only if the dynamic loss scale has reached its minimum: a scale
+  /// that starts at 2^32 takes more than 20 overflows to fit the model. A step without labels counts for nothing.
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
   /// Steps skipped since the last one that was applied, whether they count or not. Until the next step is applied, it

@@ -9,8 +9,8 @@ namespace espalier::rt {
 /// The processor as the system names it.
 std::string processorName();
 
-/// The file that keeps the peaks: cpu_peaks.json in espalier's folder of XDG_CACHE_HOME, or of ~/.cache. Empty if neither
-/// is set.
+/// The file that keeps the peaks: cpu_peaks.json in espalier's folder of XDG_CACHE_HOME, or of ~/.cache. Empty if
+/// neither is set.
 std::filesystem::path peakFile();
 
 /// FLOP/s that `threads` threads of this machine reach in an f32 matrix product: what `peakFile` keeps of an earlier

@@ -23,8 +23,8 @@ public:
   /// cannot be opened.
   explicit Metrics(const RunOptions &options);
 
-  /// Removes what the file holds of steps after `step`, because a resumed run trains them again. Called before the first
-  /// add.
+  /// Removes what the file holds of steps after `step`, because a resumed run trains them again. Called before the
+  /// first add.
   void continueAfter(int64_t step);
 
   void add(const StepRecord &record);

@@ -29,8 +29,8 @@ constexpr const char *tokenNotice = ".token";
 void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
   std::string mine;
   if (rank == 0)
-    mine = host.notices().find(launch::channelNotice).value_or("") + " " +
-           host.notices().find(tokenNotice).value_or("");
+    mine =
+        host.notices().find(launch::channelNotice).value_or("") + " " + host.notices().find(tokenNotice).value_or("");
   std::string told = agreement.first(mine);
   size_t end = told.find(' ');
   if (rank == 0)
@@ -109,8 +109,7 @@ RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, 
 } // namespace
 
 RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work) {
-  int rank = options.topology ? options.topology->ranks.front()
-                              : launch::launchedRank(launch::environmentOfProcess());
+  int rank = options.topology ? options.topology->ranks.front() : launch::launchedRank(launch::environmentOfProcess());
   ShmWorld host(/*ranks=*/1, sharedBytes, rank);
   ResultFile results;
   shareStopSignal();
@@ -124,8 +123,8 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
         throw PlanError(failure->message);
     });
   }
-  std::vector<Process> processes = spawn(
-      host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
+  std::vector<Process> processes =
+      spawn(host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   // A rank that was told why nobody begins may end behind the first launcher, which its own then no longer finds.
   if (std::optional<ToldResult> told = results.read(); !failure || (told && told->refusal))

@@ -1,5 +1,5 @@
-// One rank of those that mpirun or srun started: this process forks it and watches it, so that a rank that was killed or
-// stopped is told by somebody who lives.
+// One rank of those that mpirun or srun started: this process forks it and watches it, so that a rank that was killed
+// or stopped is told by somebody who lives.
 #pragma once
 
 #include "runtime/comm/mpi.h"
@@ -27,8 +27,8 @@ struct MpiPlace {
 /// A rank's work; whether it came to its end.
 using MpiWork = std::function<bool(MpiPlace &place)>;
 
-/// Does the work in a process of its own, to whose end it returns what was left in the results. Throws as runPlan does in
-/// the process that reports; ReportedElsewhere in the others.
+/// Does the work in a process of its own, to whose end it returns what was left in the results. Throws as runPlan does
+/// in the process that reports; ReportedElsewhere in the others.
 RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work);
 
 } // namespace espalier::rt

@@ -130,11 +130,10 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
                          const std::optional<RunData> &opened)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(spinsFor(place.hostRanks * threads)), peakThreads(busyThreads(threads, place)),
-      data(opened ? *opened : openData(program, wanted, place)),
-      start(openStart(program, wanted, place.token)),
+      data(opened ? *opened : openData(program, wanted, place)), start(openStart(program, wanted, place.token)),
       checkpoints(openCheckpoints(program, wanted, place.token)),
-      context{program, options, *data.training,    data.heldOut.get(), 0,           Metrics(options), Gatherer(program),
-              {},      checkpoints.get(), start.get(),        {}} {
+      context{program,           options, *data.training,    data.heldOut.get(), 0, Metrics(options),
+              Gatherer(program), {},      checkpoints.get(), start.get(),        {}} {
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
 }

@@ -80,7 +80,7 @@ struct RunOptions {
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
   std::function<void(const StepRecord &)> onStep; ///< called by the thread of rank 0 after each step
-  std::function<int()> stopSignal;               ///< asked by each process: the signal that asks for an end, or 0
+  std::function<int()> stopSignal;                ///< asked by each process: the signal that asks for an end, or 0
 
   /// Ranks of a plan for `ranks` that are on this host.
   int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }

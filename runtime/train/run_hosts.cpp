@@ -128,10 +128,10 @@ int HostsRun::runProcess(size_t index) {
   std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(lines[index]));
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
   prepareApart(prepared, program, options, agreement, rank, data);
-  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
-                                            deviceOf(options, rank), [&] { return std::move(communicator); },
-                                            [&](const Failure &failure) { host.abort(failure); }, [] {},
-                                            &host.page(static_cast<int>(index))});
+  bool isDone = runRank(prepared->context,
+                        {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, deviceOf(options, rank),
+                         [&] { return std::move(communicator); }, [&](const Failure &failure) { host.abort(failure); },
+                         [] {}, &host.page(static_cast<int>(index))});
   if (isDone)
     leaveResult(*prepared, rank, results[index]);
   return isDone ? 0 : 1;
@@ -146,9 +146,8 @@ RunResult HostsRun::result() const {
 }
 
 RunResult HostsRun::run() {
-  std::vector<Process> processes = spawn(host, [&](int index) {
-    return runTold(results[index], [&] { return runProcess(index); });
-  });
+  std::vector<Process> processes =
+      spawn(host, [&](int index) { return runTold(results[index], [&] { return runProcess(index); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure) {
     // Words may be under way to the others' ranks still: the first one goes last.

@@ -17,8 +17,14 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
     place.kept = kept;
     std::optional<PreparedRun> &prepared = *kept;
     prepareApart(prepared, program, options, place.agreement, rank);
-    bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, {rank},
-                                              [&] { return std::move(place.communicator); }, place.abort, [] {},
+    bool isDone = runRank(prepared->context, {rank,
+                                              /*isFirstHere=*/true,
+                                              prepared->threads,
+                                              prepared->spins,
+                                              {rank},
+                                              [&] { return std::move(place.communicator); },
+                                              place.abort,
+                                              [] {},
                                               &place.page});
     if (isDone)
       leaveResult(*prepared, rank, place.results);

@@ -80,11 +80,10 @@ void HostRun::visit() {
   launch::HostMeeting::Gift gift = meeting->take();
   world = ShmWorld::join(gift.file);
   try {
-    prepared.emplace(program, options,
-                     ProcessPlace{.hostRanks = program.mesh().ranks(),
-                                  .token = gift.words,
-                                  .hasFirst = false,
-                                  .isMemoryChecked = true});
+    prepared.emplace(
+        program, options,
+        ProcessPlace{
+            .hostRanks = program.mesh().ranks(), .token = gift.words, .hasFirst = false, .isMemoryChecked = true});
   } catch (const std::exception &error) {
     world->claimTelling();
     abortFor([&](const Failure &failure) { world->abort(failure); }, ranks.front(), nullptr, error);
@@ -96,9 +95,9 @@ int HostRun::runProcess(int rank) {
   auto abort = [&](const Failure &failure) { world->abort(failure); };
   onCrash(abort);
   RunContext &context = prepared->context;
-  bool isDone = runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
-                                  deviceOf(options, rank), [&] { return world->communicator(rank); }, abort, [] {},
-                                  &world->page(rank)});
+  bool isDone =
+      runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, deviceOf(options, rank),
+                        [&] { return world->communicator(rank); }, abort, [] {}, &world->page(rank)});
   if (rank == ranks.front() && isDone)
     leaveResult(*prepared, rank, results);
   return isDone ? 0 : 1;

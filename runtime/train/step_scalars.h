@@ -41,7 +41,8 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
 Scalars beginEvaluation(int64_t step);
 
 /// Reads the outcome and moves the state on: a skipped step advances neither the learning rate nor the bias
-/// corrections and, if it had labels, lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
+/// corrections and, if it had labels, lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise
+/// it.
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
 
 } // namespace espalier::rt

@@ -13,7 +13,7 @@ struct Refusal {
   int status = 2;           ///< with which the command ends
   bool isElsewhere = false; ///< another process says why
   std::string text = "";
-  std::string file = "";    ///< of a DataError, with its line: then the text is the reason
+  std::string file = ""; ///< of a DataError, with its line: then the text is the reason
   int64_t line = 0;
 
   /// Of the exception at hand.

@@ -139,8 +139,9 @@ void Trainer::saveIfDue() {
   bool isLast = isStopped || state.step == options.steps;
   bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0, waits = divergenceRule.skipped() > 0;
   if (isLeader() && isDueNow && !isSaveDue && waits && !isLast)
-    context.metrics.say(fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step),
-                        state.step);
+    context.metrics.say(
+        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step),
+        state.step);
   isSaveDue |= isDueNow;
   if (!isLast && (!isSaveDue || waits))
     return;

@@ -22,7 +22,7 @@ struct RunContext {
   const RunOptions &options;
   const Dataset &training;
   const Dataset *heldOut = nullptr; ///< null: no evaluation
-  double peakFlops = 0; ///< of all ranks; 0: not known
+  double peakFlops = 0;             ///< of all ranks; 0: not known
   Metrics metrics;
   Gatherer gatherer;
   RunResult result;                       ///< steps by rank 0, its end by the first rank of the process

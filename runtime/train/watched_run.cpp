@@ -81,8 +81,7 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
 void leaveResult(PreparedRun &run, int rank, const ResultFile &results) {
   if (rank == 0)
     run.close();
-  ToldResult told{run.context.result, run.context.loadFault, run.context.metrics.fault(),
-                  {}};
+  ToldResult told{run.context.result, run.context.loadFault, run.context.metrics.fault(), {}};
   if (rank > 0 && (!told.loadFault.empty() || !told.result.divergence.empty()))
     told.refusal = Refusal{.status = told.loadFault.empty() ? 1 : 2, .isElsewhere = true};
   results.write(told);

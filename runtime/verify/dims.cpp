@@ -37,8 +37,8 @@ std::optional<Cut> cutOf(const Dims &whole, const Dims &part) {
   if (at == whole.size())
     return Cut();
   const Dim &large = whole[at], &small = part[at];
-  bool isPart = large.name == small.name && small.size > 0 && large.size % small.size == 0 &&
-                (large.split & ~small.split) == 0;
+  bool isPart =
+      large.name == small.name && small.size > 0 && large.size % small.size == 0 && (large.split & ~small.split) == 0;
   if (!isPart || !std::equal(whole.begin() + static_cast<int64_t>(at) + 1, whole.end(),
                              part.begin() + static_cast<int64_t>(at) + 1))
     return std::nullopt;

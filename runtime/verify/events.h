@@ -36,7 +36,7 @@ struct ValueInfo {
   uint32_t bucket = 0; ///< of a bucket's values
   Axes share = 0;      ///< of a dense own part of a bucket's accumulator or stored values: over which axes ...
   int64_t shares = 1;  ///< ... and of how many
-  uint32_t tag = 0; ///< above 0: what a transfer makes of a piece of the root, which only those ask for that name it
+  uint32_t tag = 0;    ///< above 0: what a transfer makes of a piece of the root, which only those ask for that name it
 };
 
 /// Which value: the root, whose layer, of which micro-batch.

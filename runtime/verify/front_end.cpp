@@ -105,8 +105,8 @@ void FrontEnd::addCall(const pb::LibraryCall &call, Step &step) const {
     step.operands.push_back(values.operandOf(call.workspace(), Access::Write));
 }
 
-/// The norm is one call, or a kernel that squares and those behind it that add these squares, before any others, and know
-/// the weight.
+/// The norm is one call, or a kernel that squares and those behind it that add these squares, before any others, and
+/// know the weight.
 double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction) const {
   const pb::Instruction &source = subprogram.instructions(instruction);
   if (source.call().function() == pb::LibraryCall::SQUARED_NORM && source.has_call())

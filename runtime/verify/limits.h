@@ -18,7 +18,7 @@ constexpr int64_t maxTable = 1 << 20;
 constexpr int64_t maxNames = 64;
 constexpr int64_t maxOperands = 64;
 constexpr int64_t maxScalars = 32;
-constexpr int64_t maxFactors = 8; ///< of what a kernel reaches
+constexpr int64_t maxFactors = 8;     ///< of what a kernel reaches
 constexpr uint32_t maxThreads = 1024; ///< of a block of a GPU
 constexpr int maxOpen = 64;           ///< flights on a queue
 

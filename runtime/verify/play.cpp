@@ -251,9 +251,9 @@ void Play::applyTerms(const Summary &summary, const pb::Run &run) {
     applyTerm(term, run);
 }
 
-/// Other orders of additions have other bits. A role adds what it makes of micro-batches in their order, call by call; to
-/// sums of the stage what calls make of one micro-batch in the order of calls. Backward of calls with one bucket follows
-/// from each other.
+/// Other orders of additions have other bits. A role adds what it makes of micro-batches in their order, call by call;
+/// to sums of the stage what calls make of one micro-batch in the order of calls. Backward of calls with one bucket
+/// follows from each other.
 void Play::checkTurn(uint32_t sum, const pb::Run &run, const Instance &instance) {
   uint32_t &before = lastMicroBatch.try_emplace({sum, run.role(), call}, microBatch).first->second;
   if (microBatch < before)

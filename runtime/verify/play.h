@@ -111,7 +111,7 @@ private:
   // What was last added to a sum, by the sum, the role, and the call: its micro-batch; or the micro-batch: its call.
   std::map<std::tuple<uint32_t, uint32_t, int>, uint32_t> lastMicroBatch;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> lastCall; ///< of sums of the stage
-  std::vector<Span> filled; ///< host memory that the host fills
+  std::vector<Span> filled;                                         ///< host memory that the host fills
 
   // Where the play stands.
   const pb::Action *action = nullptr;

@@ -35,7 +35,7 @@ private:
   const Mesh &mesh;
   Shapes shapes;
   PlanErrors &errors;
-  std::map<std::string, uint32_t> kernels;                           ///< by symbol
+  std::map<std::string, uint32_t> kernels;                          ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
   std::map<uint32_t, int64_t> capacities;                           ///< of experts, by value of the slots
   std::optional<std::pair<uint32_t, int64_t>> scalars;              ///< where slot 0 lies: region and offset
@@ -108,7 +108,8 @@ void ShapeRule::checkParameters(const pb::Bucket &bucket) {
 
 /// What is moved keeps its dims, but for the one along which it is gathered or scattered. Of buckets only bytes count.
 void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
-  bool isGather = transfer.kind() == pb::Transfer::ALL_GATHER, isScatter = transfer.kind() == pb::Transfer::REDUCE_SCATTER;
+  bool isGather = transfer.kind() == pb::Transfer::ALL_GATHER,
+       isScatter = transfer.kind() == pb::Transfer::REDUCE_SCATTER;
   for (int i = 0; i < std::min(transfer.from_size(), transfer.to_size()); ++i) {
     std::optional<Dims> from = shapes.of(transfer.from(i)), to = shapes.of(transfer.to(i));
     bool isMoved = transfer.kind() <= pb::Transfer::SHIFT && transfer.kind() != pb::Transfer::ALL_TO_ALL;
@@ -203,7 +204,8 @@ void ShapeRule::checkScalars(const pb::Instruction &instruction, const std::stri
     const pb::Value &value = valueOf(buffer);
     if (value.whole() == 0 || plan.values(static_cast<int>(value.whole()) - 1).name() != "scalars")
       continue;
-    std::pair place(buffer.region(), static_cast<int64_t>(buffer.offset() - value.first() * sizeof(Scalars::value_type)));
+    std::pair place(buffer.region(),
+                    static_cast<int64_t>(buffer.offset() - value.first() * sizeof(Scalars::value_type)));
     if (scalars.value_or(place) != place)
       add("{}: '{}' lies at {} of {}, where no other scalar does", name, value.name(), buffer.offset(),
           plan.regions(static_cast<int>(buffer.region())));
@@ -236,8 +238,6 @@ void ShapeRule::checkLocation(const pb::Instruction &instruction, const std::str
 
 } // namespace
 
-void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
-  ShapeRule(plan, mesh, errors).check();
-}
+void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) { ShapeRule(plan, mesh, errors).check(); }
 
 } // namespace espalier::rt::verify

@@ -52,9 +52,9 @@ struct Summary {
   std::vector<Clobber> clobbers;
   std::vector<Square> squares;
   std::vector<std::pair<int, Operand>> leftOver; ///< written by an instruction for a reader, and read by nothing here
-  std::vector<Touched> touched;      ///< by region
-  std::vector<uint32_t> transfers;   ///< started, in order
-  std::set<uint32_t> updatedBuckets; ///< whose stored values or state it writes
+  std::vector<Touched> touched;                  ///< by region
+  std::vector<uint32_t> transfers;               ///< started, in order
+  std::set<uint32_t> updatedBuckets;             ///< whose stored values or state it writes
 };
 
 Summary summarize(const Routine &routine, const std::vector<ValueInfo> &values,

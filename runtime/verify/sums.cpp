@@ -34,9 +34,8 @@ void Sums::countRoles() {
 bool Sums::isOfOthers(uint32_t role) const {
   auto runsIt = [&](const pb::Actions &list) {
     return std::ranges::any_of(list.blocks(), [&](const pb::Block &block) {
-      return std::ranges::any_of(block.actions(), [&](const pb::Action &action) {
-        return action.has_run() && action.run().role() == role;
-      });
+      return std::ranges::any_of(
+          block.actions(), [&](const pb::Action &action) { return action.has_run() && action.run().role() == role; });
     });
   };
   return microBatches[role].empty() && std::ranges::any_of(stage.entries(), runsIt);
@@ -73,8 +72,7 @@ uint64_t Sums::expected(uint32_t sum, const Instance &instance) {
   if (!isNew)
     return place->second;
   const ValueInfo &info = view.values[sum];
-  place->second =
-      info.layering == ValueInfo::OfBucket ? expectedGradient(info, instance) : expectedStatistic(sum);
+  place->second = info.layering == ValueInfo::OfBucket ? expectedGradient(info, instance) : expectedStatistic(sum);
   return place->second;
 }
 
@@ -152,8 +150,8 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
                     bucket.name(), call.name(), bucket.norm_weight()));
 }
 
-/// What every entry that is read by the host counts: all that a role adds to, besides the norm, which only an update asks
-/// for, and what a stage adds in other entries to a sum that has terms of other stages in this one.
+/// What every entry that is read by the host counts: all that a role adds to, besides the norm, which only an update
+/// asks for, and what a stage adds in other entries to a sum that has terms of other stages in this one.
 void Sums::checkStatistics(const std::function<void(std::string)> &add) const {
   bool isRead = std::ranges::any_of(stage.exchanges(), [&](const pb::Exchange &exchange) {
     return !exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0;

@@ -46,8 +46,8 @@ private:
   const pb::Entry &entry;
   const int entryIndex;
   std::map<std::tuple<uint32_t, int32_t, uint32_t>, uint64_t> known; ///< by sum, layer and micro-batch
-  std::vector<std::set<uint32_t>> microBatches; ///< by role: those that the stage runs it for
-  std::set<uint32_t> normValues;                ///< to which the stage adds squares
+  std::vector<std::set<uint32_t>> microBatches;                      ///< by role: those that the stage runs it for
+  std::set<uint32_t> normValues;                                     ///< to which the stage adds squares
   bool hasReadNorm = false;
   std::map<std::pair<uint32_t, uint32_t>, Squared> norms; ///< by bucket and owner
 };

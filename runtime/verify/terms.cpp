@@ -66,8 +66,8 @@ std::vector<Use> Terms::usesOf(const pb::Instruction &instruction) const {
   } else if (instruction.has_call()) {
     std::vector<OperandRule> rules = operandsOf(instruction.call()).value_or(std::vector<OperandRule>());
     for (size_t i = 0; i < rules.size(); ++i)
-      uses.push_back({&instruction.call().buffers(static_cast<int>(i)), rules[i].access, rules[i].linear, rules[i].reduces,
-                      rules[i].madeOf});
+      uses.push_back({&instruction.call().buffers(static_cast<int>(i)), rules[i].access, rules[i].linear,
+                      rules[i].reduces, rules[i].madeOf});
   }
   return uses;
 }
@@ -154,7 +154,8 @@ void Terms::checkResult(const Use &use, const std::vector<Use> &uses, bool isPro
     if (!source.isRead() || (use.madeOf != 0 && !(use.madeOf >> i & 1)))
       continue;
     read |= axesOf(*source.buffer);
-    bool isPassed = source.access == pb::Operand::READ && source.linear > 0 && (isProduct || source.linear == use.linear);
+    bool isPassed =
+        source.access == pb::Operand::READ && source.linear > 0 && (isProduct || source.linear == use.linear);
     passed |= isPassed ? partialOf(*source.buffer) : 0;
   }
   uint32_t wanted = passed | (use.reduces ? read & ~axesOf(*use.buffer) : 0);

@@ -4,9 +4,9 @@
 // and `allocated`, else of time; the squares decide where two rows ask for different constants and all between would
 // do. Prints the constants, then the mean of e on the named rows and on all rows of the same machine in the same files.
 // Same input, same output.
+#include "planner/search.h"
 #include "tools/published/report.h"
 #include "tools/published/systems.h"
-#include "planner/search.h"
 
 #include <fmt/format.h>
 

@@ -97,8 +97,8 @@ Pins fullRecompute() {
   return wish;
 }
 
-// A pipeline under 1F1B with at most as many micro-batches as stages: the critical path changes stages often. Memory is scarce or
-// not, links are fast or slow, layers alike or not.
+// A pipeline under 1F1B with at most as many micro-batches as stages: the critical path changes stages often. Memory is
+// scarce or not, links are fast or slow, layers alike or not.
 Problem fewMicroBatches(std::mt19937 &random) {
   auto between = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));

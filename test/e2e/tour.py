@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs the commands of the README's tour, or of a page, as they are printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
+"""Runs the commands of docs/tour.md, or of another page, as they are printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
 
 A command may fail only where an error is shown below it. What is shown below a command is what it prints, with `...` for
-anything and any blanks or line breaks where words are parted. The README's runs on a GPU are left out, what it measures
-on one is measured on the emulated device, and its tour ends where plans for other machines begin: those commands have
-tests of their own."""
+anything and any blanks or line breaks where words are parted. The tour's runs on a GPU are left out, its calibration
+of one uses the emulated device, and its test ends where plans for other machines begin: those commands have tests of
+their own."""
 import pathlib
 import re
 import subprocess
 import sys
 
-# What is measured, or follows from the instruction set of the machine: any such thing stands for it. Losses and norms
-# agree in two decimals. Written for patterns, in which blanks are \s+ and a dot is escaped.
+# Any number matches a measured number, and any level matches an instruction set. Losses and norms agree in two decimals.
+# The patterns apply to escaped text, in which blanks are \s+ and a dot is escaped.
 NUMBER = r"\d(?:\d|\\\.)*"
 MEASURED = ((NUMBER + r"(?=\\s\+(?:ms|tokens/s|s\b|KiB))", r"[\\d.]+"),
             (r"mfu\\s\+" + NUMBER + r"\\s\+%", r"(mfu\\s+[\\d.]+\\s+%)?"),
@@ -35,7 +35,7 @@ if len(sys.argv) > 3:
     text = (source / sys.argv[3]).read_text()
     programs += ("python3 ", "ls ", "head ")
 else:
-    text = (source / "README.md").read_text().split("## A tour of ten minutes")[1].split("**Plan for machines")[0]
+    text = (source / "docs/tour.md").read_text().split("**Plan for machines")[0]
 text = text.replace("\\\n", "")  # a command of two lines
 folder.mkdir(parents=True)
 for name in ("configs", "test", "tools"):

@@ -73,8 +73,7 @@ Device &Device::instance() {
 }
 
 Device::Device()
-    : queue(setting("ESPALIER_EMULATOR_SEED", 0)),
-      shown(shownDevices()),
+    : queue(setting("ESPALIER_EMULATOR_SEED", 0)), shown(shownDevices()),
       level(static_cast<int>(setting("ESPALIER_EMULATOR_CAPABILITY", 80))),
       driver(static_cast<int>(setting("ESPALIER_EMULATOR_DRIVER", 13000))),
       memoryBytes(setting("ESPALIER_EMULATOR_MEMORY", uint64_t(2) << 30)) {

@@ -37,7 +37,7 @@ public:
 
   std::recursive_mutex lock;
   bool isInitialised = false;
-  bool isForked = false; // initialized before a fork of which this is the child; every call fails
+  bool isForked = false;           // initialized before a fork of which this is the child; every call fails
   CUresult failure = CUDA_SUCCESS; // the first device fault, returned by every later call
   Memory memory;
   Queue queue;
@@ -45,7 +45,7 @@ public:
   int count() const { return static_cast<int>(shown.size()); }
   /// Maps a device number of this process to the machine's device number.
   int physical(int number) const { return shown.at(number); }
-  int capability() const { return level; } // 80 or 90
+  int capability() const { return level; }     // 80 or 90
   int driverVersion() const { return driver; } // 13000: CUDA 13.0
   /// Returns whether the driver supports this PTX version: 8.0 is 80.
   bool understands(uint32_t ptxVersion) const;
@@ -98,7 +98,7 @@ private:
   std::map<CUdeviceptr, Allocation> allocations;
   std::map<int, uint64_t> reserved;             // keyed by device: bytes allocated by other libraries
   std::map<const std::byte *, uint64_t> pinned; // host memory by address: bytes
-  std::vector<int> shown; // the machine's numbers of this process's devices
+  std::vector<int> shown;                       // the machine's numbers of this process's devices
   int level, driver, faults = 0;
   uint64_t memoryBytes, takenTimes = 0;
 };

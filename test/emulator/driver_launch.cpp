@@ -29,8 +29,7 @@ CUresult load(LoadedModule *&loaded, const void *image, const CUjit_option *opti
     if (!image)
       return CUDA_ERROR_INVALID_VALUE;
     try {
-      auto fresh =
-          std::make_unique<LoadedModule>(Module::parse(static_cast<const char *>(image)), currentDevice);
+      auto fresh = std::make_unique<LoadedModule>(Module::parse(static_cast<const char *>(image)), currentDevice);
       if (!device.understands(fresh->module.version()))
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
       if (fresh->module.target() > static_cast<uint32_t>(device.capability()))

@@ -430,16 +430,13 @@ EMULATOR_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, nccl
 }
 
 EMULATOR_EXPORT ncclResult_t ncclCommCount(const ncclComm_t communicator, int *count) {
-  return tell(
-      communicator, count, +[](const ncclComm &one) { return one.member->size; });
+  return tell(communicator, count, +[](const ncclComm &one) { return one.member->size; });
 }
 EMULATOR_EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t communicator, int *rank) {
-  return tell(
-      communicator, rank, +[](const ncclComm &one) { return one.member->rank; });
+  return tell(communicator, rank, +[](const ncclComm &one) { return one.member->rank; });
 }
 EMULATOR_EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t communicator, int *device) {
-  return tell(
-      communicator, device, +[](const ncclComm &one) { return one.device; });
+  return tell(communicator, device, +[](const ncclComm &one) { return one.device; });
 }
 
 EMULATOR_EXPORT ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,

@@ -223,8 +223,7 @@ TEST_P(Nccl, ReducesOtherTypes) {
 
     // Each addition is rounded. In bf16, 256 + 1 is 256, so only the part that adds 256 last keeps the sum of the ones.
     rank.put<BF16>(0, std::vector<BF16>(rank.ranks, narrow<BF16>(rank.rank == 0 ? 256 : 1)));
-    rank.issued(
-        ncclAllReduce(rank.place(0), rank.place(0), rank.ranks, ncclBfloat16, ncclSum, rank.all, rank.stream));
+    rank.issued(ncclAllReduce(rank.place(0), rank.place(0), rank.ranks, ncclBfloat16, ncclSum, rank.all, rank.stream));
     EXPECT_EQ(widen(rank.get<BF16>(0, 1)[0]), rank.ranks == 2 ? 256 : 260); // 259 between 258 and 260
     EXPECT_EQ(widen(rank.get<BF16>(0, rank.ranks).back()), 256);
 

@@ -15,7 +15,9 @@ struct BF16 {
   uint16_t bits;
 };
 /// Two values in a 32-bit register, the first in the low half.
-template <class Half> struct Two { Half low, high; };
+template <class Half> struct Two {
+  Half low, high;
+};
 
 template <class T> inline constexpr bool isHalf = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 template <class T> inline constexpr bool isFloat = std::is_floating_point_v<T> || isHalf<T>;

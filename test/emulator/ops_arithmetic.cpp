@@ -70,7 +70,10 @@ struct Fused {
   store(warp, i.operands[0], result, mask);
 }
 struct FusedRelu {
-  template <class T> static T apply(T a, T b, T c) requires isHalf<T> {
+  template <class T>
+  static T apply(T a, T b, T c)
+    requires isHalf<T>
+  {
     T result = fusedMultiplyAdd(a, b, c);
     return widen(result) > 0 || std::isnan(widen(result)) ? result : T{};
   }

@@ -98,9 +98,15 @@ template <template <class> class Loop, class... Ts> Execute loopFor(Type type, T
   ((holds<Ts>(type) ? void(found = Loop<Ts>::run) : void()), ...);
   return found;
 }
-template <class T> struct SetPredicate { static constexpr Execute run = setPredicate<T>; };
-template <class T> struct SetFloat { static constexpr Execute run = setValue<T, true>; };
-template <class T> struct SetBits { static constexpr Execute run = setValue<T, false>; };
+template <class T> struct SetPredicate {
+  static constexpr Execute run = setPredicate<T>;
+};
+template <class T> struct SetFloat {
+  static constexpr Execute run = setValue<T, true>;
+};
+template <class T> struct SetBits {
+  static constexpr Execute run = setValue<T, false>;
+};
 using Comparable = TypeList<uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, float, double, F16, BF16>;
 
 uint8_t takeComparison(Decoder &d) {

@@ -82,9 +82,9 @@ TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
   }
 }
 
-/// How a run in a process of its own went. Noticed: by the emulated device, by losses that the suite refuses, or because it
-/// does not end, as where a collective in another queue waits for one behind it; unseen are others than those expected
-/// that the suite would let pass.
+/// How a run in a process of its own went. Noticed: by the emulated device, by losses that the suite refuses, or
+/// because it does not end, as where a collective in another queue waits for one behind it; unseen are others than
+/// those expected that the suite would let pass.
 struct Trial {
   enum Outcome { Equal, Unseen, Noticed } outcome = Noticed;
   std::vector<double> losses = {};

@@ -1,5 +1,6 @@
-// Mixture-of-experts models: every kind of plan, compiled and interpreted, against the unsplit model in the interpreter,
-// losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must agree, too.
+// Mixture-of-experts models: every kind of plan, compiled and interpreted, against the unsplit model in the
+// interpreter, losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must
+// agree, too.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -68,8 +69,8 @@ TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   }
 }
 
-/// In a type of p significant bits each loss follows that of f32 within 16 u, u = 2^-p: as precision_test has it, and as
-/// much again for what a token whose scores are almost equal changes by going to another expert.
+/// In a type of p significant bits each loss follows that of f32 within 16 u, u = 2^-p: as precision_test has it, and
+/// as much again for what a token whose scores are almost equal changes by going to another expert.
 TEST(Experts, HalfTypesFollowSinglePrecision) {
   for (auto [type, unit] : {std::pair("bfloat16", 0x1p-8), {"float16", 0x1p-11}}) {
     RunConfig run = equivalenceRun("mixtral", {std::string("model.model_config.param_init_type=") + type,

@@ -1,9 +1,9 @@
 // A plan that differs in one field is refused, or trains the same bits. A change that leaves all accesses and their
 // order alone may train other bits; such mutants are counted in a class of their own. No mutant of any class crashes or
 // hangs. Each mutant is tried in a process of its own, as it may do anything; those of plans for GPUs on the emulated
-// device. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which; ESPALIER_MUTANTS_PLANS: only
-// of plans with this in their names; ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_EACH: of how many places
-// each kind is tried; ESPALIER_MUTANTS_SHOW: how far it is, and what was neither.
+// device. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which; ESPALIER_MUTANTS_PLANS:
+// only of plans with this in their names; ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_EACH: of how many
+// places each kind is tried; ESPALIER_MUTANTS_SHOW: how far it is, and what was neither.
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -11,10 +11,10 @@
 #include "test/equivalence/mutate.h"
 #include "test/sanitizer.h"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <array>
 #include <cstring>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <set>
 #include <string_view>
 #include <sys/wait.h>
@@ -32,8 +32,8 @@ constexpr uint64_t mutantsPerEmulated = 16;
 
 enum Outcome : int { Refused, Equal, OtherMathematics, Different, Failed, Killed, Endless, outcomes };
 constexpr const char *outcomeNames[outcomes] = {
-    "refused", "equal", "wrong mathematics, not memory or order", "another loss", "failed when run", "died of a signal",
-    "did not end"};
+    "refused",          "equal",      "wrong mathematics, not memory or order", "another loss", "failed when run",
+    "died of a signal", "did not end"};
 
 uint64_t setting(const char *name, uint64_t otherwise) {
   const char *text = std::getenv(name);
@@ -280,11 +280,22 @@ TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
 
 /// Whether only the proof reads a field: a plan that it lets pass runs as if nothing had been changed.
 bool isOfTheProof(const std::string &kind) {
-  static const std::array fields = {
-      "Operand.",           "Value.",               "Dim.",         "Buffer.layer",   "Kernel.uses",
-      "Kernel.space",       "Kernel.shape",         "WeightNames.", "Parameter.dims", "Parameter.tied_to",
-      "Kernel.norm_weight", "Kernel.whole_columns", "Run.count",    "Run.is_layers",  "Run.kind",
-      "Run.parameters"};
+  static const std::array fields = {"Operand.",
+                                    "Value.",
+                                    "Dim.",
+                                    "Buffer.layer",
+                                    "Kernel.uses",
+                                    "Kernel.space",
+                                    "Kernel.shape",
+                                    "WeightNames.",
+                                    "Parameter.dims",
+                                    "Parameter.tied_to",
+                                    "Kernel.norm_weight",
+                                    "Kernel.whole_columns",
+                                    "Run.count",
+                                    "Run.is_layers",
+                                    "Run.kind",
+                                    "Run.parameters"};
   return std::ranges::any_of(fields, [&](const char *field) { return kind.starts_with(field); });
 }
 
@@ -329,7 +340,8 @@ TEST(Mutants, OfEachFieldAreRefusedOrTrainTheSame) {
 
 TEST(Mutants, AreRefusedOrTrainTheSameOnTheEmulatedDevice) {
   Extent extent;
-  tryMutants(Originals(emulatedRows(), extent.stride(9), "cuda"), (extent.count + mutantsPerEmulated - 1) / mutantsPerEmulated);
+  tryMutants(Originals(emulatedRows(), extent.stride(9), "cuda"),
+             (extent.count + mutantsPerEmulated - 1) / mutantsPerEmulated);
 }
 
 } // namespace

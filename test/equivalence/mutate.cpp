@@ -18,14 +18,14 @@ using google::protobuf::Reflection;
 using Site = Mutations::Site;
 
 /// What says nothing about how data moves: settings, code, places in files, provenance, what people read, names and
-/// initial values of parameters; where a table goes by numbers and constants of kernels, which only the numbers that come
-/// out can tell.
+/// initial values of parameters; where a table goes by numbers and constants of kernels, which only the numbers that
+/// come out can tell.
 bool isSkipped(const FieldDescriptor *field) {
   static const std::set<std::string> names = {
-      "Plan.settings",       "Plan.inputs",         "Plan.locations",          "Plan.identity",
-      "Plan.checksum",       "Plan.guard_bytes",    "Plan.parameter_count",    "Plan.memory_limit_bytes",
-      "Mesh.ranks_per_host", "Communicator.bytes",  "Instruction.location",    "Plan.predicted_step_seconds",
-      "Transfer.location",   "Parameter.name",      "Parameter.initialization"};
+      "Plan.settings",       "Plan.inputs",        "Plan.locations",          "Plan.identity",
+      "Plan.checksum",       "Plan.guard_bytes",   "Plan.parameter_count",    "Plan.memory_limit_bytes",
+      "Mesh.ranks_per_host", "Communicator.bytes", "Instruction.location",    "Plan.predicted_step_seconds",
+      "Transfer.location",   "Parameter.name",     "Parameter.initialization"};
   return field->type() == FieldDescriptor::TYPE_BYTES ||
          names.count(field->containing_type()->name() + "." + field->name()) > 0;
 }
@@ -36,7 +36,8 @@ std::string textOf(const Message &message) {
   return "  " + (isLong ? message.GetDescriptor()->name() + " of many fields" : message.ShortDebugString()) + "\n";
 }
 
-/// One entry of a field, or the field where it has none, and the ways to change it. Entries keep their places in memory.
+/// One entry of a field, or the field where it has none, and the ways to change it. Entries keep their places in
+/// memory.
 class Change {
 public:
   Change(const std::vector<Site> &all, const Site &site, int entry)
@@ -185,8 +186,7 @@ std::string Change::setNumber(size_t way) {
     return "negated";
   case FieldDescriptor::CPPTYPE_ENUM: {
     const auto &value = *field->enum_type()->value(static_cast<int>(way));
-    entry < 0 ? reflection.SetEnum(message, field, &value)
-              : reflection.SetRepeatedEnum(message, field, entry, &value);
+    entry < 0 ? reflection.SetEnum(message, field, &value) : reflection.SetRepeatedEnum(message, field, entry, &value);
     return value.name();
   }
   default:
@@ -237,8 +237,7 @@ std::string Mutations::placeOf(const Message &message, const std::string &outer)
 /// Whether two buffers hold tensors of one type and shape.
 bool Mutations::areAlike(const pb::Buffer &a, const pb::Buffer &b) const {
   const pb::Value &left = plan.values(static_cast<int>(a.value())), &right = plan.values(static_cast<int>(b.value()));
-  return left.type() == right.type() && a.bytes() == b.bytes() &&
-         std::ranges::equal(left.dims(), right.dims());
+  return left.type() == right.type() && a.bytes() == b.bytes() && std::ranges::equal(left.dims(), right.dims());
 }
 
 /// Asked of a plan that was changed in `entry` of the site, and `how`.
@@ -258,8 +257,8 @@ bool Mutations::isMathematics(const Site &site, int entry, const std::string &ho
     return (isSwap && areAlike(call->buffers(entry), call->buffers(entry + 1))) ||
            (how == "dropped" && movesRows && call->buffers_size() == 4 && entry == 3); // the weights
   bool isInverse = field == "sizes" && call->function() == pb::LibraryCall::ROPE && entry == 3;
-  bool isHeld = call->function() == pb::LibraryCall::SQUARED_NORM ||
-                call->function() == pb::LibraryCall::UPDATE_SCALARS;
+  bool isHeld =
+      call->function() == pb::LibraryCall::SQUARED_NORM || call->function() == pb::LibraryCall::UPDATE_SCALARS;
   return isInverse || (!isHeld && (field == "floats" || field == "causal"));
 }
 
@@ -319,7 +318,8 @@ void Mutations::forEach(const std::function<void(const Mutant &)> &visit,
           ways = change.ways();
           std::string how = change.apply(way);
           std::string place = site.field->is_repeated() && !site.place.empty()
-                                  ? fmt::format("{}, {} {}", site.place, site.field->name(), entry) : site.place;
+                                  ? fmt::format("{}, {} {}", site.place, site.field->name(), entry)
+                                  : site.place;
           if (!how.empty())
             visit({name + " " + how, place, before + textOf(*site.message), isMathematics(site, entry, how)});
           change.undo();

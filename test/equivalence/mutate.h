@@ -13,8 +13,8 @@
 
 namespace espalier {
 
-/// A change: its kind, "Buffer.offset +1" for example, where it lies, "launch row, buffers 2", and the message before and
-/// after it, a line each.
+/// A change: its kind, "Buffer.offset +1" for example, where it lies, "launch row, buffers 2", and the message before
+/// and after it, a line each.
 struct Mutant {
   std::string kind, place, change;
   /// Whether it leaves every access and the order of all of them as they are, and changes only what a kernel computes

@@ -83,14 +83,10 @@ INSTANTIATE_TEST_SUITE_P(ChunkPlans, Processes,
 /// All-to-alls between processes.
 INSTANTIATE_TEST_SUITE_P(
     ExpertPlans, Processes,
-    testing::Combine(testing::Values(Model{"mixtral", "mixtral", {}}),
-                     testing::Values(SplitCase{.name = "ep4", .ep = 4},
-                                     SplitCase{.name = "all",
-                                               .dp = 2,
-                                               .tp = 2,
-                                               .ep = 2,
-                                               .zero = 1,
-                                               .sequenceParallel = true})),
+    testing::Combine(
+        testing::Values(Model{"mixtral", "mixtral", {}}),
+        testing::Values(SplitCase{.name = "ep4", .ep = 4},
+                        SplitCase{.name = "all", .dp = 2, .tp = 2, .ep = 2, .zero = 1, .sequenceParallel = true})),
     nameOf);
 
 /// What each rank holds stays with its process.
@@ -115,18 +111,15 @@ TEST(ProcessesOnly, AFailureNamesItsPlace) {
   options.comm = rt::Comm::shm;
   std::signal(SIGSEGV, SIG_DFL); // a crash that is meant is none that a sanitizer reports
   for (bool crashes : {false, true}) {
-    options.fault = rt::Fault{.rank = 1,
-                              .step = 1,
-                              .action = 2,
-                              .instruction = 0,
-                              .kind = crashes ? rt::Fault::Crash : rt::Fault::Exception};
+    options.fault = rt::Fault{
+        .rank = 1, .step = 1, .action = 2, .instruction = 0, .kind = crashes ? rt::Fault::Crash : rt::Fault::Exception};
     try {
       rt::runPlan(*program, options);
       FAIL() << "nothing failed";
     } catch (const rt::RankFailure &error) {
       EXPECT_EQ(error.failure.rank, 1);
-      EXPECT_EQ(error.failure.message, crashes ? "its process was killed by signal 11 (Segmentation fault)"
-                                               : "injected fault");
+      EXPECT_EQ(error.failure.message,
+                crashes ? "its process was killed by signal 11 (Segmentation fault)" : "injected fault");
       EXPECT_EQ(error.failure.step, 1);
       EXPECT_EQ(error.waiting.size(), 1u);
     }

@@ -507,9 +507,9 @@ TEST(LaunchedNumbers, AreHeldOnADevice) { EXPECT_THAT(numbersThatAreFree(device)
 /// But for those that a kernel of experts is given and does not read.
 TEST(LaunchedNumbers, OfExpertsAreHeldOnADevice) {
   for (const std::string &name : numbersThatAreFree(expertsOnDevice))
-    EXPECT_THAT(name, testing::AnyOf(StartsWith("choose_experts 4"), StartsWith("find_rows 3"),
-                                     StartsWith("find_rows 4"), StartsWith("dispatch 0"), StartsWith("dispatch 4"),
-                                     StartsWith("dispatch 5")));
+    EXPECT_THAT(name,
+                testing::AnyOf(StartsWith("choose_experts 4"), StartsWith("find_rows 3"), StartsWith("find_rows 4"),
+                               StartsWith("dispatch 0"), StartsWith("dispatch 4"), StartsWith("dispatch 5")));
 }
 
 } // namespace

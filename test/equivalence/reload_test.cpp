@@ -125,15 +125,11 @@ protected:
 
 /// Experts whole, split and spread, with and without shares of the optimizer's state.
 TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
-  expectAllGoOnAlike({{.name = "one"},
-                      {.name = "ep4_zero1", .ep = 4, .zero = 1},
-                      {.name = "dp2_ep2", .dp = 2, .ep = 2},
-                      {.name = "tp2_pp2_ep2_spread",
-                       .tp = 2,
-                       .pp = 2,
-                       .ep = 2,
-                       .splitsExperts = false,
-                       .microBatches = 2}});
+  expectAllGoOnAlike(
+      {{.name = "one"},
+       {.name = "ep4_zero1", .ep = 4, .zero = 1},
+       {.name = "dp2_ep2", .dp = 2, .ep = 2},
+       {.name = "tp2_pp2_ep2_spread", .tp = 2, .pp = 2, .ep = 2, .splitsExperts = false, .microBatches = 2}});
 }
 
 /// Schedules whose stages have several chunks, so that neighbouring layers lie on unlike ranks.
@@ -181,14 +177,15 @@ TEST_F(Reload, WeightsAloneBeginATraining) {
   EXPECT_LT(first.steps[0].loss, rt::runPlan(program, optionsFor(1)).steps[0].loss);
 }
 
-/// A plan for evaluation takes the weights, steps nothing, and reads every sample once. What training says of the weights
-/// while it runs, it says, too.
+/// A plan for evaluation takes the weights, steps nothing, and reads every sample once. What training says of the
+/// weights while it runs, it says, too.
 TEST_F(Reload, AnEvaluationCountsEachSampleOnce) {
   train(rt::Program(compiled("dp2"), 1), "a");
   rt::RunOptions beside = optionsFor(trainedSteps);
   beside.heldOut = data;
   beside.evalEvery = trainedSteps;
-  beside.evalBatches = data->sampleCount() / static_cast<int64_t>(compiled("accumulate2").settings().micro_batch_size());
+  beside.evalBatches =
+      data->sampleCount() / static_cast<int64_t>(compiled("accumulate2").settings().micro_batch_size());
   double expected = rt::runPlan(rt::Program(compiled("accumulate2"), 1), beside).evaluations.at(0).loss;
   RunConfig evaluation = run;
   evaluation.runMode = "eval";

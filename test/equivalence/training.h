@@ -25,14 +25,15 @@ struct SplitCase {
   planner::Recompute recompute = planner::Recompute::None;
   std::vector<int> stageLayers; ///< empty: spread evenly
   planner::Schedule schedule = planner::Schedule::OneFOneB;
-  int virtualStages = 1; ///< chunks of a stage; `stageLayers` and even layers are then of chunks
-  bool keepCollectives = false;                   ///< mp_comm_recompute: False
-  bool sliceInputs = false;                       ///< recompute_slice_activation
+  int virtualStages = 1;        ///< chunks of a stage; `stageLayers` and even layers are then of chunks
+  bool keepCollectives = false; ///< mp_comm_recompute: False
+  bool sliceInputs = false;     ///< recompute_slice_activation
   std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
 };
 
-/// What a training run shows: per step loss and norm, the mean gradients by global parameter name, of a compiled run the
-/// loss scale after each step and whether the update was applied, of an interpreted one how often ranks met over buckets.
+/// What a training run shows: per step loss and norm, the mean gradients by global parameter name, of a compiled run
+/// the loss scale after each step and whether the update was applied, of an interpreted one how often ranks met over
+/// buckets.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;
   std::vector<bool> applied;

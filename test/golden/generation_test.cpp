@@ -141,8 +141,7 @@ TEST_P(Generation, SaysWhatTransformersSays) {
 std::vector<std::string> replicas(const char *axis, int tp, int pp) {
   std::vector<std::string> sets = axes(tp, pp);
   sets.back() = fmt::format("cluster=cpu_local:1x{}", 2 * tp * pp);
-  for (std::string word : {"parallel.parallel_mode=1", "runner_config.batch_size=2",
-                           "parallel_config.data_parallel=2"})
+  for (std::string word : {"parallel.parallel_mode=1", "runner_config.batch_size=2", "parallel_config.data_parallel=2"})
     sets.push_back(word);
   sets.push_back(fmt::format("parallel_config.{}=2", axis));
   return sets;

@@ -117,9 +117,8 @@ TEST_P(Graded, HasTheGradients) {
     EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
   }
   Diagnostics diagnostics;
-  rt::convertToHf(converted, theirs, place / "back", {}, [&](const std::string &type) {
-    return hfConfigText(run, type, diagnostics);
-  });
+  rt::convertToHf(converted, theirs, place / "back", {},
+                  [&](const std::string &type) { return hfConfigText(run, type, diagnostics); });
   EXPECT_EQ(diagnostics.render(), "");
   EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
   // The config that is written says the same model.

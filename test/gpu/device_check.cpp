@@ -170,8 +170,8 @@ public:
   }
 
 private:
-  /// Of gelu and its slope, as a part of the product: the hardware's tanh is off by 2^-11, which the slope multiplies by
-  /// up to 5.
+  /// Of gelu and its slope, as a part of the product: the hardware's tanh is off by 2^-11, which the slope multiplies
+  /// by up to 5.
   static constexpr double approximation = 0x1p-8;
 
   /// A sum in double, and the root of the sum of its terms' squares.

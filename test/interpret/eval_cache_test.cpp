@@ -60,12 +60,12 @@ std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &piece
       positions.push_back(static_cast<double>(done + t));
     EvalContext exact;
     exact.isExact = true;
-    std::vector<Tensor> results = program.evaluate(
-        {program.argument(0, rows(in.q, done, tokens, 2 * group * depth)),
-         program.argument(1, rows(in.k, done, tokens, 2 * depth)),
-         program.argument(2, rows(in.v, done, tokens, 2 * depth)), program.argument(3, positions),
-         program.argument(4, keys), program.argument(5, values)},
-        exact);
+    std::vector<Tensor> results =
+        program.evaluate({program.argument(0, rows(in.q, done, tokens, 2 * group * depth)),
+                          program.argument(1, rows(in.k, done, tokens, 2 * depth)),
+                          program.argument(2, rows(in.v, done, tokens, 2 * depth)), program.argument(3, positions),
+                          program.argument(4, keys), program.argument(5, values)},
+                         exact);
     out.insert(out.end(), results[0].values.begin(), results[0].values.end());
     keys = results[1].values;
     values = results[2].values;

@@ -53,9 +53,9 @@ TEST(Simplicity, OrderIsThatOfTheDesign) {
   EXPECT_LT(of(config(1, 1, 1, 1)), of(config(1, 2, 1, 0))); // ZeRO 1 is none
   EXPECT_LT(of(config(8, 4, 1, 0)), of(config(8, 4, 1, 0), /*recomputes=*/true));
   EXPECT_LT(of(config(8, 4, 1, 1), true), of(config(1, 4, 8, 0))); // recompute is none
-  EXPECT_LT(of(config(8, 1, 2, 1)), of(config(8, 1, 4, 0)));  // smaller cp
-  EXPECT_LT(of(config(8, 1, 1, 3)), of(config(16, 1, 1, 2))); // tensor parallelism inside a host
-  EXPECT_LT(of(config(8, 1, 1, 1)), of(config(4, 1, 1, 2)));  // lower ZeRO stage
+  EXPECT_LT(of(config(8, 1, 2, 1)), of(config(8, 1, 4, 0)));       // smaller cp
+  EXPECT_LT(of(config(8, 1, 1, 3)), of(config(16, 1, 1, 2)));      // tensor parallelism inside a host
+  EXPECT_LT(of(config(8, 1, 1, 1)), of(config(4, 1, 1, 2)));       // lower ZeRO stage
   EXPECT_LT(of(config(1, 4, 1, 0)), of(config(1, 4, 1, 0, Schedule::ZeroBubbleH1)));
   ParallelConfig offloading = config(1, 1, 1, 1);
   offloading.offloadOptimizer = true;

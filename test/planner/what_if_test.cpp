@@ -1,7 +1,7 @@
 // Two plans side by side, and what makes a wish impossible.
 #include "planner/answer/explain.h"
-#include "planner/answer/why_not.h"
 #include "planner/answer/what_if.h"
+#include "planner/answer/why_not.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

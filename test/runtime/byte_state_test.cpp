@@ -17,8 +17,7 @@ Content ready(uint32_t value) {
 
 /// The first byte that holds something else, or is in flight.
 std::optional<Fault> check(const ByteState &bytes, Span span, uint32_t value, uint32_t queue = noQueue) {
-  return bytes.check(
-      span, [&](const Content &content) { return content == ready(value); }, queue);
+  return bytes.check(span, [&](const Content &content) { return content == ready(value); }, queue);
 }
 
 bool isReady(const ByteState &bytes, Span span, uint32_t value) { return !check(bytes, span, value); }

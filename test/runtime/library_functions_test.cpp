@@ -124,12 +124,10 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
     std::vector<std::pair<int64_t, pb::Operand::Access>> behind; // elements, access
   };
   constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE;
-  const std::vector<Epilogue> epilogues = {{Call::BIAS, false, {{4, read}}},
-                                           {Call::GELU_GRADIENT, false, {{12, read}}},
-                                           {Call::BIAS_GELU, false, {{4, read}}},
-                                           {Call::BIAS_GRADIENT, true, {{4, write}}},
-                                           {Call::ADD, true, {{12, read}}},
-                                           {Call::BIAS_ADD, false, {{4, read}, {12, read}}}};
+  const std::vector<Epilogue> epilogues = {
+      {Call::BIAS, false, {{4, read}}},      {Call::GELU_GRADIENT, false, {{12, read}}},
+      {Call::BIAS_GELU, false, {{4, read}}}, {Call::BIAS_GRADIENT, true, {{4, write}}},
+      {Call::ADD, true, {{12, read}}},       {Call::BIAS_ADD, false, {{4, read}, {12, read}}}};
   for (const Epilogue &epilogue : epilogues) {
     SCOPED_TRACE(Call::Epilogue_Name(epilogue.name));
     Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});

@@ -42,7 +42,8 @@ using MetricsLines = MetricsTest;
 
 TEST_F(MetricsLines, OfStepsThatAreTrainedAgainAreDropped) {
   const std::string one = "{\"step\":1,\"loss\":5}\n", two = "{\"step\":2,\"loss\":4}\n",
-                    tested = "{\"evaluation_after_step\":2,\"evaluation_loss\":4}\n", three = "{\"step\":3,\"loss\":3}\n";
+                    tested = "{\"evaluation_after_step\":2,\"evaluation_loss\":4}\n",
+                    three = "{\"step\":3,\"loss\":3}\n";
   testing::internal::CaptureStderr();
   EXPECT_EQ(continued(one + two + tested + three, 2), one + two + tested);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),

@@ -241,8 +241,8 @@ TEST(Processes, ShareNoMoreThanWasAgreed) {
   EXPECT_THROW(ShmWorld(2, size_t{1} << 50), MemoryError);
 }
 
-/// Lets this process have so few files that the next `more` can be opened and no other one. Those forked of it have more:
-/// a sanitizer looks at memory through a pipe.
+/// Lets this process have so few files that the next `more` can be opened and no other one. Those forked of it have
+/// more: a sanitizer looks at memory through a pipe.
 class FewFiles {
 public:
   explicit FewFiles(int more) {

@@ -117,7 +117,8 @@ TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
                                            : "the loss of step 4 is not finite");
     EXPECT_EQ(result.steps.size(), saveEvery ? 1u : 2u);
     EXPECT_EQ(latestCheckpoint(folder), folder / "step-00000002");
-    EXPECT_THAT(divergenceSentence(result, run, program.plan().settings()), HasSubstr("the last good checkpoint is " + folder.string()));
+    EXPECT_THAT(divergenceSentence(result, run, program.plan().settings()),
+                HasSubstr("the last good checkpoint is " + folder.string()));
   }
 }
 

@@ -89,7 +89,8 @@ TEST(Run, GradientsMatchTheOracle) {
   EXPECT_NEAR(result.steps[0].gradNorm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
 }
 
-/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine, and so has no share.
+/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine, and so has no
+/// share.
 TEST(Run, NoStepHasMoreThanThePeak) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->set_flops_per_step(1e18);

@@ -42,8 +42,8 @@ constexpr std::chrono::milliseconds suspension{3500};
 /// Runs under way at once, for each core.
 constexpr int runsPerCore = 4;
 
-/// What happens to a run. A limit of memory is the system's, and so is a disk: a small one where one can be mounted, else
-/// a limit of files.
+/// What happens to a run. A limit of memory is the system's, and so is a disk: a small one where one can be mounted,
+/// else a limit of files.
 enum Event { Throws, Crashes, Killed, Stopped, NoMemory, MemoryLimit, DiskFull, Late, Suspended, events };
 constexpr const char *eventNames[] = {"exception",    "crash",     "killed", "stopped",  "no memory",
                                       "memory limit", "disk full", "late",   "suspended"};
@@ -63,7 +63,9 @@ struct Case {
   bool isFailure() const { return event < Late; }
   std::string kind() const {
     return fmt::format("{} over {}", eventNames[event],
-                       comm == Comm::local ? "threads" : comm == Comm::shm ? "processes" : "mpirun");
+                       comm == Comm::local ? "threads"
+                       : comm == Comm::shm ? "processes"
+                                           : "mpirun");
   }
   std::string text() const {
     return fmt::format("ESPALIER_SOAK_ONLY={}: {}, pp {} dp {} tp {}, rank {}, step {}, action {}", seed, kind(),
@@ -152,7 +154,7 @@ void exhaustMemory() {
 }
 
 RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
-  constexpr Fault::Kind kinds[] = {Fault::Exception, Fault::Crash,     Fault::Kill, Fault::Stop,
+  constexpr Fault::Kind kinds[] = {Fault::Exception, Fault::Crash,     Fault::Kill,      Fault::Stop,
                                    Fault::Memory,    Fault::Exception, Fault::Exception, Fault::Sleep};
   RunOptions run;
   run.comm = chosen.comm;
@@ -277,8 +279,8 @@ std::string wrongIn(const Case &chosen, const Json &report) {
     return "another cause";
   if (report.at("waiting").size() != static_cast<size_t>(chosen.ranks() - 1))
     return "not all others wait";
-  bool isDisk = cause.find("No space left on device") != std::string::npos ||
-                cause.find("File too large") != std::string::npos;
+  bool isDisk =
+      cause.find("No space left on device") != std::string::npos || cause.find("File too large") != std::string::npos;
   if (chosen.event == DiskFull && isDisk && report.at("step") != runSteps)
     return "another step"; // of its saves only the last one must not fail
   if (chosen.event == DiskFull || chosen.event == MemoryLimit)

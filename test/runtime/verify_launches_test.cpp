@@ -69,8 +69,15 @@ Launch columnKernel() {
   return {"column",
           2,
           {{"sv", {5, columns}, 4}, {"bv", {8, columns}, 7}, {"pv", {extent, columns}}},
-          {{size, 128}, {size, 24}, {pb::Kernel::BLOCK_ROWS, 12}, {divisor, 1}, {size, 6}, {size, 128}, {divisor, 6},
-           {size, 4}, {size, 128}}};
+          {{size, 128},
+           {size, 24},
+           {pb::Kernel::BLOCK_ROWS, 12},
+           {divisor, 1},
+           {size, 6},
+           {size, 128},
+           {divisor, 6},
+           {size, 4},
+           {size, 128}}};
 }
 
 struct LaunchCase {

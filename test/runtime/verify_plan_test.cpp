@@ -52,7 +52,8 @@ const VerifyCase structure[] = {
     {"LevelTwice", "for [x86-64, x86-64-v4, x86-64-v4], for cpu it has them for",
      [](pb::Plan &p) { p.mutable_objects(1)->set_level("x86-64-v4"); }},
     {"RoleTwice", "two roles are called 'forward'", [](pb::Plan &p) { p.set_roles(1, p.roles(0)); }},
-    {"KernelTwice", "two kernels are called '", [](pb::Plan &p) { p.mutable_kernels(1)->set_symbol(p.kernels(0).symbol()); }},
+    {"KernelTwice", "two kernels are called '",
+     [](pb::Plan &p) { p.mutable_kernels(1)->set_symbol(p.kernels(0).symbol()); }},
     {"CallTwice", "stage 0: two calls are named 'step'",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->set_name("step"); }},
     {"LayersOfOneName", "the stages: call two layers 'head'",
@@ -159,11 +160,11 @@ const VerifyCase kernels[] = {
      [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_buffers()->SwapElements(0, 2); }},
     {"NoUse", "buffer 0 holds 'block.saved', toy_block_gradient is not made to take it there",
      [](pb::Plan &p) {
-       for (pb::Operand &operand : *p.mutable_kernels(static_cast<int>(launchOf(p, "block.backward")->kernel()))->mutable_operands())
+       for (pb::Operand &operand :
+            *p.mutable_kernels(static_cast<int>(launchOf(p, "block.backward")->kernel()))->mutable_operands())
          operand.clear_values();
      }},
-    {"HalfAUse", "its operands have",
-     [](pb::Plan &p) { p.mutable_kernels(0)->mutable_operands(1)->clear_values(); }},
+    {"HalfAUse", "its operands have", [](pb::Plan &p) { p.mutable_kernels(0)->mutable_operands(1)->clear_values(); }},
     {"OtherType", "holds I32, toy_block takes F32", [](pb::Plan &p) { valueOf(p, "stream")->set_type(pb::I32); }},
     {"SizeByCoordinate", "is a size and differs",
      [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_scalars(0)->set_tp(1); }},
@@ -265,8 +266,7 @@ TEST(VerifyPlan, LaunchesCountWhatTheirSizesGive) {
 TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
   pb::Plan plan = planForGpus();
   plan.mutable_objects(0)->set_code(".version 8.0");
-  EXPECT_THAT(verifyPlan(plan),
-              Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
+  EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
 }
 
 TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {

@@ -29,8 +29,9 @@ pb::LibraryCall slice(Toy &toy) {
   return call;
 }
 pb::LibraryCall attention(Toy &toy) {
-  pb::LibraryCall call = toy.call(pb::LibraryCall::ATTENTION_FORWARD,
-                                  {toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsn"), toy("")}, {4, 6, 2, 1, 5});
+  pb::LibraryCall call =
+      toy.call(pb::LibraryCall::ATTENTION_FORWARD,
+               {toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsn"), toy("")}, {4, 6, 2, 1, 5});
   call.add_scalars()->set_layer(256);
   pb::Affine &sample = *call.add_scalars();
   sample.set_micro_batch(8);
@@ -205,7 +206,8 @@ TEST_P(Calls, FollowFromDims) {
   EXPECT_NE(fault.find(expected), std::string::npos) << fault;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rule, Calls, testing::ValuesIn(calls), [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rule, Calls, testing::ValuesIn(calls),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 /// A launch of a kernel that stands for a library call.
 class Launches : public testing::Test {

@@ -1,5 +1,5 @@
-// Rule G through instructions: terms that ranks hold are added up, and nothing else; sums over parts leave terms. A case is
-// one instruction and the words that must come.
+// Rule G through instructions: terms that ranks hold are added up, and nothing else; sums over parts leave terms. A
+// case is one instruction and the words that must come.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -76,14 +76,15 @@ const Case cases[] = {
     {"ProductOfTermsByTerms", "multiplies terms by terms",
      [](Toy &t) { return product(t, {t("bsh", TP), t("hh", TP), t("bsh", TP)}); }},
     {"BiasOncePerRank", "adds a bias to terms of 'bsh'",
-     [](Toy &t) {
-       return epilogue(t, pb::LibraryCall::BIAS, {t("bsf"), t("fh"), t("bsh", TP), t("h")});
-     }},
-    {"SumOfTermsByAProduct", "", [](Toy &t) { return epilogue(t, pb::LibraryCall::ADD, {t("bsf"), t("fh"), t("bsh", TP), t("bsh", TP)}); }},
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS, {t("bsf"), t("fh"), t("bsh", TP), t("h")}); }},
+    {"SumOfTermsByAProduct", "",
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::ADD, {t("bsf"), t("fh"), t("bsh", TP), t("bsh", TP)}); }},
     {"SumOncePerRank", "adds 'bsh' to terms of 'bsh', and ranks hold other terms of it",
      [](Toy &t) { return epilogue(t, pb::LibraryCall::ADD, {t("bsf"), t("fh"), t("bsh", TP), t("bsh")}); }},
     {"BiasAndSumOncePerRank", "adds a bias to terms of 'bsh'",
-     [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_ADD, {t("bsf"), t("fh"), t("bsh", TP), t("h"), t("bsh")}); }},
+     [](Toy &t) {
+       return epilogue(t, pb::LibraryCall::BIAS_ADD, {t("bsf"), t("fh"), t("bsh", TP), t("h"), t("bsh")});
+     }},
     // Of rows whose other factor lies in parts over tp the sums are whole.
     {"GradientOfABias", "",
      [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_GRADIENT, {t("bsf"), t("bsh"), t("fh", DP), t("h", DP)}); }},
@@ -94,7 +95,9 @@ const Case cases[] = {
     {"TermsAndASum", "adds up 'bsh', of which ranks hold terms over 0, and others over 16",
      [](Toy &t) { return kernel(t, {{t("bsh", TP), read, 1}, {t("bsh"), read, 1}, {t("bsh", TP), write, 1}}); }},
     {"TwoSums", "",
-     [](Toy &t) { return kernel(t, {{t("bsh", TP), read, 1}, {t("bsh"), read, 2}, {t("bsh", TP), write, 1}, {t("bsh"), write, 2}}); }},
+     [](Toy &t) {
+       return kernel(t, {{t("bsh", TP), read, 1}, {t("bsh"), read, 2}, {t("bsh", TP), write, 1}, {t("bsh"), write, 2}});
+     }},
     {"NormOfTerms", "takes terms of 'bsh' over 16 for the sum",
      [](Toy &t) { return kernel(t, {{t("bsh", TP)}, {t("bsh"), write}}); }},
     {"Softmax", "", [](Toy &t) { return softmax(t, "bsh", 16); }},

@@ -343,8 +343,8 @@ TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
         dup2(ends[0], STDIN_FILENO);
         close(ends[0]);
         close(ends[1]);
-        execl(ESPALIER_COMMAND, "espalier", "data", "tokenize", "-", "--overwrite", "--output-prefix",
-              output.c_str(), nullptr);
+        execl(ESPALIER_COMMAND, "espalier", "data", "tokenize", "-", "--overwrite", "--output-prefix", output.c_str(),
+              nullptr);
         _exit(127);
       }
       close(ends[0]);

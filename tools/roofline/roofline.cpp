@@ -168,8 +168,8 @@ Roofline Counter::countStage(int stage, int entry) {
       result.hasTransfers |= instruction.has_start();
       if (!instruction.has_launch() && !instruction.has_call())
         continue;
-      RooflineRow row = price(instruction.has_launch() ? workOf(instruction.launch(), rank)
-                                                       : workOf(instruction.call()));
+      RooflineRow row =
+          price(instruction.has_launch() ? workOf(instruction.launch(), rank) : workOf(instruction.call()));
       RooflineRow &known = rows.try_emplace(fmt::format("{} {}", row.name, row.bytes), row).first->second;
       if (known.launches == 0)
         known.place = placeOf(rt::locationText(plan, instruction.location()));

@@ -198,8 +198,7 @@ LogicalResult buildTakeRow(KernelFunction &f, exec::KernelOp kernel) {
   Expr row = wide(loadValue(elementAt(Expr(f, f.buffer(1)), sequence, f.b.getI32Type()), f.b.getI32Type()));
   Expr isRow = (row >= 0) & (row < rows), first = (sequence * rows + select(isRow, row, 0)) * columns;
   loop(wide(Expr(f, f.threadIndex())) * width, columns, f.geometry.getThreads() * width, [&](Expr column) {
-    std::vector<Expr> values =
-        loadElements(elementAt(Expr(f, f.buffer(0)), first + column, element), element, width);
+    std::vector<Expr> values = loadElements(elementAt(Expr(f, f.buffer(0)), first + column, element), element, width);
     for (Expr &value : values)
       value = select(isRow, value, 0.0);
     storeElements(values, elementAt(Expr(f, f.buffer(2)), sequence * columns + column, element), element);

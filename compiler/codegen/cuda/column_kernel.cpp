@@ -210,8 +210,8 @@ SmallVector<Value> ColumnKernel::sumTogether(Value begin, Value end) {
   if (groups == 1)
     return running;
   Value done = b.create<arith::MulIOp>(rounds, each);
-  auto rest = b.create<scf::IfOp>(ValueRange(running).getTypes(),
-                                  compare(arith::CmpIPredicate::slt, done, blockRows), /*withElseRegion=*/true);
+  auto rest = b.create<scf::IfOp>(ValueRange(running).getTypes(), compare(arith::CmpIPredicate::slt, done, blockRows),
+                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(rest.elseBlock());
   b.create<scf::YieldOp>(running);

@@ -145,9 +145,8 @@ LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp) {
         for (int i = 0; i < unrolled; ++i) {
           Expr mine(f, f.ballot(isMine[i].get()));
           Expr slot = taken.get() + Expr(f, f.countOnes((mine & lanesBefore).get()));
-          when(isMine[i], [&] {
-            setInteger(select(slot < capacity, slot, -1), f, 1, first + begin + wide(lane) + 32 * i);
-          });
+          when(isMine[i],
+               [&] { setInteger(select(slot < capacity, slot, -1), f, 1, first + begin + wide(lane) + 32 * i); });
           taken.set(taken.get() + Expr(f, f.countOnes(mine.get())));
         }
       });

@@ -18,7 +18,8 @@ public:
   Expr() = default;
   Expr(KernelFunction &f, mlir::Value value) : f(&f), value(value) {}
   template <class Number>
-  requires std::is_arithmetic_v<Number> Expr(Number number) : number(static_cast<double>(number)) {}
+    requires std::is_arithmetic_v<Number>
+  Expr(Number number) : number(static_cast<double>(number)) {}
 
   /// Returns the value; a number becomes a constant of `type`.
   mlir::Value as(KernelFunction &f, mlir::Type type) const;

@@ -59,5 +59,4 @@ enum RouteScalar : unsigned { RouteBatch, RouteSeq, RouteExperts, RouteChoices, 
 /// The scalars of find_rows, dispatch and combine, in order.
 enum MoveScalar : unsigned { MoveChoices, MoveBatch, MoveSeq, MoveHidden, MoveExperts, MoveCapacity };
 
-
 } // namespace espalier::codegen::cuda

@@ -37,9 +37,8 @@ bool isMegatron(const Path &folder) {
 bool holdsDistributedIterations(const Path &folder) {
   auto isIteration = [](const std::string &name) { return name.starts_with("iter_") || name == "release"; };
   auto isOfFormat = [&](bool wanted) {
-    return hasEntry(folder, [&](const std::string &name) {
-      return isIteration(name) && isDistributed(folder / name) == wanted;
-    });
+    return hasEntry(
+        folder, [&](const std::string &name) { return isIteration(name) && isDistributed(folder / name) == wanted; });
   };
   return isOfFormat(true) && !isOfFormat(false);
 }
@@ -85,10 +84,10 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
 
 void refuseDistributed(const Path &folder) {
   if (isDistributed(folder) || holdsDistributedIterations(folder))
-    throw PlanError(
-        fmt::format("{}: a checkpoint of torch's distributed format (torch_dist) is not read; let Megatron write it with "
-                    "--ckpt-convert-format torch --ckpt-convert-save FOLDER and give that folder",
-                    folder.string()));
+    throw PlanError(fmt::format(
+        "{}: a checkpoint of torch's distributed format (torch_dist) is not read; let Megatron write it with "
+        "--ckpt-convert-format torch --ckpt-convert-save FOLDER and give that folder",
+        folder.string()));
 }
 
 WeightSystem systemAt(const Path &path) {

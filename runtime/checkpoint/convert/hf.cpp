@@ -150,7 +150,7 @@ void writeHfFolder(const Path &target, std::vector<WrittenTensor> tensors, const
   }
   if (count > 1)
     writeWhole(folder / names.index(),
-              nlohmann::json({{"metadata", {{"total_size", total}}}, {"weight_map", map}}).dump(2) + "\n");
+               nlohmann::json({{"metadata", {{"total_size", total}}}, {"weight_map", map}}).dump(2) + "\n");
   writeWhole(folder / "config.json", options.config);
   for (const char *name : sideFiles)
     if (Path from = options.reference / name; !options.reference.empty() && std::filesystem::exists(from)) {

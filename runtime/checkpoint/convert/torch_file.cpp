@@ -212,8 +212,8 @@ void TorchFile::readPart(const PickleTensor &tensor, uint64_t begin, std::span<s
 
 void TorchFile::requireChecksum(const PickleStorage &storage, uint32_t found) const {
   if (found != *places.at(storage.key).crc)
-    throw PlanError(fmt::format("{}: damaged: storage '{}' does not fit its checksum", content.path().string(),
-                                storage.key));
+    throw PlanError(
+        fmt::format("{}: damaged: storage '{}' does not fit its checksum", content.path().string(), storage.key));
 }
 
 std::unique_ptr<WeightSource> openTorchFile(const std::filesystem::path &path) {

@@ -84,10 +84,9 @@ public:
       for (const Cover &cover : recipes[i].covers)
         held += boxElements(cover.part);
       if (held != parameter.elements())
-        throw PlanError(fmt::format("no tensor holds {} '{}' of {}{}", held > 0 ? "all of" : "parameter",
-                                    parameter.name, model.name,
-                                    recipes[i].missing.empty() ? ""
-                                                               : fmt::format("; '{}' is missing", recipes[i].missing)));
+        throw PlanError(fmt::format(
+            "no tensor holds {} '{}' of {}{}", held > 0 ? "all of" : "parameter", parameter.name, model.name,
+            recipes[i].missing.empty() ? "" : fmt::format("; '{}' is missing", recipes[i].missing)));
     }
     return std::move(recipes);
   }

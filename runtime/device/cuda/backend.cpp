@@ -35,8 +35,7 @@ LoadedPlan::LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::P
 
 // A plan of one rank is loaded at once, so that errors are reported here. With several ranks, each process later loads
 // the plan for its own ranks; only missing libraries are reported here.
-CudaBackend::CudaBackend(const pb::Plan &plan)
-    : plan(plan), mesh(plan.mesh()), cublas(cublasLtNames(driver.version)) {
+CudaBackend::CudaBackend(const pb::Plan &plan) : plan(plan), mesh(plan.mesh()), cublas(cublasLtNames(driver.version)) {
   if (mesh.ranks() > 1)
     nccl.emplace();
   else

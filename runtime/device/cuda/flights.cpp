@@ -93,9 +93,7 @@ void Flights::wait(FlightTicket ticket) {
   isFree.push_back(ticket.number);
 }
 
-bool Flights::hasEnded(FlightTicket ticket) const {
-  return ticket.queue != hosts && ends[ticket.number].isPassed();
-}
+bool Flights::hasEnded(FlightTicket ticket) const { return ticket.queue != hosts && ends[ticket.number].isPassed(); }
 
 void Flights::check() {
   throwIfStopped(host.communicator);

@@ -73,7 +73,7 @@ cublasLtEpilogue_t epilogueOf(const MatmulShape &shape) {
     return shape.keepsOperand ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
   case pb::LibraryCall::BIAS_GRADIENT:
     return CUBLASLT_EPILOGUE_BGRADA; // cuBLASLt's A is our b
-  default: // ADD passes the addend as C
+  default:                           // ADD passes the addend as C
     break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
@@ -157,8 +157,7 @@ public:
       return fmt::format("has {} bytes, it wants {}", given.size(), sizeof(algorithm));
     std::memcpy(&algorithm, given.data(), sizeof(algorithm));
     cublasLtMatmulHeuristicResult_t result = {};
-    cublasStatus_t status =
-        cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
+    cublasStatus_t status = cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS)
       return "does not support this product: " + cublas.text(status);
     if (result.workspaceSize > workspaceBytes)
@@ -254,8 +253,8 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
   auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
   cublas.cublasLtMatmul(handle, product.description, &one, pointer(operands.b), product.b, pointer(operands.a),
                         product.a, &beta, pointer(shape.adds() ? operands.matrix : operands.c), product.c,
-                        pointer(operands.c), product.c,
-                        &product.algorithm, pointer(workspace), workspaceBytes, queue.stream());
+                        pointer(operands.c), product.c, &product.algorithm, pointer(workspace), workspaceBytes,
+                        queue.stream());
 }
 
 void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const {

@@ -267,8 +267,8 @@ void requireOwnDevices(const Nccl &nccl, const RankHost &host, std::span<const I
     auto [first, isNew] = ranks.try_emplace(all[rank].device, rank);
     if (isNew)
       continue;
-    std::string which = fmt::format("ranks {} and {} are both on one CUDA device ({})", first->second, rank,
-                                    all[rank].device);
+    std::string which =
+        fmt::format("ranks {} and {} are both on one CUDA device ({})", first->second, rank, all[rank].device);
     if (host.device.isShared)
       throw PlanError(fmt::format("{}, which NCCL {} refuses; take NCCL {} or newer, or a device for each", which,
                                   versionText(nccl.version), versionText(oldestSharingNccl)));

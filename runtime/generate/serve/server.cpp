@@ -58,9 +58,8 @@ public:
       response.status = decoding.failure() ? 500 : 200;
       response.set_content(decoding.failure() ? "{\"status\":\"failed\"}" : "{\"status\":\"ok\"}", "application/json");
     });
-    http.Post("/v1/completions", [&](const httplib::Request &request, httplib::Response &response) {
-      complete(request, response);
-    });
+    http.Post("/v1/completions",
+              [&](const httplib::Request &request, httplib::Response &response) { complete(request, response); });
     http.set_error_handler([](const httplib::Request &request, httplib::Response &response) {
       if (response.body.empty())
         refuse(response, response.status, reasonOf(request, response.status));
@@ -70,8 +69,8 @@ public:
   int run() {
     int port = options.port == 0 ? http.bind_to_any_port(options.host) : options.port;
     if (port < 0 || (options.port != 0 && !http.bind_to_port(options.host, port)))
-      throw PlanError(fmt::format("cannot listen on {} port {}; give another --port, or 0 for a free one",
-                                  options.host, options.port));
+      throw PlanError(fmt::format("cannot listen on {} port {}; give another --port, or 0 for a free one", options.host,
+                                  options.port));
     ::listen(listener, backlog); // again, as the library keeps 5
     bool isV6 = options.host.find(':') != std::string::npos;
     fmt::print("listening on http://{}{}{}:{}\n", isV6 ? "[" : "", options.host, isV6 ? "]" : "", port);
@@ -151,10 +150,10 @@ private:
     auto told = std::make_shared<Stream>(std::move(given));
     auto write = [this, told](size_t, httplib::DataSink &sink) {
       auto heard = told->answer->next();
-      std::string event = heard ? completionJson(told->id, options.model, told->body,
-                                                 heard->second ? &told->answer->completion() : nullptr, heard->first,
-                                                 told->created)
-                                : errorJson("the model has failed; the server's log says how", "server_error");
+      std::string event =
+          heard ? completionJson(told->id, options.model, told->body,
+                                 heard->second ? &told->answer->completion() : nullptr, heard->first, told->created)
+                : errorJson("the model has failed; the server's log says how", "server_error");
       std::string text = "data: " + event + "\n\n";
       bool isLast = !heard || heard->second;
       if (isLast)

@@ -12,10 +12,10 @@ namespace espalier::rt {
 /// The settings of serve().
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;         ///< 0: any free port
-  std::string token;    ///< bearer token that clients must send; empty: none
-  std::string model;    ///< model name in responses
-  size_t waiting = 64;  ///< maximum number of queued requests
+  int port = 0;                                       ///< 0: any free port
+  std::string token;                                  ///< bearer token that clients must send; empty: none
+  std::string model;                                  ///< model name in responses
+  size_t waiting = 64;                                ///< maximum number of queued requests
   std::function<int()> stopSignal = [] { return 0; }; ///< polled; the server stops if the result is above 0
 };
 

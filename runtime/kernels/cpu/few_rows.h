@@ -7,7 +7,7 @@
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
-constexpr int64_t kFewDepth = 4; // rows of b that are read together
+constexpr int64_t kFewDepth = 4;  // rows of b that are read together
 constexpr int64_t kFewAhead = 16; // prefetch distance in rows of b
 constexpr int64_t kLineBytes = 64;
 

@@ -37,7 +37,8 @@ const char *rotation = R"(
 !x = tensor<2x5x2x8xf32, #model.dims<batch, seq, heads, head_dim>>
 !p = tensor<2x5xi32, #model.dims<batch, seq>>
 module attributes {exec.target = "cuda"} {
-func.func @block.forward(%x: !x {model.role = "saved", model.name = "x"}, %p: !p {model.role = "saved", model.name = "p"})
+func.func @block.forward(%x: !x {model.role = "saved", model.name = "x"}, %p: !p {model.role = "saved",
+    model.name = "p"})
     -> (!x {model.role = "saved", model.name = "y"}) {
   %y = model.rope %x, %p {theta = 100.0 : f64} : (!x, !p) -> !x
   return %y : !x
@@ -163,8 +164,9 @@ protected:
 };
 
 TEST_F(CheckCalls, AreComparedWithTheRuntimesOwn) {
-  EXPECT_THAT(checkOn(0), testing::ContainsRegex("'rope_0' at sm_0 gives -?0\\.[0-9]+ at element 0 of buffer 2 of rope, "
-                                                 "the runtime's own kernel 0.00"));
+  EXPECT_THAT(checkOn(0),
+              testing::ContainsRegex("'rope_0' at sm_0 gives -?0\\.[0-9]+ at element 0 of buffer 2 of rope, "
+                                     "the runtime's own kernel 0.00"));
   EXPECT_THAT(checkOn(1), HasSubstr("'rope_0' at sm_0 writes past the end of buffer 2 of rope"));
 }
 

@@ -112,9 +112,10 @@ TEST(Joint, BlockForwardAndBackwardInBf16) {
 // gradients, which read the same rows.
 TEST(Joint, BlockHasFewKernels) {
   Compiled compiled(differentiated(withType(block, "f32")));
-  EXPECT_EQ(compiled.instructions("block.joint"),
-            "column_0 reduce_parts matmul row_1 matmul column_2 reduce_parts matmul row_3 matmul matmul matmul column_4 "
-            "reduce_parts reduce_parts");
+  EXPECT_EQ(
+      compiled.instructions("block.joint"),
+      "column_0 reduce_parts matmul row_1 matmul column_2 reduce_parts matmul row_3 matmul matmul matmul column_4 "
+      "reduce_parts reduce_parts");
 }
 
 // The same input gives the same bytes.

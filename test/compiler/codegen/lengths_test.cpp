@@ -27,7 +27,8 @@ const char *logSoftmax = R"(
 !x = tensor<%Rx%Cx%T, #model.dims<batch, vocab>>
 !f = tensor<%Rx%Cxf32, #model.dims<batch, vocab>>
 !r = tensor<%Rxf32, #model.dims<batch>>
-func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream", model.name = "x"}) {
+func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream",
+    model.name = "x"}) {
   %max = model.reduce_max %x : (!x) -> !r
   %d = model.sub %x, %max : (!x, !r) -> !f
   %e = model.exp %d : (!f) -> !f
@@ -68,7 +69,8 @@ const char *bias = R"(
 !x = tensor<%Rx%Cx%T, #model.dims<batch, ffn>>
 !h = tensor<%Cx%T, #model.dims<ffn>>
 func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"},
-                     %b: !h {model.role = "parameter", model.name = "b"}) -> (!x {model.role = "stream", model.name = "x"}) {
+                     %b: !h {model.role = "parameter", model.name = "b"}) -> (!x {model.role = "stream",
+                         model.name = "x"}) {
   %z = model.add %x, %b : (!x, !h) -> !x
   %y = model.tanh %z : (!x) -> !x
   return %y : !x
@@ -85,7 +87,8 @@ TEST(Lengths, BlocksShareRowsWithoutSums) {
 
 const char *square = R"(
 !x = tensor<%Cx%T, #model.dims<hidden>>
-func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream", model.name = "x"}) {
+func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream",
+    model.name = "x"}) {
   %y = model.mul %x, %x : (!x, !x) -> !x
   return %y : !x
 }
@@ -102,7 +105,8 @@ const char *columnSum = R"(
 !f = tensor<%Rx%Cxf32, #model.dims<batch, ffn>>
 !h = tensor<%Cxf32, #model.dims<ffn>>
 func.func @f.backward(%x: !x {model.role = "stream", model.name = "x"},
-                      %g: !h {model.role = "accumulator", model.name = "g"}) -> (!h {model.role = "accumulator", model.name = "g"}) {
+                      %g: !h {model.role = "accumulator", model.name = "g"}) -> (!h {model.role = "accumulator",
+                          model.name = "g"}) {
   %w = model.mul %x, %x : (!x, !x) -> !f
   %sum = model.reduce_sum %w : (!f) -> !h
   %new = model.accumulate %g, %sum : (!h, !h) -> !h

@@ -97,8 +97,9 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
       refusals({"load_checkpoint=out", "resume_training=gpt2-3_10.ckpt"}),
       "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True goes on with the "
       "newest one of load_checkpoint\n");
-  EXPECT_EQ(refusals({"run_mode=export"}), "export is not built, plans train, evaluate or generate, `espalier convert` exports "
-                                           "weights; run_mode: export → train\n");
+  EXPECT_EQ(refusals({"run_mode=export"}),
+            "export is not built, plans train, evaluate or generate, `espalier convert` exports "
+            "weights; run_mode: export → train\n");
 }
 
 TEST(Explain, WhatARunStartsFromIsUsed) {

@@ -27,7 +27,8 @@ Json llama() {
   return Json::parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 19,
                          "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
                          "intermediate_size": 40, "max_position_embeddings": 8, "rope_theta": 500000.0,
-                         "torch_dtype": "bfloat16", "tie_word_embeddings": true, "head_dim": 4, "rope_scaling": null})");
+                         "torch_dtype": "bfloat16", "tie_word_embeddings": true, "head_dim": 4,
+                             "rope_scaling": null})");
 }
 
 ImportedHf imported(const Json &config) { return importHfConfig("config.json", config.dump(1), configs); }
@@ -181,11 +182,13 @@ TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
   EXPECT_THAT(errorsOf(qwen, "layer_types", {"full_attention", "sliding_attention"}),
               HasSubstr("layer_types is [\"full_attention\",\"sliding_attention\"], qwen2 has only lists of "
                         "full_attention"));
-  EXPECT_THAT(errorsOf(qwen, "use_sliding_window", true), HasSubstr("use_sliding_window is true, qwen2 has only false"));
+  EXPECT_THAT(errorsOf(qwen, "use_sliding_window", true),
+              HasSubstr("use_sliding_window is true, qwen2 has only false"));
   Json phi = llama();
   phi["model_type"] = "phi3";
   phi["architectures"] = {"Phi3ForCausalLM"};
-  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75), HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
+  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75),
+              HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
   EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}), HasSubstr("phi3 has only null"));
   EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
 }
@@ -348,10 +351,18 @@ TEST(HfConfig, ModelFilesWithoutIt) {
 
 // As many slots as tokens follow from the numbers of experts, whatever transformers' version calls them.
 TEST(HfConfig, ExpertsLeaveNoTokenOut) {
-  Json config = {{"model_type", "qwen3_moe"}, {"vocab_size", 19},        {"hidden_size", 24},
-                 {"num_hidden_layers", 2},    {"num_attention_heads", 6}, {"num_key_value_heads", 2},
-                 {"head_dim", 6},             {"num_experts_per_tok", 2}, {"moe_intermediate_size", 12},
-                 {"norm_topk_prob", true},    {"mlp_only_layers", Json::array()}, {"max_position_embeddings", 8}};
+  Json config = {{"model_type", "qwen3_moe"},
+                 {"vocab_size", 19},
+                 {"hidden_size", 24},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 6},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 6},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 12},
+                 {"norm_topk_prob", true},
+                 {"mlp_only_layers", Json::array()},
+                 {"max_position_embeddings", 8}};
   for (const char *experts : {"num_experts", "num_local_experts"}) {
     Json named = config;
     named[experts] = 5;

@@ -249,7 +249,8 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
 /// A script for one GPU, whose launcher takes one process where nothing is stated.
 TEST(ImportArgs, OneDeviceIsTorchsDefault) {
   const std::string one = "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1e-4";
-  for (const char *launcher : {"torchrun ", "torchrun --standalone ", "python -u ", "python3 -m torch.distributed.run ", ""})
+  for (const char *launcher :
+       {"torchrun ", "torchrun --standalone ", "python -u ", "python3 -m torch.distributed.run ", ""})
     EXPECT_THAT(importText(launcher + one, "h100_dgx").yaml, HasSubstr("h100_dgx:1x1")) << launcher;
   EXPECT_THAT(importText("torchrun --nnodes 2 " + one, "h100_dgx").yaml, HasSubstr("h100_dgx:2x1"));
 }
@@ -263,11 +264,13 @@ TEST(ImportArgs, FlagsThatChangeTheTraining) {
         {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
         {"--step-batch-size-schedule 0:16", "all steps have the global batch"},
         {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
-        {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear", "falls exponentially here"},
+        {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear",
+         "falls exponentially here"},
         {"--activations-checkpoint-method odd", "no method 'odd', there are uniform, block"}})
     EXPECT_THAT(errorsOf(small + flags), HasSubstr(reason)) << flags;
-  ImportedArgs args = importText(small + "--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-samples 160 --lr-decay-iters 100 "
-                                         "--activations-checkpoint-method block --activations-checkpoint-num-layers 3");
+  ImportedArgs args =
+      importText(small + "--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-samples 160 --lr-decay-iters 100 "
+                         "--activations-checkpoint-method block --activations-checkpoint-num-layers 3");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10\n"), HasSubstr("recompute: [3, 3]")));
   args = importText(small + "--bf16 --grad-reduce-in-bf16 --calculate-per-token-loss");
@@ -303,10 +306,12 @@ TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
 
 // One sentence for what only the shell knows, however many flags have it.
 TEST(ImportArgs, UnknownValuesAreToldOnce) {
-  std::string text = errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
-                              "--lr $N --min-lr $2");
-  EXPECT_THAT(text, HasSubstr("the values of --num-layers, --hidden-size, --num-attention-heads and 2 others depend on the "
-                              "output of a command"));
+  std::string text =
+      errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
+               "--lr $N --min-lr $2");
+  EXPECT_THAT(text,
+              HasSubstr("the values of --num-layers, --hidden-size, --num-attention-heads and 2 others depend on the "
+                        "output of a command"));
   EXPECT_THAT(text, HasSubstr("the value of --min-lr depends on $2"));
   size_t first = text.find("which only the shell knows"), second = text.find("which only the shell knows", first + 1);
   EXPECT_EQ(text.find("which only the shell knows", second + 1), std::string::npos);
@@ -325,8 +330,9 @@ TEST(ImportArgs, ModelsOfLlamasKind) {
   EXPECT_THAT(model("--kv-channels 32"), AllOf(HasSubstr("type: LlamaForCausalLM"), HasSubstr("head_dim: 32"),
                                                HasSubstr("tie_word_embeddings: True")));
   EXPECT_THAT(model("--add-qkv-bias"), AllOf(HasSubstr("type: Qwen2ForCausalLM"), HasSubstr("type: Qwen2Config")));
-  EXPECT_THAT(model("--qk-layernorm --kv-channels 128 --ffn-hidden-size 2816"),
-              AllOf(HasSubstr("type: Qwen3ForCausalLM"), HasSubstr("head_dim: 128"), HasSubstr(" intermediate_size: 2816")));
+  EXPECT_THAT(
+      model("--qk-layernorm --kv-channels 128 --ffn-hidden-size 2816"),
+      AllOf(HasSubstr("type: Qwen3ForCausalLM"), HasSubstr("head_dim: 128"), HasSubstr(" intermediate_size: 2816")));
   EXPECT_THAT(errorsOf(small + "--add-qkv-bias"), HasSubstr("only qwen2 has biases of q, k and v alone"));
   EXPECT_THAT(errorsOf(llama + "--num-experts 8"), HasSubstr("mixtral and qwen3_moe have a head of their own"));
 }
@@ -349,10 +355,9 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
 
 // What is not built and would change the training is an error, and its neutral value is none.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
-  for (const char *flags :
-       {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
-        "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
-        "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
+  for (const char *flags : {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
+                            "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
+                            "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
     std::string flag(flags);
     flag.resize(std::min(flag.size(), flag.find(' ')));
     EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
@@ -360,9 +365,10 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   for (const char *flags : {"--optimizer adam", "--weight-decay-incr-style constant", "--min-loss-scale 1.0",
                             "--dataloader-type single", "--optimizer adam --sgd-momentum 0.9"})
     EXPECT_EQ(importText(small + flags).diagnostics.render(), "") << flags;
-  EXPECT_THAT(errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
-              HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
-                        "out and say `espalier run --eod-token ID --reset-position-ids`"));
+  EXPECT_THAT(
+      errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
+      HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
+                "out and say `espalier run --eod-token ID --reset-position-ids`"));
   EXPECT_THAT(importText(small + "--fp16 --hysteresis 2").diagnostics.render(),
               HasSubstr("warning: one overflow halves the loss scale here"));
   EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
@@ -490,9 +496,10 @@ TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
 }
 
 TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
-  std::string text = errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" +
-                              small + "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "
-                                      "--vocab-file <path to vocab>/vocab.json --merge-file \"<Specify>\"");
+  std::string text =
+      errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" + small +
+               "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "
+               "--vocab-file <path to vocab>/vocab.json --merge-file \"<Specify>\"");
   for (const char *part :
        {"x.sh:1:17: error: the value of --save is a placeholder, <Specify path>; write yours in its place",
         "x.sh:1:17: error: the value of --load is a placeholder",

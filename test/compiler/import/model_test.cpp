@@ -217,7 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"out: y, epsilon", "out: weight, epsilon", "'weight' names a value already"},
         Fault{"      weight: {dims: [hidden], init: ones}",
               "      weight: {dims: [hidden], init: ones}\n      spare: {dims: [hidden], init: zeros}",
-              ":20:7: error: no op of 'block' reads the parameter 'spare'; name it among the inputs of one, or remove it"},
+              ":20:7: error: no op of 'block' reads the parameter 'spare'; name it among the inputs of one, or remove "
+              "it"},
         Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
         Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
               "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, silu"}));

@@ -339,8 +339,9 @@ TEST(Training, TheNearerWayToSayTheWarmupHolds) {
   EXPECT_EQ(run.config.schedule.warmupSteps, 50);
   EXPECT_LT(run.config.schedule.warmupRatio, 0);
   EXPECT_EQ(load("gpt2_13b", {"lr_schedule.warmup_ratio=0.5"}).config.schedule.warmupRatio, 0.5);
-  EXPECT_EQ(load("tiny_gpt", {"lr_schedule.warmup_steps=50", "lr_schedule.warmup_ratio=0.25"}).config.schedule.warmupRatio,
-            0.25);
+  EXPECT_EQ(
+      load("tiny_gpt", {"lr_schedule.warmup_steps=50", "lr_schedule.warmup_ratio=0.25"}).config.schedule.warmupRatio,
+      0.25);
 }
 
 TEST(Training, TheNearerBetasHold) {

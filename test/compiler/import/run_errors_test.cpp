@@ -110,8 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{modelConfig + "hiden_size=64"},
               "unknown key 'hiden_size' in model.model_config, did you mean 'hidden_size'?"},
         Fault{{"hidden_size=8"}, "unknown key 'hidden_size', did you mean 'model.model_config.hidden_size'?"},
-        Fault{{"max_device_memory=3GB"},
-              "unknown key 'max_device_memory', did you mean 'context.max_device_memory'?"},
+        Fault{{"max_device_memory=3GB"}, "unknown key 'max_device_memory', did you mean 'context.max_device_memory'?"},
         Fault{{"learning_rate=1"},
               "unknown key 'learning_rate', did you mean 'lr_schedule.learning_rate' or 'optimizer.learning_rate'?"},
         Fault{{"parallel_config.recompute=True"},
@@ -125,8 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"use_parallel=2"}, "use_parallel must be True or False, got 2"},
         Fault{{"runner_config.batch_size=0"}, "runner_config.batch_size must be a whole number of at least 1, got 0"},
         Fault{{"seed=1e3"}, "seed must be a whole number of at least 0, got 1e3; write 1000"},
-        Fault{{"seed=99999999999999999999"},
-              "seed must be at most 9223372036854775807, got 99999999999999999999\n"},
+        Fault{{"seed=99999999999999999999"}, "seed must be at most 9223372036854775807, got 99999999999999999999\n"},
         Fault{{"seed=-1"}, "seed must be a whole number of at least 0, got -1"},
         Fault{{"lr_schedule.total_steps=1.5"}, "lr_schedule.total_steps must be a whole number, got 1.5"},
         Fault{{"optimizer.eps=tiny"}, "optimizer.eps must be a number, got tiny"},
@@ -146,7 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Model, RunFault,
     testing::Values(
-        Fault{{"model.arch={}", modelConfig + "type=null"}, "model.arch.type is missing, it chooses the file of configs/models"},
+        Fault{{"model.arch={}", modelConfig + "type=null"},
+              "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
@@ -345,14 +344,17 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt}}"},
               "matmul_algorithms needs a library and a list of products, as `espalier calibrate --target cuda --plan` "
               "writes them"},
-        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0g}]}}"},
+        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: "
+               "0g}]}}"},
               "a product needs `product` and `algorithm`, bytes in pairs of the digits 0 to f, got {product: a, "
               "algorithm: 0g}"},
-        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0f}, "
-               "{product: a, algorithm: 0e}]}}"},
-              "the product 'a' has an algorithm already"},
+        Fault{
+            {"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0f}, "
+             "{product: a, algorithm: 0e}]}}"},
+            "the product 'a' has an algorithm already"},
         Fault{{"context.unfused_epilogues=[bias, bias_gradients]"},
-              "no epilogue 'bias_gradients', there are bias, gelu_gradient, bias_gelu, bias_gradient, add, bias_add, did you "
+              "no epilogue 'bias_gradients', there are bias, gelu_gradient, bias_gelu, bias_gradient, add, bias_add, "
+              "did you "
               "mean 'bias_gradient'?"},
         Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},

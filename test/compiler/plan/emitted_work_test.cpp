@@ -56,8 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Models, EmittedWorkOf, testing::Values("gpt2_124m", "ll
                          [](const auto &info) { return std::string(info.param); });
 
 /// One term for each kernel, and their bytes together, of a layer forward and backward, whatever the micro-batch. What
-/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the bounds.
-/// One sample has half as many where a kernel has not all blocks yet that it may have (leastReducedRows of the policy).
+/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the
+/// bounds. One sample has half as many where a kernel has not all blocks yet that it may have (leastReducedRows of the
+/// policy).
 TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + GetParam() + ".yaml");
   ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();

@@ -28,12 +28,17 @@ exec.kernel @k "flat" split 1 {
 exec.program @p attributes {buffer_types = [
     tensor<2x4x16xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x16xf32, #model.dims<batch, seq, hidden>>,
     tensor<2x8x4xbf16, #model.dims<batch, seq, hidden>>, tensor<4xf32, #model.dims<hidden>>]} {
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 16>], types = [f32], sizes = array<i64: 4>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 512>], types = [f32], sizes = array<i64: 128>}
-  exec.launch {kernel = @k, buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 512>, #exec.buffer<region = "virtual", offset = 1, bytes = 512>],
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 16>], types = [f32],
+      sizes = array<i64: 4>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 512>], types = [f32],
+      sizes = array<i64: 128>}
+  exec.launch {kernel = @k, buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 512>,
+      #exec.buffer<region = "virtual", offset = 1, bytes = 512>],
                outputs = 1, scalars = [], extent = 1, grain = 1, in_place = array<i64: 1, 0>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 128>], types = [bf16], sizes = array<i64: 64>}
-  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 16>], types = [f32], sizes = array<i64: 4>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 128>],
+      types = [bf16], sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 16>], types = [f32],
+      sizes = array<i64: 4>}
 }
 )";
 

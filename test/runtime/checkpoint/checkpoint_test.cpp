@@ -84,10 +84,11 @@ TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
   for (bool resumes : {false, true}) {
     RunOptions run = options(2, resumes);
     run.checkpoint = step;
-    EXPECT_THAT(resume(samplePlan({}), run).error,
-                HasSubstr(fmt::format("is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {}/ "
-                                      "--resume to go on with the newest, or --load {}",
-                                      folder.string(), step.string())));
+    EXPECT_THAT(
+        resume(samplePlan({}), run).error,
+        HasSubstr(fmt::format("is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {}/ "
+                              "--resume to go on with the newest, or --load {}",
+                              folder.string(), step.string())));
     EXPECT_FALSE(fs::exists(step / ".lock"));
   }
 }
@@ -103,8 +104,9 @@ TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
     fs::remove_all(folder);
     fs::create_directories(folder);
     write(folder / file, "");
-    EXPECT_THAT(resume(samplePlan({}), options(1)).error,
-                HasSubstr(fmt::format("holds weights of {}, among which a run writes no checkpoints; give --load", program)))
+    EXPECT_THAT(
+        resume(samplePlan({}), options(1)).error,
+        HasSubstr(fmt::format("holds weights of {}, among which a run writes no checkpoints; give --load", program)))
         << file;
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1) << file;
   }

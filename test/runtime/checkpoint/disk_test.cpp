@@ -68,8 +68,7 @@ TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
 }
 
 TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
-  RunOptions run = withFullDisk(
-      options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
+  RunOptions run = withFullDisk(options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
   testing::internal::CaptureStderr();
   try {
     runPlan(Program(samplePlan({})), run);
@@ -119,8 +118,7 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   run.inspect = nullptr;
   fs::remove(folder / "filler");
   run.checkpoint = folder / "c";
-  run = withFullDisk(
-      run, [this] { fill(0); }, 2, [this] { fs::remove(folder / "filler"); }, 4);
+  run = withFullDisk(run, [this] { fill(0); }, 2, [this] { fs::remove(folder / "filler"); }, 4);
   // Lines go to the disk one by one, and a page has room for some: fill that up as well.
   run.inspect = [inner = run.inspect, file = run.metrics, count = std::make_shared<int>(0)](const Executor &executor) {
     inner(executor);

@@ -101,17 +101,10 @@ TEST(ManifestFile, RefusesWhatCannotBe) {
       {[](json &d) { d["format"] = 3; }, "format 3, this Espalier reads 2"},
       {[](json &d) { d.erase("step"); }, "step"},
       {[](json &d) { d["sequence"] = -4; }, "a whole number is expected, got -4"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["blocks"] = {{"bytes", 0}, {"xxh3", ""}};
-       },
-       "checksums of 0 bytes each"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["blocks"] = {{"bytes", 6}, {"xxh3", std::string(64, '0')}};
-       },
+      {[&](json &d) { first(d)["pieces"][0]["blocks"] = {{"bytes", 0}, {"xxh3", ""}}; }, "checksums of 0 bytes each"},
+      {[&](json &d) { first(d)["pieces"][0]["blocks"] = {{"bytes", 6}, {"xxh3", std::string(64, '0')}}; },
        "64 digits of checksums of 6 bytes each"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["blocks"] = {{"bytes", 8}, {"xxh3", std::string(32, '0')}};
-       },
+      {[&](json &d) { first(d)["pieces"][0]["blocks"] = {{"bytes", 8}, {"xxh3", std::string(32, '0')}}; },
        "a piece of 'w' of 24 bytes has 32 digits of checksums of 8 bytes each"},
       {[](json &d) { d["step"] = -1; }, "a whole number is expected, got -1"},
       {[](json &d) { d["samples"] = 1e300; }, "a whole number is expected"},
@@ -121,24 +114,13 @@ TEST(ManifestFile, RefusesWhatCannotBe) {
       {[&](json &d) { first(d)["header_bytes"] = 1000; }, "do not make 132"},
       {[&](json &d) { first(d)["pieces"][1]["at"] = 20; }, "a piece begins at byte 20, the one before it ends at 24"},
       {[&](json &d) { first(d)["pieces"][0]["sizes"] = {2}; }, "another number of dimensions"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["range"] = {3, 9};
-       },
-       "elements 3 to 9 of 6"},
+      {[&](json &d) { first(d)["pieces"][0]["range"] = {3, 9}; }, "elements 3 to 9 of 6"},
       {[&](json &d) { first(d)["pieces"][0]["bytes"] = 8; }, "another number of bytes than elements"},
       {[&](json &d) { first(d)["pieces"][0]["type"] = "F64"; }, "type 'F64' is not read"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["sizes"] = {int64_t(1) << 40, int64_t(1) << 40};
-       },
+      {[&](json &d) { first(d)["pieces"][0]["sizes"] = {int64_t(1) << 40, int64_t(1) << 40}; },
        "passes what can be held"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["shape"] = {5, 3};
-       },
-       "contradicts another piece"},
-      {[&](json &d) {
-         first(d)["pieces"][0]["offsets"] = {2, 0};
-       },
-       "are not the whole tensor"},
+      {[&](json &d) { first(d)["pieces"][0]["shape"] = {5, 3}; }, "contradicts another piece"},
+      {[&](json &d) { first(d)["pieces"][0]["offsets"] = {2, 0}; }, "are not the whole tensor"},
       {[](json &d) { d["shards"].erase(1); }, "the pieces of value of 'w' are not the whole tensor"},
       {[](json &d) { d["shards"] = std::string(10, 'x'); }, "damaged"},
       {[](json &d) { d["more"] = json::parse(std::string(20, '[') + std::string(20, ']')); }, "nested too deep"},

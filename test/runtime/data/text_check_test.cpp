@@ -26,8 +26,8 @@ std::string rawFault(std::string_view content) {
 }
 
 TEST(FindBinary, TextOfAnyScriptIsNoBinary) {
-  for (std::string_view text : {"", "a", "plain ASCII of more than eight bytes\r\n\t\x0c\x7f", "déjà vu", "数据集", "🙂",
-                                "seven by\xc3\xa9"})
+  for (std::string_view text :
+       {"", "a", "plain ASCII of more than eight bytes\r\n\t\x0c\x7f", "déjà vu", "数据集", "🙂", "seven by\xc3\xa9"})
     EXPECT_EQ(findBinary(text), std::nullopt) << text;
 }
 
@@ -55,7 +55,8 @@ TEST(RequireRawText, TakesTextAndNothingElse) {
   EXPECT_EQ(rawFault("some text\n"), "");
   EXPECT_EQ(rawFault("{ a set in mathematics }\n"), "");
   EXPECT_EQ(rawFault("the end cuts off \xe6\x95"), "");
-  EXPECT_THAT(rawFault("\x1f\x8b\x08"sv), HasSubstr("f: error: is gzip, which a run does not read; `espalier data tokenize f"));
+  EXPECT_THAT(rawFault("\x1f\x8b\x08"sv),
+              HasSubstr("f: error: is gzip, which a run does not read; `espalier data tokenize f"));
   EXPECT_THAT(rawFault("{\"text\":\"a\"}\n{\"text\":\"b\"}\n"), HasSubstr("is JSON lines, which a run does not read"));
   EXPECT_THAT(rawFault("PAR1\x15\x04"sv), HasSubstr("is a Parquet file, not text; python3 tools/parquet_to_jsonl.py"));
   EXPECT_THAT(rawFault("text\nmore\0text"sv), HasSubstr("f:2: error: byte 5 of the line is 0x00"));
@@ -63,9 +64,12 @@ TEST(RequireRawText, TakesTextAndNothingElse) {
 }
 
 TEST(RequireTextFormat, SaysHowEachFormatBecomesText) {
-  for (auto [bytes, hint] : {std::pair("PAR1"sv, "parquet_to_jsonl.py"), {"\x28\xb5\x2f\xfd"sv, "zstd -dc f |"},
-                             {"\xfd\x37zXZ\0"sv, "xz -dc f |"}, {"BZh9"sv, "bzip2 -dc f |"},
-                             {"PK\x03\x04"sv, "JSON lines"}, {"MMIDIDX\0\0"sv, "by its prefix"}})
+  for (auto [bytes, hint] : {std::pair("PAR1"sv, "parquet_to_jsonl.py"),
+                             {"\x28\xb5\x2f\xfd"sv, "zstd -dc f |"},
+                             {"\xfd\x37zXZ\0"sv, "xz -dc f |"},
+                             {"BZh9"sv, "bzip2 -dc f |"},
+                             {"PK\x03\x04"sv, "JSON lines"},
+                             {"MMIDIDX\0\0"sv, "by its prefix"}})
     try {
       requireTextFormat("f", bytes);
       ADD_FAILURE() << hint;

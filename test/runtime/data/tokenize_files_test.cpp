@@ -83,10 +83,10 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
 TEST(Tokenize, TakesMegatronsSpellings) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;
-  Outcome outcome = run({"data", "tokenize", "--input", sharedData() + "corpus/tinyshakespeare.jsonl", "--output-prefix",
-                         scratch.path("m"), "--vocab-file", sharedData() + "gpt2_bpe/encoder.json", "--tokenizer-type",
-                         "GPT2BPETokenizer", "--merge-file", sharedData() + "gpt2_bpe/vocab.bpe", "--append-eod",
-                         "--workers", "2"});
+  Outcome outcome =
+      run({"data", "tokenize", "--input", sharedData() + "corpus/tinyshakespeare.jsonl", "--output-prefix",
+           scratch.path("m"), "--vocab-file", sharedData() + "gpt2_bpe/encoder.json", "--tokenizer-type",
+           "GPT2BPETokenizer", "--merge-file", sharedData() + "gpt2_bpe/vocab.bpe", "--append-eod", "--workers", "2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(slurp(scratch.path("m_text_document.bin")) ==
               slurp(sharedData() + "golden/tinyshakespeare_text_document.bin"));
@@ -166,8 +166,9 @@ TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
   size_t inputs = filesIn(scratch.path(""));
   std::map<std::string, std::string> whole;
   for (const char *partitions : {"1", "2", "3", "7", "40"}) {
-    Outcome outcome = run({"data", "tokenize", scratch.path("?.jsonl"), "--append-eod", "--json-keys", "text", "b",
-                           "--workers", "3", "--partitions", partitions, "--output-prefix", scratch.path("p"), "--overwrite"});
+    Outcome outcome =
+        run({"data", "tokenize", scratch.path("?.jsonl"), "--append-eod", "--json-keys", "text", "b", "--workers", "3",
+             "--partitions", partitions, "--output-prefix", scratch.path("p"), "--overwrite"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("9000 documents"));
     EXPECT_EQ(filesIn(scratch.path("")), inputs + 4);
@@ -261,7 +262,7 @@ TEST(Tokenize, MarksOfDocumentsInTextAreSaidOnce) {
   spit(scratch.path("a.txt"), "one\n\ntwo\n<|endoftext|>\nthree\n<|endoftext|>\n");
   spit(scratch.path("b.txt"), "one\n");
   auto noteOf = [&](std::vector<std::string> more) {
-    std::vector<std::string> all = {"data",       "tokenize", scratch.path("b.txt"), scratch.path("a.txt"),
+    std::vector<std::string> all = {"data",        "tokenize",        scratch.path("b.txt"), scratch.path("a.txt"),
                                     "--overwrite", "--output-prefix", scratch.path("t")};
     all.insert(all.end(), more.begin(), more.end());
     return run(all).err;
@@ -307,7 +308,7 @@ TEST(Tokenize, AnInputWithoutTextMakesNoDataset) {
                              "--output-prefix", scratch.path("t")});
       EXPECT_EQ(outcome.status, 2) << name;
       EXPECT_THAT(outcome.err, HasSubstr(name == std::string("bad.jsonl") ? "all 1 records were skipped; the first:"
-                                                                         : "holds no text; nothing is written"));
+                                                                          : "holds no text; nothing is written"));
       EXPECT_EQ(filesIn(scratch.path("")), inputs) << name;
     }
 }

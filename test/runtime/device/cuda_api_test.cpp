@@ -18,15 +18,13 @@ namespace espalier::rt::cuda {
 namespace {
 
 template <typename Type>
-concept IsComplete = requires {
-  sizeof(Type);
-};
+concept IsComplete = requires { sizeof(Type); };
 
 /// Whether a caller cannot tell the two apart: numbers of one size, pointers to what agrees, structs of one size.
 /// Descriptors that we declare and never define agree with any struct that they do.
 template <typename Ours, typename Theirs> struct Agree {
   static constexpr bool isNumber =
-      (std::is_enum_v<Ours> || std::is_integral_v<Ours>)&&(std::is_enum_v<Theirs> || std::is_integral_v<Theirs>);
+      (std::is_enum_v<Ours> || std::is_integral_v<Ours>) && (std::is_enum_v<Theirs> || std::is_integral_v<Theirs>);
   static constexpr bool sizes() {
     if constexpr (IsComplete<Ours> && IsComplete<Theirs>)
       return sizeof(Ours) == sizeof(Theirs);

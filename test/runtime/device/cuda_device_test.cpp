@@ -391,22 +391,24 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::BIAS_ADD); }),
             begin + "has 4 buffers, needs 5");
   // What the library has no algorithm for, a kernel does: rows of gelu's operand want to be multiples of 8 elements.
-  EXPECT_THAT(withBias(192, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),
-              MatchesRegex("sample, instruction 0: cuBLASLt [0-9]+ has no algorithm for the product of f32 .8, 4. by f32 "
-                           ".4, 6. to f32, gelu_gradient on .* within a workspace of 32 MiB; compile the plan again with "
-                           "--set context.unfused_epilogues=.gelu_gradient."));
+  EXPECT_THAT(
+      withBias(192, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),
+      MatchesRegex("sample, instruction 0: cuBLASLt [0-9]+ has no algorithm for the product of f32 .8, 4. by f32 "
+                   ".4, 6. to f32, gelu_gradient on .* within a workspace of 32 MiB; compile the plan again with "
+                   "--set context.unfused_epilogues=.gelu_gradient."));
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_store(pb::ADD); }),
             begin + "has an epilogue, which needs k above 0, one matrix and no accumulation");
 }
 
 TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {
-  EXPECT_THAT(refusal([](pb::Plan &plan) {
-                plan.add_libraries("cuBLASLt 1.2.3 on sm_90");
-                plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->set_algorithm("kept");
-              }),
-              MatchesRegex("sample, instruction 0: the plan has algorithms of cuBLASLt 1.2.3 on sm_90, here is cuBLASLt "
-                           "[0-9.]+ on sm_[0-9]+; compile it again, with a cluster file that `espalier calibrate "
-                           "--target cuda --plan` made here or without matmul_algorithms"));
+  EXPECT_THAT(
+      refusal([](pb::Plan &plan) {
+        plan.add_libraries("cuBLASLt 1.2.3 on sm_90");
+        plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->set_algorithm("kept");
+      }),
+      MatchesRegex("sample, instruction 0: the plan has algorithms of cuBLASLt 1.2.3 on sm_90, here is cuBLASLt "
+                   "[0-9.]+ on sm_[0-9]+; compile it again, with a cluster file that `espalier calibrate "
+                   "--target cuda --plan` made here or without matmul_algorithms"));
 }
 
 TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {

@@ -310,9 +310,7 @@ TEST_P(CudaRanks, Meet) {
 }
 
 TEST_P(CudaRanks, ACommunicatorThatThePlanDoesNotListIsNamed) {
-  EXPECT_THAT(inRanks([](Rank &rank) {
-                rank.collective(pb::Transfer::ALL_REDUCE, gradients, {0, 1, 2, 3}, {1});
-              }),
+  EXPECT_THAT(inRanks([](Rank &rank) { rank.collective(pb::Transfer::ALL_REDUCE, gradients, {0, 1, 2, 3}, {1}); }),
               HasSubstr("the plan lists no communicator of ranks [0, 1, 2, 3] on queue 1"));
   EXPECT_THAT(inRanks([](Rank &rank) {
                 int peer = (rank.number + 2) % ranks;

@@ -425,7 +425,12 @@ TEST_F(Product, SumsOnTheWay) {
 }
 
 TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
-  MatmulShape shape = {.m = 48, .n = 24, .k = 8, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16,
+  MatmulShape shape = {.m = 48,
+                       .n = 24,
+                       .k = 8,
+                       .a = Storage::BF16,
+                       .b = Storage::BF16,
+                       .c = Storage::BF16,
                        .epilogue = pb::LibraryCall::BIAS_GELU};
   std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), bias = values(shape.n, 4);
   write(placeA, stored(a, shape.a));
@@ -455,7 +460,8 @@ TEST_F(Product, GradientsOfABiasBesideThoseOfWeights) {
       MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = Storage::F32};
       shape.transposeA = true;
       shape.epilogue = pb::LibraryCall::BIAS_GRADIENT;
-      std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), c = values(shape.m * shape.n, 3);
+      std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2),
+                         c = values(shape.m * shape.n, 3);
       write(placeA, stored(a, shape.a));
       write(placeB, stored(b, shape.b));
       write(placeC, stored(c, shape.c));
@@ -464,7 +470,8 @@ TEST_F(Product, GradientsOfABiasBesideThoseOfWeights) {
       for (int64_t k = 0; k < shape.k; ++k)
         for (int64_t n = 0; n < shape.n; ++n)
           sums[n] += b[k * shape.n + n];
-      EXPECT_EQ(run(shape, accumulates), stored(reference(shape, a, b, accumulates ? c : std::vector<float>(c.size())), shape.c));
+      EXPECT_EQ(run(shape, accumulates),
+                stored(reference(shape, a, b, accumulates ? c : std::vector<float>(c.size())), shape.c));
       EXPECT_EQ(read<uint8_t>(placeRow, 4 * shape.n), stored(sums, shape.c)) << "overwritten, adding or not";
     }
 }
@@ -529,12 +536,11 @@ TEST_F(Products, AlgorithmsOfThePlanAreTaken) {
 
 TEST_F(Products, AlgorithmsThatAreNoneAreRefused) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 40};
-  auto refused = [&](const MatmulAlgorithm &algorithm) {
-    return errorOf([&] { matmuls.prepare(shape, algorithm); });
-  };
+  auto refused = [&](const MatmulAlgorithm &algorithm) { return errorOf([&] { matmuls.prepare(shape, algorithm); }); };
   std::string begin = "the algorithm of cuBLASLt [0-9.]+ on sm_[0-9]+ for the product of f32 \\[48, 40\\] by f32 "
                       "\\[40, 24\\] to f32 ";
-  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')), MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
+  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')),
+              MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
   EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')),
               MatchesRegex(begin + "does not support this product: .+; compile the plan again"));
 }

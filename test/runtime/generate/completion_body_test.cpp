@@ -55,14 +55,12 @@ TEST(CompletionBody, SaysWhatIsWrong) {
   EXPECT_EQ(faultOf(R"({"prompt": "a", "max_tokens": 1.5})"), "max_tokens is not an integer");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "temperature": "hot"})"), "temperature is not a number");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": 1})"), "stream is neither true nor false");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": [1]})"),
-            "stop is neither a string nor a list of strings with text");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": [1]})"), "stop is neither a string nor a list of strings with text");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": ["a", "b", "c", "d", "e"]})"),
             "stop has more than 4 strings of 256 bytes");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 2})"), "n is not supported; omit it");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not supported");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"),
-            "echo is not supported for streams; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"), "echo is not supported for streams; omit it");
   EXPECT_EQ(faultOf(std::string(2 << 20, ' ')), "the body has 2097152 bytes, at most 1048576 are taken");
 }
 

@@ -103,10 +103,8 @@ TEST(AttendCache, SaysWhatDoesNotFit) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(faultOf(20, 41),
-            "library call ATTEND_CACHE: buffer 5 has 19200 bytes, needs 19680");
-  EXPECT_EQ(faultOf(385, 40),
-            "library call ATTEND_CACHE: head_dim is 385, needs to be at most 384");
+  EXPECT_EQ(faultOf(20, 41), "library call ATTEND_CACHE: buffer 5 has 19200 bytes, needs 19680");
+  EXPECT_EQ(faultOf(385, 40), "library call ATTEND_CACHE: head_dim is 385, needs to be at most 384");
 }
 
 TEST(TakeRow, TakesOneRowOrZeros) {

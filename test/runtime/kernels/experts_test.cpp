@@ -34,9 +34,8 @@ TEST(Route, ChoosesTheBestExpertsOfEachToken) {
         for (int64_t token = 0; token < kTokens; ++token) {
           std::vector<int32_t> order(kExperts);
           std::iota(order.begin(), order.end(), 0);
-          std::ranges::sort(order, {}, [&](int32_t expert) {
-            return std::pair(-test.at(0, token * kExperts + expert), expert);
-          });
+          std::ranges::sort(order, {},
+                            [&](int32_t expert) { return std::pair(-test.at(0, token * kExperts + expert), expert); });
           for (int64_t choice = 0; choice < kChoices; ++choice)
             ASSERT_EQ(idAt(test, 1, choice * kTokens + token), order[static_cast<size_t>(choice)]) << token;
         }

@@ -157,12 +157,10 @@ TEST(Matmul, AMatrixThatIsNearlyZeroIsMultiplied) {
 
 TEST(Matmul, SameBitsForAnyNumberOfThreads) {
   for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
-    expectSameBitsForAnyThreads([type] {
-      return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32});
-    });
-  expectSameBitsForAnyThreads([] {
-    return makeCall({130, 300, 401, 1, false, true, false, pb::F32, pb::F32, pb::F32, /*hasBias=*/true});
-  });
+    expectSameBitsForAnyThreads(
+        [type] { return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32}); });
+  expectSameBitsForAnyThreads(
+      [] { return makeCall({130, 300, 401, 1, false, true, false, pb::F32, pb::F32, pb::F32, /*hasBias=*/true}); });
 }
 
 } // namespace

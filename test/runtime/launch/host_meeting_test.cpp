@@ -88,7 +88,8 @@ TEST(HostMeeting, TheMemoryHasOneAddress) {
 }
 
 TEST(HostMeeting, WhoDoesNotComeIsNamed) {
-  EXPECT_EQ(refusalAlone(0), "rank 1 has not come within 0.3 seconds: 1 of 3 ranks of this host have; start all of them");
+  EXPECT_EQ(refusalAlone(0),
+            "rank 1 has not come within 0.3 seconds: 1 of 3 ranks of this host have; start all of them");
   EXPECT_EQ(refusalAlone(2), "rank 0 has not come to this host within 0.3 seconds; start all ranks");
 }
 

@@ -32,8 +32,7 @@ protected:
     meeting.isFirst = rank == 0;
     meeting.endpoint = rank == 0 ? Endpoint{"127.0.0.1", 0} : parseEndpoint(*hosts[0].notices->find(channelNotice));
     Host &host = hosts[rank];
-    host.launchers =
-        std::make_unique<Launchers>([meeting] { return std::optional(meeting); }, *host.notices, patience);
+    host.launchers = std::make_unique<Launchers>([meeting] { return std::optional(meeting); }, *host.notices, patience);
     if (rank == 0)
       return host.launchers->turn(false);
     auto joining = std::async(std::launch::async, [&] { host.launchers->turn(false); });

@@ -108,10 +108,10 @@ TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
 
 /// Ranks behind one that cannot be read are not off by that.
 TEST_F(RankTableTest, AFaultIsToldOnce) {
-  for (const auto &change : std::vector<std::function<void(Json &)>>{
-           [](Json &json) { device(json, 0, 0)["rank_id"] = "x"; },
-           [](Json &json) { device(json, 0, 0).erase("rank_id"); },
-           [](Json &json) { json["server_list"][0]["device"] = Json::array(); }}) {
+  for (const auto &change :
+       std::vector<std::function<void(Json &)>>{[](Json &json) { device(json, 0, 0)["rank_id"] = "x"; },
+                                                [](Json &json) { device(json, 0, 0).erase("rank_id"); },
+                                                [](Json &json) { json["server_list"][0]["device"] = Json::array(); }}) {
     std::string text = faultsAfter(change);
     EXPECT_EQ(std::ranges::count(text, '\n'), 0) << text;
     EXPECT_NE(text, "");
@@ -127,7 +127,8 @@ TEST_F(RankTableTest, CannotReadWhatIsNoFile) {
       return error.what();
     }
   };
-  EXPECT_EQ(fault("/nonexistent/table.json"), "/nonexistent/table.json: error: cannot read it: No such file or directory");
+  EXPECT_EQ(fault("/nonexistent/table.json"),
+            "/nonexistent/table.json: error: cannot read it: No such file or directory");
   EXPECT_EQ(fault("/proc"), "/proc: error: is no file");
 }
 
@@ -163,8 +164,9 @@ TEST_F(RankTableTest, ServersOfATableAreHosts) {
   }
   Json moved = Json::parse(table);
   device(moved, 1, 0)["device_id"] = "3";
-  EXPECT_THAT(hostsFault(moved.dump()), HasSubstr(": error: server 10.0.0.2 has device 3 in place 0, and a launch starts "
-                                                  "ranks on devices 0, 1, ...; start espalier run --rank-table "));
+  EXPECT_THAT(hostsFault(moved.dump()),
+              HasSubstr(": error: server 10.0.0.2 has device 3 in place 0, and a launch starts "
+                        "ranks on devices 0, 1, ...; start espalier run --rank-table "));
   EXPECT_THAT(hostsFault("{}"), HasSubstr(": error: "));
 }
 

@@ -171,7 +171,8 @@ TEST(TopologyTest, ContradictionsAreRefused) {
               HasSubstr("WORLD_SIZE of torchrun says 16 ranks, x.plan is a plan for 8"));
   EXPECT_THAT(refusal(torchrun(9, 8, 1), {}, cuda(8)), HasSubstr("RANK is 9, wanted 0 to 7, as WORLD_SIZE is 8"));
   EXPECT_EQ(refusal(torchrun(0, 0, 0), {}, {.ranks = 0, .name = ""}), "WORLD_SIZE is 0, wanted a number from 1");
-  EXPECT_THAT(refusal(torchrun(5, 8, 7), {}, cuda(8)), HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
+  EXPECT_THAT(refusal(torchrun(5, 8, 7), {}, cuda(8)),
+              HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
   Environment both = torchrun(5, 8, 1);
   both.merge(mpirun(2, 8));
   EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
@@ -219,9 +220,10 @@ TEST(TopologyTest, BrokenVariablesAreNamed) {
   EXPECT_THAT(refusal(environment, {}, cuda(4)), HasSubstr("MASTER_ADDR is not set"));
   environment = mpirun(0, 4);
   environment.erase("OMPI_COMM_WORLD_SIZE");
-  EXPECT_THAT(refusal(environment, {}, cpu(4)),
-              HasSubstr("OMPI_COMM_WORLD_RANK is set, as by mpirun, but OMPI_COMM_WORLD_SIZE is not; start this by mpirun, "
-                        "or unset OMPI_COMM_WORLD_RANK"));
+  EXPECT_THAT(
+      refusal(environment, {}, cpu(4)),
+      HasSubstr("OMPI_COMM_WORLD_RANK is set, as by mpirun, but OMPI_COMM_WORLD_SIZE is not; start this by mpirun, "
+                "or unset OMPI_COMM_WORLD_RANK"));
   environment = srun(0, 0, 0);
   environment.erase("SLURM_STEP_NODELIST");
   EXPECT_THAT(refusal(environment, {}, cuda(8)), HasSubstr("SLURM_STEP_NODELIST is not set"));

@@ -1,9 +1,9 @@
 // How rows of tables that others write are read: spellings, units, what follows from other cells, and what is refused
 // with its reason instead of being read wrongly.
+#include "planner/search.h"
 #include "tools/published/machines.h"
 #include "tools/published/report.h"
 #include "tools/published/systems.h"
-#include "planner/search.h"
 
 #include <gtest/gtest.h>
 

@@ -40,11 +40,11 @@ struct Cache {
     std::string places = "tensor<2x" + std::to_string(tokens) + "xi32, #model.dims<batch, seq>>";
     std::string results = "(" + q + ", " + cache + ", " + cache + ")";
     return "func.func @block.decode(%q: " + q + role("q") + ", %k: " + k + role("k") + ", %v: " + k + role("v") +
-           ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + cache +
-           role("values") + ") -> (" + q + role("out") + ", " + cache + role("keys") + ", " + cache + role("values") +
-           ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64} : (" + q + ", " + k + ", " +
-           k + ", " + places + ", " + cache + ", " + cache + ") -> " + results + "\n return %y#0, %y#1, %y#2 : " +
-           results.substr(1, results.size() - 2) + "\n}";
+           ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + cache + role("values") +
+           ") -> (" + q + role("out") + ", " + cache + role("keys") + ", " + cache + role("values") +
+           ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64} : (" + q + ", " + k + ", " + k +
+           ", " + places + ", " + cache + ", " + cache + ") -> " + results +
+           "\n return %y#0, %y#1, %y#2 : " + results.substr(1, results.size() - 2) + "\n}";
   }
 };
 

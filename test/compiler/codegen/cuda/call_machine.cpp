@@ -157,13 +157,15 @@ void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions
       geometry.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), geometry.columns_per_block()) : 1;
   static std::map<std::string, emulator::Module> modules; // parsed once
   auto module = modules.try_emplace(ptx(), emulator::Module::parse(ptx())).first;
-  executed += module->second.launch({.entry = kernel.symbol(),
-                                     .grid = {blocks(launch.extent(), geometry.extent_per_block()), y},
-                                     .block = {geometry.threads()},
-                                     .sharedBytes = geometry.shared_bytes(),
-                                     .arguments = arguments,
-                                     .reportsUndefined = true},
-                                    memory).instructions;
+  executed += module->second
+                  .launch({.entry = kernel.symbol(),
+                           .grid = {blocks(launch.extent(), geometry.extent_per_block()), y},
+                           .block = {geometry.threads()},
+                           .sharedBytes = geometry.shared_bytes(),
+                           .arguments = arguments,
+                           .reportsUndefined = true},
+                          memory)
+                  .instructions;
 }
 
 CallMachine::Results CallMachine::runPlan(const pb::Plan &plan, const Moment &moment) {

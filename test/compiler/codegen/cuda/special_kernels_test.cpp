@@ -158,7 +158,8 @@ TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
                   .firstPosition = 60});
 }
 
-/// A tile of keys that the mask hides from all its queries a warp leaves out, 12 of 32 here: that is more than masks cost.
+/// A tile of keys that the mask hides from all its queries a warp leaves out, 12 of 32 here: that is more than masks
+/// cost.
 TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
   for (bool isForward : {true, false}) {
     std::map<bool, double> instructions;
@@ -254,16 +255,13 @@ void checkEmbedGradient(int64_t tokens, const std::string &hidden, const std::fu
 }
 
 TEST(EmbedGradientKernels, FewOfEach) {
-  checkEmbedGradient(
-      300, "20", [](int64_t i) { return static_cast<int>(i * 37 % 170) - 10; }, "");
+  checkEmbedGradient(300, "20", [](int64_t i) { return static_cast<int>(i * 37 % 170) - 10; }, "");
 }
 TEST(EmbedGradientKernels, OneTokenForAll) {
-  checkEmbedGradient(
-      300, "7", [](int64_t) { return 64; }, "");
+  checkEmbedGradient(300, "7", [](int64_t) { return 64; }, "");
 }
 TEST(EmbedGradientKernels, RunsOfManySegments) {
-  checkEmbedGradient(
-      500, "8", [](int64_t i) { return i % 3 == 0 ? static_cast<int>(i % 150) : 149; }, "{always}");
+  checkEmbedGradient(500, "8", [](int64_t i) { return i % 3 == 0 ? static_cast<int>(i % 150) : 149; }, "{always}");
 }
 
 TEST(RopeKernel, TurnsForthAndBack) {

@@ -180,9 +180,7 @@ TEST_F(Hf, RefusesFoldersAndIndices) {
   std::filesystem::create_symlink("twice", there / "in");
   EXPECT_THAT(withIndex(R"({"weight_map": {"a": "in"}})"), HasSubstr("tensor 'a' is not in in"));
   EXPECT_THAT(errorOf([&] { exported({}); }), HasSubstr("hf: is not empty; give a new folder"));
-  EXPECT_THAT(errorOf([&] {
-                exported({WeightFormat::Bin, 13, {}, {}}, "many");
-              }),
+  EXPECT_THAT(errorOf([&] { exported({WeightFormat::Bin, 13, {}, {}}, "many"); }),
               HasSubstr("13 shards of 12 tensors; each shard needs one"));
   write(folder / "file", "");
   EXPECT_THAT(errorOf([&] { writeHfFolder(folder / "file", {}, {}); }), HasSubstr("file: cannot be made a folder"));
@@ -213,7 +211,8 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is no folder"));
   write(folder / "megatron/latest_checkpointed_iteration.txt", "10");
   write(folder / "megatron/iter_0000010/.metadata", "");
-  EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }), HasSubstr("megatron: a checkpoint of torch's distributed"));
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }),
+              HasSubstr("megatron: a checkpoint of torch's distributed"));
   write(folder / "megatron/iter_0000020/mp_rank_00/model_optim_rng.pt", "");
   EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // its tracker says which is read
   write(folder / "lora/adapter_config.json", "{}");

@@ -189,9 +189,7 @@ TEST_F(Megatron, RefusesSplitsThatDoNotFit) {
   EXPECT_THAT(says(100000, 2), HasSubstr("is more than 100000 ranks"));
   EXPECT_FALSE(std::filesystem::exists(folder / "4-1/iter_0000001"));
   exported("mcore", {1, 1, 1}, "again");
-  EXPECT_THAT(errorOf([&] {
-                exported("mcore", {1, 1, 1}, "again");
-              }),
+  EXPECT_THAT(errorOf([&] { exported("mcore", {1, 1, 1}, "again"); }),
               HasSubstr("already exists; give another folder"));
 }
 

@@ -29,18 +29,8 @@ protected:
 };
 
 TEST_F(Torch, RoundTrip) {
-  std::vector<WrittenTensor> tensors = {{"a",
-                                         pb::F32,
-                                         {2, 3},
-                                         [] {
-                                           return floats({1, 2, 3, 4, 5, 6});
-                                         }},
-                                        {"b",
-                                         pb::BF16,
-                                         {4},
-                                         [] {
-                                           return floats({7, 8});
-                                         }},
+  std::vector<WrittenTensor> tensors = {{"a", pb::F32, {2, 3}, [] { return floats({1, 2, 3, 4, 5, 6}); }},
+                                        {"b", pb::BF16, {4}, [] { return floats({7, 8}); }},
                                         {"c", pb::F16, {}, [] { return std::vector<std::byte>(2); }}};
   writeTorchFile(folder / "x.pt", tensors);
   auto source = openTorchFile(folder / "x.pt");
@@ -131,7 +121,8 @@ TEST_F(Torch, RefusesZipsOfOthers) {
 // A dict of itself has names without end; a weight that is made by a call is told with its name.
 TEST_F(Torch, RefusesWhatOnlyPythonCanMake) {
   using std::string_literals::operator""s;
-  EXPECT_THAT(says(zipOf({{"a/data.pkl", "}q\0X\1\0\0\0ah\0s."s}})), HasSubstr("dicts are nested deeper than those of weights"));
+  EXPECT_THAT(says(zipOf({{"a/data.pkl", "}q\0X\1\0\0\0ah\0s."s}})),
+              HasSubstr("dicts are nested deeper than those of weights"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}X\6\0\0\0weightcposix\nsystem\nX\2\0\0\0ls\x85Rs."s}})),
               HasSubstr("'weight' is made by posix.system, which is never called; only tensors are read"));
   EXPECT_EQ(says(zipOf({{"a/data.pkl", "}X\4\0\0\0argscargparse\nNamespace\n)\x81s."s}})), "");

@@ -1,6 +1,6 @@
 // A box of a parameter comes out of other systems' tensors as it does of the whole, and little more than it is read.
-#include "runtime/checkpoint/convert/transfer.h"
 #include "runtime/checkpoint/convert/torch_file.h"
+#include "runtime/checkpoint/convert/transfer.h"
 #include "runtime/comm/comm.h"
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
@@ -71,8 +71,8 @@ std::vector<float> boxOf(const NewParameter &parameter, const std::vector<int64_
 struct Held {
   Held(ConvertedModel given, const std::string &system, const std::string &form, const std::filesystem::path &path)
       : converted(std::move(given)), names(converted.names(system)),
-        tensors(names.tensors({0, converted.model.layers, true, true, {}}, 0, {})),
-        source(fileOf(form, path, tensors)), parameters(parametersOf(names, {{&source, tensors}})) {}
+        tensors(names.tensors({0, converted.model.layers, true, true, {}}, 0, {})), source(fileOf(form, path, tensors)),
+        parameters(parametersOf(names, {{&source, tensors}})) {}
 
   std::vector<float> box(size_t parameter, const std::vector<int64_t> &offsets, const std::vector<int64_t> &sizes) {
     source.bytesRead = 0;
