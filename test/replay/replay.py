@@ -16,12 +16,14 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIGS = HERE.parent.parent / "configs"
+PLACE = pathlib.Path("/tmp/espalier-replay")  # IR and plans hold absolute names of model files, so the place is fixed
 RECORD = HERE / "record.json"
 TARGETS = ("cpu", "cuda")
 EXPERTS = ("mixtral_8x7b", "qwen3_30b_a3b", "qwen3_235b_a22b")
@@ -34,7 +36,10 @@ EXPERT_SIZES = {"mixtral_8x7b": {"intermediate_size": 192, "n_kv_heads": 4},
 
 
 def split(name, dp=1, tp=1, pp=1, cp=1, ep=1, micro_batches=1, mode="train", **pin):
-    """One split: the mesh, the micro-batches of a step, and keys of planner.pin. Returns (name, options of compile)."""
+    """One split: the mesh, the micro-batches of a step, and keys of planner.pin.
+
+    Returns (name, options of compile, samples of a step).
+    """
     sets = {"use_parallel": True, "run_mode": mode, "runner_config.batch_size": 2, "parallel.parallel_mode": 1,
             "parallel_config.data_parallel": dp * ep, "parallel_config.model_parallel": tp,
             "parallel_config.pipeline_stage": pp, "parallel_config.context_parallel": cp,
@@ -43,7 +48,8 @@ def split(name, dp=1, tp=1, pp=1, cp=1, ep=1, micro_batches=1, mode="train", **p
     if pin:
         sets["planner.pin"] = "{" + ", ".join(f"{key}: {value}" for key, value in sorted(pin.items())) + "}"
     options = ["--cluster", f"h100_dgx:1x{dp * tp * pp * cp * ep}"]
-    return name, options + [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    options += [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    return name, options, 2 * micro_batches * dp * ep
 
 
 SPLITS = [
@@ -76,10 +82,11 @@ def cases():
         is_expert = file.stem in EXPERTS
         sizes = {**SIZES, **EXPERT_SIZES.get(file.stem, {})}
         small = [word for key, value in sizes.items() for word in ("--set", f"model.model_config.{key}={value}")]
-        if is_expert:
-            small += ["--set", "moe_config.expert_num=8"]
-        for (name, options), target in itertools.product(SPLITS + (EXPERT_SPLITS if is_expert else []), TARGETS):
-            yield f"{file.stem} {name} {target}", [str(file), *small, *options, "--target", target]
+        splits = SPLITS + (EXPERT_SPLITS if is_expert else [])
+        for (name, options, samples), target in itertools.product(splits, TARGETS):
+            experts = ["moe_config.expert_num=8", f"planner.global_batch={samples}"] if is_expert else []
+            sets = [word for key in experts for word in ("--set", key)]
+            yield f"{file.stem} {name} {target}", [file.name, *small, *sets, *options, "--target", target]
 
 
 def llvm_version():
@@ -90,11 +97,11 @@ def llvm_version():
 def compile_case(espalier, arguments, folder):
     """Compiles one case. Returns {phase or "plan": hash}, or {"refused": the first reason}."""
     command = [str(espalier), "compile", *arguments, "-o", f"{folder}/plan", "--dump-phases", str(folder)]
-    result = subprocess.run(command, text=True, capture_output=True, check=False)
+    result = subprocess.run(command, cwd=PLACE, text=True, capture_output=True, check=False)
     if result.returncode not in (0, 2, 3):
         sys.exit(f"{' '.join(command)} ended with {result.returncode}\n{result.stderr}")
     if result.returncode:
-        return {"refused": result.stderr.strip().splitlines()[0].replace(str(CONFIGS) + "/", "")}
+        return {"refused": result.stderr.strip().splitlines()[0]}
     files = sorted(pathlib.Path(folder).iterdir())
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
 
@@ -133,8 +140,9 @@ def main():
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--against", type=pathlib.Path)
     options = parser.parse_args()
-    espalier = options.build / "bin/espalier"
+    espalier = (options.build / "bin/espalier").resolve()
     selected = list(cases())[::options.share]
+    shutil.copytree(CONFIGS, PLACE, dirs_exist_ok=True)
     results = replay(espalier, selected)
     if options.update:
         rows = {"llvm": llvm_version(), **results}
@@ -157,4 +165,5 @@ def main():
     return 1 if differing else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
