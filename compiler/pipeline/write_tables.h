@@ -1,5 +1,5 @@
 // Writes messages of the run plan as ops of the exec dialect. The passes of this folder record their results this way.
-// compiler/codegen/emit_tables.h and emit_subprograms.h read the ops back.
+// compiler/codegen/emit_tables.h reads the ops back, field by field.
 #pragma once
 
 #include "runtime/plan.pb.h"
