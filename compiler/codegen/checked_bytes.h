@@ -1,4 +1,4 @@
-// Memory of a kernel that is checked.
+// Memory buffers of a kernel under test.
 #pragma once
 
 #include "compiler/codegen/guards.h"
@@ -12,7 +12,7 @@
 
 namespace espalier::codegen {
 
-/// A tensor as the kernel sees it, with guard bytes behind it.
+/// The bytes of a tensor in the kernel's storage type, followed by guard bytes that detect overruns.
 class CheckedBytes {
 public:
   explicit CheckedBytes(mlir::RankedTensorType type) : CheckedBytes(type.getElementType(), type.getNumElements()) {}
@@ -29,7 +29,7 @@ public:
         number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
         bits = number.bitcastToAPInt().getZExtValue();
       }
-      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, as the targets are
+      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, like all targets
     }
   }
 
@@ -49,7 +49,7 @@ public:
   }
   std::span<char> span() { return bytes; }
   mlir::Type type() const { return element; }
-  int64_t size() const { return count; } ///< elements
+  int64_t size() const { return count; } ///< number of elements
 
 private:
   static constexpr char pattern = '\xA5';
