@@ -34,7 +34,7 @@ public:
   void refusal(const SourceLocation &where, std::string message);
   void warning(const SourceLocation &where, std::string message);
 
-  /// Turns all refusals, past and future, into errors.
+  /// Turns the refusals reported so far into errors.
   void refuse();
   bool hasErrors() const;
   /// Returns the diagnostics sorted by file, line and column. Equal diagnostics are kept once, because an aliased map
