@@ -108,7 +108,7 @@ private:
   Value loss;                                            ///< summed over tokens, in the last segment
   Value logits;                                          ///< replaces the loss in generation
   SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
-  SmallVector<Value> balanceLosses;                      ///< added to the stream's or the loss's gradient path
+  SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
   SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
 };
 
