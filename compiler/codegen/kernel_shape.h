@@ -1,6 +1,6 @@
 // Describes a fused body as a kernel: its iteration space of rows and columns, the access of each operand, the pass in
-// which each value exists, and the kernel's run-time scalars. fuse-kernels uses it to test whether a group is possible,
-// lower-to-exec to get a launch's scalars, and the kernel builders to generate code.
+// which each value exists, and the kernel's run-time scalars. fuse-kernels uses the shape to test whether a group can
+// be a kernel. lower-to-exec reads the scalars of a launch from it. The kernel builders generate code from it.
 #pragma once
 
 #include "dialects/exec/dialect.h"

@@ -17,6 +17,7 @@ struct ScriptVocabulary {
   std::optional<int64_t> endOfDocument;
 };
 
+/// Command-line options of `import-args`.
 struct ArgsOptions {
   std::string cluster;                   ///< NAME:HOSTSxDEVICES, or NAME if the launcher gives the number of devices
   std::string base;                      ///< run file whose keys apply where no flag does; written as base_config
@@ -35,6 +36,7 @@ struct FlagReport {
   bool isUsed = false;
 };
 
+/// The result of importArgs.
 struct ImportedArgs {
   std::string yaml; ///< complete if and only if the diagnostics have no errors
   std::vector<FlagReport> flags;

@@ -20,6 +20,7 @@ struct Initializer {
   double stddev = 0; ///< only for Normal
 };
 
+/// A parameter of a segment kind.
 struct ParameterDescription {
   std::string name;              ///< local to the segment kind, such as "attn_q_weight"
   std::vector<std::string> dims; ///< dimension names, outermost first
@@ -55,6 +56,7 @@ struct SegmentRun {
   int count = 1; ///< 0 if unknown, in a description with errors
 };
 
+/// A model: its dimensions, its distinct segment kinds, and their order.
 struct ModelDescription {
   std::string name; ///< for example "gpt2"
   std::map<std::string, int64_t>

@@ -9,6 +9,7 @@
 
 namespace espalier {
 
+/// An attribute of an op.
 struct OpAttribute {
   std::string_view name;
   bool isString = false;
@@ -16,6 +17,7 @@ struct OpAttribute {
   std::optional<double> defaultNumber = std::nullopt;
 };
 
+/// The signature of an op kind.
 struct OpSignature {
   std::string_view kind;
   int leastInputs, mostInputs;

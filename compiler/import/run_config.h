@@ -12,6 +12,7 @@
 
 namespace espalier {
 
+/// Floating-point types of storage and computation.
 enum class DType { F32, BF16, F16 };
 
 /// Data types of storage and computation.
@@ -23,6 +24,7 @@ struct DTypePolicy {
   bool masterWeights = false;    ///< whether the optimizer state has an f32 copy of the parameters
 };
 
+/// Recomputation settings.
 struct RecomputeConfig {
   bool mpCommRecompute = true;
   bool recomputeSliceActivation = false;
@@ -32,6 +34,7 @@ struct RecomputeConfig {
   std::vector<int> fullLayers, selectiveLayers;
 };
 
+/// AdamW's hyperparameters, gradient clipping, and the limit of skipped steps.
 struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0.0;
   bool clip = false;
@@ -49,6 +52,7 @@ struct LearningRateSchedule {
   int64_t decaySteps = -1; ///< only for wsd
 };
 
+/// The loss scale, fixed or dynamic.
 struct LossScaleConfig {
   bool dynamic = false;
   double initial = 1.0, factor = 2.0, minimum = 1.0;
@@ -115,6 +119,7 @@ struct WeightRules {
   std::vector<std::pair<std::string, std::string>> rules;
 };
 
+/// All settings of a run.
 struct RunConfig {
   std::string file; ///< the run file
   std::map<std::string, SourceLocation>

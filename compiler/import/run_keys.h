@@ -9,6 +9,7 @@
 
 namespace espalier {
 
+/// Value types of keys.
 enum class KeyType {
   Bool,
   Count,   ///< integer from 1 to kMostCount
@@ -28,6 +29,7 @@ constexpr int64_t kMostCount = 1000000000000;
 enum class KeyAction { Used, Mapped, Accepted, Rejected };
 const char *keyActionName(KeyAction action);
 
+/// A row of the key table.
 struct KeyRule {
   std::string path; ///< for example "parallel_config.data_parallel" or "callbacks[].type"
   KeyType type = KeyType::Any;

@@ -17,12 +17,14 @@ namespace espalier {
 struct YamlNode;
 using YamlPtr = std::shared_ptr<const YamlNode>;
 
+/// A key of a map with its value.
 struct YamlEntry {
   std::string key;
   SourceLocation keyWhere;
   YamlPtr value; ///< never null
 };
 
+/// A node of the YAML tree.
 struct YamlNode {
   enum class Kind { Null, Scalar, Sequence, Map } kind = Kind::Null;
   SourceLocation where;
@@ -40,6 +42,7 @@ struct YamlNode {
   const YamlNode *find(std::string_view key) const;
 };
 
+/// Limits of a YAML input.
 struct YamlLimits {
   size_t bytes = 1 << 20;
   size_t expandedNodes = 20000;

@@ -1,5 +1,5 @@
-// Describes the identity of a model, which a run's checkpoint must match. The identity covers what the model computes,
-// but neither its layout over ranks nor its data types.
+// Describes the identity of a model, which a run's checkpoint must match. Its digest covers what the model computes,
+// without layout and data types. Data types and dropout are recorded separately.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// Fills in the model's identity. It is equal for all plans of one model: batch size, sequence length, parallel split,
-/// recomputation and target do not affect it.
+/// Fills in the model's identity. Batch size, sequence length, parallel split, recomputation and target do not affect
+/// it.
 void describeIdentity(const RunConfig &run, rt::pb::Identity &out);
 
 } // namespace espalier

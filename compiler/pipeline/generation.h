@@ -1,7 +1,7 @@
 // Builds the stages of `run_mode: predict`: the entries `prefill` and `decode` over caches that stay on the device.
 // Each entry takes `Settings.prompt_tokens` new tokens or one new token of every sequence. It returns the logits of one
-// token per sequence to the host, which chooses the next token (runtime/README.md, section 5.9). A stage's schedule
-// receives inputs and stream, RUNs, and sends the stream or the logits.
+// token per sequence to the host, which chooses the next token (runtime/README.md, section 5.9). A stage has one
+// schedule per entry: it receives inputs and stream, executes a RUN, and sends the stream or the logits.
 #pragma once
 
 #include "compiler/codegen/plan_tables.h"

@@ -208,8 +208,8 @@ private:
     });
   }
 
-  /// Runs the gradient calls of a chunk in reverse order. A RUN is split at three points: where calls differ in whether
-  /// a gradient is overwritten (beta = 0), after each call that completes sums, and around each call that scatters a
+  /// Runs the gradient calls of a chunk in reverse order. Splits a RUN where calls differ in whether a gradient is
+  /// overwritten (beta = 0). Also splits it after each call that completes sums, and around each call that scatters a
   /// micro-batch's gradient.
   void addGradients(size_t index) {
     awaitScalars();

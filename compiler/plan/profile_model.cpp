@@ -403,7 +403,7 @@ private:
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (size_t i = 0, wholes = terms[kind].size(); i < wholes; ++i)
         if (terms[kind][i].pattern.dp !=
-            false) // step terms come from the unsharded pattern, so one sharded pattern serves all micro-batches
+            false) // step terms come from the unsharded pattern; terms of micro-batches do not depend on dp
           terms[kind].push_back(splitOverContext(terms[kind][i], split[kind].front()));
     return true;
   }
