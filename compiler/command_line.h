@@ -27,6 +27,7 @@ struct UsageError : std::runtime_error {
 class Option {
 public:
   Option() = default;
+  /// Rejects a command line without this option.
   Option required() const;
   /// Rejects numbers outside [least, most].
   template <typename T, typename U> Option range(T least, U most) const {
@@ -81,6 +82,7 @@ public:
     };
     return textOption(names, store, help).oneOf(values);
   }
+  /// Adds an option without a value, which sets `value` to true.
   Option flag(const std::string &names, bool &value, const std::string &help = "") const;
   /// Sets the verb's action. The exit code is the result of `work`, or 0 if that is void. Exceptions other than
   /// UsageError propagate through CommandLine::parse.
@@ -119,6 +121,7 @@ private:
 /// The whole command line.
 class CommandLine : public Verb {
 public:
+  /// Creates a command line without verbs and options. `summary` is printed by `--help`.
   CommandLine(const std::string &name, const std::string &summary);
   /// Adds `--version`, which prints the text and exits with 0.
   void version(const std::string &text) const;

@@ -9,6 +9,7 @@ namespace espalier::codegen {
 
 /// Linearity facts of a kernel body.
 struct BodyTerms {
+  /// Analyzes the body of `shape`.
   explicit BodyTerms(const KernelShape &shape);
 
   /// Group numbers of the body's arguments and results. If a result's number is above 0, the result is the sum of the

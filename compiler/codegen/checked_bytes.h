@@ -20,6 +20,7 @@ public:
       : element(element), count(count), width(element.getIntOrFloatBitWidth() / 8),
         bytes(count * width + checkedGuardBytes, pattern) {}
 
+  /// Writes `values`, rounded to the storage type.
   void write(llvm::ArrayRef<double> values) {
     for (auto [index, value] : llvm::enumerate(values)) {
       uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(value));
@@ -33,6 +34,7 @@ public:
     }
   }
 
+  /// Returns the element at `index`.
   double read(int64_t index) const {
     uint64_t bits = 0;
     std::memcpy(&bits, bytes.data() + index * width, width);
@@ -44,6 +46,7 @@ public:
     return number.convertToDouble();
   }
 
+  /// Returns whether a guard byte has changed.
   bool isOverrun() const {
     return llvm::any_of(llvm::ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
   }

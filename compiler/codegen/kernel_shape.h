@@ -76,6 +76,7 @@ struct KernelShape {
   std::string key() const;
   /// Returns whether an operand is an accumulator, which has no buffer of its own.
   bool isAccumulator(unsigned operand) const;
+  /// Returns the number of buffers of a launch.
   unsigned bufferCount() const;
   /// Returns whether an output is a sum over the rows. The kernel stores one row of partial sums per block of rows.
   bool isSummed(unsigned output) const;

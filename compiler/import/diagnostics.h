@@ -30,12 +30,14 @@ class Diagnostics {
 public:
   /// Stores the lines of `text` for the caret view of diagnostics in `file`.
   void addSource(const std::string &file, std::string_view text);
+  /// Add a diagnostic of the given severity.
   void error(const SourceLocation &where, std::string message);
   void refusal(const SourceLocation &where, std::string message);
   void warning(const SourceLocation &where, std::string message);
 
   /// Turns the refusals reported so far into errors.
   void refuse();
+  /// Returns whether there is an error.
   bool hasErrors() const;
   /// Returns the diagnostics sorted by file, line and column. Equal diagnostics are kept once, because an aliased map
   /// is read twice.

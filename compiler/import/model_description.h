@@ -66,6 +66,7 @@ struct ModelDescription {
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }
+  /// Returns the segment of this kind, which must exist.
   const SegmentDescription &segment(const std::string &kind) const;
   /// Returns the number of layers between the first segment (embed) and the last (head).
   int layerCount() const;

@@ -19,6 +19,7 @@ public:
   /// Returns the node of a dotted path, or null. Null values count as absent.
   const YamlNode *find(const std::string &path) const;
   bool has(const std::string &path) const { return find(path) != nullptr; }
+  /// Return the value of a dotted path, or nothing if it is absent or has another type.
   std::optional<int64_t> integer(const std::string &path) const;
   std::optional<double> number(const std::string &path) const;
   std::optional<bool> flag(const std::string &path) const;
@@ -31,12 +32,14 @@ public:
 
   /// Returns the location of a key's value, or of the file if the key is not given.
   SourceLocation where(const std::string &path) const;
+  /// Report an error or a warning at a key's location.
   void error(const std::string &path, std::string message) const;
   void warning(const std::string &path, std::string message) const;
   /// Reports a key as rejected: an error for `compile` and a warning otherwise.
   void refuse(const std::string &path, const std::string &message) const;
   /// Replaces the report of a key and of all keys below it, if they are in the file.
   void report(const std::string &path, KeyAction action, const std::string &effect) const;
+  /// Adds a derived value with the reason for it.
   void derive(const std::string &name, const std::string &value, const std::string &reason) const;
 
   RunConfig &config() const { return run.config; }

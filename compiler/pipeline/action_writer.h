@@ -19,10 +19,14 @@ inline uint32_t slotOf(const rt::pb::Lifetime &lifetime, uint32_t call, uint32_t
 /// Appends actions to one block. Adjacent STARTs are merged, and so are adjacent WAITs.
 class ActionWriter {
 public:
+  /// Appends a block to `out`. Reads the calls, chunks and live ranges of `stage`.
   ActionWriter(const rt::pb::Stage &stage, rt::pb::Actions &out);
 
+  /// Returns an in-flight transfer of a call and micro-batch, with the ring slots that it uses.
   rt::pb::Flight flight(int64_t transfer, int chunk, uint32_t call, uint32_t microBatch) const;
+  /// Starts a transfer.
   void start(const rt::pb::Flight &flight);
+  /// Waits for a transfer.
   void wait(rt::pb::Flight flight);
 
   /// Appends a RUN of `calls` calls from `firstCall` on. Appends nothing if none of these calls has a program for the

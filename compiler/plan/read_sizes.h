@@ -27,6 +27,7 @@ struct ProfilePoint {
 /// the padded vocabulary or a flat range, becomes a number that holds only for this number of tensor ranks.
 class SizeReader {
 public:
+  /// `dimensions` are the planner's named dimensions, which become symbols in this order.
   SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);
 
   /// Returns the monomial of a dimension with its local size.
