@@ -21,7 +21,7 @@ namespace {
 constexpr size_t mostBytes = 1 << 20;
 constexpr uintmax_t mostVocabularyBytes = uintmax_t(1) << 27;
 
-/// The file's text, at most one byte more than is read.
+/// Returns the file's text, up to one byte more than the limit.
 std::optional<std::string> readBounded(const std::string &file) {
   std::ifstream stream(file, std::ios::binary);
   std::string text(mostBytes + 1, '\0');
@@ -32,7 +32,7 @@ std::optional<std::string> readBounded(const std::string &file) {
   return text;
 }
 
-/// The ids of a vocab.json; nothing where there is no such file.
+/// Returns the ids of a vocab.json, or nothing if there is no such file.
 std::optional<ScriptVocabulary> readVocabulary(const std::string &file) {
   std::error_code error;
   uintmax_t bytes = std::filesystem::file_size(file, error);
@@ -51,7 +51,7 @@ std::optional<ScriptVocabulary> readVocabulary(const std::string &file) {
   return vocabulary;
 }
 
-/// The flags of a list with commas; their dashes may be left out.
+/// Splits a comma-separated list of flags. The leading dashes are optional.
 std::vector<std::string> flagsOf(const std::string &list) {
   std::vector<std::string> flags;
   for (size_t begin = 0; begin < list.size();) {
@@ -63,13 +63,13 @@ std::vector<std::string> flagsOf(const std::string &list) {
   return flags;
 }
 
-/// Devices and layers of the base; false when it has errors, which are printed.
+/// Reads the devices and layers of the base. Prints errors and returns false if it has any.
 bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   if (arguments.base.empty())
     return true;
   ImportOptions import;
   import.cluster = arguments.cluster;
-  // The base's own plan need not hold on other devices: its batch and split are replaced.
+  // The plan in the base need not be valid on other devices, because its batch and split are replaced.
   import.freeAtBatch = 1;
   ImportedRun run = importRun(arguments.base, import);
   fmt::print(stderr, "{}", run.diagnostics.render());
@@ -117,7 +117,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   }
   if (!writeWhole(arguments.output, imported.yaml, "the run file"))
     return UserError;
-  // The checks of run files hold for it, too.
+  // The result must also pass the checks of run files.
   ImportedRun written = importRun(arguments.output);
   fmt::print(stderr, "{}", written.diagnostics.render());
   return written.ok() ? Success : UserError;

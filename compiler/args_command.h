@@ -1,19 +1,20 @@
-// The verb `import-args`: a Megatron-LM command line as a run file.
+// The verb `import-args`: converts a Megatron-LM command line to a run file.
 #pragma once
 
 #include <string>
 
 namespace espalier {
 
+/// The command-line arguments of `import-args`.
 struct ArgsArguments {
   std::string file;
-  std::string output;       ///< run file to write; empty: standard output
+  std::string output;       ///< run file to write; empty means standard output
   std::string cluster;      ///< NAME or NAME:HOSTSxDEVICES
-  std::string base;         ///< run file that holds what the flags do not say
-  std::string ignoredFlags; ///< of the script, as if they were not there: "fp8-format,--own-flag"
+  std::string base;         ///< run file with the values that the flags do not give
+  std::string ignoredFlags; ///< flags of the script to ignore: "fp8-format,--own-flag"
 };
 
-/// Writes the run file, and what became of each flag to standard error. Returns 0, or 2 for errors of the input.
+/// Writes the run file, and the effect of each flag to standard error. Returns 0, or 2 for input errors.
 int importArgsVerb(const ArgsArguments &arguments);
 
 } // namespace espalier

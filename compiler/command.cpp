@@ -1,5 +1,5 @@
-// The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them,
-// so that `run` starts where LLVM is not installed.
+// The verbs of `espalier` that need the compiler: plan, compile, explain, import-args. The command loads this library
+// only for these verbs, so that `run` starts without an LLVM installation.
 #include "compiler/args_command.h"
 #include "compiler/command_line.h"
 #include "compiler/driver.h"
@@ -24,7 +24,7 @@ namespace espalier {
 
 namespace {
 
-/// Exit codes of the command line.
+/// The run file and the import options of a verb.
 struct RunArguments {
   std::string file;
   ImportOptions import;
@@ -45,7 +45,7 @@ void addTarget(const Verb &verb, std::string &target) {
   verb.option("--target", target, "what to compile for: cpu (default) or cuda");
 }
 
-/// Says what is wrong where it is none.
+/// Returns whether the target is known, and prints an error if not.
 bool isTarget(const std::string &target, const std::string &file) {
   bool isKnown = target == "cpu" || target == "cuda";
   if (!isKnown)
@@ -64,7 +64,7 @@ void addPlanVerb(const Verb &app, PlanArguments &arguments) {
   plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
   plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   Option whyNot = plan.option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
-  // A wish is answered instead of a plan, an export is printed instead of the table.
+  // --why-not replaces the plan, so there is nothing to trace or export. An export replaces the table.
   plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
   plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
       .oneOf({"megatron", "mindformers", "torchtitan"})
@@ -84,7 +84,8 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.action([&] { return importArgsVerb(arguments); });
 }
 
-/// Empty where something is wrong or wishes for what is not built: nothing else is compiled in its place.
+/// Imports the run file. Returns nothing if it has errors or asks for features that are not implemented, because
+/// compiling without them would give a different model.
 std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
   ImportedRun imported = importRun(arguments.file, arguments.import);
   imported.diagnostics.refuse();
@@ -126,7 +127,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   return Success;
 }
 
-/// Whether phase `one` comes after phase `other`; false where one of them is not given.
+/// Returns whether phase `one` comes after phase `other`; false if one of them is not given.
 bool comesLater(const std::string &one, const std::string &other) {
   std::vector<std::string> phases = phaseNames();
   auto first = std::find(phases.begin(), phases.end(), one), second = std::find(phases.begin(), phases.end(), other);
@@ -137,7 +138,7 @@ int explainVerb(const RunArguments &arguments, const std::string &key, bool json
   ImportedRun imported = importRun(arguments.file, arguments.import);
   if (json) {
     fmt::print("{}", explainRunJson(imported, key));
-  } else if (imported.ok() || !imported.keys.empty()) { // else the file cannot be read at all
+  } else if (imported.ok() || !imported.keys.empty()) { // else the file cannot be read
     std::string text = explainRun(imported, key);
     if (text.empty())
       fmt::print(stderr, "espalier explain: error: {}\n", noSuchKey(key));
@@ -187,12 +188,12 @@ void addExplainVerb(const Verb &app, RunArguments &arguments, std::string &key, 
 
 } // namespace espalier
 
-/// The entry that the command looks up in this library: a verb with its arguments, and how a check for GPUs gets its
-/// device; returns the exit code.
+/// The entry point that the command looks up in this library. Takes a verb with its arguments and the function that
+/// opens a device for checks of GPU kernels. Returns the exit code.
 extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenKernelRunner &openKernelRunner) {
   using namespace espalier;
   for (int i = 1; i < argc; ++i)
-    if (!*argv[i]) { // options would take it for not given
+    if (!*argv[i]) { // options would treat an empty argument as not given
       fmt::print(stderr, "espalier: error: an empty argument behind '{}'; is a variable not set?\n", argv[i - 1]);
       return UserError;
     }

@@ -1,4 +1,4 @@
-// The facade of CLI11 and the wording of usage errors.
+// Wraps CLI11 and formats usage errors.
 #include "compiler/command_line.h"
 
 #include "compiler/import/diagnostics.h"
@@ -162,13 +162,13 @@ std::vector<std::string> namesLike(const CLI::App &verb, const std::string &word
         names.push_back("--" + name);
   } else {
     for (const CLI::App *below : verb.get_subcommands([](const CLI::App *) { return true; }))
-      if (!below->get_name().empty()) // else a group of options
+      if (!below->get_name().empty()) // else it is a group of options
         names.push_back(below->get_name());
   }
   return names;
 }
 
-/// Returns the sentence for a word that the verb does not know.
+/// Returns the error text for a word that the verb does not know.
 std::string describeUnread(const CLI::App &verb, const std::string &word) {
   bool isOption = word.starts_with("-");
   std::string name = isOption ? word.substr(0, word.find('=')) : word;
@@ -178,7 +178,7 @@ std::string describeUnread(const CLI::App &verb, const std::string &word) {
   return fmt::format("{} '{}'{}", what, name, didYouMean(name, namesLike(verb, name)));
 }
 
-/// Returns the sentence for an error of CLI11.
+/// Returns the error text for an error of CLI11.
 std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
   std::string what = error.what(), unread = unreadWord(verb);
   bool needsVerb = verb.get_require_subcommand_min() > 0;
@@ -191,7 +191,7 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
   if (size_t equals = what.find(" = "); what.starts_with(notConverted) && equals != std::string::npos)
     return fmt::format("{}: must be a number, got {}", what.substr(notConverted.size(), equals - notConverted.size()),
                        what.substr(equals + 3));
-  if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // "RUN is required" stays
+  if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // keep "RUN is required"
     what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
   return what;
 }
@@ -210,7 +210,7 @@ int CommandLine::parse(int argc, const char *const *argv) const {
     root->parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     const CLI::App &verb = *chosen(*root).first;
-    // `espalier comple --help` asks for the help of a verb that there is not.
+    // `espalier comple --help` asks for the help of a verb that does not exist.
     bool asksForNone = error.get_exit_code() == 0 && verb.get_require_subcommand_min() > 0 && !unreadWord(verb).empty();
     bool isHelp = error.get_exit_code() == 0 && !asksForNone;
     return isHelp ? root->exit(error) : reportUsage(*root, describe(verb, error));

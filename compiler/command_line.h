@@ -1,5 +1,5 @@
-// The command line of `espalier`: verbs, options and the form in which errors of usage are reported. The only users of
-// CLI11 are this file's sources, because its header takes seconds to compile.
+// The command line of `espalier`: verbs, options, and the format of usage errors. Only this file's sources use CLI11,
+// because its header takes seconds to compile.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Option;
 
 namespace espalier {
 
-/// A combination of options that a verb refuses. CommandLine::parse reports it and returns 2.
+/// A usage error of a verb, such as an invalid combination of options. CommandLine::parse reports it and returns 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -27,25 +27,26 @@ struct UsageError : std::runtime_error {
 class Option {
 public:
   Option() = default;
+  /// Rejects a command line without this option.
   Option required() const;
-  /// Refuses numbers outside [least, most].
+  /// Rejects numbers outside [least, most].
   template <typename T, typename U> Option range(T least, U most) const {
     if constexpr (std::is_integral_v<T> && std::is_integral_v<U>)
       return integerRange(static_cast<int64_t>(least), static_cast<int64_t>(most));
     else
       return numberRange(static_cast<double>(least), static_cast<double>(most));
   }
-  /// Refuses values other than these.
+  /// Rejects values other than these.
   Option oneOf(const std::vector<std::string> &values) const;
-  /// Refuses a command line with this option and the other one.
+  /// Rejects a command line with both this option and `other`.
   Option excludes(const Option &other) const;
-  /// Refuses a command line with this option and without the other one.
+  /// Rejects a command line with this option but without `other`.
   Option needs(const Option &other) const;
   /// For lists: each occurrence takes one value, so that a positional argument can follow.
   Option oneValueEach() const;
   /// Returns how many values the command line gave.
   size_t count() const;
-  /// Returns the name, such as `--steps`.
+  /// Returns the option's name, such as `--steps`.
   std::string name() const;
 
 private:
@@ -64,10 +65,10 @@ public:
   Verb verb(const std::string &name, const std::string &summary) const;
   /// Adds a group of options, which `--help` lists together.
   Verb group(const std::string &name, const std::string &summary = "") const;
-  /// Adds an option or, where `names` has no dash, a positional argument. T is a string, a path, a number, an optional
-  /// of a number or a vector of strings; command_line.cpp lists the types.
+  /// Adds an option, or a positional argument if `names` has no dash. T is a string, a path, a number, an optional
+  /// number, an optional string or a vector; command_line.cpp lists the types.
   template <typename T> Option option(const std::string &names, T &value, const std::string &help = "") const;
-  /// Adds an option whose values have names.
+  /// Adds an option with named values.
   template <typename T>
   Option choice(const std::string &names, T &value, const std::vector<std::pair<std::string, T>> &choices,
                 const std::string &help) const {
@@ -81,9 +82,10 @@ public:
     };
     return textOption(names, store, help).oneOf(values);
   }
+  /// Adds an option without a value, which sets `value` to true.
   Option flag(const std::string &names, bool &value, const std::string &help = "") const;
-  /// Sets what the verb does. The result of `work` is the exit code, 0 for void. Exceptions other than UsageError pass
-  /// through CommandLine::parse.
+  /// Sets the verb's action. The exit code is the result of `work`, or 0 if that is void. Exceptions other than
+  /// UsageError propagate through CommandLine::parse.
   template <typename Work> void action(Work work) const {
     setAction([work = std::move(work)]() -> int {
       if constexpr (std::is_void_v<decltype(work())>) {
@@ -94,11 +96,11 @@ public:
       }
     });
   }
-  /// Refuses a command line without one of the verbs below.
+  /// Rejects a command line without a verb below this one.
   void requireVerb() const;
-  /// For groups: refuses a command line without any of the group's options.
+  /// For groups: rejects a command line without any of the group's options.
   void requireOption() const;
-  /// Leaves all words behind the verb, `--help` too, to the action.
+  /// Passes all words after the verb, including `--help`, to the action.
   void passWordsThrough() const;
   /// Returns the option of this name, which must exist.
   Option find(const std::string &name) const;
@@ -119,11 +121,12 @@ private:
 /// The whole command line.
 class CommandLine : public Verb {
 public:
+  /// Creates a command line without verbs and options. `summary` is printed by `--help`.
   CommandLine(const std::string &name, const std::string &summary);
-  /// Adds `--version`, which prints the text and ends with 0.
+  /// Adds `--version`, which prints the text and exits with 0.
   void version(const std::string &text) const;
-  /// Runs the action of the chosen verb and returns its exit code. Prints the help that was asked for and returns 0.
-  /// Prints `espalier VERB: error: ...` and returns 2 if the words are wrong.
+  /// Runs the action of the chosen verb and returns its exit code. Prints the requested help and returns 0. On a usage
+  /// error, prints `espalier VERB: error: ...` and returns 2.
   int parse(int argc, const char *const *argv) const;
   /// Returns the name of the chosen verb, or an empty string.
   std::string chosenVerb() const;

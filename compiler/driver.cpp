@@ -32,7 +32,7 @@ namespace espalier {
 
 namespace {
 
-/// What a phase reads and writes: all that later ones need is in the module.
+/// The inputs and outputs of phases. All state that later phases need is in the module.
 struct Compilation {
   MLIRContext &context;
   const RunConfig &run;
@@ -66,13 +66,14 @@ LogicalResult differentiate(Compilation &c) {
   if (failed(runPasses(c, [&](OpPassManager &passes) {
         if (hasBackward)
           passes.addPass(createDifferentiate());
-        // Derivative rules are written without regard to each other: shared and unused work goes here, while forward
-        // and backward are still one function.
+        // Derivative rules are independent of each other. Removes shared and unused work here, while forward and
+        // backward are still one function.
         passes.addPass(createCanonicalizerPass());
         passes.addPass(createCSEPass());
       })))
     return failure();
-  // Counted on global shapes, which only this phase has; generation has no joint functions, and none to count.
+  // Counts operations on global shapes, which only this phase has. Generation has no joint functions, so its count is
+  // 0.
   double flops = stepFlops(*c.module) * static_cast<double>(c.plan.microBatches);
   (*c.module)->setAttr("exec.step_flops", Builder(&c.context).getF64FloatAttr(flops));
   return success();
@@ -88,13 +89,14 @@ LogicalResult partition(Compilation &c) {
 
 LogicalResult splitPhases(Compilation &c) {
   return runPasses(c, [&](OpPassManager &passes) {
-    // Joint functions say where a parameter and its gradient live; behind the split they are gone.
+    // Joint functions define where a parameter and its gradient are stored; splitting removes these functions.
     passes.addPass(createFormBuckets());
-    if (!generates(*c.module)) // that is built as phases
+    if (!generates(*c.module)) // generation is built as separate phases
       passes.addPass(createSplitPhases());
     if (trains(*c.module)) {
       passes.addPass(createBuildOptimizer());
-      // The optimizer's functions repeat constants; what is laid out next should be all that stays.
+      // The optimizer's functions repeat constants. Removes them before the layout, so that only used values are laid
+      // out.
       passes.addPass(createCSEPass());
     }
     passes.addPass(createLayOutRegions());
@@ -105,7 +107,7 @@ LogicalResult lower(Compilation &c) {
   return runPasses(c, [](OpPassManager &passes) { addCodegenPasses(passes); });
 }
 
-/// Each kernel object as a file named after the model and the level.
+/// Writes each kernel object to a file that is named after its level.
 LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -122,9 +124,9 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 LogicalResult schedule(Compilation &c) {
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
-    // How far programs reach into their regions is known now: places are no larger than that.
+    // The access extents of programs in their regions are known now, so allocations are no larger than needed.
     passes.addPass(createAssignStages());
-    // Actions name the slots of the stage's lifetimes.
+    // Actions refer to the slots of the stage's live ranges.
     passes.addPass(createExpandSchedule());
   });
 }
@@ -140,7 +142,7 @@ LogicalResult emitPrograms(Compilation &c) {
   return success();
 }
 
-/// Writes the plan: a translation of the last phase's IR, which decides nothing.
+/// Writes the plan. Only translates the IR of the last phase.
 LogicalResult emit(Compilation &c) {
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)

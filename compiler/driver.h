@@ -1,4 +1,4 @@
-// The pipeline as a table of phases: from a run and a plan to a run plan.
+// The compiler pipeline as a table of phases, from a run and a plan to a run plan.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -17,41 +17,43 @@
 
 namespace espalier {
 
+/// Options of compileRun.
 struct CompileOptions {
   std::string target = "cpu"; ///< cpu or cuda
-  std::string compileFrom;    ///< name of a phase whose IR is read from `irFile`; empty: none
-  std::string irFile;     ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run, plan and target
-  std::string compileTo;  ///< name of the last phase to run; the IR is then printed. Empty: all
-  std::string dumpPhases; ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
-  bool check = false;     ///< guards behind all buffers, and every kernel compared with the interpreter
-  OpenKernelRunner openKernelRunner; ///< the device of a check for GPUs
-  std::string kernelFolder;          ///< folder for the kernels, one file per object; empty: none
-  bool emitKernels = true;           ///< false: everything but machine code, for memory and timing questions
+  std::string compileFrom;    ///< name of the phase whose IR is read from `irFile`; empty to start at the beginning
+  std::string irFile;    ///< IR of that phase, written by `compileTo` or `dumpPhases` for the same run, plan and target
+  std::string compileTo; ///< name of the last phase to run, whose IR is then printed; empty to run all
+  std::string dumpPhases; ///< folder for the IR after each phase, such as "2.partition.mlir"; empty for none
+  bool check = false;     ///< adds guard bytes after all buffers and compares every kernel with the interpreter
+  OpenKernelRunner openKernelRunner; ///< opens the device for a check of GPU kernels
+  std::string kernelFolder;          ///< folder for the kernels, one file per object; empty for none
+  bool emitKernels =
+      true; ///< if false, emits everything except machine code, which is enough for memory and timing queries
 };
 
-/// What a compilation gives. `ir` is set instead of `plan` when it stopped at `compileTo`.
+/// The result of a compilation. If it stopped at `compileTo`, `ir` is set instead of `plan`.
 struct Compiled {
   rt::pb::Plan plan;
   std::string ir;
 };
 
-/// Faults of IR go to standard error in the form of the import: FILE:LINE:COL: error: ...
+/// Prints IR diagnostics to standard error in the format of the import: FILE:LINE:COL: error: ...
 void printDiagnostics(mlir::MLIRContext &context);
 
-/// A model after partitioning and phase splitting: what the interpreter runs and code generation reads.
+/// A model after partitioning and phase splitting, which the interpreter runs and code generation reads.
 struct PartitionedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<SegmentLayout> segments;
 };
 
-/// Compiles up to the phase `phases`.
+/// Compiles a plan of a run up to the phase named `phases`.
 std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
                                              const planner::Plan &plan);
 
-/// Names of the phases, in order.
+/// Returns the names of the phases, in order.
 std::vector<std::string> phaseNames();
 
-/// Compiles one plan of a run. Failures are reported as diagnostics of `context`.
+/// Compiles one plan of a run. Errors are reported as diagnostics of `context`.
 std::optional<Compiled> compileRun(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options = {});
 

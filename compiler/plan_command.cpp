@@ -1,5 +1,5 @@
-// Up to three readings of the run file: as it stands, as a what-if or pins change it, and as a wish would have it. Each
-// goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
+// Imports the run file up to three times: unchanged, changed by a what-if or by pins, and with the plan of --why-not.
+// Every import applies the same checks and reports source locations.
 #include "compiler/plan_command.h"
 #include "compiler/exit_code.h"
 
@@ -26,15 +26,16 @@ namespace espalier {
 
 namespace {
 
-/// A run with the planner's answer.
+/// A run with the result of the planner's search.
 struct Solved {
   RunConfig run;
   planner::Problem problem;
   planner::SearchResult result;
-  std::optional<planner::PricedPlan> best; ///< the planner's own choice where the run pins a plan
+  std::optional<planner::PricedPlan> best; ///< the planner's own choice if the run pins a plan
 };
 
-/// Imports and reports, but for what is told already; empty where there are errors.
+/// Imports the run file and prints its diagnostics, unless they equal those already printed. Returns nothing if there
+/// are errors.
 std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
   ImportedRun imported = importRun(file, options);
   if (std::string text = imported.diagnostics.render(); text != told) {
@@ -46,13 +47,14 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   return std::move(imported.config);
 }
 
-/// Whether the file itself says on which cluster it runs.
+/// Returns whether the file itself names its cluster.
 bool namesCluster(const ImportedRun &run) {
   return std::any_of(run.keys.begin(), run.keys.end(),
                      [](const KeyReport &key) { return key.key == "cluster" || key.key.starts_with("cluster."); });
 }
 
-/// The pins of a run whose own plan is let go: those that its terms hold for, and what an evaluation has no choice of.
+/// Returns the pins that remain when a run's own plan is freed: those that its profile depends on and, for an
+/// evaluation, those without a choice.
 planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
   planner::Pins freed = pins.profiled();
   if (run.runMode == "eval") {
@@ -94,14 +96,14 @@ public:
   }
 
 private:
-  /// The present run, and the changed one where something is asked that changes it.
+  /// Reads the current run, and the changed run if an option changes it.
   bool readRuns() {
     ImportOptions plain = arguments.import;
     plain.cluster.clear();
     ImportedRun own = importRun(arguments.file, plain);
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
-      plain.cluster = arguments.import.cluster; // the file names none, or one that cannot be used
+      plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
     std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
@@ -119,12 +121,12 @@ private:
     ImportOptions other = changedOptions();
     bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && !arguments.pin;
     if (keepsPlan && importRun(arguments.file, arguments.import).ok())
-      other = arguments.import; // the file's plan holds on the other cluster, too
+      other = arguments.import; // the file's plan is also valid on the other cluster
     changed = importOrReport(arguments.file, other, told);
     return changed && readWish(other);
   }
 
-  /// The wish as pins of the run that is asked about; what it contradicts is told before anything is searched.
+  /// Reads the plan of --why-not as pins of the current query. Contradictions are reported before any search.
   bool readWish(ImportOptions asked) {
     if (!arguments.whyNot)
       return true;
@@ -134,7 +136,8 @@ private:
     return wished.has_value();
   }
 
-  /// How the run is read where its own plan does not hold: free at the present global batch.
+  /// Returns the import options for a run whose own plan does not apply. The planner is free at the current global
+  /// batch.
   ImportOptions changedOptions() const {
     ImportOptions other = arguments.import;
     other.devices = arguments.devices;
@@ -145,7 +148,7 @@ private:
     return other;
   }
 
-  /// A model is profiled once, whatever is asked of it.
+  /// Profiles a model, or reuses the last profile if its terms still hold.
   std::optional<planner::Problem> profile(const RunConfig &run) {
     if (known)
       if (std::optional<planner::Problem> problem = withRun(known->second, known->first, run, arguments.target))
@@ -156,11 +159,11 @@ private:
     return problem;
   }
 
-  /// A pinned plan comes first, then what the planner would choose without the pins.
+  /// Searches for plans. A pinned plan comes first, then the planner's choice without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
     if (run.isPinned)
-      profiled.pins.cp.reset(); // the planner's choice may split the sequence
+      profiled.pins.cp.reset(); // the planner's choice may shard the sequence
     std::optional<planner::Problem> problem = profile(profiled);
     if (!problem)
       return std::nullopt;
@@ -188,7 +191,7 @@ private:
     return solved;
   }
 
-  /// Where no split of all devices keeps the global batch, fewer hosts may: the largest number that does.
+  /// If no split of all devices is possible with the global batch, uses the largest number of hosts that is.
   void leaveHostsIdle(Solved &solved) {
     const ClusterConfig all = solved.run.cluster;
     auto isIndivisible = [](const planner::SearchResult &result) {
@@ -201,7 +204,7 @@ private:
       fewer.loseNodes += idle;
       ImportedRun imported = importRun(arguments.file, fewer);
       if (!imported.ok())
-        continue;                                // pins that this number of hosts does not allow
+        continue;                                // the pins do not allow this number of hosts
       planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;
@@ -221,13 +224,14 @@ private:
     }
   }
 
-  /// A plan uses all devices of its machine. Where their number divides badly, fewer hosts may take a shorter step.
+  /// Prints a note if a plan on fewer hosts has a shorter step. Plans use all devices, and their number may divide
+  /// badly.
   void tellFewerHosts(const Solved &solved) const {
     if (solved.result.plans.empty() || solved.run.isPinned || idleDevices > 0)
       return;
     planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
     planner::SearchOptions quick = options;
-    quick.diagnose = quick.prove = quick.simplest = false; // the fastest of each number of hosts
+    quick.diagnose = quick.prove = quick.simplest = false; // only the fastest plan per number of hosts
     quick.alternatives = 0;
     quick.all = arguments.all || !problem.capability.runs(problem.pins);
     const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
@@ -316,7 +320,7 @@ private:
     return DoesNotFit;
   }
 
-  /// The trace and the export of the chosen plan. Returns whether they could be written.
+  /// Writes the trace and prints the export of the chosen plan. Returns whether that succeeded.
   bool writeExtras(const planner::Problem &problem, const planner::Plan &plan) const {
     if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
       return false;
@@ -337,9 +341,9 @@ private:
   RunConfig present;
   std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
-  std::string told; ///< findings of the latest reading: another one that finds the same says nothing
+  std::string told; ///< diagnostics of the latest import, which are not printed twice
   int idleDevices = 0;
-  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the latest that was profiled
+  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the latest profiled run
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// The verb `plan`: the best plans of a run with time, memory and reasons; no device is needed.
+// The verb `plan`: prints the best plans of a run with time, memory and reasons. Needs no device.
 #pragma once
 
 #include "compiler/import/import_run.h"
@@ -8,21 +8,22 @@
 
 namespace espalier {
 
+/// The command-line arguments of `plan`.
 struct PlanArguments {
   std::string file;
   ImportOptions import; ///< --cluster and --set
   std::string target = "cpu";
-  bool all = false; ///< also plans that cannot be executed yet
+  bool all = false; ///< also show plans that cannot be executed yet
   bool json = false;
-  std::optional<int> devices;        ///< what if the cluster had so many
-  int loseNodes = 0;                 ///< what if the cluster had so many hosts fewer
-  std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans like this
-  std::optional<std::string> whyNot; ///< "tp=4,pp=12"
-  std::string trace;                 ///< file for the simulated step
+  std::optional<int> devices;        ///< assume this number of devices
+  int loseNodes = 0;                 ///< assume this many fewer hosts
+  std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans with these properties
+  std::optional<std::string> whyNot; ///< explain why this plan is not chosen: "tp=4,pp=12"
+  std::string trace;                 ///< file for the trace of the simulated step
   std::string exportTo;              ///< megatron, mindformers or torchtitan
 };
 
-/// Prints the answer. Returns 0, 2 for errors of the input, 3 when nothing fits.
+/// Prints the result. Returns 0, 2 for input errors, or 3 if no plan fits.
 int planVerb(const PlanArguments &arguments);
 
 } // namespace espalier

@@ -23,8 +23,7 @@ ArrayAttr symbolsOf(ModuleOp module) {
   return ArrayAttr::get(module.getContext(), names);
 }
 
-/// The first difference in words between what the IR must say of itself and what it says; empty when it is the one that
-/// was asked for.
+/// Returns the first difference between the expected and the actual labels of the IR as text, or an empty string.
 std::string difference(ModuleOp wanted, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);

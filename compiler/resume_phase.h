@@ -1,4 +1,4 @@
-// A compilation that goes on with the IR of one phase.
+// Resumes a compilation from the IR of one phase.
 #pragma once
 
 #include "compiler/driver.h"
@@ -8,16 +8,16 @@
 
 namespace espalier {
 
-/// Sets what every phase's IR says of its compilation: the attributes of compiler/plan/run_attributes.h, `exec.target`
-/// and `exec.guard_bytes`.
+/// Sets the attributes by which every phase's IR identifies its compilation: those of compiler/plan/run_attributes.h,
+/// `exec.target` and `exec.guard_bytes`.
 void labelRun(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan, const CompileOptions &options);
 
-/// Notes after which phase the module is this, and its functions, kernels and programs: `model.phase`, `model.symbols`.
+/// Records the phase of the module and its functions, kernels and programs in `model.phase` and `model.symbols`.
 void labelPhase(mlir::ModuleOp module, llvm::StringRef phase);
 
-/// The IR of `phase` in `file`, to go on with; earlier phases need not run. A file that cannot be read, that is no
-/// valid IR, that is of another phase, run, plan or target, or that lacks a symbol which it had is reported as a
-/// diagnostic with its place; the result is then null.
+/// Reads the IR of `phase` from `file`, so that earlier phases need not run. Returns null and reports a diagnostic with
+/// its location if the file cannot be read, is not valid IR, lacks a recorded symbol, or belongs to another phase, run,
+/// plan or target.
 mlir::OwningOpRef<mlir::ModuleOp> readPhase(mlir::MLIRContext &context, llvm::StringRef file, llvm::StringRef phase,
                                             const RunConfig &run, const planner::Plan &plan,
                                             const CompileOptions &options);

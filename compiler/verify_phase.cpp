@@ -8,7 +8,7 @@ namespace espalier {
 
 namespace {
 
-/// One row per phase: the dialects that may remain, and ops that must be gone.
+/// One row per phase: the dialects that may remain, and the ops that must not.
 struct Border {
   const char *phase;
   std::vector<StringRef> dialects;

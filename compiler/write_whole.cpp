@@ -11,7 +11,7 @@ namespace espalier {
 bool writeWhole(const std::string &path, const std::string &text, const char *what) {
   std::error_code error;
   std::filesystem::file_status old = std::filesystem::status(path, error);
-  if (path.empty() || (exists(old) && !is_regular_file(old))) { // renaming would take the place of a device
+  if (path.empty() || (exists(old) && !is_regular_file(old))) { // renaming would replace a device by a file
     fmt::print(stderr, "'{}': error: cannot write {}: not the name of a file\n", path, what);
     return false;
   }

@@ -11,7 +11,8 @@ namespace espalier::codegen {
 
 namespace {
 
-/// What an op adds up: of an accumulation the term, which its place takes in.
+/// Returns the operands that an op sums. For an accumulation this is only the term, because the accumulator is updated
+/// in place.
 OperandRange termsOf(Operation *op) {
   return isa<model::AccumulateOp>(op) ? op->getOperands().drop_front() : op->getOperands();
 }
@@ -23,13 +24,13 @@ bool isSum(Operation *op) {
 
 bool reduces(Operation *op) { return isa<model::ReduceSumOp, model::ReduceMaxOp, model::PickOp>(op); }
 
-/// Whether a value is made of arguments by sums alone.
+/// Returns whether a value is computed from arguments by sums alone.
 bool isSumOfArguments(Value value) {
   Operation *op = value.getDefiningOp();
   return !op || (isSum(op) && llvm::all_of(termsOf(op), isSumOfArguments));
 }
 
-/// Whether a value goes into results alone, by way of sums of arguments.
+/// Returns whether a value affects only results, through sums of arguments.
 bool isOnlyAdded(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     return isa<exec::YieldOp>(user) ||
@@ -39,8 +40,8 @@ bool isOnlyAdded(Value value) {
 
 bool isNumber(Value value) { return isa_and_nonnull<model::ConstantOp, model::ScalarOp>(value.getDefiningOp()); }
 
-/// Whether a value is a sum or maximum over what it has not, and nothing more. A sum of sums is one, and so is one in
-/// another type, or times a number.
+/// Returns whether a value is a sum or maximum over dimensions that it no longer has. Sums of reductions, conversions
+/// of a reduction and products with a number also count.
 bool isReduction(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || reduces(op))
@@ -51,7 +52,7 @@ bool isReduction(Value value) {
   return isa<model::AddOp, model::AccumulateOp, model::ConvertOp>(op) && llvm::all_of(termsOf(op), isReduction);
 }
 
-/// Whether a reduction is handed out as one: what reads it is a result, or a reduction itself.
+/// Returns whether a reduction is only used as a reduction: its users are results or reductions themselves.
 bool isHandedOut(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     return isa<exec::YieldOp>(user) || (isReduction(user->getResult(0)) && isHandedOut(user->getResult(0)));

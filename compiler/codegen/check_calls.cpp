@@ -1,5 +1,5 @@
-// A kernel's parameters and the row of its function say of which calls it is a part: such a call is made with small
-// sizes, and lowered as calls of a program are. Where its launches are of kernels of the module, these are run.
+// A kernel's parameters and its function's row determine the calls that use the kernel. Such a call is made with small
+// sizes and lowered like a call of a program. If its launches use kernels of the module, they are run.
 #include "compiler/codegen/check_calls.h"
 
 #include "compiler/codegen/checked_bytes.h"
@@ -24,10 +24,10 @@ namespace pb = rt::pb;
 using Call = ProgramBuilder::Call;
 
 constexpr int64_t seed = 11;
-/// Positions of the cache, and keys of attention's whole sequence.
+/// Positions of the cache, and keys of attention's unsharded sequence.
 constexpr int64_t cached = 24, keys = 96;
 
-/// Sizes of the calls; nothing for those that the kernel's parameters say.
+/// Returns the test size with this name, or nothing if the kernel's parameters define it.
 std::optional<int64_t> smallSize(StringRef name) {
   static const llvm::StringMap<int64_t> sizes = {
       {"batch", 2},       {"seq", 9},     {"tokens", 9},   {"kv_heads", 2}, {"heads", 2},     {"group", 2},
@@ -38,17 +38,17 @@ std::optional<int64_t> smallSize(StringRef name) {
   return found == sizes.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// A call, and what its buffers hold before it.
+/// A call and the initial contents of its buffers.
 struct SmallCall {
   Call call;
   std::vector<CheckedBytes> memory;
 };
 
-/// Makes the calls that a kernel may be a part of, from the row of its function. A kernel whose parameters do not say
-/// the types and constants of the whole call makes none: another kernel of the same call does.
+/// Makes the calls that may use a kernel, from its function's row. Makes no call if the kernel's parameters do not give
+/// all types and constants; another kernel of the same call then does.
 class CallMaker {
 public:
-  /// `offset`: bytes that operands lie behind a multiple of 16.
+  /// `offset` is the operands' distance, in bytes, from a multiple of 16.
   CallMaker(exec::KernelOp kernel, int64_t offset)
       : kernel(kernel), row(rt::findKernel(kernel.getShape())), context(kernel.getContext()), builder(context),
         offset(offset) {}
@@ -74,7 +74,7 @@ public:
 private:
   Attribute parameter(StringRef name) { return kernel.getParameters()->get(name); }
 
-  /// The element types of the call's operands; false if a type is not known.
+  /// Finds the element types of the call's operands. Returns false if a type is unknown.
   bool findElements() {
     for (const rt::OperandSignature &operand : row->function->operands) {
       Type element = operand.type == 's' ? Type(builder.getF32Type()) : Type(builder.getI32Type());
@@ -89,10 +89,10 @@ private:
     return true;
   }
 
-  /// All sizes and floats of the call; false if a float is not known.
+  /// Finds all sizes and floats of the call. Returns false if a float is unknown.
   bool findNumbers() {
     const rt::FunctionSignature &function = *row->function;
-    int64_t vectors = 3, width = 1; // a row has three vectors, which tells the width of a kernel's loads
+    int64_t vectors = 3, width = 1; // a row has three vectors of the kernel's load width
     if (auto given = dyn_cast_or_null<IntegerAttr>(parameter("width")))
       width = given.getInt();
     for (const rt::NumberSignature &size : function.sizes) {
@@ -100,14 +100,14 @@ private:
       int64_t number = isConstant ? cuda::integerParameter(kernel, size.name) : smallSize(size.name).value_or(0);
       if (size.isFlag)
         number = parameter(size.name) ? 1 : 0;
-      else if (!isConstant && !smallSize(size.name)) // hidden or bytes
+      else if (!isConstant && !smallSize(size.name)) // the size is `hidden` or `bytes`
         number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
       if (size.name == "seq" && function.findSize("keys"))
         number = 70;
       if (size.name == "tokens" && function.name == "embed_gradient")
         number = 5 * cuda::tokensPerSegment;
       if (!size.initial.empty() && !parameter(size.name))
-        break; // it is left out
+        break; // optional size that the call omits
       sizes.push_back(number);
     }
     for (const rt::NumberSignature &number : function.floats) {
@@ -127,7 +127,7 @@ private:
         .Case("FIRST_HEAD", 1)
         .Case("WHOLE_SEQUENCE", keys)
         .Case("FIRST_QUERY", parameter("keys") ? keys - sizeOf("seq") : 0)
-        .Default(4); // the first row of a table
+        .Default(4); // first row of a table
   }
 
   SmallCall makeCall(StringRef store) {
@@ -152,7 +152,7 @@ private:
     return made;
   }
 
-  /// The next buffer of a call.
+  /// Appends the next buffer of a call.
   void add(SmallCall &made, const rt::OperandSignature &operand) {
     Type element = elements[operand.name];
     int64_t width = element.getIntOrFloatBitWidth() / 8;
@@ -166,7 +166,7 @@ private:
                   element);
   }
 
-  /// What an operand holds before the call: numbers of both signs, and what the function can do with whole numbers.
+  /// Returns the initial contents of an operand: reals of both signs, and integers that are valid for the function.
   std::vector<double> valuesOf(const rt::OperandSignature &operand, int64_t count) {
     std::vector<double> values(static_cast<size_t>(count));
     bool isMove = row->function->findSize("by_choice").has_value();
@@ -190,7 +190,8 @@ private:
     return values;
   }
 
-  /// Choice c of token t goes to expert (t * 5 / 4 + c) % experts, in the order of tokens, while it has room.
+  /// Returns a routing: choice c of token t goes to expert (t * 5 / 4 + c) % experts, in token order, up to the
+  /// capacity.
   std::vector<double> routed(bool ofSlots) {
     int64_t batch = sizeOf("batch"), tokens = sizeOf("seq"), experts = sizeOf("experts");
     std::vector<double> values;
@@ -209,7 +210,7 @@ private:
   Builder builder;
   int64_t offset;
   std::mt19937 random{1};
-  llvm::StringMap<Type> elements; ///< by operand; null for an optional one that the call does not have
+  llvm::StringMap<Type> elements; ///< by operand; null for an optional operand that the call omits
   std::vector<int64_t> sizes;
   std::vector<double> floats;
 };
@@ -218,7 +219,7 @@ pb::DataType dataType(Type element) {
   return element.isBF16() ? pb::BF16 : element.isF16() ? pb::F16 : element.isInteger() ? pb::I32 : pb::F32;
 }
 
-/// The runtime's own kernels.
+/// Runs the runtime's CPU kernels.
 class Reference {
 public:
   explicit Reference(KernelRunner &runner) : runner(runner) {}
@@ -240,7 +241,7 @@ private:
     return all;
   }
 
-  /// Backward reads what forward left.
+  /// Runs the forward pass, because the backward pass reads its results.
   void attendBefore(const Call &backward, std::vector<CheckedBytes> &memory) {
     Call forward = backward;
     forward.function = "attention_forward";
@@ -276,7 +277,7 @@ private:
   KernelRunner &runner;
 };
 
-/// The module's kernels without a body, and which of them a call has launched.
+/// Checks the module's kernels without a body and records which of them a call has launched.
 class CallCheck {
 public:
   CallCheck(ModuleOp module, const pb::Plan &plan, KernelRunner &runner) : module(module), runner(runner) {
@@ -315,7 +316,8 @@ private:
     return {};
   }
 
-  /// What is wrong with the launches of a call; empty for nothing, and for a call that the module has not.
+  /// Returns a description of the mismatch between a call's launches and the reference. Returns an empty string if they
+  /// match or if the module does not have the call's kernels.
   std::string compare(SmallCall &made) {
     std::vector<std::pair<exec::BufferAttr, CheckedBytes>> scratch;
     auto newBuffer = [&](Type type) {
@@ -335,7 +337,7 @@ private:
       return "";
     std::vector<CheckedBytes> wanted = made.memory;
     Reference(runner).run(made.call, wanted);
-    if (made.call.function == "attention_backward") // the forward results that both read
+    if (made.call.function == "attention_backward") // both read the reference's forward results
       for (StringRef name : {"out", "lse"}) {
         size_t index = *rt::findFunction(made.call.function)->findOperand(name);
         made.memory[index] = wanted[index];
@@ -351,7 +353,7 @@ private:
       for (exec::BufferAttr buffer : launch.buffers)
         buffers.push_back(memoryOf(buffer));
       std::vector<int64_t> scalars;
-      for (Attribute attribute : launch.scalars) { // no RUN is a first one
+      for (Attribute attribute : launch.scalars) { // no RUN is the first one, so sums are added to
         auto scalar = cast<exec::ScalarAttr>(attribute);
         scalars.push_back(scalar.getConstant() + scalar.getSeed() * seed);
       }
@@ -365,7 +367,7 @@ private:
   }
 
   static std::string difference(const SmallCall &made, ArrayRef<CheckedBytes> wanted) {
-    double unit = 0x1p-17; // sums of some hundred terms, and approximate functions
+    double unit = 0x1p-17; // covers sums of some hundred terms and approximate functions
     for (const CheckedBytes &bytes : wanted)
       if (bytes.type().getIntOrFloatBitWidth() == 16)
         unit = std::max(unit, bytes.type().isBF16() ? 0x1p-6 : 0x1p-9);
@@ -387,7 +389,7 @@ private:
 
   ModuleOp module;
   KernelRunner &runner;
-  std::map<std::string, uint32_t> numbers; ///< of the plan's kernels
+  std::map<std::string, uint32_t> numbers; ///< indices of the plan's kernels by symbol
   llvm::DenseSet<Operation *> launched;
 };
 

@@ -1,4 +1,4 @@
-// Kernels for GPUs that stand for library calls, against the runtime's own kernels for CPUs.
+// Checks GPU kernels that implement library calls against the runtime's CPU kernels.
 #pragma once
 
 #include "compiler/kernel_runner.h"
@@ -7,9 +7,9 @@
 
 namespace espalier::codegen {
 
-/// Makes small calls that are launches of the module's kernels without a body, runs both, and compares all that they
-/// leave. Fails with a diagnostic on the kernel where they differ by more than roundings explain, or where something is
-/// written past the end of a buffer, and on a kernel that no call here launches.
+/// Runs small calls whose launches use the module's kernels without a body, and compares all outputs with the CPU
+/// kernels. Reports an error on a kernel if its results differ by more than rounding explains, if it writes past the
+/// end of a buffer, or if no call launches it.
 mlir::LogicalResult checkCalls(mlir::ModuleOp module, const rt::pb::Plan &plan, KernelRunner &runner);
 
 } // namespace espalier::codegen

@@ -1,6 +1,7 @@
-// A kernel's sizes are run-time scalars: its body, retyped with small dimensions, has the same code (the same key) and
-// new scalars. Rounding bound: the kernel computes in f32, one rounding of 2^-23 per op and per term of a sum, relative
-// to the largest value that occurs; results of 16 bits are rounded once more when they are stored.
+// A kernel's sizes are run-time scalars. Its body with small dimensions therefore has the same code (the same key) and
+// different scalars. The rounding bound assumes that the kernel computes in f32 with one rounding of 2^-23 per op and
+// per term of a sum, relative to the largest value that occurs. Results of 16 bits are rounded once more when they are
+// stored.
 #include "compiler/codegen/check_kernels.h"
 
 #include "compiler/codegen/check_calls.h"
@@ -27,21 +28,21 @@ namespace espalier::codegen {
 
 namespace {
 
-/// Larger ones are fills such as that of mask_tail: they carry no rounding.
+/// Larger values are fill values, such as that of mask_tail, and are not rounded.
 constexpr double largestNumber = 1e30;
 
 RankedTensorType tensorOf(Type type) { return cast<RankedTensorType>(type); }
 
-/// The kernels of a plan at one level, ready to run.
+/// The executable kernels of a plan at one level.
 class Code {
 public:
   virtual ~Code() = default;
   virtual std::string level() const = 0;
-  /// Over the whole extent. False where there is no such kernel.
+  /// Runs a kernel over its whole extent. Returns false if there is no kernel with this symbol.
   virtual bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) = 0;
 };
 
-/// On a device.
+/// Kernels on a device.
 class DeviceCode : public Code {
 public:
   DeviceCode(const rt::pb::Plan &plan, KernelRunner &runner) : plan(plan), runner(runner) {}
@@ -61,7 +62,7 @@ private:
   KernelRunner &runner;
 };
 
-/// An object of the plan for this processor, mapped for this check.
+/// A shared object of the plan for this processor, loaded for the check.
 class LoadedObject : public Code {
 public:
   explicit LoadedObject(const rt::pb::Object &object) : name(object.level()) {
@@ -92,7 +93,7 @@ public:
     SmallVector<void *> places;
     for (std::span<char> buffer : buffers)
       places.push_back(buffer.data());
-    // In two parts, as two threads would.
+    // Runs two subranges, as two threads would.
     code(places.data(), scalars.data(), 0, extent / 2);
     code(places.data(), scalars.data(), extent / 2, extent);
     return true;
@@ -115,8 +116,8 @@ bool hasLevel(StringRef level) {
 /// A kernel's body as a function on small tensors.
 class SmallKernel {
 public:
-  /// Few rows; columns beyond the widest vector, so that there is a whole vector and a tail. Kernels for GPUs are made
-  /// for the columns that they have, but for flat ones.
+  /// Few rows. The number of columns exceeds the widest vector, so that both a full vector and a tail occur. GPU
+  /// kernels keep their columns, because their code depends on them, except for flat kernels.
   static constexpr int64_t mostRows = 3, mostColumns = 37, mostOuterColumns = 2;
 
   SmallKernel(exec::KernelOp kernel, const KernelShape &shape)
@@ -137,10 +138,10 @@ public:
     returnAll();
   }
 
-  /// Whether the small body has the kernel's own code.
+  /// Returns whether the small body has the same code as the kernel.
   bool isSame() const { return small.has_value(); }
   const KernelShape &shape() const { return *small; }
-  /// Its results are the stored values, then every value of the body.
+  /// returns the stored values, then every value of the body
   func::FuncOp function;
 
 private:
@@ -181,7 +182,7 @@ private:
     b.create<func::ReturnOp>(kernel.getLoc(), stored);
   }
 
-  /// A dimension that is split stays split.
+  /// Keeps a sharded dimension sharded.
   SmallVector<int64_t> unsplitOf(model::DropoutOp from, model::DropoutOp to) {
     SmallVector<int64_t> unsplit;
     for (auto [whole, local, size] : llvm::zip_equal(*from.getUnsplit(), tensorOf(from.getX().getType()).getShape(),
@@ -205,11 +206,11 @@ private:
   std::optional<KernelShape> small;
 };
 
-/// Inputs, run-time numbers and wanted results of one kernel.
+/// The inputs, run-time scalars and expected results of one kernel.
 class Trial {
 public:
   Trial(SmallKernel &kernel, dist::MeshAttr mesh, int round) : kernel(kernel), random(round + 1) {
-    context.isExact = true; // kernels keep f32 between their ops
+    context.isExact = true; // kernels keep f32 between ops
     context.seed = 5 + round;
     context.step = 3;
     context.layer = 2;
@@ -222,7 +223,8 @@ public:
     slots[rt::Step] = std::bit_cast<float>(context.step);
   }
 
-  /// Draws inputs of both signs, or positive and smaller ones where a root is not a number or a result overflows.
+  /// Generates inputs of both signs. If a result is not finite, such as a root or an overflow, retries with positive
+  /// and smaller inputs.
   llvm::Error evaluate() {
     for (auto [isPositive, scale] : {std::pair(false, 1.0), {true, 1.0}, {true, 0x1p-3}, {true, 0x1p-6}}) {
       drawInputs(isPositive, scale);
@@ -236,7 +238,7 @@ public:
     return llvm::createStringError("no inputs were found for which all its values are numbers");
   }
 
-  /// Where the code differs from the interpreter, in words; empty where it does not.
+  /// Returns a description of the first difference between code and interpreter, or an empty string.
   std::string compare(Code &code, StringRef symbol) {
     std::vector<CheckedBytes> memory;
     for (const Tensor &input : inputs)
@@ -288,7 +290,7 @@ private:
            scalar.getSeed() * context.seed + originOf(scalar.getCoordinates(), context);
   }
 
-  /// False where the code has no such kernel.
+  /// Returns false if the code has no kernel with this symbol.
   bool run(Code &code, StringRef symbol, std::vector<CheckedBytes> &memory, std::vector<CheckedBytes> &outputs) {
     const KernelShape &shape = kernel.shape();
     SmallVector<int64_t> scalars;
@@ -297,7 +299,7 @@ private:
     int64_t extent = shape.kind == "flat" ? shape.columns : shape.rows;
     for (size_t output = 0; output < shape.outputs.size(); ++output)
       outputs.emplace_back(wanted[output].type);
-    if (shape.kind == "column") { // each block of rows leaves sums of its own
+    if (shape.kind == "column") { // each block of rows stores its own partial sums
       int64_t blockRows = llvm::divideCeil(shape.rows, 2);
       scalars[2] = blockRows;
       blocks = extent = llvm::divideCeil(shape.rows, blockRows);
@@ -391,9 +393,10 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan, const Open
     return module.emitError("nothing here runs the plan's kernels, so that they cannot be checked");
   LogicalResult result = success();
   for (auto kernel : module.getOps<exec::KernelOp>()) {
-    bool hasBody = !kernel.getBody().front().without_terminator().empty(); // the others stand for calls
+    bool hasBody =
+        !kernel.getBody().front().without_terminator().empty(); // kernels without a body are checked by checkCalls
     if (hasBody && failed(checkKernel(kernel, codes)))
-      result = failure(); // all faults of a plan at once
+      result = failure(); // continue, so that all errors of a plan are reported at once
   }
   if (runner && failed(checkCalls(module, plan, *runner)))
     result = failure();

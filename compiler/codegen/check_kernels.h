@@ -1,4 +1,5 @@
-// Machine code against meaning: every kernel of a plan run on small random tensors and compared with the interpreter.
+// Checks machine code against op semantics: runs every kernel of a plan on small random tensors and compares the
+// results with the interpreter.
 #pragma once
 
 #include "compiler/kernel_runner.h"
@@ -7,11 +8,11 @@
 
 namespace espalier::codegen {
 
-/// Runs every exec.kernel of `module` that has a body, as it was emitted into the objects of `plan`, on dimensions made
-/// small: at each level that this processor has or, where the plan is for GPUs, on the device that `open` gives.
-/// Compares what it stores with compiler/interpret. Fails with a diagnostic on the kernel that names it, the level and
-/// the element where they differ by more than the roundings can explain, or where something is written past the end of
-/// an output.
+/// Runs every exec.kernel of `module` that has a body, as emitted into the objects of `plan`, with reduced dimensions.
+/// Runs it at each instruction set level that this processor supports or, for a GPU plan, on the device that `open`
+/// returns. Compares the stored results with compiler/interpret. Reports an error on a kernel if its results differ by
+/// more than rounding explains, or if it writes past the end of an output. The error names the kernel, the level and
+/// the element.
 mlir::LogicalResult checkKernels(mlir::ModuleOp module, const rt::pb::Plan &plan, const OpenKernelRunner &open = {});
 
 } // namespace espalier::codegen

@@ -1,4 +1,4 @@
-// Memory of a kernel that is checked.
+// Memory buffers of a kernel under test.
 #pragma once
 
 #include "compiler/codegen/guards.h"
@@ -12,7 +12,7 @@
 
 namespace espalier::codegen {
 
-/// A tensor as the kernel sees it, with guard bytes behind it.
+/// The bytes of a tensor in the kernel's storage type, followed by guard bytes that detect overruns.
 class CheckedBytes {
 public:
   explicit CheckedBytes(mlir::RankedTensorType type) : CheckedBytes(type.getElementType(), type.getNumElements()) {}
@@ -20,6 +20,7 @@ public:
       : element(element), count(count), width(element.getIntOrFloatBitWidth() / 8),
         bytes(count * width + checkedGuardBytes, pattern) {}
 
+  /// Writes `values`, rounded to the storage type.
   void write(llvm::ArrayRef<double> values) {
     for (auto [index, value] : llvm::enumerate(values)) {
       uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(value));
@@ -29,10 +30,11 @@ public:
         number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
         bits = number.bitcastToAPInt().getZExtValue();
       }
-      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, as the targets are
+      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, like all targets
     }
   }
 
+  /// Returns the element at `index`.
   double read(int64_t index) const {
     uint64_t bits = 0;
     std::memcpy(&bits, bytes.data() + index * width, width);
@@ -44,12 +46,13 @@ public:
     return number.convertToDouble();
   }
 
+  /// Returns whether a guard byte has changed.
   bool isOverrun() const {
     return llvm::any_of(llvm::ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
   }
   std::span<char> span() { return bytes; }
   mlir::Type type() const { return element; }
-  int64_t size() const { return count; } ///< elements
+  int64_t size() const { return count; } ///< number of elements
 
 private:
   static constexpr char pattern = '\xA5';

@@ -14,7 +14,7 @@ namespace pb = rt::pb;
 
 namespace {
 
-/// Factors of what an operand reaches, as the plan numbers them: the extent, or a scalar.
+/// The factors of an operand's access extent, as the plan numbers them: 0 is the launch extent, i + 1 is scalar i.
 using Reach = SmallVector<uint32_t>;
 constexpr uint32_t extent = 0;
 constexpr uint32_t scalar(unsigned index) { return index + 1; }
@@ -37,21 +37,22 @@ public:
 
 pb::DataType elementOf(Value value) { return dataType(cast<RankedTensorType>(value.getType()).getElementType()); }
 
-/// Of an operand of a generated kernel: rows times columns, or what its terms walk over. Scalar 0 are the columns of a
-/// row, scalar 1 of column kernels the rows; flat kernels have one row, whose columns are the extent.
+/// Returns the access extent of a generated kernel's operand: rows times columns, or the product of its terms' moduli.
+/// Scalar 0 is the number of columns of a row. In column kernels, scalar 1 is the number of rows. Flat kernels have one
+/// row, whose columns are the launch extent.
 Reach reachOf(const KernelShape &shape, const Access &access, int firstTerm) {
   uint32_t columns = shape.kind == "flat" ? extent : scalar(0);
   Reach reach;
   if (access.isDense && shape.kind != "flat")
     reach.push_back(shape.kind == "column" ? scalar(1) : extent);
   for (unsigned term = 0; term < access.terms.size(); ++term)
-    reach.push_back(scalar(firstTerm + 3 * term + 1)); // its modulus
+    reach.push_back(scalar(firstTerm + 3 * term + 1)); // the term's modulus
   if (access.columns)
     reach.push_back(columns);
   return reach;
 }
 
-/// Says what the kernel uses its scalars for.
+/// Records what the kernel uses its scalars for.
 void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
   kernel.mutable_uses()->Resize(static_cast<int>(shape.scalars.size()), pb::Kernel::SIZE);
   auto use = [&](int scalar, pb::Kernel::Scalar what) { kernel.set_uses(scalar, what); };
@@ -67,7 +68,8 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
     else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
       use(first, pb::Kernel::FIRST);
     else if (isa<model::DropoutOp>(op)) {
-      // Seed, stream, first sample, rows of a sample, first element; then divisor, modulus and stride of each term.
+      // Scalars: seed, random stream, first sample, rows per sample, first element, then divisor, modulus and stride of
+      // each term.
       for (auto what :
            {pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
         use(first++, what);
@@ -78,7 +80,7 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
   }
 }
 
-/// What a result reaches: of sums over rows there is a row per block.
+/// Returns the access extent of an output. A sum over rows has one row per block.
 Reach reachOfOutput(const KernelShape &shape, unsigned output) {
   const Access &access = shape.outputs[output];
   if (shape.isSummed(output))
@@ -92,7 +94,7 @@ Reach reachOfOutput(const KernelShape &shape, unsigned output) {
 }
 
 void describeShape(const KernelShape &shape, Description &kernel) {
-  SmallVector<int> numbers; // of the operands' buffers
+  SmallVector<int> numbers; // indices of the operands' buffers
   BodyTerms terms(shape);
   kernel.message.set_whole_columns(terms.needsWholeColumns);
   for (auto [index, access] : llvm::enumerate(shape.operands)) {
@@ -128,7 +130,7 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   describeUses(shape, kernel.message);
 }
 
-/// What the row of a kernel that stands for a library call says for a kernel with these parameters.
+/// Describes a kernel of a library call from its row in runtime/functions.def and its parameters.
 class RowDescription {
 public:
   RowDescription(exec::KernelOp kernel, const rt::KernelSignature &row, pb::Kernel &message)
@@ -156,7 +158,7 @@ private:
     if (operand.isStored() && cuda::destinationOf(kernel) == cuda::Destination::AddUnlessFirst)
       made.set_unless(scalar(*row.findScalar("FIRST")));
     addReach(operand, made);
-    uint32_t time = ++times[operand.name]; // of repeated operands those that belong together have one number
+    uint32_t time = ++times[operand.name]; // repeated operands that belong together have the same number
     if (operand.isLinear)
       made.set_linear(time);
     made.set_reduces(operand.isSum);
@@ -189,7 +191,7 @@ private:
     return cuda::destinationOf(kernel) == cuda::Destination::Overwrite ? pb::Operand::WRITE : pb::Operand::ADD;
   }
 
-  /// The extent for the dims that the operand begins with, and a scalar for each other dim.
+  /// Adds the launch extent for the leading dims that it covers, and a scalar for each other dim.
   void addReach(const rt::OperandSignature &operand, pb::Operand &made) {
     ArrayRef<rt::SignatureDim> dims = operand.dims;
     if (row.reachesByExtent(operand)) {

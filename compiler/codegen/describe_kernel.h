@@ -1,5 +1,6 @@
-// What a kernel declares in the plan, so that a launch with other buffers, types or sizes is refused before it runs:
-// for kernels made from a body what their shape says, for the others what their row of runtime/functions.def says.
+// Describes a kernel's signature in the plan, so that a launch with wrong buffers, types or sizes is rejected before it
+// runs. For kernels with a body, the signature comes from the kernel shape. For all others, it comes from their row in
+// runtime/functions.def.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -8,9 +9,10 @@
 
 namespace espalier::codegen {
 
+/// Returns the plan's data type for an element type.
 rt::pb::DataType dataType(mlir::Type element);
 
-/// Adds the operands of `kernel` to `message`, in the order of its launches' buffers, and says how many scalars it has.
+/// Adds the operands of `kernel` to `message` in the order of the launch buffers, and sets its number of scalars.
 void describeKernel(exec::KernelOp kernel, rt::pb::Kernel &message);
 
 } // namespace espalier::codegen

@@ -1,4 +1,4 @@
-// exec ops to protobuf messages, field by field.
+// Converts exec ops to protobuf messages, field by field.
 #include "compiler/codegen/emit_subprograms.h"
 
 #include "compiler/codegen/cpu/emit_cpu.h"
@@ -92,14 +92,14 @@ private:
   ModuleOp module;
   pb::Plan &plan;
   PlanTables tables;
-  int describedValues; ///< those that were there: buffers do not say how long they are
+  int describedValues; ///< number of values that the plan had before; their sizes are already set
   pb::Subprogram *subprogram = nullptr;
-  DictionaryAttr shapes;                 ///< of the program at hand, by name
-  std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
+  DictionaryAttr shapes;                 ///< shapes of the current program, by name
+  std::map<int64_t, uint32_t> transfers; ///< transfers of the current program, by the id of the start
   std::map<std::string, uint32_t> kernels;
 };
 
-/// The first file position in a location: a fused one names the op that it was derived from first.
+/// Returns the first file position in a location. A fused location lists first the op that it was derived from.
 FileLineColLoc findPosition(Location loc) {
   FileLineColLoc found;
   loc->walk([&](Location part) {
@@ -110,7 +110,7 @@ FileLineColLoc findPosition(Location loc) {
   return found;
 }
 
-/// What an instruction does, in the words of the plan.
+/// Returns the plan's name for an instruction's operation.
 std::string nameOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<exec::LaunchOp>([](auto launch) { return launch.getKernel().str(); })
@@ -144,7 +144,7 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   return number;
 }
 
-/// A buffer of less than the value says nothing of its dims, and buckets are bytes.
+/// Sets the dims of a value. Skips buffers that hold only a part of the value, and buckets, which are flat.
 void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value) {
   bool isFlat = shape.tensor.getRank() == 1 && llvm::is_contained(dimNames(shape.tensor), "element");
   bool isBucket = isListed && isFlat && value.whole() == 0;
@@ -213,8 +213,8 @@ uint32_t Emitter::emitStart(exec::StartOp start) {
   return transfers[start.getId()] = tables.transfer(std::move(transfer));
 }
 
-/// Says of the operands and results of the programs' collectives over which axes they lie in parts, and over which they
-/// are terms: as each kind changes it (runtime/verify/README.md, G), until nothing new follows.
+/// Propagates shard axes and partial-sum axes between the operands and results of the programs' collectives, until a
+/// fixed point. Each kind changes the axes as described in runtime/verify/README.md, section G.
 void Emitter::agreeOnAxes() {
   bool isNew = true;
   auto include = [&](pb::Value &value, uint32_t split, uint32_t partial) {
@@ -240,7 +240,7 @@ void Emitter::agreeOnAxes() {
       include(from, (to.split() & ~splitAfter) | splitBefore, to.partial() | (reduces ? axes : 0));
       include(to, (from.split() & ~splitBefore) | splitAfter, from.partial() & ~(reduces ? axes : 0));
     }
-    // Terms that are put in order before they are scattered are terms.
+    // A rearrangement before a reduce-scatter keeps partial sums partial.
     for (const pb::Subprogram &program : plan.subprograms())
       for (const pb::Instruction &instruction : program.instructions()) {
         if (instruction.call().function() != pb::LibraryCall::REARRANGE)
@@ -286,7 +286,7 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
   codegen::describeKernel(kernel, message);
 }
 
-/// Products of which the cluster's file has a measured algorithm take it.
+/// Sets the measured matmul algorithms from the cluster file.
 void Emitter::addMatmulAlgorithms() {
   auto measured = module->getAttrOfType<DictionaryAttr>("exec.matmul_algorithms");
   if (!measured || !exec::isCuda(module))
@@ -304,8 +304,8 @@ void Emitter::addMatmulAlgorithms() {
     }
 }
 
-/// Lists the values that the launches of a kernel pass, once all programs are there and values have numbers. A kernel
-/// that was not made by lowering has none.
+/// Lists the values that each kernel's launches pass. Must run after all programs, because only then do values have
+/// indices. A kernel that was not made by lowering has no launches.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
   auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
   for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>())
@@ -330,7 +330,7 @@ LogicalResult Emitter::emit(bool withObjects) {
   return exec::isCuda(module) ? emitText() : emitObjects();
 }
 
-/// The grid of each kernel.
+/// Adds the launch geometry of each kernel.
 void Emitter::addGeometry(pb::Object &object) {
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     pb::Geometry &geometry = *object.add_geometry();
@@ -367,18 +367,18 @@ LogicalResult Emitter::emitObjects() {
 } // namespace
 
 void addFusionPasses(OpPassManager &passes) {
-  // Derivatives repeat subexpressions of the forward part; a group should see each once.
+  // Derivatives repeat subexpressions of the forward pass, and a group should contain each only once.
   passes.addPass(createCSEPass());
-  // Before groups take in what a product does for nothing.
+  // Folds ops into products before groups absorb them, because a product's epilogue is free.
   passes.addPass(createFoldEpilogues());
   passes.addPass(createFuseKernels());
-  // Groups are what moves; once buffers are shared, their reuse would forbid it.
+  // Moves whole groups. After buffer assignment, the reuse of buffers would prevent such moves.
   passes.addPass(createOverlapCommunication());
 }
 
 void addCodegenPasses(OpPassManager &passes) {
   addFusionPasses(passes);
-  // Buffers only exist once groups are known: what lives inside of a kernel needs none.
+  // Creates buffers only after groups are known, because values inside a kernel need none.
   passes.addPass(createLowerToExec());
   passes.addPass(createPlanBuffers());
 }

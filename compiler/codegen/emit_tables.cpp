@@ -89,7 +89,7 @@ void emitTransfer(exec::TransferOp op, PlanTables &tables) {
   tables.transfer(std::move(transfer));
 }
 
-/// Numbers of the names that stages refer to.
+/// Emits stages. Maps the names that stages refer to to indices in the plan.
 class StageEmitter {
 public:
   StageEmitter(pb::Plan &plan) : plan(plan), tables(plan) {

@@ -1,4 +1,4 @@
-// What a plan says once, and its stages: ops of the exec dialect as messages of the run plan, field by field.
+// Emits the tables and stages of a plan: ops of the exec dialect as messages of the run plan, field by field.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -7,12 +7,12 @@
 
 namespace espalier {
 
-/// Roles, regions, queues, entries, values and transfers, numbered in the order in which the module lists them; of a
-/// module that lists none only roles and regions.
+/// Emits roles, regions, queues, entries, values and transfers, numbered in the order in which the module lists them.
+/// If the module lists none, emits only roles and regions.
 void emitTables(mlir::ModuleOp module, rt::pb::Plan &plan);
 
-/// The stages, with their lists where they have some. The plan has tables and subprograms. A name that it does not have
-/// is reported on the op.
+/// Emits the stages, including their schedules if they have them. `plan` must already have tables and subprograms.
+/// Reports a name that the plan does not have on the op that uses it.
 mlir::LogicalResult emitStages(mlir::ModuleOp module, rt::pb::Plan &plan);
 
 } // namespace espalier

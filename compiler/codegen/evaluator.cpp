@@ -1,4 +1,4 @@
-// The evaluator: values of a fused body at the current row and columns, op by op.
+// Generates the values of a fused body at the current row and columns, op by op.
 #include "compiler/codegen/evaluator.h"
 
 #include "dialects/model/dialect.h"
@@ -56,7 +56,7 @@ void Evaluator::emitScalars() {
   }
 }
 
-/// Sum of ((row / divisor) % modulus) * stride.
+/// Returns the sum of ((row / divisor) % modulus) * stride over the terms.
 Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
   auto &b = lanes.b;
   Value sum = lanes.integer(0);
@@ -158,12 +158,13 @@ Value Evaluator::compute(Operation *op, ArrayRef<Value> inputs, int width) {
     result = maskTail(op, numbers[0], width);
   else if (isa<model::PickGradOp>(op))
     result = pickGrad(op, width);
-  // What others read back from memory must be what this kernel goes on with.
+  // A stored value is rounded to its storage type, so that this kernel continues with the value that others read.
   bool isStored = llvm::is_contained(shape.body->getTerminator()->getOperands(), op->getResult(0));
   return isStored ? lanes.round(result, elementOf(op->getResult(0))) : result;
 }
 
-/// The first term overwrites, unless it always adds. A select, because what lies there may be no number.
+/// The first term overwrites the sum (beta = 0), unless the op always adds. Uses a select, because the old contents may
+/// be NaN.
 Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
   auto &b = lanes.b;
   Value sum = b.create<arith::AddFOp>(inputs[0], inputs[1]);
@@ -174,7 +175,7 @@ Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
   return b.create<arith::SelectOp>(lanes.splat(isFirst, width), inputs[1], sum);
 }
 
-/// randomBits of runtime/abi.h on lanes.
+/// Computes randomBits of runtime/abi.h on lanes.
 Value Evaluator::dropout(Operation *op, Value x, int width) {
   auto &b = lanes.b;
   unsigned first = shape.firstScalar.lookup(op);
@@ -213,7 +214,7 @@ Value Evaluator::maskTail(Operation *op, Value x, int width) {
   return b.create<arith::SelectOp>(isValid, x, lanes.number(fill, width));
 }
 
-/// The column of the row's label, relative to the columns held here.
+/// Returns the column of the row's label, relative to the rank's first column.
 static Value labelColumn(Lanes &lanes, Value label, Value firstColumn) {
   auto &b = lanes.b;
   return b.create<arith::SubIOp>(b.create<arith::ExtSIOp>(b.getI64Type(), label), firstColumn);
@@ -228,7 +229,7 @@ Value Evaluator::pickGrad(Operation *op, int width) {
   return b.create<arith::SelectOp>(isLabel, cotangent, lanes.number(0, width));
 }
 
-/// Column 0 is read where the label is not held here; what is read there is not used.
+/// If the label is outside of the rank's columns, reads column 0 and ignores the result.
 Value Evaluator::pick(Operation *op) {
   auto &b = lanes.b;
   Value label = labelColumn(lanes, once(op->getOperand(1)), scalar(shape.firstScalar.lookup(op)));

@@ -1,6 +1,6 @@
-// What follows a matrix product and costs nothing there: a bias, another sum, gelu or its derivative, and beside a
-// gradient of weights the sum over the rows that is the gradient of their bias. The op that is the last of them becomes
-// an exec.product; what fuse-kernels finds behind it reads what the library has written.
+// Folds ops that are free as the epilogue of a matrix product: a bias, another addend, gelu or its derivative. Also
+// folds the bias gradient, a sum over rows, into the product that computes the weight gradient. The last folded op
+// becomes an exec.product. Ops that fuse-kernels finds after it read the library's output.
 #include "compiler/codegen/fusion_graph.h"
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/passes.h"
@@ -19,26 +19,26 @@ using namespace codegen;
 
 namespace {
 
-/// The library keeps gelu's operand in rows of a multiple of so many elements.
+/// The library requires rows of gelu's saved operand to be a multiple of this number of elements.
 constexpr int64_t keptColumns = 8;
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
 bool isHalf(Value value) { return elementOf(value).isF16() || elementOf(value).isBF16(); }
 
-/// The other operand of an addition.
+/// Returns the other operand of an addition.
 Value otherOf(model::AddOp add, Value one) { return add.getA() == one ? add.getB() : add.getA(); }
 
-/// The only user of a value that is used once, where it is an `Op` with a result like the value.
+/// Returns the only user of a value if that is an `Op` whose result has the value's type, else null.
 template <typename Op> Op followerOf(Value value) {
   auto user = value.hasOneUse() ? dyn_cast<Op>(*value.user_begin()) : Op();
   return user && user.getType() == value.getType() ? user : Op();
 }
 
-/// Folds into one product what follows it.
+/// Folds the ops that follow a product into it.
 class EpilogueFolder {
 public:
-  /// `folds`: the epilogues that the library is to do.
+  /// `folds` returns whether the library should do an epilogue.
   EpilogueFolder(model::ContractOp op, MatrixProduct product, function_ref<bool(StringRef)> folds)
       : op(op), product(std::move(product)), folds(folds) {}
 
@@ -54,8 +54,8 @@ public:
   }
 
 private:
-  /// An exec.product where the first of `taken` stands, the last op that it takes up; the product is the last one. What
-  /// is used of `kept` becomes the second result.
+  /// Creates an exec.product at the position of the first op of `taken` and erases all ops of `taken`. `taken` lists
+  /// the last op first and ends with the product. The remaining uses of `kept` become uses of the second result.
   void replace(StringRef epilogue, ValueRange others, ArrayRef<Operation *> taken, Operation *kept = nullptr) {
     OpBuilder builder(taken.front());
     SmallVector<Type> types = {taken.front()->getResult(0).getType()};
@@ -94,14 +94,15 @@ private:
       replace("bias", {other}, {add, op});
   }
 
-  /// Where gelu's operand is kept for its derivative it may be read before gelu.
+  /// Moves gelu directly after the addition, because the saved operand may be read before gelu.
   void foldGelu(Value bias, model::AddOp add, Operation *gelu) {
     gelu->moveAfter(add);
     replace("bias_gelu", {bias}, {gelu, add, op}, add->hasOneUse() ? nullptr : add);
   }
 
-  /// Of the gradient of weights x' dy the sum of dy over the rows, where no kernel makes or reads dy: that would have
-  /// it at hand. The library sums up the rows of what it does not transpose.
+  /// Folds the sum of dy over rows into the weight gradient x' dy. Does not fold if a kernel makes or reads dy, because
+  /// that kernel can compute the sum without another read. The library sums the rows of an operand that it does not
+  /// transpose.
   void foldBiasGradient() {
     if (!isHalf(product.b) || !elementOf(op.getResult()).isF32() || product.transposeB)
       return;
@@ -111,7 +112,7 @@ private:
       auto sum = dyn_cast<model::ReduceSumOp>(user);
       if (isAtHand || !sum || dimNames(sum.getType()) != ArrayRef(product.n) || !elementOf(sum.getResult()).isF32())
         continue;
-      // The product may stand where either stood, if what follows the other stands behind that.
+      // The folded product may be at either op's position, if the users of the earlier op come after the later op.
       Operation *last = sum->isBeforeInBlock(op) ? op.getOperation() : sum;
       Operation *first = last == sum ? op.getOperation() : sum;
       if (llvm::any_of(first->getUsers(), [&](Operation *next) { return next->isBeforeInBlock(last); }))
@@ -124,7 +125,7 @@ private:
 
   bool keepsRows() { return isHalf(op.getResult()) && elements(product.n, product.b) % keptColumns == 0; }
 
-  /// Of the dimensions `names`, which `of` has.
+  /// Returns the number of elements in the dimensions `names` of `of`.
   static int64_t elements(ArrayRef<StringAttr> names, Value of) {
     int64_t count = 1;
     for (StringAttr name : names)
@@ -141,7 +142,7 @@ struct FoldEpiloguesPass : impl::FoldEpiloguesBase<FoldEpiloguesPass> {
   void runOnOperation() override {
     auto unfused = getOperation()->getAttrOfType<ArrayAttr>("exec.unfused_epilogues");
     bool isCuda = exec::isCuda(getOperation());
-    // A CPU's product adds a bias, nothing else.
+    // On CPUs, a product can only add a bias.
     auto folds = [&](StringRef epilogue) {
       bool isUnfused = unfused && llvm::is_contained(unfused.getAsValueRange<StringAttr>(), epilogue);
       return isCuda ? !isUnfused : epilogue == "bias";

@@ -1,6 +1,6 @@
-// Grows groups of ops that become one kernel each. Row groups first, along producer and consumer; then sums over rows
-// become column groups that compute their operands again where that reads little, or join a row group. Numbers and
-// small operands are cloned into every group that uses them, so that they never force a kernel of their own.
+// Grows groups of ops that become one kernel each. Row groups grow first, along producers and consumers. Sums over rows
+// then become column groups, which recompute their operands if that reads little, or join a row group. Numbers and
+// small operands are cloned into every group that uses them, so that they never need their own kernel.
 #include "compiler/codegen/kernel_nodes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/passes.h"
@@ -37,7 +37,7 @@ void sinkSmallOps(func::FuncOp function) {
       continue;
     llvm::SetVector<Operation *> users(op->user_begin(), op->user_end());
     for (Operation *user : users) {
-      // A sum over rows reads its operand through a clone of its own cone.
+      // A sum over rows reads its operand through a clone of the ops that compute it.
       if (!isSunkInto(op, user) || llvm::all_of(op->getUsers(), [&](Operation *other) { return other == user; }))
         continue;
       OpBuilder builder(user);
@@ -49,7 +49,8 @@ void sinkSmallOps(func::FuncOp function) {
   }
 }
 
-/// The shape operand of pick_grad is not read: a number takes its place, so that nothing is kept for it.
+/// Replaces the shape operand of pick_grad by a number, because only its type is read. Otherwise the operand would have
+/// to be saved.
 void dropShapeOperands(func::FuncOp function) {
   for (auto grad : function.getOps<model::PickGradOp>()) {
     OpBuilder builder(grad);
@@ -59,7 +60,7 @@ void dropShapeOperands(func::FuncOp function) {
   }
 }
 
-/// Sums over rows are added in f32 by the runtime: another type is a conversion of their result.
+/// Makes sums over rows f32, because the runtime adds them in f32. Another result type becomes a conversion.
 void widenColumnSums(func::FuncOp function) {
   for (auto sum : llvm::make_early_inc_range(function.getOps<model::ReduceSumOp>())) {
     auto type = cast<RankedTensorType>(sum.getType());
@@ -72,7 +73,8 @@ void widenColumnSums(func::FuncOp function) {
   }
 }
 
-/// A sum that keeps dimensions in the middle becomes two: over the trailing ones, then over the leading ones.
+/// Splits a sum that keeps dimensions in the middle into a sum over the trailing dimensions and a sum over the leading
+/// ones.
 LogicalResult splitReductions(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     if (!isa<model::ReduceSumOp, model::ReduceMaxOp>(op) || reducesTrailing(&op) || reducesLeading(&op))
@@ -90,7 +92,7 @@ LogicalResult splitReductions(func::FuncOp function) {
   return success();
 }
 
-/// Grows row groups: each op joins its producers, then groups that read the same large tensor join each other.
+/// Grows row groups. Each op joins its producers, then groups that read the same large tensor join each other.
 void growGroups(FusionGraph &graph) {
   for (Operation *op : graph.ops())
     for (Value operand : op->getOperands())

@@ -1,5 +1,5 @@
-// Legality of fusion. One trick: whether a group is a kernel is not predicted but tried, by building its body and
-// asking the same analysis that emits it.
+// Decides whether a fusion is legal. Legality is tested and not predicted: the group's body is built and passed to the
+// same analysis that code generation uses.
 #include "compiler/codegen/fusion_graph.h"
 
 #include "compiler/codegen/kernel_shape.h"
@@ -49,7 +49,7 @@ bool isFusable(Operation *op) {
              op);
 }
 
-/// Clones the members into a fresh region.
+/// Clones the members into a new region.
 static Candidate cloneMembers(ArrayRef<Operation *> members, ArrayRef<Value> outputs) {
   Candidate candidate;
   llvm::SmallPtrSet<Operation *, 16> inside(members.begin(), members.end());
@@ -74,7 +74,8 @@ static Candidate cloneMembers(ArrayRef<Operation *> members, ArrayRef<Value> out
   return candidate;
 }
 
-/// Splits worth trying for an iteration space: those that reductions and column ops force, else most columns first.
+/// Returns the kinds and splits to try for an iteration space: those that reductions and column ops require, else all,
+/// with the most columns first.
 static SmallVector<std::pair<std::string, int64_t>> splitsFor(ArrayRef<Operation *> members) {
   int64_t rank = 0;
   for (Operation *op : members)

@@ -1,5 +1,5 @@
-// The groups that fuse-kernels grows: which ops are together, what a group would look like as a kernel, and whether
-// two groups may become one.
+// The groups that fuse-kernels grows: stores which ops are together, builds a group as a kernel, and decides whether
+// two groups can be merged.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -14,7 +14,7 @@
 
 namespace espalier::codegen {
 
-/// A group as it would be built: a body whose arguments are `inputs` and that yields `outputs`.
+/// A group built as a kernel: a body whose arguments are `inputs` and that yields `outputs`.
 struct Candidate {
   std::unique_ptr<mlir::Region> region;
   llvm::SetVector<mlir::Value> inputs;
@@ -23,29 +23,33 @@ struct Candidate {
   int64_t split = 0;
 };
 
-/// Whether a kernel can hold the op: element-wise ops, row reductions and what looks at columns.
+/// Returns whether a kernel can contain the op: elementwise ops, row reductions and ops that read column indices.
 bool isFusable(mlir::Operation *op);
 
-/// Whether the op is a number: a constant or a slot of the scalars.
+/// Returns whether the op is a number: a constant or a slot of the scalars.
 bool isNumberOp(mlir::Operation *op);
 
-/// Ops so cheap that each user computes them again: numbers, arithmetic on numbers, and conversions and sums of small
-/// arguments that the user broadcasts.
+/// Returns whether the op is cheap enough that each user recomputes it: numbers, arithmetic on numbers, and conversions
+/// and sums of small arguments that the user broadcasts.
 bool isSinkable(mlir::Operation *op);
 
-/// Whether an accumulation is done by the library call (or the second phase of a column sum) that makes its operand.
+/// Returns whether the producer of an accumulation's operand also does the accumulation. Library calls and the second
+/// phase of a column sum can.
 bool isAccumulatedByProducer(mlir::Operation *op);
 
-/// Builds `members` (in block order) as a kernel that yields `outputs`, trying all splits; nothing when no kernel
-/// can hold them.
+/// Builds `members` (in block order) as a kernel that yields `outputs`, trying all splits. Returns nothing if no kernel
+/// can contain them.
 std::optional<Candidate> buildCandidate(llvm::ArrayRef<mlir::Operation *> members, llvm::ArrayRef<mlir::Value> outputs);
 
-/// Groups of one function's ops. Every op is in exactly one group; ops that no kernel holds are alone.
+/// Partitions a function's ops into groups. Every op is in exactly one group. An op that no kernel can contain is alone
+/// in its group.
 class FusionGraph {
 public:
+  /// Puts every op of `function` into a group of its own.
   explicit FusionGraph(mlir::func::FuncOp function);
 
-  /// Merges the groups of two ops if one kernel can hold them and no path between them leads outside.
+  /// Merges the groups of two ops if one kernel can contain them and no path between them leaves the merged group.
+  /// Returns whether the ops are then in one group.
   bool tryMerge(mlir::Operation *a, mlir::Operation *b);
   int groupOf(mlir::Operation *op) const { return groups.lookup(op); }
   llvm::ArrayRef<mlir::Operation *> members(int group) const { return lists[group]; }

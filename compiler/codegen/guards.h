@@ -1,4 +1,5 @@
-// Checked plans: free bytes behind every buffer, which the executor fills and looks at after each instruction.
+// Defines guard bytes of checked plans: free bytes after every buffer, which the executor fills and verifies after each
+// instruction.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -6,10 +7,10 @@
 
 namespace espalier {
 
-/// What `compile --check` keeps free behind each buffer: as far as the widest vector store can reach.
+/// Guard bytes after each buffer with `compile --check`: the size of the widest vector store.
 inline constexpr int64_t checkedGuardBytes = 64;
 
-/// Bytes free behind each buffer of the module's plan: its attribute `exec.guard_bytes`, 0 where nothing is checked.
+/// Returns the guard bytes of the module's plan: its attribute `exec.guard_bytes`, or 0 if the plan is not checked.
 inline int64_t guardBytes(mlir::ModuleOp module) {
   auto bytes = module->getAttrOfType<mlir::IntegerAttr>("exec.guard_bytes");
   return bytes ? bytes.getInt() : 0;

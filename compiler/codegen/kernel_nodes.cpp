@@ -1,5 +1,5 @@
-// Which ops become one kernel: row groups as FusionGraph has grown them, and sums over rows with clones of what they
-// read. A sum that reads what a row group or another sum reads or makes joins it, where they do not wait for each
+// Decides which ops become one kernel: the row groups of FusionGraph, and sums over rows with clones of the ops that
+// they read. A sum joins a row group or another sum that reads or makes the same tensors, unless they depend on each
 // other.
 #include "compiler/codegen/kernel_nodes.h"
 
@@ -16,7 +16,8 @@ namespace espalier::codegen {
 
 namespace {
 
-/// Tensors of full size that a column kernel may read for one sum before the sum's operand is rather stored once.
+/// Largest number of full-size tensors that a column kernel reads to recompute a sum's operand. With more, the operand
+/// is stored.
 constexpr int maximalLeaves = 3;
 
 int64_t elements(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
@@ -49,8 +50,8 @@ private:
     nodes.push_back(std::move(node));
   }
 
-  /// Whether the value is in memory whatever column sums do: something else than a sum over rows, outside its group,
-  /// reads it.
+  /// Returns whether the value is stored independently of column sums: an op outside its group that is not a sum over
+  /// rows reads it.
   bool isMaterialized(Value value) {
     Operation *producer = value.getDefiningOp();
     if (!producer || !isFusable(producer))
@@ -60,7 +61,7 @@ private:
     });
   }
 
-  /// The ops between materialized values and the operand of a sum.
+  /// Returns the ops between stored values and the operand of a sum.
   llvm::SetVector<Operation *> coneOf(Operation *sum, llvm::SetVector<Value> &leaves) {
     llvm::SetVector<Operation *> cone;
     SmallVector<Value> pending = {sum->getOperand(0)};
@@ -101,7 +102,7 @@ private:
     llvm::sort(node.members, [&](Operation *a, Operation *b) { return graph.position(a) < graph.position(b); });
   }
 
-  /// What the nodes so far read, and what that needs inside of row groups.
+  /// Marks the values that the current nodes read, and the ops inside row groups that these values need.
   void markLive() {
     for (const KernelNode &node : nodes) {
       llvm::SmallPtrSet<Operation *, 16> inside(node.members.begin(), node.members.end());
@@ -143,8 +144,8 @@ private:
     nodes.push_back(std::move(node));
   }
 
-  /// What a row kernel reads or makes is not read again for a sum; sums that read the same share one pass over it. Each
-  /// join may make room for another: what only sums read is no result any more.
+  /// Joins sums with kernels that already read or make their operands, so that these tensors are read only once.
+  /// Repeats until nothing joins, because a value that only sums read is then no longer a result.
   void joinSums(bool toRows) {
     for (bool isNew = true; isNew;) {
       isNew = false;
@@ -164,7 +165,7 @@ private:
     return node.isKernel && !node.outputs.empty() && llvm::all_of(node.outputs, isRowSum);
   }
 
-  /// Tries the kernels that share large tensors with the sum, first those that read the fewest more for it.
+  /// Tries to join a sum with the kernels that share large tensors with it, fewest additional reads first.
   bool joinSum(size_t sum, bool toRows) {
     std::vector<std::pair<int64_t, size_t>> others;
     for (size_t other = 0; other < nodes.size(); ++other)
@@ -193,8 +194,8 @@ private:
     return true;
   }
 
-  /// Of the large tensors that a sum over rows reads, those that the other kernel does not have at hand; nothing where
-  /// it has none of them.
+  /// Returns the number of large tensors that the sum reads and the other kernel neither reads nor makes. Returns
+  /// nothing if they share none.
   static std::optional<int64_t> countMore(const KernelNode &other, const KernelNode &sum) {
     int64_t size = elements(sum.outputs.front().getDefiningOp()->getOperand(0));
     llvm::SmallDenseSet<Value> made, known, wanted;

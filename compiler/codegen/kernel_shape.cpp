@@ -1,4 +1,4 @@
-// Analysis of fused bodies: access of operands, levels and passes of values, run-time scalars, and the key that says
+// Analyzes fused bodies: access of operands, levels and passes of values, run-time scalars, and the key that decides
 // which bodies share a kernel.
 #include "compiler/codegen/kernel_shape.h"
 
@@ -23,12 +23,12 @@ int64_t product(ArrayRef<int64_t> sizes) {
 
 RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The operands whose elements an op reads; pick_grad reads only the type of `like`.
+/// Returns the operands whose elements an op reads. pick_grad reads only the type of `like`.
 OperandRange readOperands(Operation *op) {
   return isa<model::PickGradOp>(op) ? op->getOperands().take_front(2) : op->getOperands();
 }
 
-/// Fills levels and passes in one walk; fails on ops that no kernel holds.
+/// Computes levels and passes in one traversal. Fails on ops that no kernel can contain.
 LogicalResult placeValues(KernelShape &shape) {
   for (auto [argument, access] : llvm::zip_equal(shape.body->getArguments(), shape.operands)) {
     shape.levels[argument] = access.isScalar() ? Level::Scalar : access.columns ? Level::Full : Level::Row;
@@ -47,7 +47,7 @@ LogicalResult placeValues(KernelShape &shape) {
     if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op)) {
       bool isColumn = reducesLeading(&op);
       int64_t kept = tensorOf(op.getResult(0)).getRank();
-      // A sum over rows is known only once all blocks of rows are.
+      // A sum over rows is complete only after all blocks of rows, so this kernel cannot read it.
       bool isReadHere = isColumn && llvm::any_of(op.getUsers(), [](Operation *user) {
                           return !user->hasTrait<OpTrait::IsTerminator>();
                         });
@@ -74,7 +74,8 @@ LogicalResult placeValues(KernelShape &shape) {
   return success();
 }
 
-/// Sample and element numbers of dropout depend on where the local tensor lies in the unsplit one.
+/// Adds the scalars of dropout. Its sample and element numbers depend on the local tensor's position in the unsharded
+/// tensor.
 LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   MLIRContext *context = op.getContext();
   ArrayRef<int64_t> local = tensorOf(op.getX()).getShape();
@@ -110,7 +111,7 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   return success();
 }
 
-/// The scalars that an op asks for, in an order that the builders know.
+/// Adds the scalars that an op needs, in the order that kernel builders expect.
 LogicalResult addScalarsOf(KernelShape &shape, Operation *op) {
   MLIRContext *context = op->getContext();
   shape.firstScalar[op] = shape.scalars.size();
@@ -120,13 +121,13 @@ LogicalResult addScalarsOf(KernelShape &shape, Operation *op) {
   else if (isa<model::PickOp, model::PickGradOp>(op))
     shape.scalars.push_back(originScalar(context, op->getAttr("first_column")));
   else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
-    shape.scalars.push_back(firstScalar(context, /*bucket=*/0)); // the launch knows the bucket
+    shape.scalars.push_back(firstScalar(context, /*bucket=*/0)); // the launch sets the bucket
   else if (auto dropout = dyn_cast<model::DropoutOp>(op))
     return addDropoutScalars(shape, dropout);
   return success();
 }
 
-/// Pairs the body's sums with their accumulators; fails where one is read otherwise, or no result.
+/// Pairs the body's sums with their accumulators. Fails if an accumulator has another use, or if a sum is not a result.
 LogicalResult findAccumulations(KernelShape &shape) {
   auto yielded = shape.body->getTerminator()->getOperands();
   for (auto accumulate : shape.body->getOps<model::AccumulateOp>()) {
@@ -140,7 +141,7 @@ LogicalResult findAccumulations(KernelShape &shape) {
   return success();
 }
 
-/// Attributes that are run-time scalars and hence not part of the code.
+/// Returns whether an attribute is passed as a run-time scalar and is therefore not part of the code.
 bool isRunTime(StringRef attribute) {
   return attribute == "origins" || attribute == "unsplit" || attribute == "first_column" || attribute == "valid" ||
          attribute == "id" || attribute == "slot";
@@ -216,7 +217,7 @@ exec::ScalarAttr firstScalar(MLIRContext *context, int64_t bucket) {
   return exec::ScalarAttr::get(context, 0, 0, 0, 0, {}, bucket);
 }
 
-constexpr int64_t opsOfALayer = 256; ///< that draw random bits, at most
+constexpr int64_t opsOfALayer = 256; ///< largest number of ops with random streams per layer
 
 exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
   return exec::ScalarAttr::get(context, id, 0, opsOfALayer, 0, {}, 0);
@@ -276,10 +277,11 @@ StringRef scalarName(int64_t slot) {
 
 std::string agreedName(int64_t slot) { return scalarName(slot).str() + ".agreed"; }
 
-/// A thread of a GPU, and the nearest cache of a CPU, hold this many sums over rows beside a row that is reduced.
+/// The number of sums over rows that a GPU thread, or the L1 cache of a CPU, can hold beside a row reduction.
 constexpr int64_t mostSumsBesideRow = 8192;
 
-/// What a column kernel may be besides sums over rows: full results and reductions of rows that stay at hand.
+/// Returns whether a column kernel can do its row work: full dense results, and row reductions with few enough sums
+/// beside them.
 static bool canSumRows(const KernelShape &shape) {
   int64_t sums = 0;
   for (unsigned output = 0; output < shape.outputs.size(); ++output) {

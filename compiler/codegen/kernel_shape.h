@@ -1,6 +1,6 @@
-// What a fused body looks like as a kernel: its iteration space of rows and columns, where each operand lies in it,
-// at which pass over the row each value exists, and which run-time numbers the kernel gets. fuse-kernels asks it
-// whether a group is possible, lower-to-exec for the scalars of a launch, the kernel builders for everything.
+// Describes a fused body as a kernel: its iteration space of rows and columns, the access of each operand, the pass in
+// which each value exists, and the kernel's run-time scalars. fuse-kernels uses the shape to test whether a group can
+// be a kernel. lower-to-exec reads the scalars of a launch from it. The kernel builders generate code from it.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -21,8 +21,8 @@ struct Term {
   int64_t divisor = 1, modulus = 1, stride = 1;
 };
 
-/// Where the element of an operand for (row, column) lies: at the sum of the terms, plus the column if `columns`.
-/// Row by row in order (stride: the columns, or 1) when `isDense`, and then there are no terms.
+/// The access of an operand for (row, column): the sum of the terms, plus the column if `columns`. If `isDense`, the
+/// operand is stored row by row (with stride columns, or 1), and there are no terms.
 struct Access {
   bool isDense = false;
   bool columns = false;
@@ -30,74 +30,81 @@ struct Access {
   bool isScalar() const { return !isDense && !columns && terms.empty(); }
 };
 
-/// The named dimensions that an op iterates over: those of its operand for reductions, else of its result.
+/// Returns the named dimensions that an op iterates over: those of its operand for reductions, else those of its
+/// result.
 mlir::RankedTensorType iterationSpace(mlir::Operation *op);
 
-/// Whether the sum is over trailing dimensions (what stays is a prefix), as row kernels do it.
+/// Returns whether the op reduces trailing dimensions, so that the kept dimensions are a prefix. Row kernels do such
+/// reductions.
 bool reducesTrailing(mlir::Operation *op);
-/// Whether the sum is over leading dimensions (what stays is a suffix), as column kernels do it.
+/// Returns whether the op sums over leading dimensions, so that the kept dimensions are a suffix. Column kernels do
+/// such sums.
 bool reducesLeading(mlir::Operation *op);
 
-/// Where a tensor of type `type` lies in `space` split into rows and columns after `split` dimensions. Nothing when
-/// it holds a part of the columns only.
+/// Returns the access of a tensor of type `type` in `space`, if `space` is split into rows and columns after `split`
+/// dimensions. Returns nothing if the tensor has only some of the column dimensions.
 std::optional<Access> accessOf(mlir::Type type, mlir::RankedTensorType space, int64_t split);
 
-/// A result that grows in its accumulator's place: the kernel has one buffer for both, the result's.
+/// A result that is accumulated in place. The kernel has one buffer for accumulator and result, in the result's
+/// position.
 struct Accumulation {
   unsigned operand, output;
-  int scalar; ///< that says whether the term is the first one, which overwrites; -1 where it always adds
+  int scalar; ///< scalar that is 1 if the term overwrites the sum (beta = 0); -1 if the kernel always adds
 };
 
-/// A run-time scalar's number in the kernel's scalars, by what it is for. Two kernels with equal keys have equal
-/// numbers. Buffers of a launch: operands but accumulators, slots, outputs.
+/// The shape of a kernel. Kernels with equal keys use the same scalar for the same purpose. The buffers of a launch are
+/// the operands without accumulators, then the slots, then the outputs.
 struct KernelShape {
   mlir::Block *body = nullptr;
   mlir::RankedTensorType space;
   int64_t split = 0;
-  std::string kind;                   ///< row, column (sums over rows, maybe beside the work of a row kernel), flat
-  int64_t rows = 1, columns = 1;      ///< of this instance
+  std::string kind;                   ///< row, column (sums over rows, possibly with the work of a row kernel) or flat
+  int64_t rows = 1, columns = 1;      ///< sizes of this instance
   llvm::SmallVector<Access> operands; ///< one per argument of the body
   llvm::SmallVector<Access> outputs;  ///< one per yielded value
   llvm::MapVector<mlir::Value, Level> levels;
-  llvm::DenseMap<mlir::Value, int> passes; ///< pass over the row in which a value exists
+  llvm::DenseMap<mlir::Value, int> passes; ///< pass over the row in which a value first exists
   int lastPass = 0;
   llvm::SmallVector<Accumulation> accumulations;
   llvm::SmallVector<int64_t> slots;                   ///< slots of the scalars region that the body reads, in order
   llvm::SmallVector<exec::ScalarAttr> scalars;        ///< values for this instance, in the kernel's order
-  llvm::DenseMap<mlir::Operation *, int> firstScalar; ///< of an op's own scalars
-  llvm::SmallVector<int> operandScalar;               ///< first scalar of an operand's terms
+  llvm::DenseMap<mlir::Operation *, int> firstScalar; ///< index of an op's first scalar
+  llvm::SmallVector<int> operandScalar;               ///< index of the first scalar of an operand's terms
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Term>> dropoutTerms;
 
-  /// Everything that decides the kernel's code. Equal keys share a kernel.
+  /// Returns a text that determines the kernel's code. Shapes with equal keys share a kernel.
   std::string key() const;
-  /// Whether an operand has no buffer of its own.
+  /// Returns whether an operand is an accumulator, which has no buffer of its own.
   bool isAccumulator(unsigned operand) const;
+  /// Returns the number of buffers of a launch.
   unsigned bufferCount() const;
-  /// Whether an output is a sum over the rows: the kernel leaves one row of it per block of rows.
+  /// Returns whether an output is a sum over the rows. The kernel stores one row of partial sums per block of rows.
   bool isSummed(unsigned output) const;
-  /// Whether a column kernel does the work of a row kernel, too.
+  /// Returns whether a column kernel also does the work of a row kernel.
   bool hasRowWork() const;
 };
 
-/// Analyzes `body` (of an exec.fused or exec.kernel). Fails silently when it cannot be a kernel of that shape.
+/// Analyzes `body` of an exec.fused or exec.kernel. Fails without a diagnostic if the body cannot be a kernel of this
+/// kind and split.
 mlir::FailureOr<KernelShape> analyzeKernel(mlir::Block &body, llvm::StringRef kind, int64_t split);
 
-/// The affine scalar of a #dist.origin attribute (null or unit: 0) times `factor`.
+/// Returns the affine scalar of a #dist.origin attribute, times `factor`. A null or unit attribute gives 0.
 exec::ScalarAttr originScalar(mlir::MLIRContext *context, mlir::Attribute origin, int64_t factor = 1);
 
-/// a + b.
+/// Returns a + b.
 exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b);
 
-/// A scalar without variables.
+/// Returns a scalar without variables.
 exec::ScalarAttr constantScalar(mlir::MLIRContext *context, int64_t value);
 
-/// 1 where the run writes the gradients of a buffer's bucket first, as exec.buffer numbers it; 0 for no bucket.
+/// Returns a scalar that is 1 if the RUN overwrites the gradients of the bucket (beta = 0). `bucket` is numbered as in
+/// exec.buffer; 0 means no bucket.
 exec::ScalarAttr firstScalar(mlir::MLIRContext *context, int64_t bucket);
 
-/// layer << 8 | id: the stream of random bits of a dropout op or an attention.
+/// Returns layer << 8 | id: the random-stream id of a dropout or attention op.
 exec::ScalarAttr randomStream(mlir::MLIRContext *context, int64_t id);
 
-/// The slots of the scalars region by their names at model.scalar.
+/// Slots of the scalars region, by their names in model.scalar.
 inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
     {"loss_sum", rt::LossSum},
     {"token_count", rt::TokenCount},
@@ -112,11 +119,11 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
     {"stop_requests", rt::StopRequests},
 };
 
-/// The slot of a name; -1 for names that are not known.
+/// Returns the slot with this name, or -1 if the name is unknown.
 int64_t scalarSlot(llvm::StringRef name);
-/// The name of a slot that has one.
+/// Returns the name of a slot. The slot must be in scalarSlots.
 llvm::StringRef scalarName(int64_t slot);
-/// The name of a sum among the scalars once all ranks agree on it.
+/// Returns the name of a summed scalar after its all-reduce.
 std::string agreedName(int64_t slot);
 
 } // namespace espalier::codegen

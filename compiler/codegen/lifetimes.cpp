@@ -12,7 +12,7 @@ namespace {
 
 using Lifetimes = std::map<int64_t, Lifetime>;
 
-/// The instruction until which each collective of a program uses its buffers.
+/// Returns, by collective, the instruction until which it uses its buffers.
 std::map<int64_t, int64_t> waitPositions(Block &block) {
   std::map<int64_t, int64_t> waits;
   for (auto [position, op] : llvm::enumerate(block))
@@ -33,14 +33,15 @@ Lifetimes findUses(Block &block) {
         return;
       auto [entry, isNew] = lifetimes.try_emplace(buffer.getOffset(), Lifetime{position, end, 0});
       entry->second.last = std::max(entry->second.last, end);
-      // A part that depends on the rank may reach as far as the whole; the whole is named where it is written.
+      // A shard at a rank-dependent offset may extend to the end of the unsharded buffer. The instruction that writes
+      // the buffer names it as a whole.
       entry->second.bytes = std::max(entry->second.bytes, buffer.getWithin() + buffer.getBytes());
     });
   }
   return lifetimes;
 }
 
-/// Joins results with operands that they may overwrite.
+/// Merges results with operands that they may overwrite.
 std::map<int64_t, int64_t> joinInPlace(Block &block, Lifetimes &lifetimes) {
   std::map<int64_t, int64_t> joined;
   auto representative = [&](int64_t number) {

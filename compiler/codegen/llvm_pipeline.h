@@ -1,4 +1,4 @@
-// What kernels of all targets go through in LLVM.
+// The LLVM pipeline that the kernels of all targets use.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -8,17 +8,17 @@
 
 namespace espalier::codegen {
 
-/// The dialects of kernels and their translations.
+/// Registers the dialects of kernels and their translations to LLVM IR.
 void addDialects(mlir::DialectRegistry &registry);
 
-/// All of them, loaded before threads share the context.
+/// Loads all of these dialects. Call it before several threads use the context.
 void prepareContext(mlir::MLIRContext &context);
 
-/// vector, scf, arith, math and cf inside of llvm.func to the llvm dialect.
+/// Lowers vector, scf, arith, math and cf inside llvm.func to the llvm dialect.
 mlir::LogicalResult convertToLlvm(mlir::ModuleOp module);
 
-/// The scalar pipeline; loops are vectorized and unrolled by construction already. Library functions are off: nothing
-/// is there that could be called. With `scalarize`, what is left of vectors is memory access.
+/// Runs LLVM's O2 pipeline without vectorization and unrolling, because kernels are built with both. Library functions
+/// are disabled, because a kernel cannot call any. With `scalarize`, only memory accesses remain vectors.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine, bool scalarize = false);
 
 } // namespace espalier::codegen

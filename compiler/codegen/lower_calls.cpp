@@ -1,4 +1,5 @@
-// Ops that are library calls: buffers, sizes, floats, scalars and flags as the rows of runtime/functions.def say.
+// Lowers ops to library calls, with buffers, sizes, floats, scalars and flags as defined by the rows of
+// runtime/functions.def.
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/codegen/program_builder.h"
 
@@ -20,7 +21,8 @@ int64_t sizeOf(Type type, ArrayRef<StringAttr> names) {
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
-/// batch, seq, kv_heads, group, head_dim of attention and, where q has a part of the queries, the whole sequence.
+/// Returns batch, seq, kv_heads, group and head_dim of attention. If q holds only a shard of the queries, appends the
+/// unsharded sequence length.
 SmallVector<int64_t> attentionSizes(Value q, Value k) {
   auto queries = cast<RankedTensorType>(q.getType()), keys = cast<RankedTensorType>(k.getType());
   int64_t heads = 1;
@@ -34,7 +36,8 @@ SmallVector<int64_t> attentionSizes(Value q, Value k) {
   return sizes;
 }
 
-/// Random stream, first sample, first head, sequence length of the unsplit model, position of the first query.
+/// Returns random stream, first sample, first head, sequence length of the unsharded model, and position of the first
+/// query.
 LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, SmallVectorImpl<Attribute> &scalars) {
   MLIRContext *context = op->getContext();
   auto type = cast<RankedTensorType>(q.getType());
@@ -103,7 +106,7 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
   emit(call);
 }
 
-/// What becomes of the sums that all ranks agree on.
+/// Emits the update of the scalars that depend on the all-reduced sums.
 void ProgramBuilder::updateScalars(double maxGradNorm) {
   Call call;
   call.function = "update_scalars";
@@ -143,8 +146,8 @@ LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   return success();
 }
 
-/// What the library does beside the product. It overwrites sums: gradients, which nothing in the program reads, take
-/// them at its end.
+/// Emits a product with its epilogue. The library overwrites its bias-gradient output, so a separate call adds it to
+/// the accumulator. That call runs at the end of the program if nothing in the program reads the accumulator.
 void ProgramBuilder::lowerEpilogue(exec::ProductOp op, Call &call) {
   call.flags.set("epilogue", op.getEpilogueAttr());
   for (Value other : op.getOthers())
@@ -199,7 +202,7 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   return success();
 }
 
-/// The caches are written where they are read.
+/// The caches are updated in place.
 LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
   auto attend = cast<model::AttendCacheOp>(op);
   for (auto [before, after] :
@@ -277,7 +280,7 @@ LogicalResult ProgramBuilder::lowerRoute(Operation *op) {
   return success();
 }
 
-/// Rows of tokens to experts, or back.
+/// Moves rows of tokens to experts, or back.
 LogicalResult ProgramBuilder::lowerMoves(Operation *op) {
   Call call;
   call.function = op->getName().stripDialect();
@@ -293,7 +296,7 @@ LogicalResult ProgramBuilder::lowerMoves(Operation *op) {
   return success();
 }
 
-/// Always adds: a norm that nothing accumulates starts from zero.
+/// Emits a norm, which always adds. A norm without accumulator starts from zero.
 LogicalResult ProgramBuilder::lowerSquaredNorm(Operation *op) {
   auto norm = cast<model::SquaredNormOp>(op);
   Call call;

@@ -1,6 +1,6 @@
-// Collectives become a start where their operand is ready and a wait before the first instruction that touches their
-// buffers, so that what stands in between hides them. The runtime gathers and scatters whole buffers: along an inner
-// dimension the parts are packed before the start, or unpacked where the result is needed, by a rearrangement.
+// Lowers a collective to a start after its operand is ready and a wait before the first instruction that accesses its
+// buffers. The instructions in between hide it. The runtime gathers and scatters contiguous buffers. Along an inner
+// dimension, shards are packed before the start, or unpacked before the first use of the result.
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
@@ -11,7 +11,7 @@ namespace espalier::codegen {
 
 namespace {
 
-/// A tensor cut along `dim` into `parts`: for each of `outer` blocks every part has `bytes` neighbouring bytes.
+/// A tensor split along `dim` into `parts` shards. In each of `outer` blocks, every shard has `bytes` contiguous bytes.
 struct Cut {
   int64_t outer = 1, parts = 1, bytes = 1;
 };
@@ -40,7 +40,8 @@ bool overlap(exec::BufferAttr a, exec::BufferAttr b) {
 
 } // namespace
 
-/// Members of a group are ordered by rank, hence by coordinates in the mesh's order.
+/// Checks that axes are in mesh order. Members of a group are ordered by rank, and therefore by coordinates in mesh
+/// order.
 LogicalResult ProgramBuilder::checkAxes(Operation *op, ArrayAttr axes) {
   auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
   if (!mesh)
@@ -57,7 +58,7 @@ LogicalResult ProgramBuilder::checkAxes(Operation *op, ArrayAttr axes) {
   return success();
 }
 
-/// Bytes from the start of the first part to this device's.
+/// Returns the distance, in bytes, from the first shard to this rank's shard.
 FailureOr<Attribute> ProgramBuilder::shareOrigin(Operation *op, ArrayAttr axes, int64_t bytes) {
   if (failed(checkAxes(op, axes)))
     return failure();
@@ -93,7 +94,7 @@ void ProgramBuilder::waitFor(Operation *instruction) {
     unpacks.erase(touched);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(instruction);
-    unpack.copy(); // which waits for the collective
+    unpack.copy(); // also waits for the collective
   });
   exec::visitBuffers(instruction, [&](exec::BufferAttr buffer, bool isWritten) {
     for (size_t i = 0; i < pending.size();) {
@@ -165,7 +166,8 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   return success();
 }
 
-/// Parts lie one behind the other on the way, as in a reduce-scatter before it and in an all-gather behind it.
+/// Shards are contiguous during the transfer: they are packed as for a reduce-scatter and unpacked as for an
+/// all-gather.
 LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   auto exchange = cast<dist::AllToAllOp>(op);
   if (failed(checkAxes(op, exchange.getAxes())))

@@ -1,4 +1,4 @@
-// The pass that turns functions of fused groups, library ops and collectives into programs over buffers.
+// Defines the pass that lowers functions of fused groups, library ops and collectives to programs over buffers.
 #include "compiler/codegen/program_builder.h"
 #include "compiler/passes.h"
 

@@ -17,7 +17,7 @@ bool isConcatenation(ArrayRef<StringAttr> whole, std::initializer_list<ArrayRef<
   return whole == ArrayRef(joined);
 }
 
-/// Names of `from`, in its order, for which `keep` holds.
+/// Returns the names of `from` for which `keep` holds, in order.
 Names namesWhere(Type from, function_ref<bool(StringAttr)> keep) {
   Names names;
   for (StringAttr name : dimNames(from))

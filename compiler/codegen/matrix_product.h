@@ -1,4 +1,4 @@
-// A contraction of named dimensions as the matrix product of dense rows that a library does.
+// Matches a contraction of named dimensions with the matrix product of dense rows that a library computes.
 #pragma once
 
 #include "dialects/interfaces.h"
@@ -9,7 +9,7 @@
 
 namespace espalier::codegen {
 
-/// c = a b with dimensions in groups; `a` gives the rows of c.
+/// The product c = a b with grouped dimensions. `a` provides the rows of c.
 struct MatrixProduct {
   using Names = llvm::SmallVector<mlir::StringAttr>;
 
@@ -17,11 +17,13 @@ struct MatrixProduct {
   Names batch, m, n, k;
   bool transposeA = false, transposeB = false;
 
-  /// Whether both operands lie as [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k].
+  /// Sets the transpositions. Returns whether the operands are stored as [batch, m, k] or [batch, k, m], and as [batch,
+  /// k, n] or [batch, n, k].
   bool orient();
 };
 
-/// The product of the first two operands of `op` to its first result, with the operand first that gives the rows.
+/// Returns the product of the first two operands of `op` that gives its first result, or nothing. Operand `a` of the
+/// result is the one that provides the rows.
 std::optional<MatrixProduct> collapse(mlir::Operation *op);
 
 } // namespace espalier::codegen

@@ -1,8 +1,8 @@
-// Between the start of a collective and its wait other work hides it. The wait stands before the first instruction that
-// needs the result (lower-to-exec); this pass brings work in between, without a change to any value: a collective
-// starts as soon as its operand exists, and gradients of weights, which nothing in the program waits for, are computed
-// after the next collective has started. All members of a group run the same program, so that they agree on the order
-// of collectives.
+// Moves work between the start of a collective and its wait, so that the work hides the collective. lower-to-exec
+// places the wait before the first instruction that needs the result. This pass does not change any value. A collective
+// starts as soon as its operand exists. Weight gradients, which nothing in the program waits for, are computed after
+// the next collective has started. All members of a group run the same program, so they agree on the order of
+// collectives.
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
@@ -21,7 +21,7 @@ namespace {
 
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
 
-/// The first op that waits for a collective's result.
+/// Returns the first op that waits for a collective's result.
 Operation *firstUser(Operation *collective) {
   Operation *first = nullptr;
   for (Operation *user : collective->getUsers())
@@ -30,8 +30,9 @@ Operation *firstUser(Operation *collective) {
   return first;
 }
 
-/// Moves each collective up to its operand's producer, but not past another one, except where that is needed later:
-/// collectives start in the order in which they are waited for, which a device that moves one after the other needs.
+/// Moves each collective up to its operand's producer. A collective does not move past another one, unless the other
+/// result is needed later. Collectives then start in the order of their waits, as needed by a device that runs one
+/// transfer at a time.
 void hoistCollectives(Block &block) {
   Operation *previous = nullptr;
   auto isNeededBefore = [](Operation *a, Operation *b) {
@@ -56,7 +57,7 @@ void hoistCollectives(Block &block) {
   }
 }
 
-/// Products and sums over rows that are only added to accumulators of the function.
+/// Returns whether the op is a product or a sum over rows whose results are only added to accumulators of the function.
 bool isWeightGradient(Operation &op) {
   return isa<model::ContractOp, exec::ProductOp, exec::FusedOp>(op) && llvm::all_of(op.getUsers(), [](Operation *user) {
            auto accumulate = dyn_cast<model::AccumulateOp>(user);
@@ -64,10 +65,10 @@ bool isWeightGradient(Operation &op) {
          });
 }
 
-/// Moves weight gradients that hide nothing where they stand behind the next collective.
+/// Moves weight gradients that do not hide a collective to after the start of the next collective.
 void sinkWeightGradients(Block &block) {
   SmallVector<Operation *> idle; // in order, since the last collective's result was needed
-  Operation *awaited = nullptr;  // first user of the collective in flight
+  Operation *awaited = nullptr;  // first user of the in-flight collective
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (&op == awaited)
       awaited = nullptr;

@@ -1,7 +1,7 @@
-// Places of virtual buffers in the workspace. Buffers are placed one after the other, each in the smallest gap that is
-// free over its whole lifetime; the largest first. No placement needs less than the most that is live at once, and
-// hardly any program needs more: where the first placement does, the buffer that ends highest goes before all others
-// and everything is placed again, a few hundred times at most.
+// Assigns offsets in the workspace to virtual buffers. Buffers are allocated one by one, largest first. Each takes the
+// smallest gap that is free over its whole live range. The largest sum of live bytes is a lower bound, which almost
+// every program reaches. If the first assignment exceeds the bound, the buffer with the highest end moves to the front
+// of the order and all buffers are assigned again. This is repeated at most a few hundred times.
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/lifetimes.h"
 #include "compiler/passes.h"
@@ -22,20 +22,20 @@ namespace {
 using codegen::Lifetime;
 
 constexpr int64_t alignment = 64;
-/// Placements that are tried from each of the first orders.
+/// Assignments that are tried for each initial order.
 constexpr int attempts = 100;
 
-/// Chooses offsets of the buffers of one program.
+/// Assigns offsets to the buffers of one program.
 class Packer {
 public:
-  /// `guard` bytes stay free behind each buffer.
+  /// Leaves `guard` free bytes after each buffer.
   Packer(const std::map<int64_t, Lifetime> &lifetimes, int64_t guard) : guard(guard) {
     for (const auto &[number, lifetime] : lifetimes)
       buffers.push_back({lifetime, number, footprint(lifetime), 0});
     bound = codegen::largestLiveBytes(lifetimes, [&](const Lifetime &lifetime) { return footprint(lifetime); });
   }
 
-  /// Offsets by number, and the bytes of the workspace.
+  /// Returns the offsets by buffer number, and the workspace size in bytes.
   std::pair<std::map<int64_t, int64_t>, int64_t> pack() {
     auto duration = [](const Buffer &buffer) { return buffer.lifetime.last - buffer.lifetime.first + 1; };
     using Key = std::tuple<int64_t, int64_t, int64_t>;
@@ -56,7 +56,7 @@ private:
     return static_cast<int64_t>(llvm::alignTo(lifetime.bytes, alignment)) + guard;
   }
 
-  /// Tries placements that begin with buffers ascending by `key`. Returns whether one needs no more than is live.
+  /// Tries assignments, starting with buffers in ascending order of `key`. Returns whether the lower bound is reached.
   template <typename KeyOf> bool packFrom(KeyOf keyOf) {
     std::vector<Buffer *> order;
     for (Buffer &buffer : buffers)
@@ -80,7 +80,7 @@ private:
   }
 
   static void place(const std::vector<Buffer *> &order) {
-    SmallVector<Buffer *> placed; // by offset
+    SmallVector<Buffer *> placed; // sorted by offset
     for (Buffer *buffer : order) {
       int64_t end = 0, best = -1, bestGap = INT64_MAX;
       for (Buffer *other : placed) {
@@ -105,7 +105,7 @@ private:
   std::map<int64_t, int64_t> bestOffsets;
 };
 
-/// `attribute` with virtual buffers replaced by places.
+/// Returns `attribute` with virtual buffers replaced by buffers in the workspace.
 Attribute replaceBuffers(Attribute attribute, function_ref<exec::BufferAttr(exec::BufferAttr)> place) {
   AttrTypeReplacer replacer;
   replacer.addReplacement([&](exec::BufferAttr buffer) -> std::pair<Attribute, WalkResult> {
@@ -117,7 +117,7 @@ Attribute replaceBuffers(Attribute attribute, function_ref<exec::BufferAttr(exec
 void planProgram(exec::ProgramOp program, int64_t guard) {
   codegen::ProgramLifetimes lifetimes = codegen::findLifetimes(program);
   auto [offsets, peak] = Packer(lifetimes.buffers, guard).pack();
-  if (guard > 0) { // (offset, first, last instruction) of the free bytes behind each buffer
+  if (guard > 0) { // (offset, first instruction, last instruction) of each buffer's guard bytes
     SmallVector<int64_t> guards;
     for (const auto &[number, lifetime] : lifetimes.buffers)
       llvm::append_values(guards, offsets[number] + lifetime.bytes, lifetime.first, lifetime.last);

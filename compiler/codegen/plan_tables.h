@@ -1,4 +1,5 @@
-// What a plan says once and by number: values, groups, queues. Found by what they are, made when they are new.
+// Indexes the tables of a plan: values, groups, queues, locations and dimensions. Finds entries by content and adds new
+// ones.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -11,24 +12,26 @@
 
 namespace espalier {
 
+/// Index of a plan's tables.
 class PlanTables {
 public:
-  /// Continues what `plan` has.
+  /// Indexes the entries that `plan` already has.
   explicit PlanTables(rt::pb::Plan &plan);
 
-  /// The value of that name, which is added if it is new.
+  /// Returns the value with this name, and adds it if it is new.
   uint32_t value(const rt::pb::Value &value);
-  /// The number of a value that is there; -1 when it is not.
+  /// Returns the index of a value, or -1 if there is none with this name.
   int64_t findValue(const std::string &name) const;
-  /// Ranks that differ only in `axes`; of `stages` only where these are given.
+  /// Returns the group of ranks that differ only in `axes`. If `stages` is not empty, the group has only ranks of these
+  /// stages.
   uint32_t group(uint32_t axes, const std::vector<uint32_t> &stages = {});
-  /// The queue of that name; the plan lists those that occur before anything asks for one.
+  /// Returns the queue with this name. The plan must already list it.
   uint32_t queue(const std::string &name) const;
-  /// The location that says the same, which is added if it is new.
+  /// Returns the location with this content, and adds it if it is new.
   uint32_t location(const rt::pb::Location &location);
-  /// The dimension of that name, size and split, which is added if it is new.
+  /// Returns the dimension with this name, size and split, and adds it if it is new.
   uint32_t dim(const std::string &name, uint64_t size, uint32_t split);
-  /// Adds a transfer and returns its number.
+  /// Adds a transfer and returns its index.
   uint32_t transfer(rt::pb::Transfer transfer);
 
 private:

@@ -1,5 +1,6 @@
-// Where values lie, and launches of fused bodies. Arguments and results have the regions of their roles; a result
-// that updates an argument is written in place if nothing reads the argument afterwards, else copied at the end.
+// Assigns buffers to values and lowers fused bodies to launches. Arguments and results use the regions of their roles.
+// A result that updates an argument is written in place if nothing reads the argument afterwards. Else the result is
+// copied at the end.
 #include "compiler/codegen/program_builder.h"
 
 #include "compiler/codegen/fusion_graph.h"
@@ -16,9 +17,9 @@ namespace espalier::codegen {
 
 namespace {
 
-/// Elements of a row kernel's work that are worth a thread, and of a flat kernel's.
+/// Smallest number of elements that is worth a thread, in a row kernel and in a flat kernel.
 constexpr int64_t rowGrainElements = 8192, flatGrainElements = 4096;
-/// A column kernel has at most this many blocks of rows, of at least so many rows.
+/// Largest number of row blocks of a column kernel, and smallest number of rows of a block.
 constexpr int64_t maximalBlocks = 64, minimalBlockRows = 16;
 
 StringRef textOf(DictionaryAttr attributes, StringRef name) {
@@ -43,12 +44,12 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Default("");
 }
 
-/// Whether a role's results are the new content of the argument of the same name.
+/// Returns whether a result with this role replaces the argument of the same name.
 bool isUpdated(StringRef role) {
   return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" || role == "cache";
 }
 
-/// Last pass over a row in which `argument` is read at a column.
+/// Returns the last pass over a row that reads `argument` at a column.
 int lastRead(const KernelShape &shape, Value argument) {
   auto yielded = shape.body->getTerminator()->getOperands();
   int last = 0;
@@ -59,7 +60,7 @@ int lastRead(const KernelShape &shape, Value argument) {
     if (!op || shape.levels.lookup(value) != Level::Full)
       return;
     if (llvm::is_contained(yielded, value) && shape.passes.lookup(value) < pass)
-      return; // read back from the output
+      return; // later passes read the stored output
     for (Value operand : op->getOperands())
       self(self, operand, pass);
   };
@@ -91,13 +92,13 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
   if (shape.isSummed(output) || bits(stored) != bits(argument) || to.columns != from.columns ||
       to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
     return false;
-  // A value of the row is stored before the columns that later outputs walk over.
+  // A row value is stored before the columns that later outputs still read.
   if (!to.columns && shape.outputs.size() > 1)
     return false;
   return lastRead(shape, argument) <= shape.passes.lookup(stored);
 }
 
-/// Whether an output is the sum of what it holds and a term: its accumulator has no other place.
+/// Returns whether an output accumulates into this input in place.
 static bool addsTo(const KernelShape &shape, unsigned output, unsigned input) {
   return llvm::any_of(shape.accumulations,
                       [&](const Accumulation &sum) { return sum.output == output && sum.operand == input; });
@@ -199,7 +200,7 @@ FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, T
     return given ? given.getInt() : 0;
   };
   StringRef segment = function.getSymName().split('.').first, value = textOf(attributes, "exec.value");
-  // A stream is of the call's layer before it, of the next one behind it.
+  // An input stream belongs to the call's layer, an output stream to the next layer.
   BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number("exec.part"),
                       number("exec.bucket")};
   return bufferAt(region, number("exec.offset"), tensorBytes(type),
@@ -220,7 +221,8 @@ LogicalResult ProgramBuilder::placeArguments() {
   return success();
 }
 
-/// Shapes of the program's values: where a sum is made in place, its terms' value is the operand's.
+/// Returns the shapes of the program's values. For an in-place all-reduce, the value of the partial sums is the
+/// operand's.
 DictionaryAttr ProgramBuilder::shapesOfPlaces() {
   auto add = [&](Value value) {
     if (auto place = places.find(value); place != places.end())
@@ -232,7 +234,7 @@ DictionaryAttr ProgramBuilder::shapesOfPlaces() {
     add(argument);
   for (Operation &op : function.getBody().front().without_terminator())
     llvm::for_each(op.getResults(), add);
-  // What kernels hand to each other is no value of the function.
+  // Buffers between kernels are not values of the function.
   for (auto [number, type] : llvm::enumerate(bufferTypes)) {
     auto tensor = cast<RankedTensorType>(type);
     shapes.set("%" + std::to_string(number), {tensor, SmallVector<int64_t>(tensor.getRank(), 0)});
@@ -287,12 +289,12 @@ LogicalResult ProgramBuilder::placeResults() {
   return success();
 }
 
-/// The place of a sum, before it is one.
+/// Returns the buffer of a sum under the name of its partial sums.
 static exec::BufferAttr termsOf(exec::BufferAttr sum) {
   return sum.holding(StringAttr::get(sum.getContext(), sum.getValue().getValue() + ".terms"));
 }
 
-/// The operand of an all-reduce that nothing else reads is reduced where its result goes.
+/// Makes an all-reduce work in place if nothing else reads its operand.
 void ProgramBuilder::shareAllReduces() {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     auto reduce = dyn_cast<dist::AllReduceOp>(op);
@@ -304,7 +306,8 @@ void ProgramBuilder::shareAllReduces() {
   }
 }
 
-/// A sum that only a later sum continues grows in the same place: norms of many gradients end in one statistic.
+/// Accumulates chained sums in one buffer if each is only continued by the next. Example: norms of many gradients end
+/// in one statistic.
 void ProgramBuilder::shareSums() {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     auto sum = dyn_cast<model::AccumulateOp>(op);
@@ -315,7 +318,8 @@ void ProgramBuilder::shareSums() {
   }
 }
 
-/// What only a kernel reads that may overwrite it is made where that kernel's result is kept.
+/// Assigns an operand to the saved buffer of a kernel's result, if only this kernel reads the operand and may overwrite
+/// it.
 void ProgramBuilder::shareKept() {
   for (auto fused : function.getBody().front().getOps<exec::FusedOp>()) {
     auto shape = analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit());
@@ -377,8 +381,8 @@ void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Va
   alike->elements.append(2, builder.getF32Type());
 }
 
-/// The second phase: partial rows are added up for each of the results `sums`, on GPUs by one launch for those that are
-/// stored alike.
+/// Emits the second phase of column sums, which adds the partial rows for each result of `sums`. On GPUs, results that
+/// are stored in the same way share one launch.
 void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<unsigned> sums, ArrayRef<exec::BufferAttr> outputs,
                               int64_t blocks, int64_t columns) {
   std::vector<Call> calls;
@@ -395,7 +399,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   KernelShape &shape = *analyzed;
   SmallVector<exec::BufferAttr> inputs, outputs;
   SmallVector<Attribute> all;
-  SmallVector<int64_t> numbers; // of the inputs' buffers; an accumulator is its result's
+  SmallVector<int64_t> numbers; // buffer indices of the inputs; -1 for an accumulator, which uses its result's buffer
   for (auto [index, input] : llvm::enumerate(op.getInputs())) {
     inputs.push_back(place(input));
     bool isRead = !shape.isAccumulator(index);
@@ -454,7 +458,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
 LogicalResult ProgramBuilder::lowerOp(Operation *op) {
   if (auto fused = dyn_cast<exec::FusedOp>(op))
     return lowerFused(fused);
-  if (isa<model::AccumulateOp>(op)) // done by the producer, see destination
+  if (isa<model::AccumulateOp>(op)) // the producer accumulates, see destination()
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<model::ContractOp, exec::ProductOp>([&](auto) { return lowerContract(op); })
@@ -484,7 +488,7 @@ LogicalResult ProgramBuilder::build() {
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
   Block &instructions = program.getBody().emplaceBlock();
   builder.setInsertionPointToStart(&instructions);
-  Operation *before = nullptr; // the last instruction of the ops before
+  Operation *before = nullptr; // last instruction of the previous ops
   auto takeNote = [&](int source) {
     Operation *made = before ? before->getNextNode() : instructions.empty() ? nullptr : &instructions.front();
     for (; sources && made; made = made->getNextNode())

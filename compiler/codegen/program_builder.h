@@ -1,4 +1,4 @@
-// Builds one exec.program from one function: where values lie, kernel launches, library calls and collectives.
+// Builds one exec.program from one function: buffers of values, kernel launches, library calls and collectives.
 #pragma once
 
 #include "compiler/codegen/cuda/policy.h"
@@ -15,13 +15,14 @@
 
 namespace espalier::codegen {
 
-/// The kernels of a module, shared by all programs: one per key.
+/// The kernels of a module, which all programs share: one per key.
 class KernelTable {
 public:
   explicit KernelTable(mlir::ModuleOp module) : module(module) {}
-  /// The kernel for the body of `fused`, made when none has its key; for GPUs spread over threads as `policy` says.
+  /// Returns the kernel for the body of `fused`, and adds it if there is none with its key. On GPUs, `policy` defines
+  /// the thread layout.
   exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape, const cuda::Policy *policy = nullptr);
-  /// The kernel of that shape without a body, made when none has these parameters and this geometry.
+  /// Returns the kernel without a body of this shape, parameters and geometry, and adds it if it is new.
   exec::KernelOp special(llvm::StringRef shape, mlir::DictionaryAttr parameters, exec::GeometryAttr geometry);
 
 private:
@@ -32,28 +33,29 @@ private:
   std::map<std::string, exec::KernelOp> kernels;
 };
 
-/// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
+/// Returns the f32 type [parts, columns] of the partial sums that each block of rows adds to `result`.
 mlir::Type partialSums(mlir::Type result, int64_t parts);
 
-/// Bytes of a tensor.
+/// Returns the size of a tensor in bytes.
 int64_t tensorBytes(mlir::Type type);
 
-/// Of each instruction the place, in its function, of the op that it was made from.
+/// Maps each instruction to the position, in its function, of the op that it was lowered from.
 using SourcePositions = llvm::DenseMap<mlir::Operation *, int>;
 
 /// Replaces every function of the module by its program. `sources` may be null.
 mlir::LogicalResult lowerToExec(mlir::ModuleOp module, SourcePositions *sources);
 
+/// Lowers one function to a program.
 class ProgramBuilder {
 public:
-  /// `kept`: of what the functions of a module leave for each other.
+  /// `kept` holds the shapes of values that the functions of a module pass to each other.
   ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, KeptShapes &kept,
                  SourcePositions *sources = nullptr);
 
-  /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
+  /// Replaces the function by its program. Reports errors on the op that cannot be lowered.
   mlir::LogicalResult build();
 
-  /// A library call: its buffers, sizes, floats and scalars are those of the function's row in runtime/functions.def.
+  /// A library call. Its buffers, sizes, floats and scalars match the function's row in runtime/functions.def.
   struct Call {
     llvm::StringRef function;
     llvm::SmallVector<exec::BufferAttr> buffers;
@@ -71,7 +73,7 @@ private:
     exec::BufferAttr from, to;
   };
 
-  // program_builder.cpp: where values lie.
+  // program_builder.cpp: buffer assignment.
   mlir::LogicalResult placeArguments();
   mlir::LogicalResult placeResults();
   void shareAllReduces();
@@ -79,12 +81,12 @@ private:
   void shareKept();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
-  /// A virtual buffer for one tensor.
+  /// Returns a new virtual buffer for one tensor.
   exec::BufferAttr newBuffer(mlir::Type tensor);
-  /// One for as many parts as a cut makes, each of the size of `part`, one behind the other.
+  /// Returns a new buffer for `parts` consecutive shards of type `part`.
   exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, const ValueShape &whole);
   mlir::DictionaryAttr shapesOfPlaces();
-  /// What a buffer says besides its bytes and its value, as exec.buffer has it.
+  /// Further properties of a buffer, as in exec.buffer.
   struct BufferTraits {
     int64_t layer = 0, part = 0, bucket = 0;
   };
@@ -94,26 +96,27 @@ private:
                             mlir::Type element) {
     return bufferAt(region, offset, bytes, value, element, BufferTraits());
   }
-  /// A slot of the scalars.
+  /// Returns the buffer of a slot of the scalars.
   exec::BufferAttr scalarAt(int64_t slot);
   mlir::FailureOr<exec::BufferAttr> placeOf(mlir::DictionaryAttr attributes, mlir::Type type, bool isResult,
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerFused(exec::FusedOp op);
-  /// Adds `parts` (as many as `sizes` says) to a result: by a call of its own, or on GPUs by one of `calls` that is
-  /// alike.
+  /// Adds `parts` to a result; `sizes` gives their number. Adds a new call, or on GPUs extends a matching call of
+  /// `calls`.
   void addSum(std::vector<Call> &calls, exec::BufferAttr parts, mlir::Value result, llvm::ArrayRef<int64_t> sizes);
   void sumParts(exec::FusedOp op, llvm::ArrayRef<unsigned> sums, llvm::ArrayRef<exec::BufferAttr> outputs,
                 int64_t blocks, int64_t columns);
-  /// Where a result goes, and how: an accumulation that only follows is done by the producer.
+  /// Returns the buffer of a result and sets the store flags. If the result is only accumulated, the producer does the
+  /// accumulation.
   exec::BufferAttr destination(mlir::Value result, mlir::NamedAttrList &flags);
-  /// A launch over `extent` iterations, of which the kernel takes note. The last `outputs` buffers are written.
+  /// A launch over `extent` iterations. The last `outputs` buffers are written.
   struct Launch {
     llvm::SmallVector<mlir::Attribute> buffers;
     int64_t outputs = 1;
     llvm::SmallVector<mlir::Attribute> scalars;
     int64_t extent = 1, grain = 1;
-    llvm::SmallVector<int64_t> inPlace; ///< pairs of buffers, as exec.launch has them
+    llvm::SmallVector<int64_t> inPlace; ///< pairs of buffers, as in exec.launch
   };
   void emit(exec::KernelOp kernel, const Launch &launch);
 
@@ -130,7 +133,7 @@ private:
   mlir::LogicalResult lowerMoves(mlir::Operation *op);
   void updateScalars(double maxGradNorm);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
-  /// From [a, b, bytes] to [b, a, bytes].
+  /// Transposes [a, b, bytes] to [b, a, bytes].
   void rearrange(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
 
   // lower_collectives.cpp
@@ -144,11 +147,11 @@ private:
   void start(llvm::StringRef kind, llvm::StringRef reduction, mlir::ArrayAttr axes, mlir::Type element,
              exec::BufferAttr from, exec::BufferAttr to, int64_t elements);
 
-  /// Waits for what the instruction just built touches; all instructions are built through `emit`.
+  /// Inserts waits for the collectives whose buffers `instruction` accesses. All instructions are built through `emit`.
   void waitFor(mlir::Operation *instruction);
   void waitForAll();
   void emit(const Call &call);
-  /// cuda/launch_calls.cpp: for GPUs. Whether the call became launches of kernels.
+  /// cuda/launch_calls.cpp, for GPUs. Replaces a call by kernel launches. Returns whether it did.
   bool launchInstead(const Call &call);
 
   mlir::func::FuncOp function;
@@ -158,23 +161,23 @@ private:
   bool isCuda;
   ValueShapes shapes;
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
-  llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
+  llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< copied at the end of the program
   llvm::SmallVector<Pending> pending;
-  /// A gathered tensor whose parts are still to be moved to their places, before the first instruction that touches it.
+  /// A gathered tensor that still must be unpacked from its shards, before the first instruction that accesses it.
   struct Unpack {
     exec::BufferAttr result;
     std::function<void()> copy;
   };
   llvm::SmallVector<Unpack> unpacks;
-  llvm::SmallVector<mlir::Type> bufferTypes; ///< of virtual buffers, by number
-  std::vector<Call> lastSums;                ///< to gradients of biases that products leave, at the end of the program
-  int lastSum = 0;                           ///< the place of the last product that did
-  int position = 0;                          ///< of the op at hand
+  llvm::SmallVector<mlir::Type> bufferTypes; ///< by number of the virtual buffer
+  std::vector<Call> lastSums;                ///< sums of bias gradients that products leave for the end of the program
+  int lastSum = 0;                           ///< position of the last product with such a sum
+  int position = 0;                          ///< position of the current op
   int64_t collectives = 0;
 };
 
-/// Whether output `output` of a launch may overwrite input `input`: both lie alike, and no later pass over the row
-/// reads the input.
+/// Returns whether output `output` of a launch may overwrite input `input`: both have the same access, and no later
+/// pass over the row reads the input.
 bool mayShare(const KernelShape &shape, unsigned output, unsigned input);
 
 } // namespace espalier::codegen

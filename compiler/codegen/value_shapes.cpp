@@ -50,14 +50,15 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
   setSplits(argument, std::move(axes));
 }
 
-/// Of the mesh, those over which the plan places dimensions of that name, outermost first.
+/// Returns the mesh axes over which the plan shards dimensions of this name, outermost first.
 static SmallVector<StringRef> placedOver(ModuleOp module, StringAttr name) {
   auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
   auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
   return axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>();
 }
 
-/// Elements of a dimension on all ranks, of the batch those of a micro-batch; 0 where the module does not say.
+/// Returns a dimension's size over all ranks; for the batch, that of a micro-batch. Returns 0 if the module does not
+/// define it.
 static int64_t wholeSize(ModuleOp module, StringAttr name) {
   auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
   if (auto size = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr())
@@ -73,8 +74,8 @@ static int64_t wholeSize(ModuleOp module, StringAttr name) {
   return whole;
 }
 
-/// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice
-/// over tp: of sequence parallelism, or of inputs that are kept.
+/// Returns the axes over which the plan shards a dimension of this name, if `size` is that of a shard. A smaller shard
+/// is additionally split over tp, by sequence parallelism or for saved inputs.
 int64_t ValueShapes::splitByPlan(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
@@ -104,14 +105,15 @@ int64_t ValueShapes::splitOf(Operation *op, StringAttr name, int64_t size) const
   return known == seen.end() ? splitByPlan(name, size) : known->second;
 }
 
-/// What a result is made of: the gradient of a bias, beside that of weights, of the second operand alone.
+/// Returns the operands that a result depends on. The bias gradient beside a weight gradient depends only on the second
+/// operand.
 static ValueRange madeOf(Operation *op, Value result) {
   auto product = dyn_cast<exec::ProductOp>(op);
   bool isBiasGradient = product && product.getEpilogue() == "bias_gradient" && result == product.getExtra();
   return isBiasGradient ? op->getOperands().slice(1, 1) : ValueRange(op->getOperands());
 }
 
-/// Axes over which parts of operands lie, and not those of a result.
+/// Returns the axes that shard operands of an op but not its result.
 int64_t ValueShapes::lostAxes(Operation *op, Value result) const {
   auto axesOf = [&](Value value) {
     int64_t axes = 0;
@@ -125,7 +127,7 @@ int64_t ValueShapes::lostAxes(Operation *op, Value result) const {
   return axes & ~axesOf(result);
 }
 
-/// Inside as outside; a fused op is what its body is.
+/// Propagates shardings through the body of a fused op.
 void ValueShapes::followFused(exec::FusedOp fused) {
   Block &body = fused.getBody().front();
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fused.getInputs())) {
@@ -139,7 +141,8 @@ void ValueShapes::followFused(exec::FusedOp fused) {
   }
 }
 
-/// What a collective changes is not of its operand's size.
+/// Applies a collective's change of shardings. It needs its own rule, because the changed dimension has another size
+/// than the operand's.
 void ValueShapes::followCollective(Operation *op) {
   Value x = op->getOperand(0), result = op->getResult(0);
   Splits before = splits.lookup(x), axes = splits.lookup(result);

@@ -1,5 +1,5 @@
-// Which tensor each value of a program is on one device, and over which axes its dimensions lie in parts: what the plan
-// says of values beside their bytes.
+// Infers the local tensor of each value of a program, and the mesh axes over which its dimensions are sharded. The plan
+// records both beside the value's size.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -12,51 +12,53 @@
 
 namespace espalier::codegen {
 
-/// The dimension of parts that lie one behind the other.
+/// The name of the dimension that counts consecutive shards.
 inline constexpr llvm::StringLiteral partDim = "part";
 
-/// A tensor on one device, for each dimension the axes over which it lies in parts, and those over which devices hold
-/// terms of it, as the plan's bits.
+/// A local tensor with its sharding as axis bit sets: for each dimension the axes that shard it, and the axes over
+/// which ranks hold partial sums.
 struct ValueShape {
   mlir::RankedTensorType tensor;
   llvm::SmallVector<int64_t> split;
   int64_t partial = 0;
 };
 
-/// The program's attribute that holds the shapes of its values: by name an array of the tensor's type, its splits and
-/// the axes of its terms.
+/// The program attribute with the shapes of its values: by name, an array of tensor type, splits and partial axes.
 inline constexpr llvm::StringLiteral shapesName = "exec.shapes";
-/// The shape of a value in it; nothing where it is not there.
+/// Returns the shape of a value in `shapes`, or nothing if the value is not listed.
 std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr value);
 
-/// What the plan calls the value in a buffer of a program, whose own values have its name before theirs.
+/// Returns the plan's name of the value in a program's buffer. The program's own values have its name as a prefix.
 std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
-/// The kernel's attribute that lists the launches which it is compiled for: an array of these names, by buffer, for
-/// each.
+/// The kernel attribute that lists the launches it is compiled for: for each launch, an array of the names of its
+/// buffers' values.
 inline constexpr llvm::StringLiteral usesName = "exec.uses";
 
-/// Shapes of the values that functions hand to each other, by their names in the plan.
+/// Shapes of the values that functions pass to each other, by their names in the plan.
 using KeptShapes = std::map<std::string, ValueShape>;
 
-/// The axes of an attribute of a collective, as the plan's bits.
+/// Returns the axes of a collective's attribute as a bit set.
 int64_t axisBits(mlir::ArrayAttr axes);
 
+/// Infers shapes and shardings within one function.
 class ValueShapes {
 public:
   ValueShapes(mlir::func::FuncOp function, KeptShapes &kept) : function(function), kept(kept) {}
 
-  /// An argument, which the plan calls `name`: by its dist.sharding, or as the function before left it.
+  /// Adds an argument, which the plan calls `name`. Its sharding comes from dist.sharding, else from the function that
+  /// produced it, else from the plan.
   void addArgument(mlir::BlockArgument argument, llvm::StringRef name);
-  /// Goes through the ops: a dimension lies as the operand's of that name and size does, and as collectives change it.
-  /// What is summed over a dimension in parts leaves terms.
+  /// Propagates shardings through the ops. A result dimension has the sharding of the operand dimension of the same
+  /// name and size, changed by collectives. A reduction over a sharded dimension gives partial sums.
   void follow() { follow(function.getBody().front()); }
+  /// Returns the shape of a value.
   ValueShape of(mlir::Value value) const;
-  /// So many parts one behind the other, of which each lies as `whole` does.
+  /// Returns the shape of `parts` consecutive shards, each sharded like `whole`.
   ValueShape partsOf(mlir::RankedTensorType part, int64_t parts, const ValueShape &whole) const;
 
-  /// Says what the value called `name` is; the first word counts.
+  /// Sets the shape of the value called `name`. Within the program, the first shape of a name wins.
   void set(llvm::StringRef name, ValueShape shape);
-  /// All that were set, by name.
+  /// Returns all shapes that were set, by name.
   mlir::DictionaryAttr all() const;
 
 private:

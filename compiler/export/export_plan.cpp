@@ -1,4 +1,4 @@
-// Each export states what its system has no word for instead of dropping it.
+// Each export reports the properties that its system cannot express.
 #include "compiler/export/export_plan.h"
 
 #include "planner/answer/explain.h"
@@ -16,7 +16,7 @@ namespace {
 
 std::string line(const std::string &flag, int64_t value) { return flag + " " + std::to_string(value) + "\n"; }
 
-// The single class that all layers share, if they do.
+// Returns the recompute policy that all layers have, or nothing if they differ.
 std::optional<Recompute> commonRecompute(const Plan &plan) {
   std::optional<Recompute> common;
   for (const StagePlan &stage : plan.stages)
@@ -28,12 +28,13 @@ std::optional<Recompute> commonRecompute(const Plan &plan) {
   return common.value_or(Recompute::None);
 }
 
-// What a chunk repeats, as lists count it: the first `full` layers all, those up to `any` at least something.
+// The recomputation of a chunk as lists count it: the first `full` layers recompute everything, and layers up to `any`
+// recompute at least something.
 struct Repeated {
   int full = 0, any = 0;
 };
 
-// Per chunk; nothing where layers that repeat less come before others that repeat more.
+// Returns the recomputation per chunk. Returns nothing if a layer recomputes less than a later layer of its chunk.
 std::optional<std::vector<Repeated>> repeatedLayers(const Plan &plan) {
   std::vector<Repeated> chunks;
   for (const StagePlan &stage : plan.stages) {
@@ -49,7 +50,7 @@ std::optional<std::vector<Repeated>> repeatedLayers(const Plan &plan) {
   return chunks;
 }
 
-// For systems that cannot say how layers differ: the class of all of them that repeats least and fits.
+// For systems whose layers must all have one policy: returns the policy with the least recomputation that fits.
 Recompute commonThatFits(const Problem &problem, Plan plan) {
   if (std::optional<Recompute> common = commonRecompute(plan))
     return *common;
@@ -58,8 +59,8 @@ Recompute commonThatFits(const Problem &problem, Plan plan) {
   return pricePlan(problem, plan).prediction.fits() ? Recompute::Selective : Recompute::Full;
 }
 
-/// A number of each chunk as MindFormers lists it: one for each stage; where stages have several chunks a list of such
-/// lists, the first chunks of all stages first.
+/// Formats one number per chunk as a MindFormers list: one entry per stage. If stages have several chunks, it is a list
+/// of such lists, with the first chunks of all stages first.
 std::string mindFormersList(const Plan &plan, const std::vector<int> &ofChunks) {
   std::string text;
   size_t stages = static_cast<size_t>(plan.pp);
@@ -80,8 +81,8 @@ std::string joined(const Plan &plan) {
   return text;
 }
 
-/// Ranks that experts are spread over and ranks that split each of them, in the other systems' terms: whole experts lie
-/// on ranks of tp, too.
+/// Return the number of ranks that experts are distributed over, and the number of ranks that shard each expert, in the
+/// terms of the other systems. Unsharded experts are also distributed over tp.
 int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
 int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
 
@@ -93,7 +94,8 @@ bool hasExperts(const SegmentKind &kind) {
   return false;
 }
 
-/// Megatron takes every layer to have experts unless a list of ones and zeros says otherwise.
+/// Returns the flag for layers without experts. By default, Megatron gives experts to every layer; a list of ones and
+/// zeros overrides that.
 std::string megatronExpertLayers(const Problem &problem) {
   std::string list;
   bool isMixed = false;
@@ -105,8 +107,8 @@ std::string megatronExpertLayers(const Problem &problem) {
   return isMixed ? "--moe-layer-freq \"(" + list + ")\"\n" : "";
 }
 
-/// Experts of the model and how they are split. Their slots are what memory is planned for, as a factor of an even
-/// spread.
+/// Adds the experts of the model and how they are split. The capacity factor gives the slots that memory is planned
+/// for, relative to an even distribution.
 void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   auto sizeOf = [&](const char *name) -> int64_t {
     for (const Dimension &dimension : problem.dimensions)
@@ -131,8 +133,8 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
 
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
-/// Layers at the start of each chunk that are all that is repeated, in full, and as many in each: Megatron's block
-/// method. Nothing where they differ.
+/// Returns the number of leading layers per chunk for Megatron's block method: these layers recompute fully, the others
+/// nothing, and all chunks have the same number. Returns nothing for other plans.
 std::optional<int> fullBlock(const Plan &plan) {
   std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
   if (!repeated)
@@ -161,7 +163,7 @@ void addMegatronRecompute(const Problem &problem, const Plan &plan, ExportedPlan
                                   recomputeName(recompute) + " recompute in all layers");
 }
 
-/// True, False, or how many layers of each chunk.
+/// Adds recomputation as True, False, or the number of layers of each chunk.
 void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   std::optional<Recompute> common = commonRecompute(plan);
   std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
@@ -183,7 +185,7 @@ void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedP
                                   recomputeName(all) + " recompute in all of them");
 }
 
-/// `offset` is the difference from an even share, rounded down.
+/// Adds the layers per stage. `offset` is the difference from an even split, rounded down.
 void addMindFormersStages(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   bool isInterleaved = plan.schedule == Schedule::Interleaved, isUneven = !isEven(plan) && !isVShaped(plan.schedule);
   if (isInterleaved || isUneven)
@@ -197,7 +199,7 @@ void addMindFormersStages(const Problem &problem, const Plan &plan, ExportedPlan
     result.text += "    offset: " + mindFormersList(plan, offsets) + "\n";
 }
 
-// What lies on each chunk: E the embedding, t a layer, L the loss.
+// Returns Megatron's layout of all chunks: E is the embedding, t a layer, L the loss, | separates chunks.
 std::string megatronLayout(const Plan &plan) {
   std::vector<std::string> chunks;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -216,8 +218,8 @@ std::string megatronLayout(const Plan &plan) {
   return text;
 }
 
-/// Layers of the stages where they are not the same on all: at the ends by number, else as a layout in which E is the
-/// embedding, t a layer, L the head and | parts chunks.
+/// Adds the layers of stages that are not all equal: as numbers if only the first and the last stage differ, else as a
+/// layout.
 void addMegatronStages(const Plan &plan, ExportedPlan &result) {
   bool isInterleaved = plan.schedule == Schedule::Interleaved;
   if (!isInterleaved && !isOneFOneB(plan))
@@ -239,7 +241,7 @@ void addMegatronStages(const Plan &plan, ExportedPlan &result) {
     result.text += "--pipeline-model-parallel-layout \"" + megatronLayout(plan) + "\"\n";
 }
 
-/// None for schedules that it has not.
+/// Returns null for schedules that torchtitan does not have.
 const char *torchtitanSchedule(Schedule schedule) {
   switch (schedule) {
   case Schedule::GPipe:
@@ -279,7 +281,7 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank");
-  // Megatron offloads whole layers without pipeline and recompute, and the last layer never.
+  // Megatron offloads whole layers, only without pipeline and recomputation, and never the last layer.
   if (plan.offloadActivations && plan.pp == 1 && commonRecompute(plan) == Recompute::None)
     text += line("--cpu-offloading-num-layers", problem.layerCount() - 1);
   else if (plan.offloadActivations)
@@ -300,7 +302,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     return std::string("  ") + key + ": " + std::to_string(value) + "\n";
   };
   std::string &text = result.text;
-  // batch_size is the micro-batch of one replica; without a pipeline micro-batches are accumulated.
+  // batch_size is the micro-batch of one replica. Without a pipeline, micro-batches are accumulated.
   text += "runner_config:\n" + entry("batch_size", plan.microBatchSize);
   if (plan.pp == 1)
     text += entry("gradient_accumulation_steps", plan.microBatches);
@@ -349,9 +351,9 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   std::string &text = result.text;
   text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
           entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
-  if (plan.offloadParameters) // parameters, gradients and optimizer state
+  if (plan.offloadParameters) // covers parameters, gradients and optimizer state
     text += "enable_cpu_offload = true\n";
-  // The ranks of ep are some of those that parameters are sharded over, even if nothing else is.
+  // The ranks of ep are a subset of the ranks that shard parameters, even if only experts are sharded.
   bool sharded = plan.zero >= 1;
   text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
           entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
@@ -369,7 +371,7 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
     else
       result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
     text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
-    if (isEven(plan)) // by default embedding and head count as a layer each
+    if (isEven(plan)) // by default, embedding and head count as one layer each
       text += entry("pipeline_parallel_layers_per_stage", plan.stages.front().layers) +
               entry("pipeline_parallel_first_stage_less_layers", 0) +
               entry("pipeline_parallel_last_stage_less_layers", 0);

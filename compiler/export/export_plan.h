@@ -1,4 +1,4 @@
-// A plan as the flags or YAML of the systems that people already run.
+// Exports a plan as the flags or the YAML of other systems.
 #pragma once
 
 #include "planner/problem.h"
@@ -8,19 +8,19 @@
 
 namespace espalier {
 
-/// The text, and what the system cannot express (it is left out of the text and named here).
+/// The exported text, and the plan properties that the system cannot express. Those are omitted from the text.
 struct ExportedPlan {
   std::string text;
   std::vector<std::string> notExpressed;
 };
 
-/// Flags of Megatron-LM's pretrain scripts (core r0.7), one per line.
+/// Exports flags of Megatron-LM's pretrain scripts (core r0.7), one per line.
 ExportedPlan exportMegatron(const planner::Problem &problem, const planner::Plan &plan);
 
-/// The parallel sections of a MindFormers run file (r1.0 to r1.5).
+/// Exports the parallel sections of a MindFormers run file (r1.0 to r1.5).
 ExportedPlan exportMindFormers(const planner::Problem &problem, const planner::Plan &plan);
 
-/// The [parallelism], [training] and [activation_checkpoint] tables of a torchtitan configuration.
+/// Exports the [parallelism], [training] and [activation_checkpoint] tables of a torchtitan configuration.
 ExportedPlan exportTorchtitan(const planner::Problem &problem, const planner::Plan &plan);
 
 } // namespace espalier

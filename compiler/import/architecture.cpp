@@ -14,7 +14,7 @@ const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_con
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
-/// What people call the types of numbers that run files spell out.
+/// Short names of the number types that run files may use.
 const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"},
                                                        {"half", "float16"},  {"f32", "float32"}, {"fp32", "float32"},
                                                        {"float", "float32"}};
@@ -83,7 +83,7 @@ ConditionalArch readConditionalArch(const YamlEntry &entry, Diagnostics &diagnos
   return arch;
 }
 
-/// Reads `arch:`, a name or a list of names and of maps from a name to its condition.
+/// Reads `arch:`: a name, or a list whose items are names or maps from a name to its condition.
 void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics &diagnostics) {
   if (node.isScalar())
     architecture.archNames = {node.text};
@@ -98,8 +98,8 @@ void readArchNames(const YamlNode &node, Architecture &architecture, Diagnostics
   }
 }
 
-/// Resolves sizes in the order of the model file, so that a default may refer to an earlier size; a
-/// size that refers to a later one is found by recursion, bounded by the number of sizes.
+/// Resolves sizes in the order of the model file, so that a default may refer to an earlier size. A reference to a
+/// later size is resolved by recursion, whose depth is at most the number of sizes.
 class SizeResolver {
 public:
   SizeResolver(const Architecture &architecture, const YamlNode *modelConfig, Diagnostics &diagnostics)
@@ -112,7 +112,8 @@ public:
   }
 
 private:
-  /// The entry of a size under any of its names. Of two files, one merged over the other, the upper one's wins.
+  /// Returns the entry of a size under any of its names. If one file is merged over another, the entry of the upper
+  /// file wins.
   const YamlEntry *givenEntry(const SizeRule &rule) {
     const YamlEntry *found = nullptr;
     for (size_t i = 0; modelConfig && i < modelConfig->entries.size(); ++i) {
@@ -131,7 +132,7 @@ private:
   void resolve(const SizeRule &rule) {
     if (table.count(rule.name))
       return;
-    SizeValue &value = table[rule.name]; // made first: a default that refers to itself reads "unset"
+    SizeValue &value = table[rule.name]; // inserted first, so that a default that refers to itself reads "unset"
     value.where = rule.where;
     const YamlEntry *given = givenEntry(rule);
     if (given && given->value->kind != YamlNode::Kind::Null) {
@@ -160,7 +161,7 @@ private:
     return lower != upper && lower != kSetSource && upper != kSetSource;
   }
 
-  /// Whether a default or limit of a truth value is no word for it.
+  /// Returns whether the default or limit of a Bool is an expression and not a literal.
   static bool isExpression(const std::string &text) { return !text.empty() && text != "true" && text != "false"; }
 
   void readGiven(const SizeRule &rule, const YamlNode &node, SizeValue &value) {
@@ -173,7 +174,7 @@ private:
       if (std::optional<int64_t> integer = yamlInteger(node))
         value.number = static_cast<double>(*integer);
       else if (std::optional<double> number = yamlNumber(node); number && *number > 1e12)
-        value.number = number; // its limit is told
+        value.number = number; // the check of limits reports it
       else
         wrong("a whole number");
       break;

@@ -1,4 +1,4 @@
-// Every node keeps the place it was read from, so a fault in a base names the base.
+// Every node keeps the location it was read from, so an error in a base file names that file.
 #include "compiler/import/base_config.h"
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace {
 constexpr int mostLevels = 4;
 constexpr size_t mostBases = 16;
 
-/// Sets `key` of a map, replacing an earlier entry.
+/// Sets `key` of a map and replaces an earlier entry.
 void setEntry(YamlNode &map, const YamlEntry &entry) {
   for (YamlEntry &existing : map.entries)
     if (existing.key == entry.key) {
@@ -52,7 +52,7 @@ YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level, Di
 
 } // namespace
 
-// Depth is bounded by the parser.
+// The parser limits the depth.
 YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
   if (!base || !base->isMap() || !over->isMap())
     return over;

@@ -1,5 +1,4 @@
-// `base_config` of older MindFormers files: other files whose sections are merged below the file's
-// own.
+// Implements `base_config` of older MindFormers files: other files whose sections are merged below the file's own.
 #pragma once
 
 #include "compiler/import/yaml.h"
@@ -8,12 +7,11 @@
 
 namespace espalier {
 
-/// Deep merge: maps key by key, anything else from `over`.
+/// Returns a deep merge: maps are merged key by key, and any other value comes from `over`.
 YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over);
 
-/// `root` of `file` with its bases merged in: later bases replace whole sections of earlier ones,
-/// and the file itself wins key by key, as MindFormers does. Paths are relative to the file that
-/// names them.
+/// Returns `root` of `file` with its bases merged in, as MindFormers does. Later bases replace whole sections of
+/// earlier ones. The file itself wins key by key. Paths are relative to the file that names them.
 YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics);
 
 } // namespace espalier

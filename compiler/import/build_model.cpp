@@ -1,5 +1,5 @@
-// Builds the model dialect's functions from a model description. Composite ops of the description (layer_norm, linear,
-// cross_entropy, ...) are written here in terms of the dialect's primitives; one builder per op, found by name.
+// Builds the model dialect's functions from a model description. Lowers composite ops of the description (layer_norm,
+// linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/build_model.h"
 
 #include "dialects/model/dialect.h"
@@ -14,10 +14,10 @@ namespace espalier {
 
 namespace {
 
-/// Builds the ops of one segment; values are found by the names of the description.
+/// Builds the ops of one segment. Values are found by their names in the description.
 class SegmentBuilder {
 public:
-  /// `phase`: of generation; null for training.
+  /// `phase` is the generation phase; null for training.
   SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes,
                  const GenerationPhase *phase = nullptr)
       : b(builder), model(model), dtypes(dtypes), sizes(sizes), phase(phase), f32(builder.getF32Type()) {}
@@ -25,9 +25,9 @@ public:
   LogicalResult build(const SegmentDescription &segment, ModuleOp module);
 
 private:
-  /// The stream of the segment with the loss, in generation: one token of each sequence.
+  /// In generation, reduces the stream of the segment with the loss to one token of each sequence.
   Value oneToken(Value stream);
-  /// The operands of an op.
+  /// Returns the operands of an op.
   FailureOr<SmallVector<Value>> operandsOf(const OpDescription &op);
   /// Accumulates the statistics and returns from the function.
   void finish(const SegmentDescription &segment);
@@ -60,7 +60,7 @@ private:
   int64_t dimSize(const std::string &dim) const;
   RankedTensorType tensor(ArrayRef<std::string> dims, Type element);
   Value argument(Type type, StringRef role, StringRef name, Location loc);
-  /// Looks `name` up, adding a function argument where it is a model input.
+  /// Looks up `name`, and adds a function argument if it is a model input.
   FailureOr<Value> value(const std::string &name, const OpDescription &op);
   Location location(const SourceLocation &at) const {
     return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
@@ -70,7 +70,7 @@ private:
     return found == op.numbers.end() ? otherwise : found->second;
   }
 
-  // Primitives at the location of the op that is built. Results are f32 unless an element type is given.
+  // Primitives at the location of the current op. Results are f32 unless an element type is given.
   template <typename Op> Value unary(Value x, Type type = {}) {
     return b.create<Op>(loc, withElement(x.getType(), type ? type : f32), x);
   }
@@ -80,12 +80,12 @@ private:
   Value constant(double value) {
     return b.create<model::ConstantOp>(loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
   }
-  /// Sum over the last dimension.
+  /// Reduces the last dimension.
   template <typename Op> Value reduceLast(Value x) {
     auto type = cast<RankedTensorType>(x.getType());
     return b.create<Op>(loc, namedTensor(type.getShape().drop_back(), dimNames(type).drop_back(), f32), x);
   }
-  /// exp(x) / sum(exp(x)) over the last dimension.
+  /// Returns exp(x) / sum(exp(x)) over the last dimension.
   Value softmax(Value x) {
     Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
     return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
@@ -105,11 +105,11 @@ private:
   func::FuncOp function;
   std::map<std::string, Value> values;
   int64_t nextRandomId = 0;
-  Value loss;                                            ///< of the tokens, in the last segment
-  Value logits;                                          ///< in generation instead of it
-  SmallVector<std::pair<std::string, Value>> caches;     ///< their new content, by name
-  SmallVector<Value> balanceLosses;                      ///< beside the stream or the loss
-  SmallVector<std::pair<std::string, Value>> statistics; ///< what is added to statistics, by name
+  Value loss;                                            ///< summed over tokens, in the last segment
+  Value logits;                                          ///< replaces the loss in generation
+  SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
+  SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
+  SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
 };
 
 int64_t SegmentBuilder::dimSize(const std::string &dim) const {
@@ -117,7 +117,7 @@ int64_t SegmentBuilder::dimSize(const std::string &dim) const {
     return sizes.batch;
   if (dim == "seq" && phase)
     return phase->tokens;
-  if (dim == "capacity" && phase) // no token that comes is left out, whatever came before
+  if (dim == "capacity" && phase) // in generation, no token is dropped
     return phase->tokens;
   int64_t size = model.dims.at(dim == "context" ? "seq" : dim);
   if (dim == "vocab")
@@ -174,7 +174,7 @@ FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) 
   return binary<model::MulOp>(in[0], in[1], compute());
 }
 
-// y = x W + b, contracted over the dimensions that x and W share; grouped_linear has a product for each expert
+// y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
 FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
   bool perExpert = op.kind == "grouped_linear";
   Value x = in[0], weight = converted(in[1], compute());
@@ -287,7 +287,7 @@ FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value
                                           ArrayAttr(), DenseI64ArrayAttr()));
 }
 
-// sum over tokens of weight * (log sum exp(logits) - logits[label]); also counts the weights
+// Sum over tokens of weight * (log sum exp(logits) - logits[label]). Also counts the weights.
 FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<Value> in) {
   if (phase)
     return logits = converted(in[0], f32);
@@ -306,7 +306,7 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
   return loss;
 }
 
-// Places of each token: experts, and slots in them within the capacity.
+// Returns the experts of each token, and its slots in them within the capacity.
 FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
   Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
   auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, in[0]);
@@ -315,7 +315,7 @@ FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> 
   return route.getIds();
 }
 
-// softmax of the scores at the chosen experts, over these experts or over all
+// Softmax of the scores of the selected experts, normalized over these experts or over all.
 FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> in) {
   Value scores = in[0], ids = in[1], maximum = reduceLast<model::ReduceMaxOp>(scores);
   Value repeated = b.create<model::BroadcastOp>(
@@ -329,9 +329,9 @@ FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> i
   return binary<model::DivOp>(powers, total);
 }
 
-// For each token that counts factor * experts * sum over experts of (share of its sample's choices) * (its
-// probability). A token chooses an expert once at most, so that `step` changes nothing but the derivative: shares have
-// none.
+// For each token with a weight: factor * experts * sum over experts of (fraction of its sample's choices) * (its
+// probability). A token selects an expert at most once, so `step` does not change the value. It only stops the
+// derivative, because fractions have none.
 FailureOr<Value> SegmentBuilder::balanceLoss(const OpDescription &op, ArrayRef<Value> in) {
   double factor = number(op, "factor", 0);
   if (factor == 0)
@@ -383,8 +383,8 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
   return builders;
 }
 
-// Every loss counts in the loss that is reported. Segments of a stage add to one statistic, which is cleared before
-// each step: only where one segment alone adds may it overwrite.
+// Every loss adds to the reported loss. All segments of a stage add to one statistic, which is cleared before each
+// step. A segment may overwrite it only if no other segment adds to it.
 void SegmentBuilder::finish(const SegmentDescription &segment) {
   SmallVector<Value> results = {values.at(segment.streamOut)};
   SmallVector<std::pair<StringRef, StringRef>> roles = {{loss     ? "loss"
@@ -428,7 +428,7 @@ Value SegmentBuilder::oneToken(Value stream) {
   return b.create<model::TakeRowOp>(loc, one, stream, rows);
 }
 
-/// Generation has neither labels nor weights of a loss.
+/// Generation has neither labels nor loss weights.
 FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
   SmallVector<Value> in;
   for (const std::string &name : op.inputs) {

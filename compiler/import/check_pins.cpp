@@ -1,5 +1,4 @@
-// One function per rule. A fix names the key as the file has it, and the change: `model_parallel: 8
-// → 5 or 10`.
+// One function per rule. A suggested fix names the key as in the file, and the change: `model_parallel: 8 → 5 or 10`.
 #include "compiler/import/check_pins.h"
 
 #include "planner/model/schedule.h"
@@ -29,7 +28,7 @@ std::string nearestDivisors(int64_t number, int64_t value) {
 
 namespace {
 
-// Far above every training run: what is searched and written grows with them.
+// Limits far above every training run, because search time and output size grow with these values.
 constexpr int64_t mostSamples = 10000000, mostMicroBatches = 1 << 16;
 
 class PinChecker {
@@ -38,7 +37,7 @@ public:
 
   void run() {
     if (config.model.hasExperts() && !pins.cp)
-      pins.cp = 1; // experts are chosen over whole sequences
+      pins.cp = 1; // experts are chosen over unsharded sequences
     checkDevices();
     derive();
     checkTensorParallel();
@@ -53,7 +52,8 @@ public:
   }
 
 private:
-  /// The key that fixed an axis: planner.pin wins over parallel_config. What follows from other pins is theirs.
+  /// Returns the key that fixed an axis: planner.pin overrides parallel_config. If the axis was derived from other
+  /// pins, returns one of those.
   std::string key(const char *pin, const char *fileKey) const {
     std::string own = std::string("planner.pin.") + pin, file = std::string("parallel_config.") + fileKey;
     if (reader.has(own) || (config.isPinned && reader.has(file)))
@@ -69,16 +69,17 @@ private:
     return found == config.model.dims.end() || found->second == 0 ? std::nullopt : std::optional(found->second);
   }
 
-  /// Dense models have no ep axis.
+  /// Returns whether the size of the ep axis is known. Dense models have no ep axis.
   bool knowsExpertAxis() const { return pins.ep || !config.model.hasExperts(); }
   std::string timesEp() const { return pins.ep.value_or(1) > 1 ? fmt::format(" · ep {}", *pins.ep) : ""; }
-  /// data_parallel counts the replicas of the ep axis, too; planner.pin.dp does not.
+  /// Returns the factor between the key and dp: data_parallel also counts the replicas of the ep axis, planner.pin.dp
+  /// does not.
   int64_t partOf(const std::string &path) const {
     return path == "parallel_config.data_parallel" ? pins.ep.value_or(1) : 1;
   }
 
   void checkDevices() {
-    if (config.cluster.name.empty()) // not readable, which is reported already
+    if (config.cluster.name.empty()) // the cluster is unreadable, which has been reported
       return;
     int64_t devices = config.cluster.devices();
     double wanted = 1;
@@ -100,7 +101,7 @@ private:
                                    devices, fix));
   }
 
-  /// The axis that the others leave no choice, and the number of micro-batches.
+  /// Derives the last free axis and the number of micro-batches if the other pins determine them.
   void derive() {
     int64_t devices = config.cluster.devices(), known = pins.ep.value_or(1);
     int open = knowsExpertAxis() ? 0 : 1;
@@ -171,13 +172,13 @@ private:
 
   void checkPipeline() {
     int64_t pp = pins.pp.value_or(1);
-    int layers = config.model.layerCount(); // 0: unknown, which is reported already
+    int layers = config.model.layerCount(); // 0 if unknown, which has been reported
     std::string path = key("pp", "pipeline_stage");
     if (layers > 0 && pp > layers)
       reader.error(path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}", pp,
                                      layers, last(path), pp, nearestDivisors(layers, pp)));
-    // MindFormers' rule for its own keys; the planner prices fewer where the schedule allows them, and generation has
-    // none.
+    // MindFormers' rule for its own keys. The planner also accepts fewer micro-batches if the schedule allows them.
+    // Generation has none.
     const char *batches = "parallel_config.micro_batch_num";
     if (pp > 1 && config.isPinned && config.runMode != "predict" && !reader.has("planner.pin.micro_batches") &&
         *pins.microBatches < pp)
@@ -191,8 +192,8 @@ private:
     std::string path =
         reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
     int64_t size = static_cast<int64_t>(pins.stageLayers->size());
-    // Every chunk is listed where stages have several; those may be without layers. The list tells how many chunks an
-    // interleaved schedule has where no pin does.
+    // If stages have several chunks, the list has an entry per chunk, which may be 0. If no pin gives the number of
+    // chunks of an interleaved schedule, the list's length does.
     int64_t listed = pins.pp && pins.schedule == planner::Schedule::Interleaved ? size / *pins.pp : 1;
     int64_t chunks = std::max<int64_t>(1, pins.virtualStages.value_or(listed)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
@@ -220,9 +221,9 @@ private:
     else if (config.globalBatch > mostSamples)
       reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : "runner_config.batch_size",
                    fmt::format("the global batch is above {} samples", mostSamples));
-    if (config.isPinned) // its batch is a product, and agrees by construction
+    if (config.isPinned) // its batch is the product of the pins and therefore agrees
       return;
-    // In floating point, so that absurd pins cannot overflow; exact below 2^53.
+    // Uses floating point so that extreme pins cannot overflow. Exact below 2^53.
     double share = static_cast<double>(pins.dp.value_or(1)) * pins.ep.value_or(1) * pins.microBatchSize.value_or(1) *
                    pins.microBatches.value_or(1);
     bool allSet = pins.dp && knowsExpertAxis() && pins.microBatchSize && pins.microBatches;
@@ -236,7 +237,7 @@ private:
                                allSet ? fmt::format("{:.0f}", share) : nearestMultiples(share, batch)));
   }
 
-  /// The pin that the global batch does not divide by, else the batch itself.
+  /// Returns the pin that the global batch is not divisible by, else the batch key.
   std::string batchPath() const {
     for (const char *pin : {"dp", "ep", "micro_batch_size", "micro_batches"})
       if (std::string path = std::string("planner.pin.") + pin; reader.has(path))
@@ -244,7 +245,7 @@ private:
     return reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel");
   }
 
-  /// "8 or 16" of 8, for a value in between.
+  /// Returns the multiples of `number` next to `value`, such as "8 or 16".
   static std::string nearestMultiples(double number, double value) {
     double below = std::floor(value / number) * number;
     return below > 0 ? fmt::format("{:.0f} or {:.0f}", below, below + number) : fmt::format("{:.0f}", number);
@@ -256,20 +257,20 @@ private:
                    fmt::format("there are ZeRO stages 0 to 3, got {}", *reader.integer("planner.pin.zero")));
   }
 
-  /// The order of actions, where all that it depends on is fixed.
+  /// Checks the schedule if all pins that it depends on are fixed.
   void checkSchedule() {
     std::string path = reader.has("planner.pin.virtual_stages") ? "planner.pin.virtual_stages"
                        : reader.has("planner.pin.schedule")     ? "planner.pin.schedule"
                                                                 : "parallel.pipeline_config";
     int chunks = pins.virtualStages.value_or(1);
     bool isFixed = config.isPinned || pins.virtualStages;
-    // The first chunk may hold only the embedding, the last one only the head.
+    // The first chunk may hold only the embedding, and the last one only the head.
     if (int layers = config.model.layerCount();
         chunks > 1 && layers > 0 && !pins.stageLayers && pins.pp.value_or(1) * int64_t(chunks) > layers + 2)
       reader.error(path, fmt::format("{} stages with {} chunks each need as many layers but two, the model has {}",
                                      pins.pp.value_or(1), chunks, layers));
     if (isFixed && pins.schedule) {
-      // Any number of micro-batches that fills the stages stands for one that is not fixed.
+      // If the number of micro-batches is free, checks with the smallest number that fills the stages.
       int stages = pins.pp.value_or(2);
       int64_t batches = std::min<int64_t>(pins.microBatches.value_or(stages), 1 << 30);
       std::string reason = planner::whyNotSchedulable(*pins.schedule, stages, static_cast<int>(batches), chunks);
@@ -286,7 +287,7 @@ private:
       reader.error(path, "virtual stages need at least 2 stages");
   }
 
-  /// One error for all kinds of offloading without a link: the cause is the same.
+  /// Reports one error for all kinds of offloading without a host link, because they have the same cause.
   void checkOffloading() {
     bool optimizer = pins.offloadOptimizer.value_or(false), activations = pins.offloadActivations.value_or(false);
     bool parameters = pins.offloadParameters.value_or(false);
@@ -309,7 +310,7 @@ private:
   }
 
   const RunReader &reader;
-  planner::Pins pins; ///< with what follows from them
+  planner::Pins pins; ///< including derived pins
   const RunConfig &config;
 };
 

@@ -1,5 +1,4 @@
-// What a plan that a person fixed must satisfy. All faults are reported, each with the nearest
-// change that works.
+// Checks a plan that the user pinned. Reports all errors, each with the nearest change that works.
 #pragma once
 
 #include "compiler/import/run_reader.h"
@@ -9,8 +8,7 @@ namespace espalier {
 /// Checks reader.config().pins against the model and the cluster. Unset pins are not checked.
 void checkPins(const RunReader &reader);
 
-/// The nearest divisors of `number` below and above `value`, as text: "5 or 10"; one of them may be
-/// absent.
+/// Returns the nearest divisors of `number` below and above `value` as text, such as "5 or 10". Either may be absent.
 std::string nearestDivisors(int64_t number, int64_t value);
 
 } // namespace espalier

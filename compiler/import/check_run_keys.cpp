@@ -1,5 +1,4 @@
-// Walks a run file beside the table of keys: every leaf is reported, or is an error with the
-// nearest name.
+// Compares a run file with the table of keys. Every leaf is reported, or is an error with the nearest known name.
 #include "compiler/import/run_keys.h"
 
 #include <cmath>
@@ -30,7 +29,7 @@ public:
   }
 
 private:
-  /// `path` is what the file says ("callbacks[0].type"), `rulePath` what the table says
+  /// `path` is the key's path in the file ("callbacks[0].type"), and `rulePath` its path in the table
   /// ("callbacks[].type").
   void visitMap(const YamlNode &map, const std::string &path, const std::string &rulePath) {
     for (const YamlEntry &entry : map.entries) {
@@ -46,7 +45,7 @@ private:
         bool used = size->action != "accepted";
         reports.push_back(
             {path, flowText(value), entry.keyWhere, used ? KeyAction::Used : KeyAction::Accepted, size->meaning});
-        return; // its value is checked where sizes are resolved
+        return; // the size resolver checks its value
       }
     bool isInner = inner.count(rulePath) > 0;
     if (isInner && value.isMap())
@@ -62,10 +61,10 @@ private:
         checkType(rule->second, path, value);
       reports.push_back({path, flowText(value), entry.keyWhere, rule->second.action, rule->second.effect});
     } else if (isInner || inner.count(rulePath + "[]")) {
-      if (value.kind != YamlNode::Kind::Null) // an empty section says nothing
+      if (value.kind != YamlNode::Kind::Null) // an empty section has no effect
         diagnostics.error(value.where, fmt::format("{} must be a {}, got {}", path, isInner ? "map" : "list of maps",
                                                    flowText(value)));
-    } else if (parent != "model.model_config" || architecture) { // its keys are known by the architecture
+    } else if (parent != "model.model_config" || architecture) { // only the architecture knows the keys of this section
       diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}'{}{}", entry.key,
                                                     parent.empty() ? "" : " in " + parent, hint(entry.key, parent)));
     }
@@ -78,8 +77,7 @@ private:
       diagnostics.error(item.where, fmt::format("{} must be a map, got {}", path, flowText(item)));
   }
 
-  /// What is meant by a key that is not known at `parent`: the same name in another section, which was left out, or a
-  /// name that is near.
+  /// Returns a suggestion for an unknown key of `parent`: the same name in another section, or a similar name.
   std::string hint(const std::string &key, const std::string &parent) const {
     std::vector<std::string> paths;
     if (architecture && architecture->sizeRule(key))
@@ -107,14 +105,15 @@ private:
     return {keys.begin(), keys.end()};
   }
 
-  /// A number of the machine: told where it is read, as cluster files have it, too.
+  /// Returns whether the key is a machine constant. The cluster reader checks its value, because cluster files have the
+  /// same keys.
   static bool isConstant(const KeyRule &rule) {
     return rule.path.starts_with("cluster.") && rule.type != KeyType::String;
   }
 
   void checkType(const KeyRule &rule, const std::string &path, const YamlNode &value) {
     if (value.kind == YamlNode::Kind::Null || rule.type == KeyType::Any)
-      return; // null is "not given"
+      return; // null means "not given"
     std::optional<int64_t> integer = yamlInteger(value);
     bool fits = false;
     switch (rule.type) {
@@ -163,7 +162,7 @@ private:
     bool isTooLarge = isCounted && number && *number > beyond;
     std::string fix;
     if (isCounted && !isTooLarge && !integer && number && std::rint(*number) == *number && *number >= 0)
-      fix = fmt::format("; write {:.0f}", *number); // 1e3 is no whole number in YAML
+      fix = fmt::format("; write {:.0f}", *number); // 1e3 is not an integer in YAML
     diagnostics.error(value.where, fmt::format("{} must be {}, got {}{}", path,
                                                isTooLarge ? fmt::format("at most {}", most) : wanted.at(rule.type),
                                                flowText(value), fix));
@@ -172,7 +171,7 @@ private:
   const Architecture *architecture;
   Diagnostics &diagnostics;
   std::map<std::string, KeyRule> rules;
-  std::set<std::string> inner; ///< paths that have keys below them
+  std::set<std::string> inner; ///< paths of keys that have subkeys
   std::vector<KeyReport> reports;
 };
 

@@ -1,4 +1,4 @@
-// A file of configs/clusters on its own, for those who price without a run file.
+// Reads a file of configs/clusters without a run file.
 #pragma once
 
 #include "compiler/import/diagnostics.h"
@@ -10,15 +10,15 @@
 
 namespace espalier {
 
-/// The constants of a cluster by its name or file, with the peak for products of that type. Faults, and constants of a
-/// device that are missing, go to `diagnostics`; nothing when there is no such file.
+/// Returns the constants of a cluster by its name or file, with the peak for matrix products of type `compute`. Reports
+/// errors and missing device constants to `diagnostics`. Returns nothing if there is no such file.
 std::optional<ClusterConfig> readClusterFile(const std::string &name, DType compute, Diagnostics &diagnostics);
 
-/// As run files have it: plan.proto's name in lower case.
+/// Returns an epilogue's name in run files: plan.proto's name in lower case.
 std::string epilogueName(rt::pb::LibraryCall::Epilogue epilogue);
 
-/// A product by its sizes and types, as matmul_algorithms names it: "BF16 [16384, 2048] by BF16 [8192, 2048]' to BF16,
-/// bias". What is stored transposed has a prime.
+/// Returns the name of a product in matmul_algorithms: its sizes and types, such as "BF16 [16384, 2048] by BF16 [8192,
+/// 2048]' to BF16, bias". A prime marks an operand that is stored transposed.
 std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &call);
 
 } // namespace espalier

@@ -1,5 +1,5 @@
-// From an architecture and its sizes to a ModelDescription: dimensions, parameters, ops, runs.
-// Every name is checked here, so that what reads the description needs no checks of its own.
+// Builds a ModelDescription from an architecture and its sizes: dimensions, parameters, ops, runs. Checks every name,
+// so that readers of the description need no checks.
 #include "compiler/import/architecture.h"
 #include "compiler/import/expression.h"
 #include "compiler/import/op_vocabulary.h"
@@ -38,7 +38,7 @@ private:
   ExpressionValue evaluate(const std::string &text) const {
     return evaluateExpression(text, [this](const std::string &name, bool &known) { return lookup(name, known); });
   }
-  /// Faults of a derived value belong to the run file's value that caused them, where there is one.
+  /// Returns the location of the run-file value that caused an invalid derived value, or `fallback` if there is none.
   SourceLocation blame(const ExpressionValue &value, const SourceLocation &fallback) const {
     for (const std::string &name : value.names)
       if (auto size = sizes.find(name); size != sizes.end() && size->second.given)
@@ -65,7 +65,7 @@ private:
     for (const YamlEntry &entry : dims.entries) {
       const std::string &text = entry.value->text;
       ExpressionValue value = evaluate(text);
-      model.dims[entry.key] = 0; // unknown: replaced below unless there is a fault
+      model.dims[entry.key] = 0; // unknown; replaced below unless there is an error
       if (isFaulty(value))
         continue;
       if (!value.value) {
@@ -83,8 +83,8 @@ private:
       }
     }
   }
-  /// "hidden_size (128) is not a multiple of num_heads (3)" when the expression is one name over another, or such a
-  /// default: first_of(head_dim, hidden_size / num_heads).
+  /// Returns "hidden_size (128) is not a multiple of num_heads (3)" if the expression is a quotient of two names or
+  /// contains one, as in first_of(head_dim, hidden_size / num_heads).
   std::string notAMultiple(const std::string &dim, const std::string &text, double value) const {
     constexpr const char *delimiters = " ,()";
     size_t slash = text.find(" / ");
@@ -119,7 +119,7 @@ private:
   const SizeTable &sizes;
   Diagnostics &diagnostics;
   ModelDescription model;
-  SourceLocation headDimPlace; ///< of the value that head_dim comes from
+  SourceLocation headDimPlace; ///< location of the value that head_dim comes from
 };
 
 void ModelDescriber::readSegment(const YamlEntry &entry) {
@@ -157,7 +157,7 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
   parameter.name = entry.key;
   parameter.location = entry.keyWhere;
   checkKeys(*entry.value, {"dims", "init", "decay", "tied", "when"}, "a parameter");
-  const YamlNode *when = entry.value->find("when"); // a size of the run that says whether it is tied
+  const YamlNode *when = entry.value->find("when"); // a size of the run that decides whether the parameter is tied
   if (const YamlNode *tied = entry.value->find("tied"); tied && (!when || number(*when) != 0)) {
     parameter.tiedTo = tied->text;
     segment.parameters.push_back(std::move(parameter));
@@ -248,7 +248,7 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   }
   checkKeys(node, known, op.kind);
   const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "silu"};
-  if (op.kind == "activation" && !op.strings["kind"].empty() && // else reported already
+  if (op.kind == "activation" && !op.strings["kind"].empty() && // else an error has been reported
       std::find(activations.begin(), activations.end(), op.strings["kind"]) == activations.end())
     diagnostics.error(
         node.where, fmt::format("no activation '{}', there are {}", op.strings["kind"], fmt::join(activations, ", ")));
@@ -262,8 +262,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
 }
 
-/// A parameter that no op reads is a slip: its name is wrong there or here. Not told beside an input that is not known,
-/// which may be the same slip.
+/// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
+/// unknown, because that may be the same mistake.
 void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
   std::set<std::string> read, known(modelInputs().begin(), modelInputs().end());
   known.insert(segment.streamIn);
@@ -332,7 +332,7 @@ void ModelDescriber::readRuns(const YamlNode &runs) {
 void ModelDescriber::checkParameterCount() {
   if (diagnostics.hasErrors())
     return;
-  // In floating point, so that the check itself cannot overflow.
+  // Uses floating point so that the check itself cannot overflow.
   double total = 0;
   for (const SegmentRun &run : model.runs)
     for (const ParameterDescription &parameter : model.segment(run.kind).parameters) {

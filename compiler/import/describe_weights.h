@@ -1,4 +1,4 @@
-// What conversions of weights need to know of a model: for plans, which carry it, and for `espalier convert`.
+// Describes a model for the conversion of weights. Plans store the description, and `espalier convert` uses it.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -7,6 +7,7 @@
 
 namespace espalier {
 
+/// Fills in the names that other systems use for the model's parameters.
 void describeWeights(const RunConfig &run, rt::pb::WeightNames &out);
 
 } // namespace espalier

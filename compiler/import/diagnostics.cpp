@@ -1,4 +1,4 @@
-// Sorting and printing of findings, and the edit distance behind "did you mean".
+// Sorts and prints diagnostics. Also computes the edit distance for "did you mean".
 #include "compiler/import/diagnostics.h"
 #include "compiler/import/error_format.h"
 
@@ -56,14 +56,14 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
 }
 
 namespace {
-constexpr size_t widestLine = 160; // of source shown; longer lines are cut around the caret
-constexpr size_t mostShown = 20;   // errors of one file, and as many warnings
+constexpr size_t widestLine = 160; // shown width of a source line; longer lines are cut around the caret
+constexpr size_t mostShown = 20;   // shown errors per file, and the same number of warnings
 
-/// The source line and a caret below `column`, indented by two.
+/// Returns the source line and a caret below `column`, indented by two spaces.
 std::string caretView(const std::string &line, int column) {
   size_t at = std::min(line.size(), static_cast<size_t>(std::max(0, column - 1)));
   size_t begin = at > widestLine / 2 && line.size() > widestLine ? at - widestLine / 2 : 0;
-  // Tabs are kept in the caret line so that it stays below its column.
+  // Tabs are kept in the caret line, so that the caret stays below its column.
   std::string indent = line.substr(begin, at - begin);
   for (char &c : indent)
     c = c == '\t' ? '\t' : ' ';
@@ -72,7 +72,7 @@ std::string caretView(const std::string &line, int column) {
 
 const char *severityName(Severity severity) { return severity == Severity::Error ? "error" : "warning"; }
 
-/// The way out that a message names behind what is wrong, empty where there is none.
+/// Returns the fix that a message suggests, or an empty string.
 std::string hintOf(const std::string &message) {
   size_t at = message.find("; ");
   if (at != std::string::npos)
@@ -81,7 +81,7 @@ std::string hintOf(const std::string &message) {
   return at == std::string::npos ? "" : message.substr(at + 2);
 }
 
-/// The findings as JSON, one object per line.
+/// Returns the diagnostics as JSON, one object per line.
 std::string renderJson(const std::vector<Diagnostic> &findings) {
   std::string text;
   for (const Diagnostic &d : findings) {
@@ -115,7 +115,7 @@ std::string Diagnostics::render() const {
         text +=
             fmt::format("{}: ... and {} more {}{}\n", file, count - mostShown, name, count - mostShown > 1 ? "s" : "");
   }
-  for (char &c : text) // a file need not be text
+  for (char &c : text) // a file may contain binary data
     if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
       c = '?';
   return text;
@@ -150,14 +150,14 @@ size_t editDistance(const std::string &a, const std::string &b) {
 } // namespace
 
 std::string nearestName(const std::string &name, const std::vector<std::string> &candidates) {
-  if (name.size() > 128) // the distance is quadratic, and no key is that long
+  if (name.size() > 128) // the distance has quadratic cost, and no key is that long
     return "";
   std::string best;
   size_t bestDistance = (name.size() + 2) / 3 + 1;
   for (const std::string &candidate : candidates)
     if (name.size() >= 3 && candidate.starts_with(name) && (best.empty() || candidate.size() < best.size()))
       best = candidate;
-  if (!best.empty()) // the name is only cut short
+  if (!best.empty()) // the name is a prefix
     return best;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);

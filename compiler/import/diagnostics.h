@@ -1,5 +1,5 @@
-// Faults of the files a person writes, collected as data so that all of them are shown at once.
-// Printed as FILE:LINE:COL: error: ... with the source line and a caret.
+// Collects the errors in user-written files as data, so that all of them can be shown at once. They are printed as
+// FILE:LINE:COL: error: ... with the source line and a caret.
 #pragma once
 
 #include "compiler/import/model_description.h"
@@ -11,37 +11,39 @@
 
 namespace espalier {
 
-/// The file name in places of values that --set gives.
+/// The file name in locations of values that --set gives.
 inline constexpr std::string_view kSetSource = "--set";
 
-/// A refusal is an error to whoever compiles and a warning to whoever only asks: the file wishes for what is not built,
-/// and to compile past it would make something else.
+/// A refusal is an error when compiling and a warning otherwise. The file asks for a feature that is not implemented,
+/// and compiling without it would give a different model.
 enum class Severity { Error, Refusal, Warning };
 
-/// One finding with its place.
+/// A message with its location.
 struct Diagnostic {
   SourceLocation where;
   Severity severity = Severity::Error;
   std::string message;
 };
 
-/// A list of findings and the texts they point into. Copyable plain data.
+/// A list of diagnostics and the source texts that they refer to. Copyable plain data.
 class Diagnostics {
 public:
-  /// Makes the lines of `text` available for the caret view of findings in `file`.
+  /// Stores the lines of `text` for the caret view of diagnostics in `file`.
   void addSource(const std::string &file, std::string_view text);
+  /// Add a diagnostic of the given severity.
   void error(const SourceLocation &where, std::string message);
   void refusal(const SourceLocation &where, std::string message);
   void warning(const SourceLocation &where, std::string message);
 
-  /// From here on refusals are errors.
+  /// Turns the refusals reported so far into errors.
   void refuse();
+  /// Returns whether there is an error.
   bool hasErrors() const;
-  /// Findings sorted by file, line and column; equal ones are kept once (an aliased map is read
-  /// twice).
+  /// Returns the diagnostics sorted by file, line and column. Equal diagnostics are kept once, because an aliased map
+  /// is read twice.
   std::vector<Diagnostic> sorted() const;
-  /// The findings as text, one block each; of each file the first 20 errors and the first 20 warnings, and how many
-  /// more there are. Empty when there are none.
+  /// Returns the diagnostics as text, one block each. For each file, shows the first 20 errors and the first 20
+  /// warnings, and the number of further ones. Empty if there are none.
   std::string render() const;
 
 private:
@@ -50,14 +52,15 @@ private:
   std::map<std::string, std::vector<std::string>> sources; ///< file -> lines
 };
 
-/// The shortest candidate that begins with `name`, of at least 3 letters; else that with the least edit distance to
-/// it, or empty when none is near (more than a third of its letters differ).
+/// Returns the shortest candidate that begins with `name`, if `name` has at least 3 letters. Else returns the candidate
+/// with the smallest edit distance. Returns an empty string if more than a third of the letters differ.
 std::string nearestName(const std::string &name, const std::vector<std::string> &candidates);
 
-/// ", did you mean 'x'?" or empty.
+/// Returns ", did you mean 'x'?", or an empty string.
 std::string didYouMean(const std::string &name, const std::vector<std::string> &candidates);
 
-/// Whether a text still has the mark that a person was to replace, such as `<Specify path>` or `<path>_text_document`.
+/// Returns whether a text still contains a placeholder that the user must replace, such as `<Specify path>` or
+/// `<path>_text_document`.
 bool isPlaceholder(std::string_view text);
 
 } // namespace espalier

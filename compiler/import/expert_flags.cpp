@@ -8,7 +8,7 @@ namespace {
 
 const std::string section = "moe_config.";
 
-/// Megatron takes a period or a list of ones and zeros, such as ([1]*48).
+/// Checks that every layer has experts. Megatron's flag is a period or a list of ones and zeros, such as ([1]*48).
 void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
   if (!statesModel) {
@@ -49,7 +49,7 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
                                         tensorFlag, tensor, tensorRanks));
     return;
   }
-  // Whole experts lie on tensor ranks, too: Megatron's ep is then ours times tp.
+  // Unsharded experts are also distributed over tensor ranks. Megatron's ep then equals our ep times tp.
   bool isWhole = tensor != tensorRanks;
   int64_t spread = isWhole ? tensorRanks : 1;
   if (ranks % spread != 0)

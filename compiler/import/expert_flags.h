@@ -1,4 +1,4 @@
-// The flags of Megatron-LM's mixtures of experts as keys of a run file.
+// Converts Megatron-LM's mixture-of-experts flags to keys of a run file.
 #pragma once
 
 #include "compiler/import/given_flags.h"
@@ -6,11 +6,12 @@
 
 namespace espalier {
 
-/// parallel_config.expert_parallel. `replicas` are those of the whole model, among which experts are spread.
+/// Writes parallel_config.expert_parallel. `replicas` is the number of model replicas, over which experts are
+/// distributed.
 void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
 
-/// moe_config: experts, how tokens choose among them and how they are balanced. Megatron's defaults are written only if
-/// `statesModel`; otherwise those of the base hold. What is not built is an error at its flag.
+/// Writes moe_config: experts, routing and load balancing. Megatron's defaults are written only if `statesModel`;
+/// otherwise those of the base apply. A feature that is not implemented is an error at its flag.
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel);
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// Two views of the same reports.
+// Prints the same reports as text and as JSON.
 #include "compiler/import/explain.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 namespace espalier {
 namespace {
 
-/// "callbacks[0].prefix" as the table has it: "callbacks[].prefix".
+/// Converts "callbacks[0].prefix" to its form in the table: "callbacks[].prefix".
 std::string tablePath(const std::string &key) {
   std::string path;
   bool isIndex = false;
@@ -37,7 +37,7 @@ std::string place(const SourceLocation &where) {
   return where.line > 0 ? fmt::format("{}:{}", where.file, where.line) : where.file;
 }
 
-/// Keys that the file could have had, for a question that matches none that it has.
+/// Explains keys that the file does not have, if the query matches none of its keys.
 std::string explainAbsent(const std::string &key) {
   std::string text;
   for (const KeyRule &rule : runKeys())
@@ -96,7 +96,7 @@ std::string explainRunJson(const ImportedRun &run, const std::string &key) {
                                                                                  {"line", finding.where.line},
                                                                                  {"column", finding.where.column},
                                                                                  {"message", finding.message}});
-  // Bytes that are no UTF-8 come from the user's file and must not stop the report.
+  // Invalid UTF-8 from the user's file must not stop the report.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// A recursive-descent evaluator; there is no tree, the grammar is walked once per evaluation.
+// A recursive-descent evaluator. It evaluates while parsing and builds no tree.
 #include "compiler/import/expression.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Small arithmetic for model files: "first_of(intermediate_size, 4 * hidden_size)".
-// Sizes may be unset; an unset operand makes its expression unset, and first_of skips it.
+// Evaluates small arithmetic expressions of model files, such as "first_of(intermediate_size, 4 * hidden_size)". Sizes
+// may be unset. An unset operand makes its expression unset, and first_of skips it.
 #pragma once
 
 #include <functional>
@@ -10,21 +10,21 @@
 
 namespace espalier {
 
-/// Outcome of an evaluation. `fault` is a lower-case sentence, empty when all is well.
+/// The result of an evaluation. `fault` is a lower-case error text, or empty on success.
 struct ExpressionValue {
-  std::optional<double> value; ///< unset when an operand is unset
+  std::optional<double> value; ///< unset if an operand is unset
   std::string fault;
-  std::set<std::string> names; ///< names that were read, in order of the alphabet
+  std::set<std::string> names; ///< names that were read, in alphabetical order
 };
 
-/// Gives the value of a name; `known` is set to false for a name that does not exist.
+/// Returns the value of a name. Sets `known` to false if the name does not exist.
 using NameLookup = std::function<std::optional<double>(const std::string &name, bool &known)>;
 
-/// What a quotient is: exact, or the whole part as in a shell, which has the remainder % beside it.
+/// The kind of division: exact, or truncating as in a shell. Only the latter has the remainder operator %.
 enum class Division { Exact, Whole };
 
-/// Evaluates + - * /, parentheses, numbers, names and first_of(a, ...), floor, ceil, sqrt, min,
-/// max. Values are doubles: integers are exact to 2^53. Depth is bounded by 32.
+/// Evaluates + - * /, parentheses, numbers, names, first_of(a, ...), floor, ceil, sqrt, min and max. Values are
+/// doubles, so integers are exact up to 2^53. Nesting is limited to 32 levels.
 ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup,
                                    Division division = Division::Exact);
 

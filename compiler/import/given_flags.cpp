@@ -13,7 +13,7 @@ namespace espalier {
 
 namespace {
 
-/// The words of a command given to `sh -c "..."` stand in one word.
+/// Splits a word that holds a whole command, as in `sh -c "..."`, into its words.
 ShellCommand withSplitWords(const ShellCommand &command) {
   ShellCommand words;
   for (const ShellWord &word : command) {
@@ -32,10 +32,11 @@ ShellCommand withSplitWords(const ShellCommand &command) {
 }
 
 bool isFlag(const ShellWord &word) {
-  return (word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-') || word.text == "-N"; // srun's
+  return (word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-') ||
+         word.text == "-N"; // -N is a flag of srun
 }
 
-/// Whether the words before the script name torch's launcher, or nothing but an interpreter.
+/// Returns whether the words before the script name torch's launcher, or only an interpreter.
 bool isTorchOrPython(ShellCommand::const_iterator begin, ShellCommand::const_iterator script) {
   auto nameOf = [](const ShellWord &word) { return word.text.substr(word.text.rfind('/') + 1); };
   bool isTorch = std::any_of(begin, script, [&](const ShellWord &word) {
@@ -61,7 +62,7 @@ void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
     }
     size_t equals = word->text.find('=');
     std::string name = word->text.substr(0, equals);
-    open = &flags[name]; // as in Megatron, the last one counts
+    open = &flags[name]; // the last occurrence wins, as in Megatron
     *open = {name, word->where, {}};
     if (equals != std::string::npos) {
       SourceLocation where = word->where;

@@ -1,5 +1,5 @@
-// Nothing of a config.json is passed over: each key is a size, must have the one value that the architecture has, is of
-// no consequence for the weights and what is computed, or is an error.
+// Handles every key of a config.json. Each key is a size, must have the one value that the architecture supports, has
+// no effect on weights and computation, or is an error.
 #include "compiler/import/hf_config.h"
 
 #include "compiler/import/expression.h"
@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int mostLevels = 8;
 
-/// Keys of every config: about files, tokens, decoding and how results are returned.
+/// Keys of every config without effect: files, tokens, decoding, and the form of results.
 const std::set<std::string> inertKeys = {"_name_or_path",
                                          "_attn_implementation_autoset",
                                          "architectures",
@@ -52,19 +52,19 @@ const std::set<std::string> inertKeys = {"_name_or_path",
 /// One entry of `hf_config: sizes:`.
 struct HfSize {
   std::string key, also;
-  std::vector<std::string> sizes; ///< all get the value; the first is written back
+  std::vector<std::string> sizes; ///< all get the value; the first one is written back
   std::string defaultText, times, dim;
-  std::string unset;                          ///< what null stands for, and a missing key where there is no default
-  std::map<std::string, std::string> spelled; ///< our choice -> transformers' name
+  std::string unset;                          ///< meaning of null, and of a missing key without a default
+  std::map<std::string, std::string> spelled; ///< choice here -> transformers' name
 };
 
-/// One entry of `hf_config: only:`, a key that has one value here: that value, or a map of it and more.
+/// One entry of `hf_config: only:`: a key with one supported value. The entry is that value, or a map that contains it.
 struct HfForm {
   std::string key;
-  YamlPtr wanted;      ///< `is`; null where each item of a list must be the same
-  std::string missing; ///< what transformers takes where the key is missing; empty: the wanted value
-  std::string least;   ///< numbers of at least so many are the wanted value, too; an expression
-  std::string each;    ///< the only item of a list
+  YamlPtr wanted;      ///< `is`; null if each item of a list must be equal to `each`
+  std::string missing; ///< transformers' value for a missing key; empty means the supported value
+  std::string least;   ///< an expression; numbers of at least this size are also supported
+  std::string each;    ///< the only supported item of a list
 
   std::string text(const std::string &model) const;
 };
@@ -74,9 +74,10 @@ struct HfRules {
   std::string modelType, architecture;
   std::vector<HfSize> sizes;
   std::vector<HfForm> only;
-  std::vector<std::pair<std::string, std::string>> implied; ///< sizes that no key says -> of which keys they follow
+  std::vector<std::pair<std::string, std::string>> implied; ///< sizes without a key -> expression that defines them
   std::set<std::string> ignored;
-  std::vector<std::string> cleared; ///< without consequence, but written as null: their default may not fit the model
+  std::vector<std::string>
+      cleared; ///< keys without effect that are written as null, because their default may not fit the model
 };
 
 std::string textOf(const YamlNode &map, const char *key) {
@@ -102,7 +103,7 @@ HfForm readForm(const YamlEntry &entry) {
   return form;
 }
 
-/// Empty where the file has none.
+/// Returns nothing if the model file has no such section.
 std::optional<HfRules> readRules(const Architecture &architecture) {
   const YamlNode *root = architecture.root->find("hf_config");
   if (!root || !root->isMap())
@@ -137,7 +138,7 @@ std::optional<HfRules> readRules(const Architecture &architecture) {
   return rules;
 }
 
-/// The value of "a.b" or null.
+/// Returns the value at "a.b", or null.
 const Json *valueAt(const Json &config, const std::string &path) {
   const Json *value = &config;
   for (size_t begin = 0; begin <= path.size();) {
@@ -151,7 +152,7 @@ const Json *valueAt(const Json &config, const std::string &path) {
   return value;
 }
 
-/// As a YAML scalar; strings without quotes.
+/// Returns the value as a YAML scalar, with strings unquoted.
 std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 std::string dtypeOf(const Json &config) {
@@ -190,7 +191,7 @@ public:
     result.yaml = yaml.text();
   }
 
-  /// Only what the architecture has in one form, of a config that is read already.
+  /// Checks only the keys with one supported value, for a config that has already been read.
   void runOnly(const Architecture &own, const HfRules &ownRules, const Json &read) {
     architecture = own;
     rules = ownRules;
@@ -199,7 +200,7 @@ public:
       requireOnly(form);
   }
 
-  /// What transformers takes for a key that is null or missing; null where nothing says it.
+  /// Returns transformers' value for a key that is null or missing. Returns null if it is unknown.
   Json standIn(const HfSize &size, bool isNull) const {
     if (!size.unset.empty() && (isNull || size.defaultText.empty()))
       return valueOf(size.unset);
@@ -214,7 +215,7 @@ public:
   }
 
 private:
-  /// Place of a key: the first time that it stands there in quotes.
+  /// Returns the location of a key: its first quoted occurrence in the file.
   SourceLocation place(const std::string &path) const {
     size_t at = text.find("\"" + path.substr(path.rfind('.') + 1) + "\"");
     if (at == std::string::npos)
@@ -262,7 +263,7 @@ private:
                         std::filesystem::path(architecture->file).filename().string()));
   }
 
-  /// A number of the config, with transformers' default.
+  /// Returns a number of the config, or transformers' default.
   std::optional<double> number(const std::string &key, bool &isKnown) const {
     isKnown = true;
     auto size = std::ranges::find(rules.sizes, key, &HfSize::key);
@@ -291,7 +292,7 @@ private:
         bool isUnset = value && !size.unset.empty();
         std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
         for (const std::string &each : size.sizes)
-          if (!size.defaultText.empty()) // else the model's own default is the same
+          if (!size.defaultText.empty()) // without a default, the model's own default is the same
             yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
         continue;
       }
@@ -309,13 +310,13 @@ private:
     yaml.put(section + "compute_dtype", dtype, "torch_dtype");
   }
 
-  /// An expression over the config's numbers.
+  /// Evaluates an expression over the config's numbers.
   double valueOf(const std::string &text) const {
     return evaluateExpression(text, [this](const std::string &name, bool &isKnown) { return number(name, isKnown); })
         .value.value_or(0);
   }
 
-  /// A width over another one that it must be a multiple of.
+  /// Returns a width divided by another number, which must divide it.
   std::string quotient(const HfSize &size, const Json &value) {
     bool isKnown = false;
     std::optional<double> under = number(size.times, isKnown);
@@ -374,7 +375,7 @@ private:
     }
   }
 
-  /// What a config does not say: the plan is the planner's, the optimizer a usual one.
+  /// Writes settings that a config does not have: the planner chooses the plan, and the optimizer uses common values.
   void writeRun() {
     bool isHalf = dtypeOf(config) != "float32";
     yaml.put("runner_config.batch_size", "1");
@@ -395,7 +396,7 @@ private:
   RunFileWriter yaml;
 };
 
-/// What a config.json of the run's model must say.
+/// Returns the values that a config.json of the run's model must have.
 Json expectedValues(const ImportedRun &run, const HfRules &rules) {
   Json values = Json::object();
   for (const HfSize &size : rules.sizes) {
@@ -456,7 +457,7 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
     else if (std::optional<bool> flag = form.wanted ? yamlBool(*form.wanted) : std::nullopt;
              flag && form.key.find('.') == std::string::npos)
       config[form.key] = *flag;
-  return nlohmann::json(config).dump(2) + "\n"; // sorted, as transformers writes it
+  return nlohmann::json(config).dump(2) + "\n"; // sorted, as in files that transformers writes
 }
 
 std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, const std::string &file,
@@ -480,7 +481,7 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     if (!value || value->is_null())
       value = &standIn;
     bool agrees = value->is_null() || *value == expected;
-    if (expected.is_string() && value->is_string()) { // one activation has several names
+    if (expected.is_string() && value->is_string()) { // an activation may have several names
       const SizeRule *rule = run.architecture->sizeRule(size->sizes.front());
       auto choice = rule->choices.find(value->get<std::string>());
       agrees = choice != rule->choices.end() && choice->second == run.sizes.at(rule->name).text;

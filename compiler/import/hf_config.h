@@ -1,4 +1,4 @@
-// config.json of transformers, in and out. Which of its keys is which size stands in `hf_config:` of a model file.
+// Reads and writes transformers' config.json. The section `hf_config:` of a model file maps its keys to sizes.
 #pragma once
 
 #include "compiler/import/import_run.h"
@@ -8,30 +8,32 @@
 
 namespace espalier {
 
-/// What became of one key.
+/// The result of importing one key.
 struct HfKeyReport {
   std::string key;
   SourceLocation where;
-  std::string effect; ///< the key that holds it, or why it is ignored
+  std::string effect; ///< the run-file key that holds the value, or the reason why it is ignored
   bool isUsed = false;
 };
 
+/// The result of importHfConfig.
 struct ImportedHf {
-  std::string yaml; ///< a run file; complete exactly if the diagnostics have no errors
+  std::string yaml; ///< a run file; complete if and only if the diagnostics have no errors
   std::vector<HfKeyReport> keys;
   Diagnostics diagnostics;
 };
 
-/// The run file of a config.json whose bytes are `text`. Errors, all at once: keys that say what the architecture
-/// cannot express, and keys that are not known. `searchPath`: folders with models/, before the default ones.
+/// Returns the run file for a config.json with contents `text`. Reports all errors at once: keys for features that the
+/// architecture does not have, and unknown keys. `searchPath` lists folders with models/ that are searched before the
+/// default ones.
 ImportedHf importHfConfig(const std::string &file, const std::string &text, const std::vector<std::string> &searchPath);
 
-/// The config.json of a run's model whose weights are of type `dtype` ("bfloat16"); empty, with the reason in
-/// `diagnostics`, where its model file has no `hf_config:`.
+/// Returns the config.json of a run's model with weights of type `dtype` ("bfloat16"). If the model file has no
+/// `hf_config:`, returns an empty string and reports the reason to `diagnostics`.
 std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagnostics &diagnostics);
 
-/// `text`, a config.json, where it agrees with the run's model: with `dtype` put in where it says another one. Each key
-/// that contradicts the model is an error.
+/// Returns `text`, a config.json, with its data type changed to `dtype` if needed. Each key that contradicts the run's
+/// model is an error.
 std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, const std::string &file,
                              const std::string &text, Diagnostics &diagnostics);
 

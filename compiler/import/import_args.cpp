@@ -1,4 +1,4 @@
-// Each part of the run file takes the flags that are its own.
+// Each part of the run file reads its own flags.
 #include "compiler/import/import_args.h"
 
 #include "compiler/import/expert_flags.h"
@@ -63,7 +63,7 @@ private:
       put(key, fmt::format("{}", *number), flag);
     return number;
   }
-  /// A size of the split; bounded, so that products of two do not overflow.
+  /// Returns a size of the parallel split. Limited, so that a product of two sizes cannot overflow.
   int64_t size(const std::string &flag, const std::string &effect) {
     return std::min<int64_t>(given.count(flag, effect).value_or(1), 1000000);
   }
@@ -81,10 +81,10 @@ private:
     statesDType = isHalf || isBrain || options.base.empty();
   }
 
-  /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
+  /// Returns the number of devices from --cluster, the launcher or the base, and writes `cluster` to the run file.
   int64_t readDevices() {
-    // Torch's launchers take one process on one host where none is stated, DeepSpeed's one host; under srun torch's
-    // counts are the nearer. -1: not stated, 0: only the shell knows it.
+    // Without counts, torch's launchers use one process on one host, and DeepSpeed's launcher uses one host. Under
+    // srun, torch's counts take precedence. -1 means not given, 0 means that only the shell knows the value.
     bool isTorch = given.isStartedByTorchOrPython();
     int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"}, -1);
     if (perNode < 0 && isTorch)
@@ -153,7 +153,7 @@ private:
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
     writeExpertSplit(given, yaml, tp, dp);
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
-    if (batches < pp) // MindFormers' key wants one for each stage; Megatron does not
+    if (batches < pp) // MindFormers' key needs at least one per stage; Megatron does not
       put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
@@ -181,7 +181,8 @@ private:
                   fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
                               didYouMean(*strategy, strategies)));
     long zero = place == strategies.end() ? 0 : place - strategies.begin();
-    const std::string stage = given.value("--zero-stage", key).value_or(fmt::format("{}", zero)); // Megatron-DeepSpeed
+    const std::string stage =
+        given.value("--zero-stage", key).value_or(fmt::format("{}", zero)); // of Megatron-DeepSpeed
     if (stage.size() == 1 && stage[0] >= '0' && stage[0] <= '3')
       zero = stage[0] - '0';
     else
@@ -193,7 +194,7 @@ private:
     isFullySharded = zero == 3;
   }
 
-  /// The layers of every chunk, as a layout lists them.
+  /// Writes the layers of every chunk from a layout.
   void writeLayout(const std::string &text, int64_t pp) {
     const char *flag = "--pipeline-model-parallel-layout";
     StageLayout layout = readStageLayout(text);
@@ -213,7 +214,7 @@ private:
     put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
   }
 
-  /// Chunks of layers on each stage, and stages of their own size at the ends.
+  /// Writes the chunks of each stage, and separate sizes of the first and the last stage.
   void writeStages(int64_t pp) {
     if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
       return writeLayout(*layout, pp);
@@ -240,7 +241,7 @@ private:
                   fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
       return;
     }
-    // Megatron spreads the layers of a stage evenly over its chunks; one list of offsets holds for each of them.
+    // Megatron distributes a stage's layers evenly over its chunks, so one list of offsets applies to each chunk.
     for (int64_t count : {first.value_or(0), last.value_or(0), inner > 0 ? rest / inner : 0})
       if (count % chunks != 0)
         return given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
@@ -260,7 +261,7 @@ private:
       granularity = "selective";
     if (given.isSet("--checkpoint-activations", key))
       granularity = "full";
-    // Names of releases before core_r0.3, whose method says that whole layers are repeated.
+    // Flag names before core_r0.3. Their method implies that whole layers are recomputed.
     std::optional<std::string> oldMethod = given.value("--activations-checkpoint-method", key);
     std::optional<int64_t> number = given.count("--activations-checkpoint-num-layers", key);
     if (oldMethod)
@@ -279,7 +280,7 @@ private:
       std::vector<int64_t> each(static_cast<size_t>(std::min<int64_t>(pp, 100000)),
                                 std::min(number.value_or(1), layers));
       full = fmt::format("[{}]", fmt::join(each, ", "));
-      if (chunks > 1 && chunks * pp <= 100000) // it counts in each chunk
+      if (chunks > 1 && chunks * pp <= 100000) // the number counts per chunk
         full = fmt::format("[{}]", fmt::join(std::vector<std::string>(static_cast<size_t>(chunks), full), ", "));
     }
     put(key, full, "--recompute-granularity");
@@ -293,7 +294,8 @@ private:
       put(optimizerKey, "True", "--offload-optimizer-states");
     const char *flag = "--cpu-offloading-num-layers";
     std::optional<int64_t> offloaded = given.count(flag, layersKey);
-    if (offloaded && *offloaded != layers && *offloaded != layers - 1) // the last layer's backward comes at once
+    if (offloaded && *offloaded != layers &&
+        *offloaded != layers - 1) // the last layer's backward pass follows immediately
       given.error(flag, fmt::format("all {} layers are offloaded or none, got {}; {}: {} → {}", layers, *offloaded,
                                     flag, *offloaded, layers - 1));
     else if (offloaded)
@@ -304,7 +306,7 @@ private:
     const std::string section = "model.model_config.";
     bool isGated = given.isSet("--swiglu", section + "type");
     std::string norm = given.value("--normalization", section + "type").value_or("LayerNorm");
-    bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // as Megatron-DeepSpeed spells it
+    bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // Megatron-DeepSpeed's spelling
     bool isRotary = given.isSet("--use-rotary-position-embeddings", section + "type");
     isRotary = given.value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
     if (given.isSet("--no-position-embedding", section + "type") && !isRotary)
@@ -358,7 +360,7 @@ private:
     }
   }
 
-  /// The width of heads is hidden / heads unless the model file has a size of its own for it.
+  /// Writes the sizes of heads. Their width is hidden / heads, unless the model file has a separate size for it.
   void writeHeads(const std::string &section, bool hasOwnWidth) {
     int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
     int64_t heads = given.count("--num-attention-heads", section + "num_heads").value_or(1);
@@ -392,7 +394,7 @@ private:
         given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
     std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
     if (!groups)
-      groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // Megatron-DeepSpeed
+      groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
     if (given.number("--rotary-percent", section + "theta").value_or("1") != "1")
       given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
@@ -400,7 +402,7 @@ private:
     std::string attentionDropout =
         given.number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
     if (isLlama) {
-      // Megatron's own default; an expert is as wide as a dense MLP would be.
+      // Megatron's own default. An expert is as wide as a dense MLP would be.
       int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
       const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
       const std::string key = section + (hasHeadNorms && hasExperts ? "moe_intermediate_size" : "intermediate_size");
@@ -428,13 +430,13 @@ private:
     put(section + "attention_dropout_rate", attentionDropout, "--attention-dropout");
   }
 
-  /// Token ids by --vocab-size, or those of the tokenizer where it has a fixed number.
+  /// Returns the number of token ids: --vocab-size, or the tokenizer's if it has a fixed number.
   int64_t vocabulary() {
     const std::string key = "model.model_config.vocab_size";
     std::optional<std::string> tokenizer = given.value("--tokenizer-type", key);
     std::optional<int64_t> stated = given.count("--vocab-size", key);
     if (stated)
-      return *stated + (tokenizer == "NullTokenizer" ? 1 : 0); // and the end of a document
+      return *stated + (tokenizer == "NullTokenizer" ? 1 : 0); // plus the end-of-document token
     if (!tokenizer || tokenizer == "GPT2BPETokenizer")
       return vocabularyFile() ? vocabularyFile()->ids : 50257;
     if (tokenizer == "Llama2Tokenizer")
@@ -444,7 +446,7 @@ private:
     return 1;
   }
 
-  /// What the script's own vocab.json says of GPT-2's tokenizer; nothing where it is not here.
+  /// Returns the contents of the script's vocab.json for GPT-2's tokenizer, or nothing if the file does not exist.
   const std::optional<ScriptVocabulary> &vocabularyFile() {
     if (std::exchange(looksForVocabulary, false) && options.readVocabulary && given.isKnown("--vocab-file")) {
       std::vector<std::string> files = given.values("--vocab-file", "model.model_config.vocab_size");
@@ -456,7 +458,7 @@ private:
     return ownVocabulary;
   }
 
-  /// The token behind a document, where the tokenizer says which.
+  /// Returns the token that ends a document, or nothing if the tokenizer does not define it.
   std::optional<int64_t> endOfDocument() {
     std::string tokenizer =
         given.value("--tokenizer-type", "model.model_config.vocab_size").value_or("GPT2BPETokenizer");
@@ -498,7 +500,7 @@ private:
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
-    // Samples become steps of the global batch.
+    // Converts samples to steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
                                        std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
                                        std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
@@ -554,7 +556,7 @@ private:
   RunFileWriter yaml;
   GivenFlags given;
   int64_t devices = 0, layers = 0, globalBatch = 1, microBatches = 1;
-  int64_t chunks = 1; ///< of each stage
+  int64_t chunks = 1; ///< chunks per stage
   std::string dtype;
   bool statesDType = true, isFullySharded = false, hasExperts = false, hasHeadNorms = false;
   bool looksForVocabulary = true;

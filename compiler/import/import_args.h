@@ -1,4 +1,4 @@
-// A Megatron-LM command line as a run file with MindFormers' keys.
+// Converts a Megatron-LM command line to a run file with MindFormers' keys.
 #pragma once
 
 #include "compiler/import/diagnostics.h"
@@ -11,39 +11,41 @@
 
 namespace espalier {
 
-/// What a tokenizer's vocab.json says. No ids: the file is there and is none.
+/// The contents of a tokenizer's vocab.json. `ids` is 0 if the file exists but is not a valid vocabulary.
 struct ScriptVocabulary {
   int64_t ids = 0;
   std::optional<int64_t> endOfDocument;
 };
 
+/// Command-line options of `import-args`.
 struct ArgsOptions {
-  std::string cluster; ///< NAME:HOSTSxDEVICES, or NAME where the launcher states the devices
-  std::string base;    ///< run file whose keys hold where the flags say nothing, as written into base_config
-  std::vector<std::string> ignoredFlags; ///< of the script, as if they were not there
-  /// Of the base: devices of its cluster, layers of its model. 0: no base.
+  std::string cluster;                   ///< NAME:HOSTSxDEVICES, or NAME if the launcher gives the number of devices
+  std::string base;                      ///< run file whose keys apply where no flag does; written as base_config
+  std::vector<std::string> ignoredFlags; ///< flags of the script to ignore
+  /// Devices of the base's cluster and layers of its model; 0 without a base.
   int64_t baseDevices = 0, baseLayers = 0;
-  /// Reads a vocab.json; nothing where the file is not here. Null: no file is looked at.
+  /// Reads a vocab.json; returns nothing if the file does not exist. If null, no file is read.
   std::function<std::optional<ScriptVocabulary>(const std::string &file)> readVocabulary;
 };
 
-/// What became of one flag.
+/// The result of importing one flag.
 struct FlagReport {
   std::string flag;
   SourceLocation where;
-  std::string effect; ///< the key that holds it, or why it is ignored
+  std::string effect; ///< the run-file key that holds the value, or the reason why it is ignored
   bool isUsed = false;
 };
 
+/// The result of importArgs.
 struct ImportedArgs {
-  std::string yaml; ///< complete exactly if the diagnostics have no errors
+  std::string yaml; ///< complete if and only if the diagnostics have no errors
   std::vector<FlagReport> flags;
   Diagnostics diagnostics;
 };
 
-/// Reads `text`, a shell script or a plain list of flags, and never executes anything. The last command that names a
-/// .py file is taken, or all words where there is none. Errors, all at once and with their place: unknown flags (with
-/// the nearest known name), missing or surplus values, values that only a shell knows, sizes that do not divide.
+/// Converts `text`, a shell script or a plain list of flags. Never executes anything. Uses the last command that names
+/// a .py file, or all words if there is none. Reports all errors at once with their locations: unknown flags (with the
+/// nearest known name), missing or surplus values, values that only a shell knows, sizes that are not divisible.
 ImportedArgs importArgs(const std::string &file, const std::string &text, const ArgsOptions &options);
 
 } // namespace espalier

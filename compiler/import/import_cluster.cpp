@@ -1,4 +1,4 @@
-// The machine that the plan is made for: from --cluster, the file's `cluster` section, or inferred.
+// Imports the cluster that the plan is made for: from --cluster, from the file's `cluster` section, or inferred.
 #include "compiler/import/cluster_file.h"
 #include "compiler/import/config_files.h"
 #include "compiler/import/run_reader.h"
@@ -12,12 +12,12 @@
 namespace espalier {
 namespace {
 
-constexpr double inferredLargeMemory = 0x1p35; // 32 GB: a limit above it cannot be the small device
+constexpr double inferredLargeMemory = 0x1p35; // 32 GB: with a larger limit, the device cannot be the small one
 
-/// Places of the keys of a cluster, as "cluster.link.bandwidth".
+/// Locations of a cluster's keys, such as "cluster.link.bandwidth".
 using Places = std::map<std::string, SourceLocation>;
 
-/// Overwrites the constants that a map gives, and checks their values; keys are checked by the caller.
+/// Overwrites the constants that a map gives and checks their values. The caller checks the keys.
 class ConstantReader {
 public:
   ConstantReader(ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
@@ -82,7 +82,7 @@ private:
     diagnostics.error(node->where, fmt::format("{} must be a {}, got {}", key,
                                                isBytes ? "size such as 80GB, at most 1048576TB" : "positive number",
                                                flowText(*node)));
-    target = std::max(target, 1.0); // reported: not once more as missing
+    target = std::max(target, 1.0); // already reported; prevents a second report that it is missing
   }
 
   void algorithms(const YamlNode &map, MatmulAlgorithms &target) {
@@ -132,12 +132,12 @@ private:
   Diagnostics &diagnostics;
 };
 
-/// A key that no cluster has, and the path of the one that it seems to stand for; the names are those of the run file's
-/// `cluster` section.
+/// An unknown key of a cluster map, with the path of the key that was probably intended. Names are those of the run
+/// file's `cluster` section.
 struct UnknownKey {
   const YamlEntry *entry;
-  std::vector<std::string> known; ///< beside it
-  std::string meant;              ///< "cluster.link.bandwidth"; the map's own path where no name is near
+  std::vector<std::string> known; ///< known keys of the same map
+  std::string meant; ///< for example "cluster.link.bandwidth"; the path of the map itself if no name is similar
 };
 
 void findUnknownKeys(const YamlNode &map, const std::string &prefix, std::vector<UnknownKey> &found) {
@@ -155,7 +155,8 @@ void findUnknownKeys(const YamlNode &map, const std::string &prefix, std::vector
   }
 }
 
-/// Says why a name is no cluster. A name with a colon is answered with the form NAME:HOSTSxDEVICES.
+/// Returns the error text for a name that is not a cluster. A name with a colon gets the form NAME:HOSTSxDEVICES as an
+/// answer.
 std::string whyNoCluster(const std::string &name, const std::vector<std::string> &folders) {
   size_t colon = name.rfind(':');
   if (colon == std::string::npos || findConfig("cluster", name.substr(0, colon), folders).empty())
@@ -172,8 +173,7 @@ public:
   ClusterImporter(const RunReader &reader, const std::vector<std::string> &folders)
       : reader(reader), folders(folders) {}
 
-  /// Reads NAME, NAME:HOSTSxDEVICES or a file. `where` is the place that named it. Returns whether there is such a
-  /// file.
+  /// Reads NAME, NAME:HOSTSxDEVICES or a file. `where` is the location of the name. Returns whether the file exists.
   bool readNamed(std::string name, const SourceLocation &where) {
     int hosts = 0, devices = 0, consumed = 0;
     size_t colon = name.rfind(':');
@@ -202,7 +202,7 @@ public:
     return true;
   }
 
-  /// One device count for all axes that the file fixes, in hosts of at most 8.
+  /// Infers the number of devices from the axes that the file fixes, in hosts of at most 8 devices.
   void infer() {
     bool isLarge = reader.bytes("context.max_device_memory").value_or(0) > inferredLargeMemory &&
                    reader.has("context.max_device_memory");
@@ -234,7 +234,7 @@ public:
                                              devices, name));
   }
 
-  /// Returns the keys that are not known: the run file's own are reported with all of its keys.
+  /// Returns the unknown keys. Those of the run file are reported together with all of its keys.
   std::vector<UnknownKey> readConstants(const YamlNode &map) {
     std::vector<UnknownKey> unknown;
     findUnknownKeys(map, "cluster.", unknown);
@@ -244,7 +244,7 @@ public:
     return unknown;
   }
 
-  /// As if the cluster had other devices: --devices keeps the size of hosts, --lose-node takes whole hosts away.
+  /// Changes the number of devices: --devices keeps the size of hosts, and --lose-node removes whole hosts.
   void change(const ImportOptions &options) {
     int64_t hosts = cluster().hosts, perHost = cluster().devicesPerHost;
     std::string which = "cluster " + cluster().name + " has";
@@ -275,7 +275,8 @@ public:
   }
   ClusterConfig &cluster() { return reader.config().cluster; }
 
-  /// Whether an unknown key seems to stand for a constant, or for a part of it: that is told already.
+  /// Returns whether an unknown key was probably intended as this constant or a part of it. That has already been
+  /// reported.
   bool isMisspelt(const std::string &key) const {
     return std::ranges::any_of(misspelt, [&](const std::string &path) { return path.starts_with(key); });
   }
@@ -283,7 +284,7 @@ public:
 private:
   const RunReader &reader;
   const std::vector<std::string> &folders;
-  std::set<std::string> misspelt; ///< paths of keys that unknown ones seem to stand for
+  std::set<std::string> misspelt; ///< paths of keys that unknown keys were probably intended as
 };
 
 void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
@@ -304,7 +305,7 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
     key.resize(std::min(key.find(' '), key.size()));
     if (value > 0 || importer.isMisspelt(key))
       continue;
-    // "cluster.link.bandwidth": the link's place, else the cluster's
+    // for "cluster.link.bandwidth": the location of the link, else that of the cluster
     auto place = places.find(key.substr(0, key.find('.', std::string_view("cluster.").size())));
     if (place == places.end())
       place = places.find("cluster");
@@ -315,7 +316,7 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
 
 constexpr double kLeastMemory = 4096; ///< a smaller limit is a number without its unit
 
-/// What a plan may take of a device. A limit that the run file states is taken at its word, without a margin.
+/// Sets the device memory that a plan may use. A limit in the run file is used without a margin.
 void limitMemory(const RunReader &reader) {
   ClusterConfig &cluster = reader.config().cluster;
   const char *key = "context.max_device_memory";
@@ -407,14 +408,14 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
     importer.infer();
   }
   ClusterConfig &cluster = importer.cluster();
-  if (!cluster.name.empty()) { // else not readable, which is reported already
+  if (!cluster.name.empty()) { // else the cluster is unreadable, which has been reported
     if (options.devices || options.loseNodes != 0)
       importer.change(options);
     checkConstants(reader, importer);
   }
   if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {
     reader.error("cluster", "a cluster has at most 1000000 devices");
-    cluster = {}; // so that no later check multiplies what does not fit
+    cluster = {}; // prevents overflow in later checks
   }
   limitMemory(reader);
 }

@@ -1,6 +1,5 @@
-// parallel_mode, parallel_config, recompute_config and planner.pin: what the file fixes of the
-// plan, and the batch arithmetic of MindFormers. The checks that a fixed plan must pass are in
-// check_pins.cpp.
+// Imports parallel_mode, parallel_config, recompute_config and planner.pin: the plan properties that the file fixes,
+// and MindFormers' batch arithmetic. check_pins.cpp checks a fixed plan.
 #include "compiler/import/check_pins.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
@@ -39,7 +38,7 @@ int64_t count(const RunReader &reader, const std::string &path) {
   return std::clamp<int64_t>(reader.integer(path).value_or(1), 1, 1000000000);
 }
 
-/// Product with a bound instead of overflow.
+/// Returns the product, limited to 1e15 so that it cannot overflow.
 int64_t product(std::initializer_list<int64_t> factors) {
   double exact = 1;
   int64_t result = 1;
@@ -50,8 +49,8 @@ int64_t product(std::initializer_list<int64_t> factors) {
   return result;
 }
 
-/// micro_batch_num counts with pipeline stages, gradient_accumulation_steps without: upstream's
-/// rule.
+/// Returns the number of micro-batches by MindFormers' rule: micro_batch_num applies with pipeline stages, and
+/// gradient_accumulation_steps without.
 int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
   int64_t interleave = count(reader, "micro_batch_interleave_num");
   const char *ignored = stages > 1 ? "runner_config.gradient_accumulation_steps" : "parallel_config.micro_batch_num";
@@ -63,7 +62,7 @@ int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
 
 std::optional<bool> switchOf(const YamlNode *node) { return node && node->isScalar() ? yamlBool(*node) : std::nullopt; }
 
-/// The policy that all layers have in common; lists of stages come on top of it.
+/// Returns the recompute policy of all layers. Lists per stage are applied on top of it.
 planner::Recompute recomputeOfFile(const RunReader &reader) {
   if (switchOf(reader.find("recompute_config.recompute")).value_or(false))
     return planner::Recompute::Full;
@@ -79,13 +78,13 @@ int zeroOfFile(const RunReader &reader) {
   return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard").value_or(false) ? 2 : 1;
 }
 
-/// Chunks of a stage where the file interleaves: those that it states, else two.
+/// Returns the chunks per stage of an interleaved schedule: the number in the file, else two.
 int64_t chunksOfFile(const RunReader &reader) {
   int64_t stated = reader.integer("model.model_config.pp_interleave_num").value_or(2);
   return std::clamp<int64_t>(reader.integer("planner.pin.virtual_stages").value_or(stated), 1, 1000000);
 }
 
-/// The choice that a key names, by the names of all; reports others.
+/// Returns the choice that a key names, and reports a name that is not in `choices`.
 template <typename Choice, size_t count>
 std::optional<Choice> choiceOf(const RunReader &reader, const std::string &path, const Choice (&choices)[count],
                                const char *(*nameOf)(Choice)) {
@@ -106,7 +105,7 @@ planner::Schedule scheduleOfFile(const RunReader &reader) {
   if (reader.flag("parallel.pipeline_config.pipeline_interleave").value_or(false) && chunksOfFile(reader) > 1)
     return planner::Schedule::Interleaved;
   if (reader.has("planner.pin.schedule"))
-    return planner::Schedule::OneFOneB; // which that replaces
+    return planner::Schedule::OneFOneB; // planner.pin.schedule replaces it
   return choiceOf(reader, "parallel.pipeline_config.pipeline_scheduler", planner::kSchedules, planner::scheduleName)
       .value_or(planner::Schedule::OneFOneB);
 }
@@ -127,8 +126,8 @@ std::optional<std::vector<int>> integerList(const RunReader &reader, const std::
   return list;
 }
 
-/// MindFormers' lists have an entry for each stage, or are a list of such lists: one for each chunk of a stage. Returns
-/// the entries one list after the other; nothing where the shape is another one, which is reported.
+/// Returns the entries of a MindFormers list, flattened. Such a list has one entry per stage, or is a list of such
+/// lists, one per chunk. Reports another shape and returns nothing.
 std::optional<std::vector<const YamlNode *>> entriesOfStages(const RunReader &reader, const std::string &path,
                                                              const YamlNode &node, size_t stages) {
   std::string key = path.substr(path.rfind('.') + 1);
@@ -153,8 +152,8 @@ std::optional<std::vector<const YamlNode *>> entriesOfStages(const RunReader &re
   return entries;
 }
 
-/// `offset` lists the difference of each chunk from an even share; one list for all stages holds for each of their
-/// chunks.
+/// Pins the layers per chunk from `offset`, which lists each chunk's difference from an even split. A single list
+/// applies to each chunk of the stages.
 void pinStageLayers(const RunReader &reader) {
   planner::Pins &pins = reader.config().pins;
   const std::string path = "model.model_config.offset";
@@ -167,7 +166,7 @@ void pinStageLayers(const RunReader &reader) {
   int64_t chunks = pins.schedule == planner::Schedule::Interleaved ? chunksOfFile(reader) : 1,
           stages = pins.pp.value_or(1);
   int layers = reader.config().model.layerCount();
-  if (stages * chunks > layers + 2) // reported with the stages
+  if (stages * chunks > layers + 2) // reported by the check of stages
     return;
   auto entries = entriesOfStages(reader, path, *node, static_cast<size_t>(stages));
   if (!entries)
@@ -187,16 +186,17 @@ void pinStageLayers(const RunReader &reader) {
   pins.stageLayers = counts;
 }
 
-/// More than a stage has.
+/// More layers than any stage has.
 constexpr int allLayers = 100000;
 
-/// Stages that a list may speak of: no more than layers, whatever the file says.
+/// Returns the number of stages that a list may describe. Limited to the number of layers, because the file may contain
+/// any number.
 size_t stagesOf(const RunReader &reader) {
   const RunConfig &config = reader.config();
   return static_cast<size_t>(std::min(config.pins.pp.value_or(1), std::max(1, config.model.layerCount())));
 }
 
-/// Layers of `True`, `False`, or a list of numbers and switches, as entriesOfStages has them.
+/// Returns the layers per stage of `True`, `False`, or a list of numbers and switches as in entriesOfStages.
 std::vector<int> layersPerStage(const RunReader &reader, const std::string &path, const YamlNode &node) {
   size_t stages = stagesOf(reader);
   auto countOf = [](const YamlNode &item) -> std::optional<int64_t> {
@@ -224,8 +224,8 @@ std::vector<int> layersPerStage(const RunReader &reader, const std::string &path
   return counts;
 }
 
-/// Which layers repeat element-wise work. Patterns of operator names select layers only: which
-/// values of a layer are repeated is the compiler's own rule.
+/// Returns the layers that recompute elementwise work. Patterns of operator names only select layers. Within a layer,
+/// the compiler chooses which values are recomputed.
 std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) {
   const std::string path = "recompute_config.select_recompute";
   bool isPatterns =
@@ -263,7 +263,7 @@ void importRecomputeLists(const RunReader &reader) {
     recompute.selectiveLayers = selectiveLayers(reader, *select);
 }
 
-/// Says where slicing kept inputs changes nothing.
+/// Reports if slicing of saved inputs has no effect.
 void reportSlicedInputs(const RunReader &reader) {
   const planner::Pins &pins = reader.config().pins;
   const char *path = "recompute_config.recompute_slice_activation";
@@ -291,7 +291,7 @@ void pinFile(const RunReader &reader) {
   pins.cp = static_cast<int>(count(reader, section + "context_parallel"));
   pins.ep = reader.config().model.hasExperts() ? static_cast<int>(count(reader, section + "expert_parallel")) : 1;
   if (*pins.dp % *pins.ep == 0)
-    *pins.dp /= *pins.ep; // experts are spread over replicas
+    *pins.dp /= *pins.ep; // experts are distributed over replicas
   else
     reader.error(section + "expert_parallel",
                  fmt::format("data_parallel {} is not a multiple of expert_parallel {}", *pins.dp, *pins.ep));
@@ -299,7 +299,7 @@ void pinFile(const RunReader &reader) {
   pins.microBatches = microBatchesOfFile(reader, *pins.pp);
   pins.zero = zeroOfFile(reader);
   pins.sequenceParallel = reader.flag(section + "use_seq_parallel").value_or(false) && *pins.tp > 1;
-  // Upstream forces the sharded form with a pipeline.
+  // MindFormers forces the sharded form with a pipeline.
   pins.vocabParallel = *pins.pp > 1 || !reader.flag(section + "vocab_emb_dp").value_or(true);
   pins.recompute = recomputeOfFile(reader);
   pinOffloading(reader);
@@ -308,8 +308,7 @@ void pinFile(const RunReader &reader) {
   importRecomputeLists(reader);
 }
 
-/// Mode 0 and single devices: one replica per device; what the file says of other axes is reset, as
-/// upstream.
+/// Pins mode 0 and single devices: one replica per device. The file's other axes are reset, as in MindFormers.
 void pinDataParallel(const RunReader &reader, int devices) {
   planner::Pins &pins = reader.config().pins;
   for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "expert_parallel",
@@ -330,7 +329,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   importRecomputeLists(reader);
 }
 
-/// The planner is free at the file's global batch: that of its own plan, which says nothing else here.
+/// Leaves the plan to the planner and returns the global batch of the plan in the file, which has no other effect.
 int64_t freePlan(const RunReader &reader) {
   int64_t stages = count(reader, "parallel_config.pipeline_stage");
   int64_t batch = product({count(reader, "runner_config.batch_size"), count(reader, "parallel_config.data_parallel"),
@@ -342,9 +341,9 @@ int64_t freePlan(const RunReader &reader) {
   return batch;
 }
 
-/// The value of one key of planner.pin, by its type; what is below the least is reported with its key.
+/// Returns the value of one key of planner.pin, by its type. The key checker reports values below the minimum.
 std::optional<int> pinOf(const RunReader &reader, const std::string &path, const std::optional<int> &) {
-  bool isZero = path == "planner.pin.zero"; // 4 is refused by the checks
+  bool isZero = path == "planner.pin.zero"; // 4 is rejected by checkPins
   std::optional<int64_t> value = reader.integer(path);
   return value ? std::optional(static_cast<int>(std::clamp<int64_t>(*value, !isZero, isZero ? 4 : 1000000000)))
                : std::nullopt;
@@ -374,7 +373,7 @@ std::optional<std::vector<int>> pinOf(const RunReader &reader, const std::string
   return integerList(reader, path);
 }
 
-/// What planner.pin fixes, over what the file's plan fixes.
+/// Applies planner.pin over the plan in the file.
 void applyPlannerPins(const RunReader &reader) {
   planner::Pins &pins = reader.config().pins;
   planner::visitFields([&](const char *key, const char *, auto pin, auto) {
@@ -385,7 +384,7 @@ void applyPlannerPins(const RunReader &reader) {
     pins.virtualStages = planner::chunksOf(*pins.schedule, /*virtualStages=*/1);
 }
 
-/// Whether the file's own plan says how many samples a step has. Pins do not change them then.
+/// Returns whether the file's own plan defines the samples per step. Pins then do not change them.
 bool statesBatch(const RunReader &reader) {
   return std::ranges::any_of(
       std::initializer_list<const char *>{"runner_config.batch_size", "runner_config.gradient_accumulation_steps",
@@ -439,9 +438,9 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   if (config.isPinned || !statesBatch(reader))
     batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
-  if (wanted && (*wanted < 1 || *wanted > kMostCount)) // reported with its key
+  if (wanted && (*wanted < 1 || *wanted > kMostCount)) // the key checker reports it
     wanted.reset();
-  // A pinned plan is honoured exactly: the two must agree unless something is left to choose.
+  // A pinned plan is used exactly, so the two batches must agree. They may differ if the planner has a choice.
   if (wanted && config.isPinned && *wanted != batch)
     reader.error("planner.global_batch",
                  fmt::format("global_batch is {}, the pinned plan has {} = micro-batch "

@@ -1,5 +1,5 @@
-// The order of the import: file, --set, architecture, keys, sizes, then the parts. Every step goes
-// on as far as it can, so that the faults of all of them are shown together.
+// Runs the import in order: file, --set, architecture, keys, sizes, then the parts. Every step continues as far as it
+// can, so that errors of all steps are shown together.
 #include "compiler/import/import_run.h"
 #include "compiler/import/base_config.h"
 #include "compiler/import/expression.h"
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A copy whose nodes all have the place `where`. Depth is bounded by the parser.
+/// Returns a copy whose nodes all have the location `where`. The parser limits the depth.
 YamlPtr relocated(const YamlPtr &node, const SourceLocation &where) {
   auto copy = std::make_shared<YamlNode>(*node);
   copy->where = where;
@@ -32,7 +32,7 @@ YamlPtr relocated(const YamlPtr &node, const SourceLocation &where) {
   return copy;
 }
 
-/// Why `path` cannot be set: what stands where it goes on, a value or a list without that item.
+/// Returns why `path` cannot be set: it continues through a value, or through a list without that item.
 std::string whyNoWay(const YamlNode &root, const std::string &path) {
   const YamlNode *node = &root;
   size_t end = std::string::npos;
@@ -72,7 +72,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   return changed ? changed : root;
 }
 
-/// The pins of the command line as one map, null when there are none.
+/// Returns the pins of the command line as one map, or null if there are none.
 YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *architecture, ImportedRun &run) {
   YamlPtr all;
   for (const PinOption &option : options) {
@@ -88,7 +88,7 @@ YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *arch
   return all;
 }
 
-/// The value of a number or switch of model_config or moe_config, 0 where it is not given.
+/// Returns a number or switch of model_config or moe_config, or 0 if it is not given.
 double givenSize(const RunReader &reader, const std::string &name) {
   for (const char *section : {"model.model_config.", "moe_config."})
     if (const YamlNode *node = reader.find(section + name))
@@ -96,7 +96,7 @@ double givenSize(const RunReader &reader, const std::string &name) {
   return 0;
 }
 
-/// The entry of `arch:` by which the run file's own sizes choose the architecture; null where none does.
+/// Returns the entry of `arch:` whose condition the run file's sizes satisfy, or null.
 const ConditionalArch *choiceBySizes(const RunReader &reader, const Architecture &architecture,
                                      const std::string &type) {
   for (const ConditionalArch &arch : architecture.conditionalArchs) {
@@ -108,7 +108,7 @@ const ConditionalArch *choiceBySizes(const RunReader &reader, const Architecture
   return nullptr;
 }
 
-/// What names the architecture: model.arch.type, or what MindFormers has instead of it since r1.6.
+/// Returns the name of the architecture: model.arch.type, or the key that replaces it in MindFormers since r1.6.
 std::optional<std::string> architectureName(const RunReader &reader) {
   if (std::optional<std::string> type = reader.text("model.arch.type"))
     return type;
@@ -119,8 +119,8 @@ std::optional<std::string> architectureName(const RunReader &reader) {
   return type ? type : reader.text(section + "type");
 }
 
-/// The model file that knows the run's architecture, or that is named by it. A file that the run's sizes choose goes
-/// before one that knows the name alone.
+/// Returns the model file for the run's architecture. A file whose condition on the run's sizes holds takes precedence
+/// over a file that only has the name.
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
   std::optional<std::string> type = architectureName(reader);
   if (!type) {
@@ -149,7 +149,7 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
     if (matches && chosen.empty())
       chosen = file;
   }
-  if (!chosen.empty()) { // read again, so that its faults have their source lines
+  if (!chosen.empty()) { // loads the file again, so that errors show its source lines
     std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics());
     for (size_t i = 0; architecture && i < architecture->sizes.size(); ++i)
       if (auto own = defaults.find(architecture->sizes[i].name); own != defaults.end())
@@ -163,12 +163,12 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   return std::nullopt;
 }
 
-/// MindFormers' way to say that no token is dropped.
+/// Returns whether the entry turns off token dropping, in MindFormers' form.
 bool isDropless(const YamlEntry &entry) {
   return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
 }
 
-/// A capacity of as many slots as a sample has tokens.
+/// Replaces the capacity by as many slots as a sample has tokens.
 YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
   auto sizeOf = [&](const char *name) {
     double given = givenSize(reader, name);
@@ -182,7 +182,7 @@ YamlEntry withEverySlot(const RunReader &reader, const Architecture &architectur
   return entry;
 }
 
-/// model_config with the keys of moe_config that are sizes of the model. A dense model takes no experts.
+/// Returns model_config together with the keys of moe_config that are model sizes. A dense model ignores moe_config.
 YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture) {
   const YamlNode *own = reader.find("model.model_config");
   YamlNode sizes = own ? *own : YamlNode();
@@ -206,7 +206,7 @@ std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
   std::vector<WeightRules> systems;
   if (const YamlNode *weights = architecture.root->find("weights"))
     for (const YamlEntry &system : weights->entries) {
-      if (system.value->kind == YamlNode::Kind::Null) // a file takes away what its base has
+      if (system.value->kind == YamlNode::Kind::Null) // null removes an entry of the base
         continue;
       WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
       for (const YamlEntry &rule : system.value->entries)
@@ -365,7 +365,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   importCluster(reader, options, folders);
   importSystem(reader, options, folders);
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
-  if (architecture) // the checks of a plan need the model's dimensions
+  if (architecture) // plan checks need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
   if (run.config.runMode == "eval")
     leaveBackward(run.config);

@@ -1,4 +1,4 @@
-// The software that a plan is priced for: from --system, the file's `system`, or Espalier itself.
+// Imports the software whose performance is predicted: from --system, from the file's `system`, or Espalier itself.
 #include "compiler/import/config_files.h"
 #include "compiler/import/run_reader.h"
 #include "planner/model/schedule.h"
@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-constexpr const char *otherDevices = "other"; ///< those that a list of errors does not name
+constexpr const char *otherDevices = "other"; ///< device classes that a list of errors does not name
 
 /// Reads one file of configs/systems.
 class SystemReader {
@@ -47,7 +47,7 @@ private:
                           fmt::format("unknown key '{}' in {}{}", entry.key, what, didYouMean(entry.key, known)));
   }
 
-  /// Which plans the software can run.
+  /// Reads which plans the software can run.
   void readPlans(const YamlNode &map) {
     planner::Software &software = system.software;
     using planner::Axis;
@@ -86,7 +86,7 @@ private:
     return 0;
   }
 
-  /// A list of shares by class of device, of which that of the cluster counts.
+  /// Returns the entry for the cluster's device class from a list of fractions by class.
   double byDevice(const YamlNode &map, const char *key) {
     const YamlNode *list = map.find(key);
     const YamlNode *other = list ? list->find(otherDevices) : nullptr;

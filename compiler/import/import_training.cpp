@@ -1,4 +1,4 @@
-// Optimizer, learning rate, loss scale, data and dtypes of a run file.
+// Imports optimizer, learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/cluster_file.h"
 #include "compiler/import/run_reader.h"
 #include "runtime/data/blend.h"
@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-/// Both decays, by keys of their own or as the list; of the two the nearer one holds.
+/// Imports beta1 and beta2 from their own keys or from the list. The key with the higher priority wins.
 void importBetas(const RunReader &reader) {
   OptimizerConfig &optimizer = reader.config().optimizer;
   const std::string listKey = "optimizer.betas";
@@ -87,8 +87,8 @@ void importScheduleKind(const RunReader &reader) {
                                                fmt::join(names, ", "), didYouMean(*type, names)));
 }
 
-/// Of the two ways to say the warmup the nearer one holds: --set before the file, the file before its bases. Where both
-/// stand at one place, the ratio wins, as in MindFormers.
+/// Imports the warmup, which two keys can define. The one with the higher priority wins: --set, then the file, then its
+/// bases. If both have the same priority, the ratio wins, as in MindFormers.
 void importWarmup(const RunReader &reader) {
   LearningRateSchedule &schedule = reader.config().schedule;
   const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
@@ -116,7 +116,7 @@ void importSchedule(const RunReader &reader) {
   else
     peak = reader.number("optimizer.learning_rate");
   schedule.peak = peak.value_or(schedule.peak);
-  // MindFormers' default, so that a polynomial without lr_end does not become constant at its peak.
+  // MindFormers' default. It prevents a polynomial schedule without lr_end from being constant.
   double defaultEnd = schedule.kind == "polynomial" ? 1e-7 : 0;
   schedule.end = reader.number("lr_schedule.lr_end").value_or(defaultEnd);
   schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
@@ -209,8 +209,8 @@ void refusePlaceholder(const RunReader &reader, const std::string &key, const st
     reader.error(key, fmt::format("{} is a placeholder, {}; write yours in its place", key, text));
 }
 
-/// What the file wishes to start from, and what it wishes to do with it. Whether the weights are there is a question to
-/// the machine that runs the plan.
+/// Imports the checkpoint to start from, and the mode. Whether the weights exist is checked on the machine that runs
+/// the plan.
 void importStart(const RunReader &reader) {
   RunConfig &config = reader.config();
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
@@ -261,7 +261,7 @@ void importCallbacks(const RunReader &reader) {
     };
     if (name == "MFLossMonitor") {
       config.logSteps = integer("per_print_times", 1);
-    } else if (name == "CheckpointMointor" || name == "CheckpointMonitor") { // the first is upstream's spelling
+    } else if (name == "CheckpointMointor" || name == "CheckpointMonitor") { // the first is MindFormers' spelling
       const YamlNode *prefix = item.find("prefix");
       config.checkpointPrefix = prefix ? prefix->text : "";
       config.checkpointSteps = integer("save_checkpoint_steps", 1);
@@ -285,7 +285,7 @@ void importTraining(const RunReader &reader) {
 
 namespace {
 
-/// Paths and split, as far as they can be checked where the data need not be.
+/// Imports paths and split. Checks only what does not need the data to be present.
 void importPaths(const RunReader &reader) {
   const std::string loader = "train_dataset.data_loader.", folderKey = loader + "dataset_dir",
                     pathKey = loader + "config.data_path", splitKey = loader + "config.split";

@@ -1,5 +1,5 @@
-// The flags of Megatron-LM's training scripts (core r0.6 to r0.14): which are mapped,
-// and why the others have no effect here.
+// Lists the flags of Megatron-LM's training scripts (core r0.6 to r0.14): which ones are mapped, and why the others
+// have no effect here.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace espalier {
 
-/// Why a flag is not looked at; null for a flag that is mapped or not known.
+/// Returns why a flag is ignored; null for a flag that is mapped or unknown.
 const char *ignoredReason(const std::string &flag);
 
-/// All known flags, for suggestions.
+/// Returns all known flags, for suggestions.
 std::vector<std::string> knownFlags();
 
 } // namespace espalier

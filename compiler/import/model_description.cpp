@@ -1,4 +1,4 @@
-// Questions that a description answers without any IR.
+// Implements queries of a model description, without IR.
 #include "compiler/import/model_description.h"
 
 #include <algorithm>

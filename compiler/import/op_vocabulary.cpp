@@ -9,7 +9,7 @@ constexpr OpAttribute rate[] = {{"rate"}};
 constexpr OpAttribute factor[] = {{"factor"}};
 constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
 constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
-// A scale of 0 stands for 1/sqrt(head_dim) and is replaced by the loader.
+// A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
 constexpr OpAttribute attention[] = {{"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}};
 
 constexpr OpSignature vocabulary[] = {

@@ -1,5 +1,5 @@
-// The ops that a model file may use: how many inputs, and which attributes. Meanings are in
-// configs/README.md.
+// Lists the ops that a model file may use, with their number of inputs and their attributes. configs/README.md defines
+// their meaning.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,15 @@
 
 namespace espalier {
 
+/// An attribute of an op.
 struct OpAttribute {
   std::string_view name;
   bool isString = false;
-  /// Value when the model file gives none; without one the attribute is required.
+  /// The default value. An attribute without a default is required.
   std::optional<double> defaultNumber = std::nullopt;
 };
 
+/// The signature of an op kind.
 struct OpSignature {
   std::string_view kind;
   int leastInputs, mostInputs;
@@ -23,12 +25,13 @@ struct OpSignature {
   int outputs = 1;
 };
 
+/// Returns the signatures of all ops.
 std::span<const OpSignature> opVocabulary();
 
-/// The signature of a kind, or null.
+/// Returns the signature of an op kind, or null.
 const OpSignature *opSignature(std::string_view kind);
 
-/// Inputs of the whole model, readable in any segment; each [batch, seq].
+/// Returns the model's inputs, which any segment can read. Each has shape [batch, seq].
 std::span<const std::string_view> modelInputs();
 
 } // namespace espalier

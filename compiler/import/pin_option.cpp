@@ -37,7 +37,7 @@ YamlPtr scalar(const std::string &text, const SourceLocation &where) {
   return node;
 }
 
-/// "5+7+7", or as run files have it "[5, 7, 7]", as a list with the place of each number.
+/// Parses "5+7+7", or "[5, 7, 7]" as in run files, as a list with the location of each number.
 YamlPtr list(const std::string &text, const SourceLocation &where) {
   bool isBracketed = text.starts_with('[') && text.ends_with(']');
   size_t last = text.size() - isBracketed;

@@ -22,7 +22,7 @@ YamlPtr mapOf(const std::string &key, const YamlPtr &value, const SourceLocation
   return map;
 }
 
-/// A sample is as long as the data have it, not as the longest one that the model could take.
+/// Sets the sequence length from the data settings, because the model's value is only its maximum.
 YamlPtr withSampleLength(const YamlPtr &model, const YamlNode &root) {
   const YamlNode *node = &root;
   for (const char *key : {"train_dataset", "data_loader", "config", "seq_length"})

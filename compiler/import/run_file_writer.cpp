@@ -27,7 +27,7 @@ void RunFileWriter::put(const std::string &path, const std::string &value, const
   node->source = source;
 }
 
-// Recursion is as deep as a key has dots.
+// The recursion depth is the number of dots of a key.
 void RunFileWriter::write(const Node &node, int indent, std::string &text) {
   for (const Node &child : node.children) {
     text += std::string(static_cast<size_t>(indent), ' ') + child.key + ":";

@@ -1,4 +1,4 @@
-// A run file as text, from dotted keys.
+// Writes a run file as text, from dotted keys.
 #pragma once
 
 #include <string>
@@ -6,15 +6,16 @@
 
 namespace espalier {
 
-/// As a single-quoted scalar.
+/// Returns the text as a single-quoted YAML scalar.
 std::string quotedYaml(const std::string &text);
 
-/// Keeps sections in the order in which their first keys come. Values are YAML as given.
+/// Collects keys and values. Sections keep the order of their first keys. Values are YAML text.
 class RunFileWriter {
 public:
-  /// Sets `path` ("parallel_config.model_parallel"); `source` becomes the line's comment.
+  /// Sets `path` ("parallel_config.model_parallel"). `source` becomes the line's comment.
   void put(const std::string &path, const std::string &value, const std::string &source = "");
 
+  /// Returns the run file.
   std::string text() const;
 
 private:

@@ -1,5 +1,4 @@
-// The table of keys. Sections and names are MindFormers' (r0.3 to r1.5), but for `cluster` and
-// `planner`.
+// The table of keys. Sections and names are those of MindFormers (r0.3 to r1.5), except `cluster` and `planner`.
 #include "compiler/import/run_keys.h"
 
 namespace espalier {
@@ -334,8 +333,7 @@ constexpr Row parallelKeys[] = {
      "its fastest algorithm of each product: {product, algorithm}"},
 };
 
-// Rows of train_dataset; eval_dataset takes the same keys, and both `_task` sections repeat the
-// map.
+// Rows of train_dataset. eval_dataset has the same keys, and both `_task` sections repeat the map.
 constexpr Row datasetKeys[] = {
     {"data_loader.type", T::String, mapped, "samples come from indexed .bin/.idx files"},
     {"data_loader.dataset_dir", T::String, used, "what run reads without --data: a PREFIX or a text file"},

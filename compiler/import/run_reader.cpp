@@ -1,4 +1,4 @@
-// Paths and conversions; no meaning of any key lives here.
+// Resolves paths and converts values. The meaning of keys is defined elsewhere.
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>

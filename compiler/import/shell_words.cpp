@@ -16,11 +16,11 @@ namespace {
 
 constexpr size_t mostBytes = 1 << 20;
 
-/// A character with its place; text of variables keeps the places of its assignment.
+/// A character with its location. Text of variables keeps the locations of its assignment.
 struct PlacedChar {
   char c = 0;
   int line = 1, column = 1;
-  bool quoted = false; ///< no word ends here
+  bool quoted = false; ///< the character does not end a word
 };
 
 struct PlacedText {
@@ -75,7 +75,7 @@ private:
 
   void failAsTooLong() { fail(line, column, "the script expands to more than 1 MiB"); }
 
-  /// Text grows by expansion only: whatever is appended to is bounded at once.
+  /// Limits the length of a text. Only expansion makes text grow, so each append is checked immediately.
   void bound(const PlacedText &text) {
     if (text.chars.size() > mostBytes)
       failAsTooLong();
@@ -106,7 +106,7 @@ private:
     append(readWord());
   }
 
-  /// 2>&1, >file and <file: no words of the command.
+  /// Returns whether the cursor is at a redirection (2>&1, >file or <file), which is not a word of the command.
   bool isRedirection() const {
     if (placeholderLength() > 0)
       return false;
@@ -116,8 +116,8 @@ private:
     return peek(digits) == '>' || peek(digits) == '<';
   }
 
-  /// Characters of a placeholder such as <Specify path>, which a person was to replace before a shell reads it; 0 where
-  /// none stands here. `a <b >c` has none: nothing but a letter stands before the second sign.
+  /// Returns the length of a placeholder such as <Specify path>, which the user must replace; 0 if there is none at the
+  /// cursor. `a <b >c` contains none, because only a letter may precede the second sign.
   size_t placeholderLength() const {
     if (peek() != '<' || std::isalpha(static_cast<unsigned char>(peek(1))) == 0)
       return 0;
@@ -144,7 +144,7 @@ private:
       hereDocuments.push_back({end, isIndented});
   }
 
-  /// The lines behind a command with <<END, to the line that is END.
+  /// Skips the lines after a command with <<END, up to the line END.
   void skipHereDocuments() {
     for (const auto &[end, isIndented] : hereDocuments)
       for (bool isEnd = false; at < input.size() && !isEnd;) {
@@ -176,7 +176,7 @@ private:
     isWarned = true;
   }
 
-  /// Unquoted space ends words. What an unknown is part of stays unknown.
+  /// Splits text into words at unquoted space. A word that contains an unknown part is unknown.
   void split(const PlacedText &text, ShellCommand &words) {
     ShellWord word;
     bool open = false;
@@ -215,7 +215,7 @@ private:
     return command.empty() || std::find(declarers.begin(), declarers.end(), command.front().text) != declarers.end();
   }
 
-  /// NAME=value, NAME=( words ), and both with +=. False, and nothing read, when there is none.
+  /// Reads NAME=value, NAME=( words ), or either with +=. If there is none, returns false and reads nothing.
   bool readAssignment() {
     size_t length = 0;
     while (isNameChar(peek(length)))
@@ -241,7 +241,7 @@ private:
     return true;
   }
 
-  /// Words between brackets, joined by unquoted spaces.
+  /// Reads the words between parentheses, joined by unquoted spaces.
   PlacedText readArray() {
     PlacedText all;
     PlacedChar open = take();
@@ -294,7 +294,7 @@ private:
         word.chars.push_back(take());
       }
     }
-    if (at == before && at < input.size()) // a sign that has no meaning here
+    if (at == before && at < input.size()) // skips a character without meaning here
       take();
     return word;
   }
@@ -302,7 +302,7 @@ private:
   void readQuoted(PlacedText &word) {
     PlacedChar quote = take();
     PlacedChar empty = quote;
-    empty.c = emptyMark; // "" is a word, too
+    empty.c = emptyMark; // "" is also a word
     word.chars.push_back(empty);
     while (at < input.size() && peek() != quote.c && !failed) {
       if (quote.c == '"' && peek() == '\\' && peek(1) == '\n') {
@@ -330,7 +330,7 @@ private:
     word.unknown = std::move(what);
   }
 
-  /// What stands between a bracket and its partner; the cursor is on the opening one.
+  /// Returns the text between a bracket and its partner. The cursor must be at the opening bracket.
   std::string bracketed(char open, char close) {
     PlacedChar first = take();
     std::string inside;
@@ -367,7 +367,7 @@ private:
     while (isNameChar(peek()) && (name.empty() || !std::isdigit(static_cast<unsigned char>(name[0]))))
       name += take().c;
     if (name.empty() && (peek() == '@' || peek() == '*')) {
-      skip(1); // what the caller adds
+      skip(1); // skips the caller's arguments
       return;
     }
     if (name.empty()) {
@@ -377,7 +377,7 @@ private:
     parameter(word, start, name, quoted);
   }
 
-  /// What `text`, of which nothing ends a word, expands to; all of it has one place.
+  /// Returns the expansion of `text`, which has no word boundaries. All of it has one location.
   PlacedText expand(const std::string &text, const PlacedChar &place, bool quoted) {
     if (++depth > mostDepth)
       fail(place.line, place.column, fmt::format("expansions are nested deeper than {} levels", mostDepth));
@@ -407,8 +407,8 @@ private:
     bound(word);
   }
 
-  /// NAME, NAME[@], and with a default NAME-default and NAME=default, where also what is empty counts as unset with a
-  /// colon before the sign.
+  /// Expands NAME, NAME[@], and with a default NAME-default and NAME=default. With a colon before the sign, an empty
+  /// value counts as unset.
   void parameter(PlacedText &word, const PlacedChar &place, const std::string &inside, bool quoted) {
     size_t length = 0;
     while (length < inside.size() && isNameChar(inside[length]))
@@ -424,8 +424,8 @@ private:
     if (isSet && (rest.empty() || isList || hasDefault)) {
       PlacedText value = found->second;
       for (PlacedChar &entry : value.chars)
-        entry.quoted = quoted && (entry.quoted || !isList); // a quoted list keeps its words apart
-      if (!quoted)                                          // blanks part words, and nothing between them is none
+        entry.quoted = quoted && (entry.quoted || !isList); // a quoted list keeps its words separate
+      if (!quoted) // unquoted: blanks separate words, and empty words are dropped
         std::erase_if(value.chars, [](const PlacedChar &entry) { return entry.c == emptyMark; });
       return append(word, value);
     }
@@ -466,10 +466,10 @@ private:
   size_t at = 0, expanded = 0;
   int line = 1, column = 1;
   static constexpr int mostDepth = 32;
-  int depth = 0; ///< of expansions in defaults
+  int depth = 0; ///< nesting of expansions in defaults
   bool failed = false, isWarned = false;
-  bool isConditional = false;                              ///< behind && or ||
-  std::vector<std::pair<std::string, bool>> hereDocuments; ///< their last lines; whether tabs may stand before those
+  bool isConditional = false;                              ///< after && or ||
+  std::vector<std::pair<std::string, bool>> hereDocuments; ///< end lines, and whether tabs may precede them
   std::map<std::string, PlacedText> variables;
   ShellCommand command;
   std::vector<ShellCommand> commands;

@@ -1,5 +1,5 @@
-// The words of a shell script's commands, read without running anything: assignments, arrays and $VAR are followed,
-// quotes and continued lines joined; what only a shell can know is marked as unknown.
+// Splits a shell script into the words of its commands without executing anything. Follows assignments, arrays and
+// $VAR, and joins quotes and continued lines. Values that only a shell knows are marked as unknown.
 #pragma once
 
 #include "compiler/import/diagnostics.h"
@@ -10,18 +10,18 @@
 
 namespace espalier {
 
-/// One word after expansion. `unknown` names what could not be expanded in it ("$1"), empty when all is known.
+/// One word after expansion. `unknown` names the part that could not be expanded ("$1"), or is empty.
 struct ShellWord {
   std::string text;
-  SourceLocation where; ///< of its first character, in the assignment that holds it
+  SourceLocation where; ///< location of its first character, in the assignment that defines it
   std::string unknown;
 };
 
 using ShellCommand = std::vector<ShellWord>;
 
-/// All commands of `text` in order. Control flow is not followed: every assignment counts, in file order, and a warning
-/// says so. Errors: more than 1 MiB of text, more than 1 MiB after expansion, a quote or bracket that is not closed,
-/// defaults in defaults deeper than 32 levels.
+/// Returns all commands of `text` in order. Control flow is not followed: every assignment counts, in file order, and a
+/// warning reports this. Errors: more than 1 MiB of text before or after expansion, an unclosed quote or bracket, and
+/// defaults nested deeper than 32 levels.
 std::vector<ShellCommand> readShell(const std::string &file, std::string_view text, Diagnostics &diagnostics);
 
 } // namespace espalier

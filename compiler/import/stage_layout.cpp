@@ -9,9 +9,9 @@ namespace espalier {
 
 namespace {
 
-constexpr size_t longestLayout = 200000; // letters once repeats are written out
+constexpr size_t longestLayout = 200000; // letters after expansion of repeats
 
-/// The number behind `*` at `place`, 1 where there is none; 0 where it is none or too large.
+/// Returns the number after `*` at `place`: 1 if there is no `*`, and 0 if the number is missing or too large.
 size_t readRepeat(const std::string &text, size_t &place) {
   if (place >= text.size() || text[place] != '*')
     return 1;
@@ -21,7 +21,7 @@ size_t readRepeat(const std::string &text, size_t &place) {
   return number > longestLayout ? 0 : number;
 }
 
-/// Writes repeats out: "(tt|)*2" is "tt|tt|". Groups do not nest.
+/// Expands repeats: "(tt|)*2" becomes "tt|tt|". Groups cannot nest.
 std::string expand(const std::string &text, std::string &fault) {
   std::string letters;
   for (size_t i = 0; i < text.size() && fault.empty();) {

@@ -8,14 +8,15 @@ namespace espalier {
 
 namespace {
 
-/// Whether the script says one value of a flag; where further words follow, as behind a last flag, it is left out.
+/// Returns whether the script gives a flag exactly one value. A last flag that is followed by further words does not
+/// count.
 bool isStated(const GivenFlags &given, const std::string &flag) {
   return given.isKnown(flag) && given.haveOneValue(flag, flag);
 }
 
-constexpr int64_t mostCount = 1000000000000; // of a flag, and of micro-batches
+constexpr int64_t mostCount = 1000000000000; // limit of a flag's value, and of micro-batches
 
-/// As a shell reads it. A word that would end the line is none.
+/// Returns the word quoted for a shell. Returns nothing if it contains a line break.
 std::optional<std::string> shellWord(std::string word) {
   constexpr const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./";
   if (word.find_first_of("\r\n") != std::string::npos)
@@ -27,8 +28,8 @@ std::optional<std::string> shellWord(std::string word) {
   return "'" + word + "'";
 }
 
-/// What the script reads. With --mock-data it is upstream's mock, whatever else stands there: as scripts choose by a
-/// condition, which is not followed, both may be given.
+/// Returns the script's data paths. --mock-data takes precedence. Both flags may be given, because conditions are not
+/// followed and a script may choose one of them.
 std::vector<std::string> dataPaths(GivenFlags &given, const std::string &key) {
   if (!given.isSet("--mock-data", key))
     return given.isKnown("--data-path") ? given.values("--data-path", key) : std::vector<std::string>();
@@ -38,7 +39,7 @@ std::vector<std::string> dataPaths(GivenFlags &given, const std::string &key) {
   return {"mock"};
 }
 
-/// Scripts that build strings of flags leave the quotes of '99,1,0' in its text; Megatron reads the numbers alone.
+/// Removes the quotes that scripts with strings of flags leave in '99,1,0'. Megatron reads only the numbers.
 std::string withoutQuotes(const std::string &text) {
   bool isQuoted = text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front();
   return isQuoted ? text.substr(1, text.size() - 2) : text;
@@ -49,8 +50,8 @@ std::string withoutQuotes(const std::string &text) {
 void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   bool evaluates = given.isSet("--skip-train", "run_mode"), finetunes = given.isSet("--finetune", "run_mode");
   bool isWithoutState = given.isSet("--no-load-optim", "resume_training");
-  // A script that loads from where it saves goes on with itself: `espalier run --resume`. Which folder that is may be
-  // known to the shell alone.
+  // A script that loads from the folder it saves to resumes its own run: `espalier run --resume`. Only the shell may
+  // know which folder that is.
   bool isOwn = given.haveOneValue("--load", "--save") && !evaluates && !finetunes && !isWithoutState;
   std::optional<std::string> from;
   if (!isOwn)
@@ -99,7 +100,7 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
   std::string words;
   auto add = [&](const char *flag, const char *option, int64_t times, int64_t parts) {
     const std::string effect = fmt::format("`espalier run {}`", option);
-    if (!isStated(given, flag) || given.value(flag, effect) == "0") // never
+    if (!isStated(given, flag) || given.value(flag, effect) == "0") // 0 means never
       return;
     if (std::optional<int64_t> count = given.count(flag, effect))
       words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
@@ -114,8 +115,8 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
   const std::string training = words;
   add("--eval-interval", "--eval-every", 1, 1);
   bool evaluates = words != training;
-  add("--eval-iters", "--eval-batches", microBatches, 1); // of each replica
-  if (!evaluates)                                         // then nobody asks how much
+  add("--eval-iters", "--eval-batches", microBatches, 1); // per replica
+  if (!evaluates)                                         // without evaluations, their size has no effect
     words = training;
   return words.empty() ? "" : "espalier run RUN.plan" + words;
 }

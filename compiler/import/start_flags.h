@@ -1,5 +1,5 @@
-// What a Megatron script starts from, what it reads and whether it trains, as keys of a run file, and the line that
-// starts it. Paths that the shell alone knows are left out: `espalier run` takes them.
+// Converts a Megatron script's checkpoint, data and mode flags to keys of a run file and to a start command. Omits
+// paths that only the shell knows, because `espalier run` takes them.
 #pragma once
 
 #include "compiler/import/given_flags.h"
@@ -7,14 +7,15 @@
 
 namespace espalier {
 
-/// run_mode, load_checkpoint and resume_training. A script that loads where it saves says how it is started again:
-/// `espalier run --resume` does so.
+/// Writes run_mode, load_checkpoint and resume_training. If a script loads from the folder that it saves to, it resumes
+/// its own run, for which there is `espalier run --resume`.
 void writeStart(GivenFlags &given, RunFileWriter &yaml);
 
-/// Data, their split, and what happens at the token that ends a document, where that is known.
+/// Writes the data paths, their split, and the handling of the end-of-document token, if it is known.
 void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> endOfDocument);
 
-/// `espalier run` with steps, evaluations and checkpoints of the script; empty where it says nothing of them.
+/// Returns an `espalier run` command with the script's steps, evaluations and checkpoints, or an empty string if the
+/// script sets none of them.
 std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatches);
 
 } // namespace espalier

@@ -6,7 +6,7 @@ namespace espalier {
 
 namespace {
 
-/// A flag of something that is not built; its value `neutral` asks for what is done here anyway.
+/// A flag of a feature that is not implemented. Its value `neutral` asks for the behavior that is implemented.
 struct Unbuilt {
   const char *flag, *neutral, *reason;
 };
@@ -58,7 +58,7 @@ void refuseUnbuilt(GivenFlags &given) {
       continue;
     std::optional<std::string> value = neutral ? given.value(flag, "as here") : std::nullopt;
     if (neutral && !value)
-      continue; // reported
+      continue; // already reported
     bool isNeutral = neutral && (*value == neutral || *value == std::string(neutral) + ".0");
     if (!isNeutral)
       given.error(flag, fmt::format("{} has no counterpart here: {}{}", flag, reason,

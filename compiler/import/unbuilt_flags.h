@@ -1,5 +1,4 @@
-// Flags of Megatron-LM that ask for what is not built: they are refused, so that none of them changes a training
-// without a word.
+// Refuses flags of Megatron-LM for features that are not implemented, so that no such flag silently changes a training.
 #pragma once
 
 #include "compiler/import/given_flags.h"
@@ -9,10 +8,10 @@
 
 namespace espalier {
 
-/// Reports an error at each given flag of something that is not built, unless its value says that it is not wanted.
+/// Reports an error at each given flag of a feature that is not implemented, unless its value turns the feature off.
 void refuseUnbuilt(GivenFlags &given);
 
-/// Names of the flags that refuseUnbuilt() knows.
+/// Returns the names of the flags that refuseUnbuilt() knows.
 std::vector<std::string> unbuiltFlags();
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// Keys of MindFormers that have one value here: another one makes another model, and is refused with the reason.
+// Refuses values of MindFormers keys that have only one supported value. Another value would give a different model.
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 namespace espalier {
 namespace {
 
-/// A key of something that is not built; with the value `neutral` it says so itself. Null: any value asks for it.
+/// A key of a feature that is not implemented. The value `neutral` turns the feature off. If it is null, any value asks
+/// for the feature.
 struct UnbuiltKey {
   const char *path, *neutral, *reason;
 };
@@ -30,7 +31,7 @@ constexpr UnbuiltKey unbuiltKeys[] = {
      "low-rank adapters are not built, a plan trains all parameters of the plain model"},
 };
 
-/// Whether a value says what `neutral` says, as a switch, a number or a word.
+/// Returns whether a value equals `neutral` as a switch, a number or a word.
 bool isNeutral(const YamlNode &value, const char *neutral) {
   YamlNode wanted;
   wanted.kind = YamlNode::Kind::Scalar;
@@ -43,7 +44,8 @@ bool isNeutral(const YamlNode &value, const char *neutral) {
 
 int bytesOf(const std::string &type) { return type == "float32" ? 4 : type == "float16" || type == "bfloat16" ? 2 : 0; }
 
-/// The token table has the type of all parameters. Another one of the same size rounds in other places and is reported.
+/// Checks the type of the token table, which equals that of all parameters. Another type of the same size is reported,
+/// because it only rounds differently.
 void checkEmbeddingType(const RunReader &reader, const SizeTable &sizes) {
   const char *path = "model.model_config.embedding_init_type";
   auto size = sizes.find("param_init_type");

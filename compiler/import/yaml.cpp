@@ -1,6 +1,5 @@
-// Builds the tree from yaml-cpp's events. The bounds are enforced while events arrive: a node's
-// expanded size is the sum of its children's, so nine lines of nested aliases are refused without
-// expanding them.
+// Builds the tree from yaml-cpp's events. Limits are enforced while events arrive: a node's expanded size is the sum of
+// its children's sizes. Nested aliases are therefore rejected without expanding them.
 #include "compiler/import/yaml.h"
 
 #include <algorithm>
@@ -24,8 +23,7 @@ const YamlNode *YamlNode::find(std::string_view key) const {
 
 namespace {
 
-/// Ends the parse at a bound. Thrown through yaml-cpp and caught in parseYaml; never leaves this
-/// file.
+/// Ends the parse at a limit. Thrown through yaml-cpp and caught in parseYaml; never leaves this file.
 struct LimitReached {};
 
 class TreeBuilder : public YAML::EventHandler {
@@ -69,7 +67,7 @@ public:
   void OnMapEnd() override { close(); }
 
 private:
-  /// A collection whose end has not come yet.
+  /// A collection whose end event has not arrived.
   struct Open {
     std::shared_ptr<YamlNode> node;
     YAML::anchor_t anchor;
@@ -163,7 +161,7 @@ void TreeBuilder::addToMap(Open &map, const YamlPtr &node, const SourceLocation 
     }
 }
 
-// YAML 1.1 merge key: `<<: *defaults` (or a list) fills in what the map itself does not say.
+// YAML 1.1 merge key: `<<: *defaults` (or a list) adds keys that the map itself does not have.
 void TreeBuilder::mergeInto(YamlNode &map) {
   auto merge = map.entries.begin();
   while (merge != map.entries.end() && merge->key != "<<")
@@ -217,7 +215,8 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
 
 YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLimits &limits) {
   std::error_code ignored;
-  if (std::filesystem::is_fifo(std::filesystem::symlink_status(file, ignored))) { // to open one waits for a writer
+  if (std::filesystem::is_fifo(
+          std::filesystem::symlink_status(file, ignored))) { // opening a pipe would wait for a writer
     diagnostics.error({file, 0, 0}, "cannot read the file, it is a pipe");
     return nullptr;
   }

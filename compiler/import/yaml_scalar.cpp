@@ -1,5 +1,4 @@
-// What a scalar means. YAML 1.1 as people write it: `1e-8` is a number here although PyYAML reads a
-// string.
+// Converts scalars. Follows YAML 1.1 in common usage: `1e-8` is a number here, although PyYAML reads a string.
 #include "compiler/import/yaml.h"
 
 #include <cctype>
@@ -43,7 +42,7 @@ std::optional<double> yamlNumber(const YamlNode &node) {
   std::string_view text = node.text;
   if (text.starts_with("+"))
     text.remove_prefix(1);
-  // from_chars would also take "inf" and "nan", which no setting means.
+  // from_chars would also accept "inf" and "nan", which no setting uses.
   if (text.find_first_not_of("0123456789.eE+-") != std::string_view::npos)
     return std::nullopt;
   double value = 0;
@@ -62,7 +61,7 @@ std::vector<std::string> yamlTexts(const YamlNode *node) {
   return list;
 }
 
-constexpr double mostBytes = 0x1p60; // an exbibyte: sizes are counted in 64 bits
+constexpr double mostBytes = 0x1p60; // one exbibyte, because sizes are 64-bit integers
 
 std::optional<double> yamlBytes(const YamlNode &node) {
   if (!node.isScalar())
@@ -121,7 +120,7 @@ std::string flowText(const YamlNode &node) {
   appendFlow(node, text);
   if (text.size() <= maxFlowText)
     return text;
-  // Cut on a character border: the continuation bytes of UTF-8 are 10xxxxxx.
+  // Cut at a character boundary: continuation bytes of UTF-8 are 10xxxxxx.
   size_t end = maxFlowText - 3;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
     --end;

@@ -35,14 +35,14 @@ std::string totalValue(const SegmentBucket &bucket) {
 
 std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter) {
   const SegmentBucket &bucket = segment.bucketOf(parameter);
-  bool ofOther = bucket.isTied; // named as its owner does
+  bool ofOther = bucket.isTied; // a tied bucket uses its owner's names
   return bucket.name + "." + (ofOther ? StringRef(bucket.name).split('.').second.str() : parameter.name);
 }
 
 namespace {
 
-/// Of the axes that split a dimension those before the first that the mesh has further out: they count before all
-/// others. None where the order is the mesh's.
+/// Returns the leading axes of a split dimension that precede the first axis out of mesh order. These axes vary slower
+/// than all others. Returns 0 if the axes are in mesh order.
 uint32_t slowAxes(ArrayRef<StringAttr> axes) {
   for (size_t i = 1; i < axes.size(); ++i)
     if (exec::axisBit(axes[i]) < exec::axisBit(axes[i - 1]))
@@ -98,8 +98,9 @@ public:
     return bucket;
   }
 
-  /// Over the stages that hold it, then over what shares nothing, then each rank's own share; where shares are
-  /// accumulated these come first, with each micro-batch.
+  /// Adds the bucket's transfers. Gradients are reduced over the stages that hold the bucket, then over the axes
+  /// without shards, then scattered to shards. If shards are accumulated, the scatter comes first and runs for each
+  /// micro-batch.
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
     pb::Buffer source = bucket.gradient();
@@ -133,13 +134,13 @@ public:
   }
 
 private:
-  /// What ranks hold of a value. What is not kept is there for a while.
+  /// Describes which part of a value a rank holds. A value that is not kept has only temporary storage.
   struct Held {
     uint32_t split = 0, partial = 0, additions = 0;
     bool isKept = true, isPerMicroBatch = false;
   };
 
-  /// What calls add to.
+  /// Describes the value that calls accumulate gradients into.
   Held wholeGradient() const {
     bool isKept = !from.wholeGradientOffset;
     return {.partial = partial, .additions = 1, .isKept = isKept, .isPerMicroBatch = !isKept};
@@ -162,7 +163,7 @@ private:
     return tables.value(describe(name, type, elements, held));
   }
 
-  /// In place: each rank's own share of the sum.
+  /// Adds an in-place reduce-scatter: each rank keeps its shard of the sum inside the same buffer.
   uint32_t addScatter(const pb::Buffer &whole, const Held &left) {
     uint32_t own = value(scatteredValue(from), pb::F32, from.partElements, left);
     return add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, whole, part(whole, own));
@@ -177,7 +178,7 @@ private:
     return buffer;
   }
 
-  /// The rank's own part of the same bytes.
+  /// Returns the rank's shard of a buffer.
   pb::Buffer part(pb::Buffer whole, uint32_t value) const {
     whole.set_bytes(whole.bytes() / (from.elements / from.partElements));
     whole.set_part(share);
@@ -198,7 +199,7 @@ private:
     return tables.transfer(std::move(transfer));
   }
 
-  /// The line of the bucket's first parameter.
+  /// Returns the model-file line of the bucket's first parameter.
   pb::Location locationFor(const std::string &transfer) const {
     pb::Location location;
     LocationAttr at = segment.parameters[from.parameters.front()].location;
@@ -230,7 +231,7 @@ private:
       addPart(name + ".gradient", pb::F32, parameter, sum, wholeGradient());
   }
 
-  /// The value of one parameter in that of its bucket.
+  /// Adds the value of one parameter as a part of its bucket's value.
   void addPart(const std::string &name, pb::DataType type, const SegmentParameter &parameter, uint32_t whole,
                Held held) {
     for (const Axes &axes : parameter.sharding.dims)
@@ -244,7 +245,7 @@ private:
   const SegmentLayout &segment;
   const SegmentBucket &from;
   PlanTables &tables;
-  const bool trains; ///< else there are neither gradients nor an optimizer
+  const bool trains; ///< if false, there are neither gradients nor an optimizer
   uint32_t share, partial;
 };
 
@@ -253,7 +254,7 @@ private:
 void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, pb::Plan &out) {
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets)
-      if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied one is its owner's
+      if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied bucket is already there as its owner's
         *out.add_buckets() = BucketEmitter(segment, bucket, trains, tables).describe();
 }
 
@@ -261,7 +262,7 @@ std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segmen
   std::vector<BucketTransfers> transfers;
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets) {
-      if (bucket.number < transfers.size()) // tied: its owner's
+      if (bucket.number < transfers.size()) // a tied bucket uses its owner's transfers
         continue;
       BucketEmitter emitter(segment, bucket, /*trains=*/true, tables);
       *out.add_buckets() = emitter.describe();

@@ -1,4 +1,4 @@
-// Buckets as the plan has them: their parameters, values, and the transfers that sum, share and gather them.
+// Adds buckets to the plan: their parameters, their values, and the transfers that reduce and gather them.
 #pragma once
 
 #include "compiler/codegen/plan_tables.h"
@@ -8,30 +8,34 @@
 
 namespace espalier {
 
-/// Name of the value that a bucket's stored parameters are, of the rank's own share of them where there are shares.
+/// Returns the name of the value that holds a bucket's stored parameters. If the bucket is sharded (ZeRO), this is the
+/// rank's own shard.
 std::string storedValue(const SegmentBucket &bucket);
-/// Name of the value that the bucket's gradients are once they are summed over all ranks, as storedValue.
+/// Returns the name of the value that holds a bucket's gradients after the reduction over all ranks. If the bucket is
+/// sharded, this is the rank's own shard.
 std::string totalValue(const SegmentBucket &bucket);
-/// Names of the rank's own share of the gradient where shares are accumulated: of a micro-batch, and of those so far.
+/// Return the names of a rank's gradient shard if gradients are accumulated in shards: the shard of one micro-batch,
+/// and the accumulated shard.
 std::string scatteredValue(const SegmentBucket &bucket);
 std::string accumulatedValue(const SegmentBucket &bucket);
-/// Name of the value of one stored parameter; its gradient's has ".gradient" behind it.
+/// Returns the name of the value of one stored parameter. The name of its gradient has the suffix ".gradient".
 std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter);
 
-/// Transfers of a bucket, by number in the plan.
+/// The transfers of a bucket, as indices into the plan's transfers.
 struct BucketTransfers {
-  std::vector<uint32_t> sums; ///< once a step, in the order in which they are started
-  int64_t scatter = -1;       ///< of a micro-batch's gradient, where accumulators are shares
-  int64_t gather = -1;        ///< of the shares: behind the update, or before calls that read them
+  std::vector<uint32_t> sums; ///< run once per step, in the order in which they start
+  int64_t scatter = -1;       ///< reduce-scatter of a micro-batch's gradient, if accumulators are sharded; else -1
+  int64_t gather = -1;        ///< all-gather of the shards, after the update or before calls that read them; else -1
 };
 
-/// The mesh axes, as the plan's bits.
+/// Returns the mesh axes as the bit set that the plan uses.
 uint32_t axisBits(llvm::ArrayRef<mlir::StringAttr> axes);
 
-/// Adds the buckets of all segments, without gradients and state unless the plan trains; of values that are there it
-/// takes the numbers.
+/// Adds the buckets of all segments to `out`. Adds gradients and optimizer state only if the plan trains. Values that
+/// `tables` already holds keep their indices.
 void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, rt::pb::Plan &out);
-/// The same of a plan that trains, with their values and transfers; the result is by number of the bucket.
+/// Adds the buckets of a training plan together with their values and transfers. The result is indexed by bucket
+/// number.
 std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
                                         rt::pb::Plan &out);
 

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t scalarBytes = uint64_t{rt::ScalarSlotCount} * 4;
 constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::StopRequests};
 
-/// Axes over which the plan has more than one rank.
+/// Returns the mesh axes of size greater than 1.
 uint32_t allAxes(const planner::Plan &plan) {
   uint32_t axes = 0;
   for (auto [name, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp),
@@ -30,7 +30,8 @@ uint32_t allAxes(const planner::Plan &plan) {
   return axes;
 }
 
-/// The scalars as the host sets them; slots are parts of them. Until they agree ranks hold terms of the sums.
+/// Adds the scalars that the host sets, and one value per scalar slot. Before the all-reduce, a rank holds partial sums
+/// in the slots of sums.
 uint32_t addScalars(uint32_t axes, PlanTables &tables) {
   pb::Value all;
   all.set_name("scalars");
@@ -68,7 +69,8 @@ uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
   return tables.transfer(std::move(agree));
 }
 
-/// Line 0 takes streams by `shift` stages, line 1, which a module that trains has, cotangents the other way.
+/// Adds the transfers between stages. Channel 0 sends streams by `shift` stages. Channel 1 sends cotangents in the
+/// opposite direction and exists only if the module trains.
 StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, bool hasBackward,
                          PlanTables &tables) {
   auto add = [&](const std::string &queue, bool sends, int by, uint32_t line, exec::Region region, int32_t layer) {
@@ -91,7 +93,7 @@ StreamTransfers addLines(const RegionSizes &regions, int shift, const std::strin
   return made;
 }
 
-/// The pairs of stages (sender, receiver) between which each line has sends, as the lists start them.
+/// Returns, by channel, the pairs (sender, receiver) of stages between which the schedules start sends.
 std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::Plan &plan) {
   std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> pairs;
   int stages = plan.stages_size();
@@ -179,7 +181,7 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : trainingInputs) {
     int64_t value = tables.findValue(name);
-    if (value < 0) // no program reads it
+    if (value < 0) // no program reads this input
       continue;
     RegionSizes::Input input = regions.inputs.at(name);
     *inputs.add_from() = bufferAt(exec::Region::Staged, input.offset, input.bytes, value);

@@ -1,11 +1,17 @@
-// The device arena of a stage, in order: parameters, gradients, optimizer state, what of parameters and gradients is
-// whole for a while (of embedding and head, and of two layers of each kind that calls take turns in), input slots,
-// chunk by chunk what is kept per micro-batch in flight (slot by slot: each call's incoming stream, then its saved
-// values) and the buffers at its borders, the two cotangents that calls take turns in, the workspace that all
-// subprograms share, scalars. A call writes its stream straight into the next call's saved stream. A stream that
-// backward does not read is not kept: forward passes it on in the two buffers of the cotangents. Where a stage has
-// neighbouring chunks (the turn of a V) the one writes straight into what the other receives. The host arena has what
-// is exchanged with the host, twice. A plan that only evaluates has parameters, inputs, streams, workspace and scalars.
+// Lays out the arenas of a stage. The device arena holds, in order:
+//   - parameters, gradients and optimizer state
+//   - gathered parameters and gradients: one buffer for the embedding, one for the head, and two ring slots for each
+//     kind of layer
+//   - input slots
+//   - per chunk, the values saved per in-flight micro-batch (each call's incoming stream, then its saved values) and
+//     the buffers at the chunk's borders
+//   - two cotangent buffers that calls use in turn
+//   - the workspace that all subprograms use, and the scalars
+// A call writes its stream directly into the next call's saved stream. A stream that the backward pass does not read is
+// not saved: the forward pass then uses the two cotangent buffers. If two consecutive chunks are on one stage (the
+// middle of a V-shaped schedule), the first writes directly into the buffer that the second reads. The host arena holds
+// the double-buffered host staging buffers. A plan that only evaluates has parameters, inputs, streams, workspace and
+// scalars.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"
@@ -52,7 +58,7 @@ const char *nameOf(LifetimeKind kind) {
   }
 }
 
-/// Bytes of each region that a subprogram may touch.
+/// Returns the access extent of a subprogram in each region, in bytes.
 std::vector<uint64_t> reachOf(const Plan &plan, const Subprogram &program) {
   std::vector<uint64_t> reach(plan.regions_size(), 0);
   auto visit = [&](const auto &buffers) {
@@ -109,7 +115,7 @@ public:
   }
 
 private:
-  /// The lists of all stages, of a training step or of an evaluation.
+  /// Returns the instruction streams of all stages, for a training step or an evaluation.
   std::vector<StageList> expand(std::vector<StageList> (*lists)(const planner::ScheduleTable &, const ListOptions &)) {
     auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(in.plan.microBatches),
                                         in.plan.virtualStages);
@@ -132,7 +138,7 @@ private:
     return program == 0 ? 0 : reach[program - 1][static_cast<size_t>(region)];
   }
 
-  /// Whether a layer that repeats reads what the host stages, such as positions.
+  /// Returns whether a repeated layer reads inputs from the host, such as positions.
   bool layersReadInputs() const {
     const std::string &first = in.run.model.runs.front().kind, &last = in.run.model.runs.back().kind;
     for (auto [index, subprogram] : llvm::enumerate(out.subprograms())) {
@@ -143,7 +149,7 @@ private:
     return false;
   }
 
-  /// Whether the backward of a chunk's first call reads the stream that came in.
+  /// Returns whether the backward pass of a chunk's first call reads the received stream.
   bool readsStreamAgain(const LayerCall &call) const {
     auto reads = [&](const char *phase) {
       uint32_t program = subprogram(call.kind + "." + call.policy + phase);
@@ -184,12 +190,12 @@ private:
     for (const SegmentBucket &bucket : layouts.at(call.kind)->buckets) {
       BucketUse &use = *entry.add_buckets();
       use.set_bucket(bucket.number);
-      use.set_owner(bucket.isTied ? 0 : call.layer); // the first segment owns what is tied
+      use.set_owner(bucket.isTied ? 0 : call.layer); // the first segment owns a tied bucket
       use.set_updates(!bucket.isTiedHere);
     }
   }
 
-  /// A chunk for each one of the list, and one for what is once per step.
+  /// Adds one chunk per chunk of `list`, and one chunk for the call that runs once per step.
   void addChunks(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &list, Stage &stage) {
     auto suffix = [&](int chunk) { return chunks.size() > 1 ? "." + std::to_string(chunk) : std::string(); };
     auto addLifetime = [&](const std::string &name, uint32_t slots, bool rotates) {
@@ -241,25 +247,25 @@ private:
     last.set_calls(1);
   }
 
-  /// The stage's lifetime for one of the list's; the resident one where the chunk has none.
+  /// Returns the stage's live range for one of `list`, or the resident live range if the chunk has none of this kind.
   uint32_t lifetimeOf(const StageList &list, size_t chunk, LifetimeKind kind) const {
     int lifetime = list.lifetimeOf(static_cast<int>(chunk), kind);
     return lifetime < 0 ? 0 : firstLifetime + static_cast<uint32_t>(lifetime);
   }
 
-  /// The kind of a call, and its segment's layout.
+  /// Returns the segment layout of a call. The call's name starts with its segment kind.
   const SegmentLayout &layoutOf(const Call &call) const {
     return *layouts.at(StringRef(call.name()).split('.').first.str());
   }
 
-  /// Of the model's that repeat: neither the first segment nor the last.
+  /// Returns whether the call is a repeated layer of the model: neither the first segment nor the last.
   bool isLayer(const Call &call) const {
     StringRef kind = StringRef(call.name()).split('.').first;
     return kind != in.run.model.runs.front().kind && kind != in.run.model.runs.back().kind && call.layer() >= 0;
   }
 
-  /// Segments that share tied parameters on this stage share one region: the first call's and the last's. What is whole
-  /// for a while has one place for all layers of a kind.
+  /// Allocates the regions of parameters, gradients and state and binds them to calls. The first and the last call use
+  /// one allocation if they have tied parameters. Gathered buffers have one allocation per segment kind.
   void bindParameters(Stage &stage, PlaceBuilder &places) {
     int calls = stage.calls_size() - 1;
     bool isShared = llvm::any_of(layoutOf(stage.calls(calls - 1)).buckets,
@@ -298,7 +304,7 @@ private:
     }
   }
 
-  /// Each chunk has slots of its own; what the host stages is there once.
+  /// Allocates the inputs. Each chunk has its own ring slots, but the host staging buffer is allocated once.
   void bindInputs(const StageList &list, Stage &stage, PlaceBuilder &places) {
     std::optional<uint32_t> source;
     for (int chunk = 0; chunk + 1 < stage.chunks_size(); ++chunk) {
@@ -320,14 +326,14 @@ private:
     return found == in.regions.savedBytes.end() ? 0 : found->second;
   }
 
-  /// Whether backward, or the gradients of weights behind it, read the stream that came in.
+  /// Returns whether the backward pass, or the weight-gradient pass after it, reads the received stream.
   bool keepsStream(const Call &call) const {
     return in.trains && (call.programs(static_cast<int>(Role::Backward)) == 0 ||
                          reached(call, Role::Backward, Region::StreamIn) > 0 || readsStreamLate(call));
   }
   bool readsStreamLate(const Call &call) const { return reached(call, Role::Weight, Region::StreamIn) > 0; }
 
-  /// What a chunk keeps of a micro-batch in one lifetime: bytes of a slot, and by call where its values lie.
+  /// The values that a chunk saves per micro-batch in one live range: their allocation, and each call's offset in it.
   struct Kept {
     uint32_t place = 0;
     std::vector<uint64_t> offsets;
@@ -340,11 +346,12 @@ private:
                                            {LifetimeKind::SavedForWeights, Region::SavedForWeights},
                                            {LifetimeKind::SavedByBackward, Region::SavedByBackward}};
 
-  /// Where the streams, the saved values and the cotangents of a chunk lie.
+  /// The allocations of a chunk's streams, saved values and cotangents.
   struct ChunkPlaces {
-    std::array<Kept, std::size(keptKinds)> kept;                        ///< by keptKinds
-    std::vector<std::pair<uint32_t, uint64_t>> streams;                 ///< by call: place and offset of what it reads
-    uint32_t received = 0, sent = 0, cotangentIn = 0, cotangentOut = 0; ///< of the chunk's both ends
+    std::array<Kept, std::size(keptKinds)> kept; ///< by keptKinds
+    std::vector<std::pair<uint32_t, uint64_t>>
+        streams; ///< by call: allocation and offset of the stream that the call reads
+    uint32_t received = 0, sent = 0, cotangentIn = 0, cotangentOut = 0; ///< buffers at the two ends of the chunk
   };
 
   ChunkPlaces takePlaces(size_t number, ArrayRef<LayerCall> calls, const StageList &list, const Stage &stage,
@@ -355,11 +362,11 @@ private:
     taken.streams.resize(calls.size());
     for (auto [kind, kept] : llvm::zip_equal(keptKinds, taken.kept)) {
       uint64_t bytes = 0;
-      std::vector<size_t> streams; // calls whose streams lie here
+      std::vector<size_t> streams; // calls whose streams are in this allocation
       for (auto [i, call] : llvm::enumerate(calls)) {
         const Call &made = stage.calls(first + static_cast<int>(i));
         auto lifetime = readsStreamLate(made) ? LifetimeKind::SavedForWeights : LifetimeKind::Saved;
-        if (i > 0 && keepsStream(made) && kind.lifetime == lifetime) { // the first one's has a place of its own
+        if (i > 0 && keepsStream(made) && kind.lifetime == lifetime) { // the first call's stream has its own allocation
           streams.push_back(i);
           taken.streams[i].second = bytes;
           bytes += stream;
@@ -372,7 +379,7 @@ private:
       for (size_t i : streams)
         taken.streams[i].first = kept.place;
     }
-    // Neighbouring chunks share the lifetime of what the one hands to the other, and its place.
+    // Consecutive chunks on one stage use the same live range and allocation for the value that one passes to the next.
     auto border = [&](LifetimeKind kind, const char *memoryClass) {
       uint32_t lifetime = lifetimeOf(list, number, kind);
       if (lifetime == 0)
@@ -391,7 +398,7 @@ private:
 
   void bindActivations(ArrayRef<std::vector<LayerCall>> chunks, const StageList &list, Stage &stage,
                        PlaceBuilder &places) {
-    std::map<uint32_t, uint32_t> borders; // by lifetime
+    std::map<uint32_t, uint32_t> borders; // by live range
     std::vector<ChunkPlaces> taken;
     for (auto [number, calls] : llvm::enumerate(chunks))
       taken.push_back(takePlaces(number, calls, list, stage, borders, places));
@@ -405,7 +412,7 @@ private:
   void bindChunk(ArrayRef<LayerCall> calls, int first, const ChunkPlaces &at, const uint32_t (&cotangents)[2],
                  Stage &stage) {
     int count = static_cast<int>(calls.size());
-    auto bindStream = [&](Call &call, Region region, int i) { // the stream that call i reads
+    auto bindStream = [&](Call &call, Region region, int i) { // binds the stream that call i reads
       if (i == 0)
         PlaceBuilder::bind(call, region, at.received);
       else if (keepsStream(stage.calls(first + i)))
@@ -433,7 +440,7 @@ private:
     }
   }
 
-  /// The workspace and the scalars, one for all calls.
+  /// Allocates the workspace and the scalars, which all calls use.
   void bindCommon(Stage &stage, PlaceBuilder &places) {
     uint64_t bytes = 0;
     for (const Call &call : stage.calls())
@@ -483,10 +490,11 @@ private:
   const StageInputs &in;
   Plan &out;
   std::map<std::string, uint32_t> subprograms;
-  std::vector<std::vector<uint64_t>> reach;     ///< by subprogram and region
+  std::vector<std::vector<uint64_t>> reach;     ///< access extent by subprogram and region
   std::vector<std::vector<GradientTerm>> terms; ///< by subprogram
   std::map<std::string, const SegmentLayout *> layouts;
-  /// Of the list's, of what the host stages and of what is whole of a layer for a while, in the stage at hand.
+  /// Live ranges of the current stage: the first one of the list, the one of host staging buffers, and the one of
+  /// gathered layers.
   uint32_t firstLifetime = 1, staged = 0, wholeLayers = 0;
 };
 

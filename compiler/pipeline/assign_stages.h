@@ -1,5 +1,5 @@
-// Puts a stage together: its calls in order, the places of their regions, and its lists of actions. On messages of the
-// plan; the passes assign-stages and expand-schedule write them down as IR (stage_passes.cpp).
+// Builds a stage from its calls, the allocations of its regions and its schedule. Works on plan messages. The passes
+// assign-stages and expand-schedule write the result as IR (stage_passes.cpp).
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -13,20 +13,20 @@
 
 namespace espalier {
 
-/// What all stages of one plan share.
+/// The inputs that all stages of one plan have in common.
 struct StageInputs {
   const RunConfig &run;
   const planner::Plan &plan;
   const std::vector<SegmentLayout> &segments;
   const RegionSizes &regions;
-  const std::vector<BucketTransfers> &buckets; ///< by number
+  const std::vector<BucketTransfers> &buckets; ///< by bucket number
   const StepTransfers &transfers;
-  bool trains; ///< else there is an evaluation alone, without gradients and state
+  bool trains; ///< if false, the plan only evaluates: it has no gradients and no optimizer state
 };
 
-/// Adds the stages without their lists to `out`, which has everything else.
+/// Adds the stages without their schedules to `out`. All other tables of `out` must be complete.
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);
-/// Adds the lists to the stages that assignStages made.
+/// Adds the schedules to the stages that assignStages made.
 void expandStages(const StageInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -1,6 +1,6 @@
-// AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019), one pass over memory per bucket. Gradients are sums
-// over tokens; gradient_scale normalizes, unscales and clips them at once. What moves between ranks before and after is
-// no part of it: the lists of actions start the buckets' transfers.
+// Builds AdamW with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), with one pass over memory per bucket.
+// Gradients are sums over tokens; gradient_scale normalizes, unscales and clips them in one multiplication. These
+// functions do not communicate: schedules start the buckets' transfers before and after them.
 #include "compiler/passes.h"
 #include "compiler/pipeline/segment_layout.h"
 #include "compiler/plan/run_attributes.h"
@@ -18,7 +18,7 @@ namespace espalier {
 
 namespace {
 
-/// Builds one function whose arguments and results are parts of a segment's regions.
+/// Builds one function whose arguments and results are slices of a segment's regions.
 class RegionFunction {
 public:
   RegionFunction(ModuleOp module, StringRef name) : b(module.getContext()), loc(UnknownLoc::get(b.getContext())) {
@@ -27,7 +27,7 @@ public:
     b.setInsertionPointToStart(function.addEntryBlock());
   }
 
-  /// What follows belongs to a parameter: its line in the model file.
+  /// Sets the location of the ops that follow, usually a parameter's line in the model file.
   void moveTo(Location at) { loc = at; }
 
   RankedTensorType flat(int64_t elements, Type element) {
@@ -74,7 +74,7 @@ private:
   SmallVector<DictionaryAttr> resultAttributes;
 };
 
-/// The line of the model file that a bucket's first parameter stands on.
+/// Returns the model-file line of a bucket's first parameter.
 LocationAttr locationOf(const SegmentLayout &segment, const SegmentBucket &bucket) {
   return segment.parameters[bucket.parameters.front()].location;
 }
@@ -96,7 +96,8 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
   f.finish();
 }
 
-/// Adds the own part of a micro-batch's gradient to the accumulator, where that is a part.
+/// Builds the function that adds the rank's shard of a micro-batch's gradient to the accumulator, for sharded
+/// accumulators.
 void buildAdd(ModuleOp module, const SegmentLayout &segment) {
   auto isAdded = [](const SegmentBucket &bucket) { return bucket.wholeGradientOffset && !bucket.isTiedHere; };
   if (llvm::none_of(segment.buckets, isAdded))
@@ -114,7 +115,7 @@ void buildAdd(ModuleOp module, const SegmentLayout &segment) {
   f.finish();
 }
 
-/// The update of one bucket, element by element.
+/// Builds the elementwise update of one bucket.
 void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &adam) {
   OpBuilder &b = f.b;
   Type f32 = b.getF32Type();
@@ -153,7 +154,7 @@ void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, co
     step = add(step, mul(weight, constant(adam.weightDecay)));
   Value updated = sub(weight, mul(step, scalar("learning_rate")));
 
-  // A step whose gradients overflowed changes nothing.
+  // A step whose gradients overflowed leaves parameters and state unchanged.
   Value apply = scalar("apply");
   auto chosen = [&](Value value, Value otherwise, Type element) -> Value {
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);

@@ -1,4 +1,4 @@
-// Entries, queues, the transfers that lists of actions start, and the values that these move.
+// Builds the entries, the queues, the transfers that schedules start, and the values that these transfers move.
 #include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
@@ -15,7 +15,7 @@ namespace espalier {
 
 namespace {
 
-/// Names on each bucket the transfers that sum and scatter its gradients and gather its shares.
+/// Sets on each bucket the names of the transfers that reduce and scatter its gradients and gather its shards.
 void nameTransfers(ModuleOp module, const rt::pb::Plan &plan, ArrayRef<BucketTransfers> buckets) {
   Builder b(module.getContext());
   auto nameOf = [&](int64_t transfer) -> Attribute {

@@ -1,5 +1,5 @@
-// The digest is that of a text, one line per size, layer, parameter and op. Left out is what may change in the course
-// of a training (dropout, sequence) and what a checkpoint replaces (initial values).
+// The digest is a hash of a text with one line per size, layer, parameter and op. The text omits properties that may
+// change during training (dropout, sequence length) and those that a checkpoint replaces (initial values).
 #include "compiler/pipeline/describe_identity.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -12,7 +12,7 @@ namespace espalier {
 
 namespace {
 
-constexpr std::string_view dropoutRate = "rate"; // of the ops dropout and attention
+constexpr std::string_view dropoutRate = "rate"; // attribute of the ops dropout and attention
 
 std::string opText(const OpDescription &op) {
   std::string text = fmt::format("  {} {} -> {}", op.kind, op.inputs, op.outputs);
@@ -41,7 +41,7 @@ std::string modelText(const ModelDescription &model) {
   return text;
 }
 
-/// "x 0.1, mixed 0.2": the values that are dropped from, "none".
+/// Returns the outputs of ops with dropout and their rates, as in "x 0.1, mixed 0.2", or "none".
 std::string dropoutText(const ModelDescription &model) {
   std::vector<std::string> rates;
   for (const SegmentDescription &segment : model.segments)

@@ -1,5 +1,5 @@
-// What a checkpoint of a run must agree with: what the model computes, apart from how it is laid out and in which
-// types.
+// Describes the identity of a model, which a run's checkpoint must match. Its digest covers what the model computes,
+// without layout and data types. Data types and dropout are recorded separately.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -8,7 +8,8 @@
 
 namespace espalier {
 
-/// Equal for all plans of one model: neither batch and sequence nor split, recompute or target enter.
+/// Fills in the model's identity. Batch size, sequence length, parallel split, recomputation and target do not affect
+/// it.
 void describeIdentity(const RunConfig &run, rt::pb::Identity &out);
 
 } // namespace espalier

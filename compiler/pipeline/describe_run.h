@@ -1,4 +1,5 @@
-// The parts of the run plan that come from the run file and the plan alone: mesh, settings, provenance.
+// Fills in the parts of the run plan that depend only on the run file and the planner's plan: mesh, settings,
+// provenance.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -10,13 +11,15 @@
 
 namespace espalier {
 
-/// Version of Espalier that a plan names.
+/// The Espalier version that a plan records.
 inline constexpr const char *espalierVersion = "0.1";
 
+/// Fills in version, mesh, settings, identity, weights and input files of `out`. `flopsPerStep` is the model's cost per
+/// step, as stepFlops counts it.
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out);
 
-/// Floating-point operations of the joint functions of one micro-batch over all replicas, on global shapes: matrix
-/// products and attention, forward and backward, without recomputation (the usual count for MFU).
+/// Returns the floating-point operations of the joint functions for one micro-batch over all replicas, on global
+/// shapes. Counts matrix products and attention, forward and backward, without recomputation, as is usual for MFU.
 double stepFlops(mlir::ModuleOp joint);
 
 } // namespace espalier

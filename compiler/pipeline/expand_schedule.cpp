@@ -27,7 +27,7 @@ LifetimeKind lifetimeKind(FlightKind kind) {
   return LifetimeKind::DOut;
 }
 
-/// Makes the list of one stage. Places of the list are counted in RUNs: place i stands before RUN i.
+/// Makes the instruction stream of one stage. Positions in the stream are counted in RUNs: position i is before RUN i.
 class StageLister {
 public:
   StageLister(const planner::ScheduleTable &table, int stage, const std::vector<StageFlight> &order,
@@ -54,7 +54,7 @@ private:
     return planner::modelChunk(stage, chunk, static_cast<int>(table.stages.size()), table.vShape);
   }
 
-  /// Whether the chunk hands its stream to the next one of this stage.
+  /// Returns whether the chunk passes its stream to the next chunk of this stage.
   bool isTurn(int chunk) const {
     return chunk >= 0 && chunk + 1 < table.chunksPerStage && modelChunk(chunk + 1) == modelChunk(chunk) + 1;
   }
@@ -72,7 +72,7 @@ private:
       runIndex[indexOf(runs[i].kind, runs[i].chunk, runs[i].microBatch)] = static_cast<int>(i);
   }
 
-  /// The last RUN of a chunk for a micro-batch, up to the kind.
+  /// Returns the last RUN of a chunk for a micro-batch among the action kinds up to `upTo`.
   int lastRun(int chunk, int microBatch, ActionKind upTo) const {
     int last = none;
     for (int kind = 0; kind <= static_cast<int>(upTo); ++kind)
@@ -114,7 +114,7 @@ private:
     int first = none, last = none;
   };
 
-  /// From the first to the last RUN that touch what a lifetime holds of a micro-batch.
+  /// Returns the first and the last RUN that access a live range's values of a micro-batch.
   Span span(const StageLifetime &lifetime, int microBatch) const {
     int chunk = lifetime.chunk;
     int forward = runAt(ActionKind::Forward, chunk, microBatch),
@@ -150,8 +150,9 @@ private:
     lifetime.slots = std::min(lifetime.inFlight + ahead, std::max(microBatches, 1));
   }
 
-  /// Behind the last RUN that reads the buffer which the flight takes. A queue has no more than `mostOpen` flights that
-  /// nothing has waited for; where chunks alternate their order sees to that, but for inputs, which have none.
+  /// Returns the first position at which a transfer's buffer is free: after the last RUN that reads the buffer's
+  /// previous value. Also keeps at most `mostOpen` transfers per queue without a wait. If the stage has several chunks,
+  /// the schedule's order already ensures that, except for inputs, because they are not part of that order.
   int freeFrom(const StageLifetime &lifetime, int microBatch) const {
     int free = microBatch < lifetime.slots ? 0 : span(lifetime, microBatch - lifetime.slots).last + 1;
     int most = lifetime.kind == LifetimeKind::Inputs ? std::max(1, mostOpen / table.chunksPerStage) : mostOpen;
@@ -165,12 +166,12 @@ private:
     return out.lifetimes[out.lifetimeOf(flight.chunk, lifetimeKind(flight.kind))];
   }
 
-  /// Puts the STARTs of sends and receives in their places. Gives the lifetime of a receive for whose buffer a send
-  /// would have to wait, if there is one.
+  /// Assigns positions to the STARTs of sends and receives. If a send would have to wait for the buffer of a receive,
+  /// returns the live range of that receive, which then needs another slot. Else returns null.
   StageLifetime *placeTransfers() {
     starts.assign(runs.size() + 1, {});
     int place = 0;
-    StageLifetime *latest = nullptr; // the receive that moved `place`
+    StageLifetime *latest = nullptr; // the receive that last advanced `place`
     for (const StageFlight &flight : order) {
       StageLifetime &lifetime = lifetimeOf(flight);
       if (isSend(flight.kind)) {
@@ -206,7 +207,7 @@ private:
             waits[neededBy(flight)].push_back(flight);
   }
 
-  /// The RUN that reads what a flight brings, or writes anew what it sends.
+  /// Returns the RUN that reads the received value, or that overwrites the sent value.
   int neededBy(const StageFlight &flight) {
     const StageLifetime &lifetime = lifetimeOf(flight);
     int microBatch = flight.microBatch + (isSend(flight.kind) ? lifetime.slots : 0);
@@ -233,7 +234,7 @@ private:
   const std::vector<planner::Action> &runs;
   int microBatches = 0;
   std::vector<int> runIndex;                           ///< [kind][chunk][micro-batch] -> RUN
-  std::vector<std::vector<StageFlight>> starts, waits; ///< by place
+  std::vector<std::vector<StageFlight>> starts, waits; ///< by position
   StageList out;
 };
 

@@ -1,6 +1,7 @@
-// The list of each stage (runtime/README.md, sections 1 to 3) on a form without places and calls: which RUNs, which
-// flights are started and waited for where, and how many slots each lifetime has. Made from the planner's table of a
-// schedule; the emitter turns items into actions of the plan and adds what begins and ends a step.
+// Expands the planner's schedule table into one instruction stream per stage (runtime/README.md, sections 1 to 3). A
+// stream says which RUNs a stage executes, where each transfer is started and waited for, and how many slots each live
+// range has. It has neither allocations nor calls. The emitter turns its items into plan actions and adds the start and
+// the end of a step.
 #pragma once
 
 #include "compiler/pipeline/order_transfers.h"
@@ -11,22 +12,22 @@
 
 namespace espalier {
 
-/// A RUN of all calls of a chunk, or the START or WAIT of flights, in the order listed.
+/// A RUN of all calls of a chunk, or a START or WAIT of transfers in the listed order.
 struct StageItem {
   enum class Kind { Run, Start, Wait };
   Kind kind = Kind::Run;
-  planner::Action run;              ///< of a Run
-  std::vector<StageFlight> flights; ///< of a Start or Wait
+  planner::Action run;              ///< set for a Run
+  std::vector<StageFlight> flights; ///< set for a Start or a Wait
 };
 
-/// Values of a chunk that come and go with a micro-batch. Inputs and the stream that came in live from their START to
-/// the chunk's last RUN of the micro-batch (W where the schedule has it, else B), the cotangent that came in to the end
-/// of B, what is sent from the RUN that makes it to the flight's end.
+/// Values of a chunk that live for part of a micro-batch. Inputs and the received stream live from their START to the
+/// chunk's last RUN of the micro-batch: W if the schedule has weight RUNs, else B. The received cotangent lives until
+/// the end of B. A sent value lives from the RUN that makes it to the end of its transfer.
 enum class LifetimeKind {
   Inputs,
-  Saved,           ///< by F, read by B
-  SavedForWeights, ///< by F, read by W: only where weight gradients are RUNs of their own, as the next
-  SavedByBackward, ///< by B, read by W
+  Saved,           ///< written by F, read by B
+  SavedForWeights, ///< written by F, read by W; exists only if the schedule has separate weight RUNs
+  SavedByBackward, ///< written by B, read by W; exists only if the schedule has separate weight RUNs
   Out,
   In,
   DIn,
@@ -34,45 +35,50 @@ enum class LifetimeKind {
 };
 inline constexpr int kLifetimeKinds = 8;
 
-/// A micro-batch uses slot micro-batch mod `slots`.
+/// A live range of a chunk. A micro-batch uses the ring slot `micro-batch mod slots`.
 struct StageLifetime {
   LifetimeKind kind = LifetimeKind::Inputs;
   int chunk = 0;
   int slots = 1;
-  int inFlight = 1; ///< slots without which a RUN would find another micro-batch's values; the others are for transfers
+  int inFlight =
+      1; ///< slots that RUNs need so that micro-batches do not overwrite each other; further slots are for transfers
 };
 
+/// The instruction stream of one stage with its live ranges.
 struct StageList {
   std::vector<StageItem> items;
-  std::vector<StageLifetime> lifetimes; ///< chunk by chunk, each in the order of LifetimeKind
+  std::vector<StageLifetime> lifetimes; ///< ordered by chunk, then by LifetimeKind
 
-  /// [chunk][LifetimeKind] -> index in `lifetimes`, -1 where the chunk has none. Neighbouring chunks of one stage (the
-  /// turn of a V) need no transfer: Out of the first is the very lifetime that is In of the second, DIn of the second
-  /// is DOut of the first.
+  /// Maps [chunk][LifetimeKind] to an index in `lifetimes`, or to -1 if the chunk has no live range of this kind.
+  /// Consecutive chunks on one stage (the middle of a V-shaped schedule) need no transfer. There, Out of the first
+  /// chunk and In of the second are the same live range, and so are DIn of the second and DOut of the first.
   std::vector<std::array<int, kLifetimeKinds>> chunks;
 
   int lifetimeOf(int chunk, LifetimeKind kind) const { return chunks[chunk][static_cast<int>(kind)]; }
 
-  /// Slots of all chunks that RUNs do not ask for: what transfers ahead cost in memory.
+  /// Returns the slots of all chunks beyond those that RUNs need. They are the memory cost of prefetched transfers.
   int slotsAhead(LifetimeKind kind) const;
 };
 
+/// Options of expandSchedule.
 struct ListOptions {
-  /// Whether each chunk copies inputs from the host; else the first and the last of the model only.
+  /// Whether each chunk copies inputs from the host. If false, only the model's first and last chunks do.
   bool everyChunkHasInputs = false;
-  /// Whether the backward of a chunk of a stage reads the stream that came in: what it does not read is free after the
-  /// chunk's forward. Without it all do.
+  /// Returns whether the backward pass of a chunk reads the received stream. If it does not, the stream is free after
+  /// the chunk's forward pass. Without this function, every chunk reads its stream again.
   std::function<bool(int stage, int chunk)> readsStreamAgain = nullptr;
-  /// Slots of each received stream beyond those in flight, so that the next one arrives beside the RUNs of this one.
-  /// Where a send would have to wait for a receive there are more in any case.
+  /// Slots of each received stream beyond those in flight, so that the next stream arrives while RUNs use the current
+  /// one. More slots are added where a send would otherwise wait for a receive.
   int streamsAhead = 1;
 };
 
-/// One list per stage, without `set`, sums over micro-batches and the step's end. All stages start their transfers in
-/// one order, so that none hangs even where each device runs one transfer at a time. Every flight is waited for.
+/// Returns one instruction stream per stage, without the `set` transfer, the sums over micro-batches and the end of the
+/// step. All stages start their transfers in one global order, so that none deadlocks even if each device runs one
+/// transfer at a time. Each started transfer is also waited for.
 std::vector<StageList> expandSchedule(const planner::ScheduleTable &table, const ListOptions &options = {});
 
-/// The same for the forwards of one micro-batch, each chunk once. All are in slot 0.
+/// Returns the instruction streams of an evaluation: one forward RUN per chunk, for one micro-batch. All live ranges
+/// use slot 0.
 std::vector<StageList> expandEvaluation(const planner::ScheduleTable &table, const ListOptions &options = {});
 
 } // namespace espalier

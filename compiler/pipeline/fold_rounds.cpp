@@ -1,7 +1,7 @@
-// An action that comes again looks the same once micro-batches and slots are counted from its first micro-batch. The
-// next such action with a micro-batch larger by `advance` is its successor; where neighbours have successors at one
-// distance L, the L actions are a block whose rounds go on as long as that holds. Which stretches become blocks is the
-// shortest path from the end of the list to its begin, in bytes.
+// Recurring actions are equal if micro-batches and slots are counted relative to the action's first micro-batch. An
+// action's successor is the next equal action whose micro-batch is larger by `advance`. If L adjacent actions have
+// successors at distance L, they form a block. The block's rounds continue as long as this holds. The choice of blocks
+// is a shortest path from the end of the list to its start, with encoded bytes as length.
 #include "compiler/pipeline/fold_rounds.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace {
 
 using namespace rt::pb;
 
-/// An action as it looks from its first micro-batch.
+/// An action in a form that is relative to its first micro-batch.
 struct Counted {
-  uint32_t likeness = 0; ///< equal for actions that differ by micro-batch alone
+  uint32_t likeness = 0; ///< equal for actions that differ only by micro-batch
   uint32_t microBatch = 0;
-  uint64_t bytes = 0; ///< encoded
+  uint64_t bytes = 0; ///< encoded size
 };
 
 class ActionCounter {
@@ -33,7 +33,7 @@ public:
   }
 
   Counted count(Action action) {
-    Counted counted{.bytes = action.ByteSizeLong() + 2}; // its tag and length
+    Counted counted{.bytes = action.ByteSizeLong() + 2}; // tag and length of the field
     switch (action.body_case()) {
     case Action::kRun:
       counted.microBatch = action.run().micro_batch();
@@ -61,7 +61,8 @@ private:
       countFrom(counted.microBatch, flight.call(), flight);
   }
 
-  /// A RUN's or flight's numbers relative to `microBatch`; a smaller one wraps around, to the same number for its like.
+  /// Makes the numbers of a RUN or transfer relative to `microBatch`. A smaller micro-batch wraps around, so that equal
+  /// actions still get equal numbers.
   template <typename T> void countFrom(uint32_t microBatch, uint32_t call, T &timed) {
     timed.set_micro_batch(timed.micro_batch() - microBatch);
     const Chunk &chunk = stage.chunks(chunkOfCall.at(call));
@@ -77,7 +78,7 @@ private:
   std::unordered_map<std::string, uint32_t> likenesses;
 };
 
-/// A stretch of a list: `length` actions, `rounds` times.
+/// A range of a list: `length` actions, executed `rounds` times.
 struct Stretch {
   size_t length = 0;
   uint32_t rounds = 1;
@@ -114,7 +115,7 @@ private:
   static constexpr uint64_t never = std::numeric_limits<uint64_t>::max() / 2;
 
   void findSuccessors() {
-    std::map<std::pair<uint32_t, uint32_t>, size_t> next; // (likeness, micro-batch) -> the next action
+    std::map<std::pair<uint32_t, uint32_t>, size_t> next; // (likeness, micro-batch) -> next action
     for (size_t at = actions.size(); at-- > 0;) {
       if (auto found = next.find({actions[at].likeness, actions[at].microBatch + advance}); found != next.end())
         distance[at] = found->second - at;
@@ -130,11 +131,11 @@ private:
 
   uint64_t best(size_t at) const { return std::min(rounds[at], plain[at] + blockBytes); }
 
-  /// From the end: the fewest bytes for the rest of the list if it goes on in the open block of one round, or with a
-  /// block of several rounds.
+  /// Computes, from the end of the list, the fewest bytes for the remaining actions: `plain` continues an open block of
+  /// one round, `rounds` starts a block of several rounds.
   void findShortest() {
     size_t count = actions.size();
-    std::vector<uint64_t> end(count + 1); // bytes of all actions before
+    std::vector<uint64_t> end(count + 1); // bytes of all previous actions
     for (size_t at = 0; at < count; ++at)
       end[at + 1] = end[at] + actions[at].bytes;
     plain.assign(count + 1, never);
@@ -149,8 +150,9 @@ private:
 
   const std::vector<Counted> &actions;
   uint32_t advance;
-  std::vector<size_t> distance; ///< of each action to its successor, 0 where there is none
-  std::vector<size_t> repeats;  ///< so many neighbours from here on have a successor at this distance
+  std::vector<size_t> distance; ///< distance of each action to its successor; 0 if there is none
+  std::vector<size_t>
+      repeats; ///< number of adjacent actions, from this one on, whose successors are at the same distance
   std::vector<uint64_t> plain, rounds;
 };
 

@@ -1,5 +1,5 @@
-// Repetition in a stage's list (runtime/README.md, section 2): what comes again for later micro-batches is said once,
-// in a block of several rounds, so that the size of a plan does not grow with the number of micro-batches.
+// Folds repetition in a stage's schedule (runtime/README.md, section 2). Actions that recur for later micro-batches are
+// written once, in a block of several rounds. The plan size then does not grow with the number of micro-batches.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -8,10 +8,10 @@
 
 namespace espalier {
 
-/// Brings the actions of an entry of `stage` into blocks: those with fewest bytes, with advance 1 or with advance
-/// `stages`, whatever of the two is shorter (interleaved schedules go through the stages' micro-batches in groups).
-/// What a rank executes stays the same. Reads the stage's chunks and lifetimes; a RUN that names `first` buckets, or
-/// one that is cut otherwise than its neighbours, has no like and stays outside of rounds by that.
+/// Rewrites the actions of an entry of `stage` as blocks with the fewest encoded bytes. Tries advance 1 and advance
+/// `stages` and keeps the shorter result, because interleaved schedules process micro-batches in groups of `stages`.
+/// The actions that a rank executes stay the same. Reads the stage's chunks and live ranges. A RUN that names `first`
+/// buckets, or whose range of calls differs from its neighbours, stays outside of rounds.
 void foldRounds(const rt::pb::Stage &stage, uint32_t stages, rt::pb::Actions &actions);
 
 } // namespace espalier

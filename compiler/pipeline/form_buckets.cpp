@@ -1,6 +1,6 @@
-// Reads of the localized joint functions what propagation decided about parameters, and lists the buckets that hold
-// them side by side in the regions parameters, gradients and state of a call. Segments that share tied parameters and
-// lie on one stage share one region: offsets of the second continue those of the first.
+// Reads the parameter shardings of the localized joint functions and forms buckets. A bucket packs parameters in the
+// regions parameters, gradients and state of a call. If two segments with tied parameters are on one stage, they use
+// one region: offsets of the second segment continue those of the first.
 #include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/segment_layout.h"
@@ -22,13 +22,15 @@ namespace espalier {
 
 namespace {
 
-/// A parameter with what decides about its bucket.
+/// A parameter and the properties that select its bucket.
 struct FormedParameter {
   SegmentParameter parameter;
   RankedTensorType local;
-  std::string tied;            ///< the owner's name of a parameter that is tied with another segment's, "embed.table"
-  Axes partialAxes, shareAxes; ///< over which gradients are summed after the last micro-batch; and ZeRO shares lie
-  int64_t replicas = 1;        ///< ranks of a stage that hold the same elements of the gradient when it is summed
+  std::string
+      tied; ///< for a parameter that is tied across segments, the owner's name, such as "embed.table"; else empty
+  Axes partialAxes,
+      shareAxes;        ///< axes over which gradients are summed after the last micro-batch, and axes of ZeRO shards
+  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
   bool decays = false;
 };
 
@@ -38,7 +40,7 @@ struct FormedSegment {
   std::vector<FormedParameter> parameters; ///< in the order of the function's arguments
 };
 
-/// What the arguments of a localized joint function say about parameters.
+/// Reads the parameters from the arguments of a localized joint function.
 class ParameterReader {
 public:
   ParameterReader(ModuleOp module, const planner::Plan &plan)
@@ -94,14 +96,14 @@ private:
     Axes partial = partialOf(function, out.parameter.name);
     int64_t shares = 1, splits = 1;
     for (StringAttr axis : layout.mesh().getAxes()) {
-      // Gradients meet in the order in which they were added up; a group is named in the order of the mesh.
+      // Iterating in mesh order fixes the order of the reduction and names a group by its axes in mesh order.
       bool isMany = layout.mesh().size(axis.getValue()) > 1, isSummed = llvm::is_contained(partial, axis) && isMany;
       if (isSummed)
         out.partialAxes.push_back(axis);
       bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
       bool isSplit =
           llvm::any_of(out.parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
-      // What works on whole sequences has the same gradient on all context ranks.
+      // A parameter that is applied to whole sequences has the same gradient on all context-parallel ranks.
       if (plan.zero >= 1 && isOfSamples && isSummed && !isSplit) {
         out.shareAxes.push_back(axis);
         shares *= layout.mesh().size(axis.getValue());
@@ -128,14 +130,14 @@ private:
   DictionaryAttr sizes;
 };
 
-/// Forms the buckets of one segment and numbers its parameters in them.
+/// Forms the buckets of one segment and assigns its parameters to them.
 class BucketBuilder {
 public:
   BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
       : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
 
-  /// Tied parameters come first, by what their owner calls them: then both segments list them, and all that follows
-  /// from it, in one order.
+  /// Forms the buckets. Tied parameters come first, sorted by their owner's name. Both segments then list them, and the
+  /// buckets that follow, in the same order.
   void build() {
     std::map<std::string, FormedParameter *> tied;
     for (FormedParameter &parameter : formed.parameters)
@@ -154,7 +156,7 @@ public:
   }
 
 private:
-  /// Tied parameters have a bucket each.
+  /// Returns the bucket for a parameter and adds it if needed. Each tied parameter has its own bucket.
   SegmentBucket &bucketFor(const FormedParameter &parameter) {
     double weight = 1.0 / static_cast<double>(parameter.replicas);
     bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
@@ -205,10 +207,10 @@ private:
   SegmentLayout &segment;
   const planner::Plan &plan;
   const Layout &layout;
-  std::vector<bool> isAlone; ///< by bucket
+  std::vector<bool> isAlone; ///< by bucket; true if the bucket takes no further parameters
 };
 
-/// Gives a bucket of its own its offsets behind the bytes of `segment`.
+/// Assigns offsets to a bucket that the segment owns, after the segment's current bytes.
 void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
   auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
   bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
@@ -228,7 +230,7 @@ void copyBytes(const SegmentLayout &from, SegmentLayout &to) {
   to.wholeStoredBytes = from.wholeStoredBytes;
 }
 
-/// Numbers the buckets of all segments and places them in the regions.
+/// Numbers the buckets of all segments and assigns their offsets in the regions.
 void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
   uint32_t numbers = 0;
   std::map<std::string, SegmentBucket *> byName;
@@ -260,7 +262,7 @@ void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
   }
 }
 
-/// Writes what was formed into the module.
+/// Writes segments, buckets and parameters as ops.
 class SegmentWriter {
 public:
   explicit SegmentWriter(ModuleOp module) : b(OpBuilder::atBlockEnd(module.getBody())) {}
@@ -282,7 +284,7 @@ private:
     return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
   }
 
-  /// Said only where there are any.
+  /// Returns an attribute only if the count or offset is present.
   IntegerAttr bytes(std::optional<uint64_t> count) {
     return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
   }
@@ -315,7 +317,7 @@ private:
   OpBuilder b;
 };
 
-/// Says of both ends of a tie what the owner calls it.
+/// Sets the owner's name on both parameters of each tie.
 LogicalResult nameTies(std::vector<FormedSegment> &segments) {
   for (FormedSegment &segment : segments)
     for (FormedParameter &parameter : segment.parameters) {
@@ -351,7 +353,7 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
     std::vector<FormedSegment> segments;
     for (auto function : module.getOps<func::FuncOp>()) {
       auto [kind, phase] = function.getSymName().split('.');
-      if (!function->hasAttr("model.segment") || phase == "prefill") // has the parameters of decode
+      if (!function->hasAttr("model.segment") || phase == "prefill") // decode has the same parameters
         continue;
       auto parameters = reader.read(function);
       if (failed(parameters))

@@ -12,8 +12,8 @@ using namespace rt;
 
 namespace {
 
-/// Tokens of a prompt that are taken at once: enough for products at full speed, few beside a long context. What a
-/// prompt has less is padding that is computed, too.
+/// Largest number of prompt tokens per prefill. The number is large enough for matrix products at full speed and small
+/// compared with a long context. Shorter prompts are padded, and the padding is computed too.
 constexpr int64_t promptTokens = 64;
 
 constexpr const char *phaseNames[] = {"prefill", "decode"};
@@ -23,7 +23,7 @@ uint64_t bytesOf(const pb::Value &value) {
   return value.elements() * (value.type() == pb::BF16 || value.type() == pb::F16 ? 2 : 4);
 }
 
-/// Makes the transfers of one entry.
+/// Builds the transfers of one entry.
 class TransferBuilder {
 public:
   TransferBuilder(const RegionSizes &regions, std::string phase, PlanTables &tables, const pb::Plan &out)
@@ -52,7 +52,7 @@ private:
     for (const char *name : inputNames) {
       std::string key = std::string(name) + "." + phase;
       auto input = regions.inputs.find(key);
-      if (input == regions.inputs.end()) // no program reads it
+      if (input == regions.inputs.end()) // no program reads this input
         continue;
       *made.add_from() = at(exec::Region::Staged, input->second.offset, tables.findValue(key));
       *made.add_to() = at(exec::Region::Inputs, input->second.offset, tables.findValue(key));

@@ -1,5 +1,5 @@
-// The stages of a plan for generation: arenas, calls and lists. All that lies in them is resident or dies with its
-// entry, so there is one slot of everything.
+// Builds the stages of a generation plan: arenas, calls and schedules. Every value is resident or dies with its entry,
+// so each allocation has one slot.
 #include "compiler/pipeline/generation.h"
 #include "compiler/pipeline/place_builder.h"
 #include "compiler/pipeline/stage_calls.h"
@@ -18,9 +18,9 @@ using exec::Role;
 namespace {
 
 constexpr Role roles[] = {Role::Prefill, Role::Decode};
-constexpr uint32_t resident = 0; ///< the lifetime of all places
+constexpr uint32_t resident = 0; ///< live range of all allocations
 
-/// One stage but for its lists.
+/// Builds one stage without its schedules.
 class StageBuilder {
 public:
   StageBuilder(const GenerationInputs &in, int number, const Plan &plan, Stage &stage)
@@ -66,7 +66,7 @@ private:
     for (const SegmentBucket &bucket : layouts.at(layer.kind)->buckets) {
       BucketUse &use = *made.add_buckets();
       use.set_bucket(bucket.number);
-      use.set_owner(bucket.isTied ? 0 : layer.layer); // the first segment owns what is tied
+      use.set_owner(bucket.isTied ? 0 : layer.layer); // the first segment owns a tied bucket
       use.set_updates(!bucket.isTiedHere);
     }
   }
@@ -75,7 +75,7 @@ private:
 
   static void bind(Call &call, Region region, uint32_t place) { PlaceBuilder::bind(call, region, place); }
 
-  /// Segments that share tied parameters on this stage share one region.
+  /// Allocates parameters. The first and the last call use one allocation if they have tied parameters.
   void bindParameters() {
     bool isShared = llvm::any_of(layouts.at(layers.back().kind)->buckets,
                                  [](const SegmentBucket &bucket) { return bucket.isTiedHere; });
@@ -97,7 +97,7 @@ private:
         bind(call(index), Region::Cache, take(bytes->second, "cache"));
   }
 
-  /// Inside the stage two buffers take turns.
+  /// Allocates the streams. Calls inside the stage alternate between two buffers.
   void bindStreams() {
     uint64_t bytes = in.regions.streamBytes;
     uint32_t inside[2] = {take(bytes, "activations"), take(bytes, "activations")};
@@ -113,7 +113,7 @@ private:
     }
   }
 
-  /// Bytes of the workspace that a subprogram touches.
+  /// Returns a subprogram's access extent in the workspace, in bytes.
   uint64_t workspaceBytes(const Subprogram &program) const {
     uint64_t bytes = 0;
     auto visit = [&](const auto &buffers) {
@@ -134,7 +134,7 @@ private:
     return bytes;
   }
 
-  /// The workspace, inputs and results.
+  /// Allocates workspace, inputs and results, which all calls use.
   void bindShared() {
     uint64_t bytes = 0;
     for (const Call &made : stage.calls())
@@ -163,7 +163,7 @@ private:
         addExchange(plan.values(static_cast<int>(buffer.value())).name(), 0, buffer, entry);
   }
 
-  /// One for all entries that exchange the same bytes.
+  /// Adds a host staging buffer, or adds an entry to it if it already exists.
   void addExchange(const std::string &name, size_t index, const Buffer &buffer, size_t entry) {
     auto known = llvm::find_if(*stage.mutable_exchanges(), [&](const Exchange &e) { return e.name() == name; });
     Exchange &exchange = known == stage.mutable_exchanges()->end() ? *stage.add_exchanges() : *known;
@@ -187,7 +187,8 @@ private:
   std::map<std::string, uint32_t> subprograms;
 };
 
-/// The list of one entry. The stream is sent before it is needed again, and received as early as can be: at its head.
+/// Adds the schedule of one entry: receive inputs and stream, RUN, then send the stream or the logits. Each transfer is
+/// waited for immediately after its START.
 void addList(const PhaseTransfers &transfers, Role role, bool isFirst, bool isLast, Stage &stage) {
   uint32_t calls = stage.chunks(0).calls();
   Block &block = *stage.add_entries()->add_blocks();

@@ -10,7 +10,7 @@ using namespace rt::pb;
 
 namespace {
 
-/// By subprogram the pieces that it touches of the buckets' values, which `valueOf` names.
+/// Returns, by subprogram, the parts of bucket values that it reads or writes. `valueOf` returns the value of a bucket.
 template <typename ValueOf> std::vector<std::set<GradientTerm>> piecesOf(const Plan &plan, ValueOf valueOf) {
   std::map<uint32_t, uint32_t> buckets; // by value
   for (int bucket = 0; bucket < plan.buckets_size(); ++bucket)

@@ -1,4 +1,4 @@
-// Which gradients a subprogram adds to, and which gathered parameters it reads.
+// Finds the gradients that a subprogram accumulates into and the gathered parameters that it reads.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -10,16 +10,16 @@
 
 namespace espalier {
 
-/// A parameter of a bucket, by the value that its gradient is.
+/// A parameter of a bucket, identified by the value of its gradient.
 struct GradientTerm {
   uint32_t bucket = 0, value = 0;
   auto operator<=>(const GradientTerm &) const = default;
 };
 
-/// By subprogram, each parameter once, in order.
+/// Returns, by subprogram, the parameters whose gradients it accumulates, each once and in order.
 std::vector<std::vector<GradientTerm>> gradientTerms(const rt::pb::Plan &plan);
 
-/// By subprogram, the buckets of which it reads parameters that are gathered.
+/// Returns, by subprogram, the buckets whose gathered parameters it reads.
 std::vector<std::set<uint32_t>> gatheredReads(const rt::pb::Plan &plan);
 
 } // namespace espalier

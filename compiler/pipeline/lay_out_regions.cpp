@@ -1,6 +1,6 @@
-// Where the arguments and results of phase functions lie in their regions, and which values they hold: the attributes
-// `exec.offset`, `exec.value`, `exec.part`, `exec.bucket` and `exec.region`; and what stages need of it: exec.region,
-// exec.value.
+// Assigns region offsets and value names to the arguments and results of phase functions. Sets the attributes
+// `exec.offset`, `exec.value`, `exec.part`, `exec.bucket` and `exec.region`. Adds the ops exec.region and exec.value,
+// which stages are built from.
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
@@ -28,7 +28,7 @@ uint64_t bytesOf(Type type) {
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 
-/// Offset of "block.decayed.moment2" and its like in the state.
+/// Returns the offset of a part of the optimizer state, such as "block.decayed.moment2".
 uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
   auto [bucketName, part] = name.rsplit('.');
   const SegmentBucket &bucket = segment.bucket(bucketName);
@@ -36,10 +36,10 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
   return bucket.stateOffset + (llvm::find(parts, part) - parts.begin()) * bucket.partElements * 4;
 }
 
-/// Buckets have a point in their names, parameters have none.
+/// Returns whether a name is that of a bucket. Bucket names contain a dot, parameter names do not.
 bool isBucketName(StringRef name) { return name.contains('.'); }
 
-/// A value that one program leaves for another.
+/// A value that one program writes and another reads.
 struct PassingValue {
   std::string name;
   RankedTensorType type;
@@ -53,7 +53,8 @@ public:
     sizes.guardBytes = guardBytes(module);
   }
 
-  /// All functions of training read inputs of one shape, [batch, seq] of four bytes each.
+  /// Lays out the inputs of training. All functions of training read inputs of one shape, [batch, seq] with four bytes
+  /// per element.
   void placeInputs(ModuleOp module) {
     uint64_t bytes = 0;
     module.walk([&](func::FuncOp function) {
@@ -90,7 +91,7 @@ public:
     return success();
   }
 
-  /// Lists what was laid out.
+  /// Lists the laid-out regions and values as ops.
   void write(ModuleOp module) const {
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
@@ -118,7 +119,7 @@ public:
   }
 
 private:
-  /// Its offset in a slot of the inputs.
+  /// Returns the input's offset in a slot of the inputs. Allocates it at the first call.
   uint64_t placeInput(const std::string &name, uint64_t bytes) {
     auto [entry, isNew] = sizes.inputs.try_emplace(name, RegionSizes::Input{sizes.inputBytes, bytes});
     if (isNew)
@@ -136,7 +137,7 @@ private:
   static constexpr const char *unknownText =
       "needs model.role and the model.name of something that exec.segment lists, at";
 
-  /// Whether an argument or result is what it must be for `describe`.
+  /// Returns whether an argument or result has a role and name that `describe` can handle.
   bool isKnown(DictionaryAttr attributes) const {
     auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
     auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
@@ -155,7 +156,7 @@ private:
     return true;
   }
 
-  /// What an argument or result gets, by its role.
+  /// Returns the attributes of an argument or result, by its role.
   NamedAttrList describe(DictionaryAttr attributes, Type type) {
     StringRef role = cast<StringAttr>(attributes.get("model.role")).getValue();
     StringRef name = cast<StringAttr>(attributes.get("model.name")).getValue();
@@ -185,7 +186,7 @@ private:
     } else if (role == "input") {
       offset(sizes.inputs.at(name.str()).offset);
       value(passing(name.str(), type));
-    } else if (role.starts_with("saved")) { // the phase that makes them lists them first, in order
+    } else if (role.starts_with("saved")) { // the phase that makes the values lists them first, in order
       std::string key = segment->kind + "." + policy;
       uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
       auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), bytes);
@@ -221,12 +222,12 @@ private:
       list.set("exec.region", b.getStringAttr(exec::stringifyRegion(exec::Region::WholeGradients)));
     else if (isAdded)
       list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
-    // The own part of what lies there whole.
+    // The rank's shard of an unsharded buffer.
     if (share && isWhole)
       list.set("exec.part", b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
   }
 
-  /// As calls find it.
+  /// Describes a parameter or its gradient at the address where calls access it.
   void describeParameter(bool isStored, const SegmentParameter &parameter, NamedAttrList &list) const {
     const SegmentBucket &bucket = segment->bucketOf(parameter);
     Builder b(context);
@@ -246,8 +247,8 @@ private:
     list.set("exec.value", b.getStringAttr(value));
   }
 
-  /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes
-  /// it.
+  /// Lists a value that passes between programs. The value belongs to a micro-batch unless it is resident. The first
+  /// use of a name sets its type.
   std::string passing(const std::string &name, Type type, bool isResident = false) {
     if (known.insert(name).second)
       values.push_back({name, cast<RankedTensorType>(type), isResident});
@@ -260,7 +261,7 @@ private:
   RegionSizes sizes;
   std::string policy;
   std::set<std::string> known;
-  std::vector<PassingValue> values; ///< streams, cotangents, inputs, saved, caches; by first use
+  std::vector<PassingValue> values; ///< streams, cotangents, inputs, saved values and caches, by first use
   std::map<std::string, uint64_t> savedOffsets;
 };
 

@@ -9,10 +9,10 @@ namespace espalier {
 
 namespace {
 
-/// A value that is made for the chunk before or behind.
+/// A value that a chunk makes for the previous or the next chunk.
 struct MadeValue {
-  int end = 0;   ///< of the RUN that makes it, in units of time
-  int chunk = 0; ///< that makes it, in model order
+  int end = 0;   ///< end time of the RUN that makes the value, in units of one RUN
+  int chunk = 0; ///< chunk that makes the value, in model order
   bool isBackward = false;
   int microBatch = 0;
 };
@@ -31,7 +31,7 @@ std::vector<MadeValue> madeValues(const planner::ScheduleTable &table) {
         values.push_back({static_cast<int>(step.endSeconds),
                           planner::modelChunk(stage, step.action.chunk, stages, table.vShape),
                           step.action.kind == planner::ActionKind::Backward, step.action.microBatch});
-  // A chunk makes one value at a time: no two are equal.
+  // A chunk makes one value at a time, so no two keys are equal.
   std::ranges::sort(values, {}, [](const MadeValue &value) { return std::pair(value.end, value.chunk); });
   return values;
 }

@@ -1,5 +1,5 @@
-// The one order of all transfers between stages of an entry (runtime/README.md, section 3). Every stage starts its
-// transfers in this order, so that a send and its receive never stand crosswise.
+// Defines one global order of all transfers between the stages of an entry (runtime/README.md, section 3). Every stage
+// starts its transfers in this order, so that sends and receives cannot deadlock.
 #pragma once
 
 #include "planner/model/schedule.h"
@@ -8,20 +8,23 @@
 
 namespace espalier {
 
-/// Transfers of a chunk, one flight per micro-batch: its inputs (a copy from the host), its stream sent and received,
-/// the cotangent of its incoming stream sent, that of its outgoing stream received.
+/// The transfers of a chunk, each started once per micro-batch: Inputs copies from the host, Out and In send and
+/// receive the stream, DIn sends the cotangent of the incoming stream, DOut receives the cotangent of the outgoing
+/// stream.
 enum class FlightKind { Inputs, Out, In, DIn, DOut };
 
+/// One in-flight transfer of a stage.
 struct StageFlight {
   FlightKind kind = FlightKind::Inputs;
-  int chunk = 0; ///< of the stage
+  int chunk = 0; ///< index within the stage
   int microBatch = 0;
   bool operator==(const StageFlight &) const = default;
 };
 
-/// By stage: its sends and receives in the order of all. A transfer stands where its value is made when each RUN takes
-/// one unit of time; those of one moment in the order of the chunks that make them. So of two neighbours that exchange
-/// values of one moment the forward one comes first. Neighbouring chunks of one stage need no transfer.
+/// Returns, by stage, its sends and receives in the global order. Transfers are ordered by the time at which their
+/// values are made, if each RUN takes one unit of time. Ties are ordered by the chunk that makes the value. So if two
+/// neighbours exchange values of the same time, the forward transfer comes first. Consecutive chunks on one stage need
+/// no transfer.
 std::vector<std::vector<StageFlight>> orderTransfers(const planner::ScheduleTable &table);
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// Hands out places of a stage's arenas and sums those of the device by memory class.
+// Allocates memory in a stage's arenas and sums device memory by memory class.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -7,17 +7,19 @@
 
 namespace espalier {
 
+/// Bump allocator over the device and host arenas of one stage.
 class PlaceBuilder {
 public:
-  /// `guard` bytes are free behind each place.
+  /// Leaves `guard` free bytes after each device allocation.
   PlaceBuilder(rt::pb::Stage &stage, uint64_t guard);
 
-  /// The number of a place in every slot of the lifetime.
+  /// Allocates `bytes` device bytes in every slot of the live range and returns the allocation's index.
   uint32_t take(uint64_t bytes, uint32_t lifetime, const char *memoryClass);
 
-  /// In host memory: two copies, in turns.
+  /// Allocates a double-buffered host staging buffer and returns the allocation's index.
   uint32_t exchanged(uint64_t bytes, uint32_t lifetime);
 
+  /// Binds a region of a call to an allocation, starting at `offset` bytes.
   static void bind(rt::pb::Call &call, exec::Region region, uint32_t place, uint64_t offset = 0);
 
 private:

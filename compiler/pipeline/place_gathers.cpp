@@ -40,7 +40,7 @@ public:
 private:
   static constexpr size_t mostAhead = 2;
 
-  /// What a slot holds, and the RUN behind its last reader.
+  /// The contents of a ring slot, and the index of the RUN after its last reader.
   struct Slot {
     uint32_t call = 0;
     std::set<uint32_t> buckets;
@@ -50,7 +50,7 @@ private:
   void read(const CallRun &run, size_t number, const std::set<uint32_t> &wanted) {
     WholeSlot at = wholeSlot(stage, run.call, exec::Region::WholeParameters);
     Slot &slot = slots[at];
-    bool isShared = stage.places(static_cast<int>(at.first)).lifetime() != 0; // calls take turns
+    bool isShared = stage.places(static_cast<int>(at.first)).lifetime() != 0; // several calls use the slots in turn
     if (isShared && slot.call != run.call)
       slot.buckets.clear();
     slot.call = run.call;
@@ -64,7 +64,7 @@ private:
     slot.freeFrom = number + 1;
   }
 
-  /// The call of this stage that has the bucket of the same owner and updates it.
+  /// Returns the call of this stage that has the same owner's bucket and updates it.
   uint32_t updaterOf(uint32_t call, uint32_t bucket) const {
     auto useIn = [&](uint32_t other) {
       const auto &uses = stage.calls(static_cast<int>(other)).buckets();

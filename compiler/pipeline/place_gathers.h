@@ -1,5 +1,5 @@
-// Where parameters that lie in parts are gathered: before the first RUN that reads them, and again once the calls that
-// take turns with theirs in a slot have taken it.
+// Decides where sharded parameters are gathered: before the first RUN that reads them, and again after another call has
+// reused their ring slot.
 #pragma once
 
 #include "compiler/pipeline/add_buckets.h"
@@ -7,32 +7,32 @@
 
 namespace espalier {
 
-/// A RUN of one call.
+/// A RUN of a single call.
 struct CallRun {
   exec::Role role;
   int chunk;
   uint32_t call, microBatch;
 };
 
-/// The gather of a bucket for a RUN.
+/// The all-gather of a bucket for one RUN.
 struct BucketGather {
   int64_t transfer;
-  int chunk; ///< of the call that updates the bucket
+  int chunk; ///< chunk of the call that updates the bucket
   uint32_t call, microBatch;
 };
 
-/// By RUN: what sets out before it, as soon as the RUN before has ended, and what must have come.
+/// Gathers by RUN: those to start before the RUN, as soon as the previous RUN has ended, and those to wait for.
 struct Gathers {
   std::vector<std::vector<BucketGather>> starts, waits;
 };
 
-/// A place and its slot.
+/// An allocation and its ring slot.
 using WholeSlot = std::pair<uint32_t, uint32_t>;
 
-/// Where a call finds what is whole for a while.
+/// Returns the allocation and ring slot that hold a call's gathered buffer of `region`.
 WholeSlot wholeSlot(const rt::pb::Stage &stage, uint32_t call, exec::Region region);
 
-/// The gathers of an entry that goes through these RUNs. None sets out more than two RUNs ahead.
+/// Returns the gathers of an entry that executes `runs`. No gather starts more than two RUNs ahead of its reader.
 Gathers placeGathers(const rt::pb::Stage &stage, const rt::pb::Plan &plan, llvm::ArrayRef<BucketTransfers> buckets,
                      llvm::ArrayRef<CallRun> runs);
 

@@ -1,5 +1,6 @@
-// Where the parameters of a segment lie: for each one its local shard, and the buckets that hold them side by side in
-// the regions parameters, gradients and state of a call: exec.segment, exec.bucket and exec.parameter as plain data.
+// Describes the parameter layout of a segment: the local shard of each parameter, and the buckets that pack parameters
+// in the regions parameters, gradients and state of a call. Holds the ops exec.segment, exec.bucket and exec.parameter
+// as plain data.
 #pragma once
 
 #include "compiler/import/model_description.h"
@@ -11,76 +12,80 @@
 
 namespace espalier {
 
-/// Parameters begin at multiples of so many elements in their bucket, and shares are multiples of as many.
+/// Alignment, in elements, of a parameter within its bucket. Shard sizes are multiples of it.
 inline constexpr int64_t bucketAlignment = 128;
 
+/// One parameter of a segment and its position in a bucket.
 struct SegmentParameter {
   std::string name;                 ///< local to the segment kind
-  std::vector<std::string> dims;    ///< names of its dimensions
+  std::vector<std::string> dims;    ///< dimension names
   std::vector<int64_t> shape;       ///< global
-  std::vector<int64_t> paddedShape; ///< with the vocabulary's padding
+  std::vector<int64_t> paddedShape; ///< global, with the vocabulary's padding
   Sharding sharding;
   Initializer initializer;
-  std::string tiedTo;          ///< "segment.parameter" whose storage it shares, or empty
-  mlir::LocationAttr location; ///< its line in the model file
+  std::string tiedTo;          ///< "segment.parameter" whose storage this parameter uses, or empty
+  mlir::LocationAttr location; ///< line in the model file
   int64_t localElements = 0;
-  size_t bucket = 0; ///< in SegmentLayout::buckets
-  int64_t first = 0; ///< its first element there
+  size_t bucket = 0; ///< index in SegmentLayout::buckets
+  int64_t first = 0; ///< first element within the bucket
 };
 
-/// Parameters that are reduced, updated and gathered as one: equal but for their shapes.
+/// A bucket: parameters that are reduced, updated and gathered together. They differ only in their shapes.
 struct SegmentBucket {
-  std::string name;               ///< "block.decayed"
-  uint32_t number = 0;            ///< among all buckets of the plan; a tied one has its owner's
-  std::vector<size_t> parameters; ///< in SegmentLayout::parameters
-  int64_t elements = 0;           ///< on one rank, padded to whole shares
-  int64_t partElements = 0;       ///< of a ZeRO share, or all
+  std::string name;               ///< for example "block.decayed"
+  uint32_t number = 0;            ///< index among all buckets of the plan; a tied bucket has its owner's number
+  std::vector<size_t> parameters; ///< indices in SegmentLayout::parameters
+  int64_t elements = 0;           ///< on one rank, padded to a multiple of the shard count
+  int64_t partElements = 0;       ///< elements of a ZeRO shard, or all elements
   mlir::Type stored;              ///< type of the stored parameters
-  int64_t elementBytes = 4;       ///< of it
-  Axes partialAxes, shareAxes;    ///< as of its parameters; those of pipeline stages are `holders`
-  std::vector<uint32_t> holders;  ///< stages of a bucket that is tied across stages
+  int64_t elementBytes = 4;       ///< bytes of one stored element
+  Axes partialAxes, shareAxes;    ///< mesh axes of the parameters; pipeline stages are in `holders`
+  std::vector<uint32_t> holders;  ///< stages that hold a bucket which is tied across stages
   bool decays = false;
-  double normWeight = 1; ///< what squares of its gradient count in the norm
+  double normWeight = 1; ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
-  /// ZeRO 2 and 3: what is in parts in the regions gradients and parameters is whole there, for a while.
+  /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the
+  /// regions gradients or parameters hold only shards.
   std::optional<uint64_t> wholeGradientOffset, wholeStoredOffset;
-  bool isTied = false;     ///< of another segment, which owns it
-  bool isTiedHere = false; ///< that segment lies on the same stage: it has the storage and does the update
-  /// Names of transfers, where there are any: those that sum its gradients once a step, in order, that which scatters
-  /// the gradient of a micro-batch, and that which gathers its shares.
+  bool isTied = false;     ///< another segment owns the bucket
+  bool isTiedHere = false; ///< the owning segment is on the same stage, stores the bucket and updates it
+  /// Names of the bucket's transfers, or empty: the sums of its gradients once per step in order, the reduce-scatter of
+  /// a micro-batch's gradient, and the all-gather of its shards.
   std::vector<std::string> sums;
   std::string scatter, gather;
 
-  /// Elements of its accumulator, and of its parameters, that a rank keeps.
+  /// Return the elements of the gradient accumulator and of the parameters that a rank stores.
   int64_t gradientElements() const { return wholeGradientOffset ? partElements : elements; }
   int64_t storedElements() const { return wholeStoredOffset ? partElements : elements; }
 };
 
+/// The parameters and buckets of one segment kind.
 struct SegmentLayout {
   std::string kind;
   std::vector<SegmentParameter> parameters;
-  std::vector<SegmentBucket> buckets; ///< tied ones first, so that they lie alike in every holder
-  bool master = false;                ///< an f32 master precedes the two moments in the state
-  /// Bytes of the regions; those of a segment that holds tied parameters of another one include the other's.
+  std::vector<SegmentBucket> buckets; ///< tied buckets come first, so that every holder has the same order
+  bool master = false;                ///< whether an f32 master copy precedes the two moments in the state
+  /// Bytes of the regions. A segment that holds tied parameters of another segment includes the other segment's bytes.
   uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0, wholeGradientBytes = 0, wholeStoredBytes = 0;
 
+  /// Returns the parameter with this name.
   const SegmentParameter &parameter(llvm::StringRef name) const;
-  /// The bucket of that name.
+  /// Returns the bucket with this name.
   const SegmentBucket &bucket(llvm::StringRef name) const;
   const SegmentBucket &bucketOf(const SegmentParameter &parameter) const { return buckets[parameter.bucket]; }
-  /// Bytes from the start of the region in which calls find a parameter to it, and to its gradient.
+  /// Return the offset, in bytes, of a parameter and of its gradient in the region where calls read them.
   uint64_t parameterOffset(const SegmentParameter &parameter) const;
   uint64_t gradientOffset(const SegmentParameter &parameter) const;
 };
 
-/// The segments that `form-buckets` has listed in the module. Parameters stand bucket by bucket.
+/// Reads the segments that `form-buckets` has listed in the module. Parameters are ordered by bucket.
 std::vector<SegmentLayout> readSegments(mlir::ModuleOp module);
 
-/// Parts of the optimizer's state, in their order in the region: of "block.decayed" the first is
-/// "block.decayed.master", or that of "moment1" without masters.
+/// Returns the names of the optimizer state's parts in their order in the region. Example: "block.decayed" has the
+/// first part "block.decayed.master", or "block.decayed.moment1" if there is no master copy.
 std::vector<std::string> stateParts(const SegmentLayout &segment);
 
-/// What a buffer of `bytes` takes of its region or of the arena, with `guard` bytes of a checked plan behind it.
+/// Returns the size that a buffer of `bytes` takes in its region or arena, including `guard` bytes of a checked plan.
 inline uint64_t alignUp(uint64_t bytes, uint64_t guard) { return (bytes + 63) / 64 * 64 + guard; }
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// Which layers lie on a stage, chunk by chunk.
+// Finds the layers of a stage, by chunk.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -11,22 +11,22 @@
 
 namespace espalier {
 
-/// Where a chunk of a stage stands among the plan's stages.
+/// Returns the index of a stage's chunk in the plan's `stages`, which are in model order.
 size_t planStage(const planner::Plan &plan, int stage, int chunk);
 
-/// Stage that has the model's last chunk, and with it the head.
+/// Returns the stage that holds the model's last chunk and therefore the head.
 int headStage(const planner::Plan &plan);
 
-/// One layer of the model: which segment, which number among its repeats, what it keeps.
+/// One layer of the model: its segment kind, its indices, and its recomputation policy.
 struct LayerCall {
   std::string kind;
-  int index = -1;     ///< among the repeated layers; -1 for embed and head
-  uint32_t layer = 0; ///< among all layers, embed and head included
+  int index = -1;     ///< index among the repeated layers; -1 for embedding and head
+  uint32_t layer = 0; ///< index among all layers, including embedding and head
   std::string policy = "none";
 };
 
-/// The calls of each chunk of a stage, in the order of the forward pass: the model's first chunk begins with the
-/// embedding, its last one ends with the head.
+/// Returns the calls of each chunk of a stage in forward order. The model's first chunk begins with the embedding and
+/// its last chunk ends with the head.
 std::vector<std::vector<LayerCall>> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
 
 } // namespace espalier

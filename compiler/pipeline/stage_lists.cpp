@@ -13,10 +13,10 @@ namespace {
 using namespace rt::pb;
 using llvm::ArrayRef;
 
-/// Flights of sums and gathers that may be open at once.
+/// Largest number of in-flight sums and gathers.
 constexpr size_t mostOpen = 48;
 
-/// One entry of one stage.
+/// Builds the actions of one entry of one stage.
 class ListBuilder {
 public:
   ListBuilder(const ListInputs &in, const StageList &list, const Stage &stage, Actions &out)
@@ -55,7 +55,7 @@ public:
   }
 
 private:
-  /// What is waited for at the end of a part of the list.
+  /// Starts a transfer that a later finish() or makeRoom() waits for.
   void start(int64_t transfer, int chunk, uint32_t call) {
     open.push_back(writer.flight(transfer, chunk, call, 0));
     writer.start(open.back());
@@ -69,7 +69,7 @@ private:
     open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  /// Before so many flights are started: no queue may have more than `mostOpen` of them, and the oldest are done first.
+  /// Makes room for `count` new transfers, because at most `mostOpen` may be in flight. Waits for the oldest first.
   void makeRoom(size_t count) {
     if (open.size() + count > mostOpen)
       awaitOldest(std::min(open.size(), open.size() + count - mostOpen));
@@ -87,7 +87,7 @@ private:
     startGathers();
   }
 
-  /// A RUN of a chunk, call by call.
+  /// Appends the RUN of a chunk, one call at a time.
   void addRuns(const planner::Action &action, exec::Role role, std::vector<CallRun> &runs) const {
     const Chunk &chunk = stage.chunks(action.chunk);
     bool isBackwards = role == exec::Role::Backward || role == exec::Role::Weight;
@@ -96,13 +96,14 @@ private:
                       static_cast<uint32_t>(action.microBatch)});
   }
 
-  /// Those that may set out before the next RUN.
+  /// Starts the gathers that may start before the next RUN.
   void startGathers() {
     for (const BucketGather &gather : gathers.starts[ran])
       writer.start(writer.flight(gather.transfer, gather.chunk, gather.call, gather.microBatch));
   }
 
-  /// Of one call or several, whose parameters must be there before; where these are gathered, calls are run one by one.
+  /// Runs one or more calls. If parameters are gathered, runs the calls one at a time and waits for each call's gathers
+  /// before it.
   void runCalls(exec::Role role, int chunk, uint32_t firstCall, uint32_t calls, uint32_t microBatch,
                 bool backwards = false, const std::set<uint32_t> &first = {}) {
     if (gathers.starts.empty())
@@ -121,7 +122,7 @@ private:
     }
   }
 
-  /// The first RUN waits for the scalars.
+  /// Waits for the scalars before the first RUN.
   void awaitScalars() {
     if (!hasScalars)
       writer.wait(writer.flight(in.transfers.set, stepChunk, stepCall, 0));
@@ -186,7 +187,8 @@ private:
     return llvm::find_if(stage.calls(static_cast<int>(call)).buckets(), isUse)->owner();
   }
 
-  /// Sums over the ranks of the stage start behind the last RUN that adds to the bucket, of whatever call and chunk.
+  /// Assigns the sums over a stage's ranks to the last RUN that adds to the bucket, over all calls and chunks. The sums
+  /// start after that RUN.
   void placeSums() {
     using Place = std::pair<size_t, uint32_t>;            // item, call
     std::map<std::pair<uint32_t, uint32_t>, Place> lasts; // by bucket and owner
@@ -206,15 +208,16 @@ private:
     });
   }
 
-  /// The calls of a chunk, last first. Cut where calls need different answers to whether a gradient is written first,
-  /// behind each call with which sums are complete, and around each call whose gradient of a micro-batch is scattered.
+  /// Runs the gradient calls of a chunk in reverse order. Splits a RUN where calls differ in whether a gradient is
+  /// overwritten (beta = 0). Also splits it after each call that completes sums, and around each call that scatters a
+  /// micro-batch's gradient.
   void addGradients(size_t index) {
     awaitScalars();
     const planner::Action &action = list.items[index].run;
     exec::Role role = roleOf(action);
     const Chunk &chunk = stage.chunks(action.chunk);
     std::set<uint32_t> first, added;
-    uint32_t end = chunk.first_call() + chunk.calls(); // calls [call, end) are still to be run
+    uint32_t end = chunk.first_call() + chunk.calls(); // calls [call, end) have not run yet
     auto flush = [&](uint32_t begin) {
       if (begin < end)
         runCalls(role, action.chunk, begin, end - begin, action.microBatch, /*backwards=*/true, first);
@@ -226,7 +229,7 @@ private:
       std::set<uint32_t> writes, adds;
       bool isScatteredCall = false;
       for (const GradientTerm &term : termsOf(call, role)) {
-        uint32_t sum = isScattered(term.bucket) ? action.microBatch : 0; // one for each micro-batch, or one for all
+        uint32_t sum = isScattered(term.bucket) ? action.microBatch : 0; // one sum per micro-batch, or one sum for all
         (written.insert({term.value, ownerOf(call, term.bucket), sum}).second ? writes : adds).insert(term.bucket);
         isScatteredCall |= isScattered(term.bucket);
       }
@@ -251,10 +254,10 @@ private:
     flush(chunk.first_call());
   }
 
-  /// Whether each micro-batch's gradient of the bucket is scattered, and ranks accumulate their shares.
+  /// Returns whether each micro-batch's gradient of the bucket is scattered, so that ranks accumulate shards.
   bool isScattered(uint32_t bucket) const { return in.buckets[bucket].scatter >= 0; }
 
-  /// The gradients that a call has completed.
+  /// Starts the reduce-scatters of the gradients that a call has completed.
   void scatter(int chunk, uint32_t call, uint32_t microBatch) {
     Scattered made{wholeSlot(stage, call, exec::Region::WholeGradients), chunk, call, microBatch, {}, {}};
     for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
@@ -267,7 +270,8 @@ private:
       scattered.push_back(std::move(made));
   }
 
-  /// Adds to the accumulators what lies in a slot, or all that is scattered, so that the slot may be written anew.
+  /// Adds scattered gradients to the accumulators, so that their slots may be overwritten. Adds those of one slot, or
+  /// all of them.
   void addShares(std::optional<WholeSlot> slot) {
     std::vector<Scattered> left;
     for (Scattered &one : scattered) {
@@ -286,13 +290,13 @@ private:
 
   bool isTied(const BucketUse &use) const { return in.plan.buckets(static_cast<int>(use.bucket())).holders_size() > 0; }
 
-  /// A bucket of the call that updates it.
+  /// A bucket, with the call that updates it.
   struct BucketOfCall {
     int chunk;
     uint32_t call, bucket;
   };
 
-  /// In the order listed; of one call all at once.
+  /// Starts sums in the listed order. All sums of one call start together.
   void startSums(ArrayRef<BucketOfCall> buckets) {
     for (size_t i = 0; i < buckets.size();) {
       size_t sums = 0, end = i;
@@ -305,7 +309,7 @@ private:
     }
   }
 
-  /// A call's gradients of a micro-batch that are not yet added up.
+  /// The gradients of a call and micro-batch that are not yet accumulated.
   struct Scattered {
     WholeSlot slot;
     int chunk;
@@ -320,7 +324,8 @@ private:
         visit(chunk, stage.chunks(chunk).first_call() + i);
   }
 
-  /// Sums over several stages come behind all that the stages send each other, sums of shares behind the last share.
+  /// Adds the sums that need all gradients. Sums over several stages come after all transfers between stages. Sums of
+  /// shards come after the last shard.
   void finishSums() {
     addShares(std::nullopt);
     std::vector<BucketOfCall> shares, tied;
@@ -349,7 +354,8 @@ private:
     finish();
   }
 
-  /// Behind each call the updated shares set out to the other ranks, but those that are gathered before they are read.
+  /// Runs the updates and starts the all-gather of updated shards after each call. Shards that are gathered before each
+  /// read are not gathered here.
   void update() {
     for (int chunk = 0; chunk < stepChunk; ++chunk) {
       uint32_t begin = stage.chunks(chunk).first_call(), end = begin + stage.chunks(chunk).calls();
@@ -377,13 +383,14 @@ private:
   int stepChunk;
   uint32_t stepCall;
   bool hasScalars = false;
-  std::set<std::tuple<uint32_t, uint32_t, int>> written; ///< sums of this entry: value, owner, micro-batch if of one
+  std::set<std::tuple<uint32_t, uint32_t, int>>
+      written; ///< sums that this entry has written: value, owner, and micro-batch for sums of one micro-batch
   std::map<std::pair<size_t, uint32_t>, std::vector<BucketOfCall>> sumsBehind; ///< by item and call
   std::vector<Flight> open;
   Gathers gathers;
-  size_t ran = 0; ///< RUNs that gathers are counted by
+  size_t ran = 0; ///< number of RUNs so far, which indexes `gathers`
   std::vector<Scattered> scattered;
-  std::set<uint32_t> accumulated; ///< calls whose shares were added before
+  std::set<uint32_t> accumulated; ///< calls whose shards have been accumulated before
 };
 
 } // namespace

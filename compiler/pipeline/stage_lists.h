@@ -1,5 +1,5 @@
-// The actions of a stage: its list of the schedule with calls, slots and buckets put in, and what begins and ends an
-// entry.
+// Writes the actions of a stage: its expanded schedule with calls, slots and buckets filled in, plus the start and the
+// end of an entry.
 #pragma once
 
 #include "compiler/pipeline/add_buckets.h"
@@ -11,18 +11,19 @@
 
 namespace espalier {
 
+/// The tables that schedules of all stages read.
 struct ListInputs {
   const StepTransfers &transfers;
-  const std::vector<BucketTransfers> &buckets;         ///< by number
+  const std::vector<BucketTransfers> &buckets;         ///< by bucket number
   const std::vector<std::vector<GradientTerm>> &terms; ///< by subprogram
-  const rt::pb::Plan &plan;                            ///< has its buckets
-  bool vShape = false;                                 ///< streams of second chunks go back
+  const rt::pb::Plan &plan;                            ///< must already contain its buckets
+  bool vShape = false; ///< whether second chunks send their stream to the previous stage
 };
 
-/// Appends the entry of a step to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk
-/// of the list, and behind them that of the call `step`.
+/// Appends the training entry to `stage`. The calls, chunks and live ranges of `stage` must be complete: one chunk per
+/// chunk of `list`, then the chunk of the call `step`.
 void addTraining(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);
-/// The same of an evaluation.
+/// Appends the evaluation entry to `stage`, under the same conditions.
 void addEvaluation(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);
 
 } // namespace espalier

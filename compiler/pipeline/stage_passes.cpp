@@ -1,5 +1,5 @@
-// The passes assign-stages and expand-schedule: they read the module into what assign_stages.h and generation.h work
-// on, and write the stages and lists that these make as ops.
+// Defines the passes assign-stages and expand-schedule. They read the module into the inputs of assign_stages.h and
+// generation.h, and write the resulting stages and schedules as ops.
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/emit_tables.h"
 #include "compiler/passes.h"
@@ -19,7 +19,7 @@ namespace espalier {
 
 namespace {
 
-/// The tables and programs of a module as messages, and what stages are made from.
+/// Reads the tables and programs of a module as messages, together with the other inputs of stages.
 class StageReader {
 public:
   LogicalResult read(ModuleOp module) {
@@ -51,7 +51,7 @@ private:
   StageInputs inputs() const { return {run, split, segments, regions, buckets, transfers, hasBackward}; }
   GenerationInputs generationInputs() const { return {run, split, segments, regions, phases}; }
 
-  /// Stages are made of what earlier passes have listed.
+  /// Checks that earlier passes have listed all tables that stages are built from.
   LogicalResult check(ModuleOp module) const {
     size_t chunks = static_cast<size_t>(split.pp) * planner::chunksOf(split.schedule, split.virtualStages);
     if (split.stages.size() != chunks)
@@ -79,7 +79,7 @@ private:
     }
   }
 
-  /// By the names that build-transfers gives.
+  /// Finds the transfers by the names that build-transfers gives them.
   void findTransfers() {
     auto streams = [&](const std::string &suffix) {
       return StreamTransfers{find("out" + suffix), find("in" + suffix), find("din" + suffix), find("dout" + suffix)};
@@ -92,7 +92,7 @@ private:
     transfers.agree = find("agree");
     for (const SegmentLayout &segment : segments)
       for (const SegmentBucket &bucket : segment.buckets) {
-        if (bucket.number < buckets.size()) // tied: its owner's
+        if (bucket.number < buckets.size()) // a tied bucket uses its owner's transfers
           continue;
         BucketTransfers &made = buckets.emplace_back();
         for (const std::string &sum : bucket.sums)
@@ -102,16 +102,16 @@ private:
       }
   }
 
-  RunConfig run; ///< its runs of segments alone
+  RunConfig run; ///< only its segment runs are set
   planner::Plan split;
   std::vector<SegmentLayout> segments;
   RegionSizes regions;
   std::vector<BucketTransfers> buckets;
   StepTransfers transfers;
   std::vector<PhaseTransfers> phases; ///< by entry
-  bool isGeneration = false;          ///< then `phases` say what moves, else `transfers` and `buckets`
+  bool isGeneration = false;          ///< if true, `phases` lists the transfers; else `transfers` and `buckets` do
   bool hasBackward = false;
-  std::map<std::string, uint32_t> numbers; ///< of transfers
+  std::map<std::string, uint32_t> numbers; ///< transfer indices by name
 };
 
 struct AssignStagesPass : impl::AssignStagesBase<AssignStagesPass> {

@@ -10,7 +10,7 @@ namespace {
 
 namespace pb = rt::pb;
 
-/// A number of the plan as the word that the dialect has for it.
+/// Returns the dialect's keyword for an enumerator of the plan.
 template <typename Enumeration> StringRef wordFor(int number, StringRef (*stringify)(Enumeration)) {
   return stringify(static_cast<Enumeration>(number));
 }

@@ -1,5 +1,5 @@
-// Messages of the run plan as ops of the exec dialect: how the passes of this folder write down what their algorithms
-// decided. compiler/codegen/emit_tables.h and emit_stages.h read the same back, field by field.
+// Writes messages of the run plan as ops of the exec dialect. The passes of this folder record their results this way.
+// compiler/codegen/emit_tables.h reads the ops back, field by field.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -9,12 +9,12 @@
 
 namespace espalier {
 
-/// Replaces the module's values, and adds queues, entries and transfers, as `plan` has them.
+/// Replaces the module's values and adds the queues, entries and transfers of `plan`.
 void writeTables(const rt::pb::Plan &plan, mlir::ModuleOp module);
 
-/// Adds a stage without its lists.
+/// Adds a stage without its schedules.
 void writeStage(const rt::pb::Plan &plan, const rt::pb::Stage &stage, mlir::OpBuilder &builder);
-/// Adds the lists of `stage` behind what the builder stands in, which is its op.
+/// Adds the schedules of `stage` at the builder's insertion point, which must be inside the stage's op.
 void writeLists(const rt::pb::Plan &plan, const rt::pb::Stage &stage, mlir::OpBuilder &builder);
 
 } // namespace espalier

@@ -13,7 +13,8 @@ using namespace mlir;
 namespace espalier {
 
 ModelSizes sizesUnder(const planner::Plan &plan) {
-  // Of an odd size products are slow (planner/model/cost.h). 128 for each rank that has a part is Megatron's number.
+  // Matrix products of odd sizes are slow (planner/model/cost.h). Megatron also pads to 128 elements per vocabulary
+  // shard.
   int64_t parts = plan.vocabParallel ? plan.tp : 1;
   return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }
@@ -46,7 +47,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     module->setAttr("dist.sequence_parallel", b.getUnitAttr());
   if (plan.keepTensorParallelResults)
     module->setAttr("dist.keep_collectives", b.getUnitAttr());
-  // Sequence parallelism splits the stream everywhere already.
+  // Sequence parallelism already shards the stream everywhere.
   if (plan.slicesInputs())
     module->setAttr("dist.slice_inputs", b.getStrArrayAttr({"tp"}));
 
@@ -63,8 +64,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     if (!repeats || names.empty())
       names = {"none"};
     function->setAttr("model.recompute", b.getStrArrayAttr(names));
-    // Embedding and head stand at the ends of the pipeline, where nothing waits for the gradients of their inputs, or
-    // these are as dear as those of their weights.
+    // Splitting the backward pass does not pay for embedding and head. They are at the ends of the pipeline, where
+    // nothing waits for the gradients of their inputs, or where these gradients cost as much as those of the weights.
     if (repeats && planner::splitsBackward(plan.schedule))
       function->setAttr("model.split_backward", b.getUnitAttr());
   }

@@ -1,4 +1,4 @@
-// A plan as attributes of the model's module, which the partition and recompute passes read.
+// Writes a plan as attributes of the model's module, which the partition and recompute passes read.
 #pragma once
 
 #include "compiler/import/build_model.h"
@@ -9,12 +9,12 @@
 
 namespace espalier {
 
-/// Sizes of the model under a plan: the micro-batch over all replicas, and the vocabulary's padding: to 128 * tp where
-/// tp splits it (as Megatron does), else none.
+/// Returns the model sizes that depend on the plan: the micro-batch over all replicas, and the vocabulary's padding.
+/// The vocabulary is padded to a multiple of 128 * tp if tp shards it (as in Megatron), else to a multiple of 128.
 ModelSizes sizesUnder(const planner::Plan &plan);
 
-/// Sets dist.mesh, dist.dims, dist.sequence_parallel, dist.keep_collectives, dist.slice_inputs on the module and
-/// model.recompute on the segments: the policies that their layers use.
+/// Sets dist.mesh, dist.dims, dist.sequence_parallel, dist.keep_collectives and dist.slice_inputs on the module. Sets
+/// model.recompute on the segments, which lists the policies that their layers use.
 void applyPlan(mlir::ModuleOp module, const planner::Plan &plan, const ModelDescription &model);
 
 } // namespace espalier

@@ -10,7 +10,8 @@ namespace espalier {
 
 namespace {
 
-/// What a plan for training has and one for generation has not. Texts are spread over the replicas.
+/// Returns the plan of a generation run, without the properties that only training has. Samples are distributed over
+/// the replicas.
 planner::Plan generationPlan(RunConfig run, int tp, int pp) {
   run.pins.tp = tp;
   run.pins.pp = pp;
@@ -56,7 +57,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
         return {plan, "", false};
       smallest = plan;
     }
-  if (smallest) // too large, as its compilation will say
+  if (smallest) // the compilation of this plan reports that it is too large
     return {smallest, "", false};
   return {std::nullopt, "error: no plan: the pins of tp and pp fit neither the model's sizes nor the cluster's devices",
           true};

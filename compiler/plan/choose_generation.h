@@ -1,12 +1,13 @@
-// Which plan a run of `run_mode: predict` gets.
+// Chooses the plan of a run with `run_mode: predict`.
 #pragma once
 
 #include "compiler/plan/fit_memory.h"
 
 namespace espalier {
 
-/// The pins as far as they are given. Of splits that are free the one on the fewest ranks whose arena fits the device,
-/// tensor before pipeline: each step of decoding waits for all stages. A batch is one micro-batch.
+/// Returns the plan that the run pins. If the run leaves the plan to the planner, returns the split with the fewest
+/// ranks that respects the pins and whose arena fits the device. Tensor parallelism is preferred over pipeline
+/// parallelism, because each decoding step passes through all stages. A batch is one micro-batch.
 ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, const std::string &target = "cpu");
 
 } // namespace espalier

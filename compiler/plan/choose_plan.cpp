@@ -20,8 +20,8 @@ std::vector<int> spreadLayers(int layers, int stages) {
 
 namespace {
 
-/// How many layers of each chunk repeat work where a list says so, see RecomputeConfig. What is said of a stage goes to
-/// its chunks in turn, a layer each, as in MindFormers.
+/// Returns, by chunk, the number of layers that recompute if the run file has a list, see RecomputeConfig. An entry for
+/// a stage is distributed over its chunks round-robin, one layer at a time, as in MindFormers.
 std::vector<int> repeatedOfChunks(const std::vector<int> &listed, const planner::Plan &plan,
                                   const std::vector<int> &counts) {
   std::vector<int> repeated(counts.size());

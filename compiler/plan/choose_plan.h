@@ -1,4 +1,4 @@
-// From pins to a plan: pinned plans as given, everything else by the planner's search.
+// Builds plans from pins: a pinned plan as given. All other plans come from the planner's search.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -6,12 +6,13 @@
 
 namespace espalier {
 
-/// The plan that `run.pins` states; unset fields take their defaults: one replica, no split, no recompute, 1F1B, layers
-/// spread evenly. The import has checked that the pins fit the model and the cluster.
+/// Returns the plan that `run.pins` specifies. Unset fields use their defaults: one replica, no split, no
+/// recomputation, 1F1B, layers distributed evenly. The import has already checked that the pins fit the model and the
+/// cluster.
 planner::Plan pinnedPlan(const RunConfig &run);
 
-/// Spreads `layers` over `stages`; what does not divide goes to the stages in the middle first, because the first and
-/// the last also hold the embedding and the head.
+/// Distributes `layers` over `stages`. The remainder goes to the middle stages first, because the first and the last
+/// stage also hold the embedding and the head.
 std::vector<int> spreadLayers(int layers, int stages);
 
 } // namespace espalier

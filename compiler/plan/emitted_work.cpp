@@ -15,7 +15,7 @@ using planner::Size;
 
 namespace {
 
-/// A buffer of which a kernel touches the rows that ids name: so much as the buffer `like` has.
+/// A lookup table of a kernel. The kernel accesses only the rows that ids select, as many bytes as buffer `like` has.
 struct LookedUp {
   unsigned buffer, like;
 };
@@ -51,7 +51,7 @@ public:
   EmittedPiece call(exec::CallOp op) {
     EmittedPiece piece{op.getFunction().str(), {}};
     Attribute result = op.getBuffers()[op.getFunction() == "matmul" ? 2 : op.getBuffers().size() - 1];
-    bool isCopy = op.getFunction() == "copy"; // which may leave out some of what it reads from
+    bool isCopy = op.getFunction() == "copy"; // a copy may read only a part of its source
     bool adds = op->hasAttr("accumulate") || op->hasAttr("always_adds");
     for (Attribute buffer : op.getBuffers())
       add(piece.bytes, bytesOf(op, isCopy ? result : buffer));
@@ -61,7 +61,8 @@ public:
   }
 
 private:
-  /// By the dimensions of the value that the buffer holds, all of it or a part.
+  /// Returns the bytes of a buffer as a function of the dimensions of its value, scaled if the buffer holds only a
+  /// part.
   Monomial bytesOf(Operation *instruction, Attribute attribute) const {
     auto buffer = cast<exec::BufferAttr>(attribute);
     double bytes = static_cast<double>(buffer.getBytes());
@@ -74,7 +75,7 @@ private:
 
   ModuleOp module;
   const SizeReader &sizes;
-  std::map<std::string, rt::pb::Kernel> kernels; ///< as described, by symbol
+  std::map<std::string, rt::pb::Kernel> kernels; ///< kernel descriptions by symbol
 };
 
 } // namespace

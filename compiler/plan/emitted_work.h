@@ -1,5 +1,6 @@
-// What the instructions of emitted programs read and write, by the op of the fused model that each was made from. On
-// GPUs an op is one kernel or several, a copy, or the epilogue of a product: each is priced by the bytes that it moves.
+// Reads the bytes that instructions of emitted programs move, by the op of the fused model that each instruction was
+// lowered from. On GPUs an op becomes one or more kernels, a copy, or the epilogue of a product. The planner prices
+// each of them by the bytes that it moves.
 #pragma once
 
 #include "compiler/plan/read_sizes.h"
@@ -12,18 +13,21 @@
 
 namespace espalier {
 
-/// A kernel, product or copy. Scratch whose size has no dimension of the model counts as it is at the profiled point.
+/// A kernel, product or copy. Scratch buffers whose size does not depend on a model dimension count with their size at
+/// the profiled point.
 struct EmittedPiece {
   std::string name;
-  planner::Size bytes; ///< read plus written
+  planner::Size bytes; ///< bytes read plus bytes written
 };
 
+/// The emitted work of a module.
 class EmittedWork {
 public:
-  /// Of the programs that a copy of `fused` becomes; nothing, with a diagnostic, where there are none.
+  /// Lowers a copy of `fused` to programs and reads them. Returns nothing, and reports an error, if the lowering fails.
   static std::optional<EmittedWork> read(mlir::ModuleOp fused, const SizeReader &sizes);
 
-  /// In the order in which they run; none for what another op's do, too.
+  /// Returns the pieces of an op in execution order. The result is empty if the instructions of another op include its
+  /// work.
   llvm::ArrayRef<EmittedPiece> of(mlir::Operation *op) const;
 
 private:

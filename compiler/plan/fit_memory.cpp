@@ -61,11 +61,11 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
                                  planner::describeBytes(static_cast<double>(stage.arena_bytes(rt::pb::DEVICE))),
                                  planner::describeBytes(limit), describePlan(plan), classes);
   text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)));
-  std::optional<planner::Problem> problem = // generation has no choice but its ranks
+  std::optional<planner::Problem> problem = // generation can only change its number of ranks
       run.runMode == "predict" ? std::nullopt : profileModel(context, run, compiled.target());
   if (problem) {
-    // As much less than the limit as the estimate of this plan is below what it takes, and half a percent for plans
-    // that are estimated a little lower than this one; each is compiled before it is named.
+    // Lowers the limit by the ratio of this plan's estimate to its real size, and by another half percent for plans
+    // with a lower relative estimate. Each plan is compiled before it is suggested.
     constexpr double unlike = 0.995;
     double estimate = planner::pricePlan(*problem, plan).prediction.peakBytes;
     double scale = estimate / static_cast<double>(stage.arena_bytes(rt::pb::DEVICE));
@@ -90,10 +90,10 @@ ChosenPlan nothingFits(const planner::SearchResult &result) {
   return {std::nullopt, text, false};
 }
 
-/// Relaxations that need the model to be profiled anew: its terms hold for these pins only.
+/// Tries relaxations that need a new profile of the model, because its terms hold only for these pins.
 void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::SearchOptions options,
                      const std::string &target, planner::SearchResult &result) {
-  bool isBare = result.relaxations.empty(); // then what these allow beside other changes is told, too
+  bool isBare = result.relaxations.empty(); // then also reports their combinations with other changes
   options.diagnose = options.relax = isBare;
   options.alternatives = 0;
   std::vector<planner::Relaxation> found;
@@ -140,7 +140,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     for (size_t i = 0; i < result.plans.size(); ++i) {
       planner::PricedPlan &priced = result.plans[i];
       if (!priced.executable)
-        return result; // for reading only
+        return result; // the plan cannot be executed and is only printed
       std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan, target);
       if (bytes && static_cast<double>(*bytes) <= limit) {
         result.plans.erase(result.plans.begin(), result.plans.begin() + static_cast<std::ptrdiff_t>(i));

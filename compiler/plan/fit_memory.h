@@ -1,4 +1,4 @@
-// Which plan a run gets, and what to say when it does not fit the device.
+// Chooses the plan of a run, and explains why a plan does not fit the device.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -13,30 +13,33 @@
 
 namespace espalier {
 
-/// "; fits with max_device_memory=78.00GB, without a margin" where `bytes` of a device are more than a plan may take,
-/// but no more than there are; else empty.
+/// Returns "; fits with max_device_memory=78.00GB, without a margin" if `bytes` exceed the plan's limit but not the
+/// device memory. Else returns an empty string.
 std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes);
 
-/// Bytes of the fullest stage's arena once the plan is compiled for `target`; nothing when it does not compile.
+/// Returns the bytes of the largest stage arena after compilation for `target`, or nothing if the plan does not
+/// compile.
 std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const std::string &target);
 
+/// The result of choosing a plan.
 struct ChosenPlan {
   std::optional<planner::Plan> plan;
-  std::string reason;        ///< why there is none
-  bool isInputError = false; ///< the run file contradicts itself, as against: nothing fits
+  std::string reason;        ///< why there is no plan
+  bool isInputError = false; ///< whether the run file contradicts itself; false if no plan fits
 };
 
-/// The search, with its best plan compiled for `target` to see that its arena fits: where the estimate was too low, the
-/// next plans are tried, then a search with less memory. Plans that cannot be executed are not compiled.
+/// Searches for plans and compiles the best one for `target` to check that its arena fits. If the estimate was too low,
+/// tries the next plans, then repeats the search with a lower memory limit. Plans that cannot be executed are not
+/// compiled.
 planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
                                      const planner::SearchOptions &options, const std::string &target);
 
-/// The pinned plan, or the fastest one of the planner's search that fits.
+/// Returns the pinned plan, or the fastest plan of the planner's search that fits.
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target = "cpu");
 
-/// Empty when every stage's arena fits the device. Otherwise the fullest stage's bytes by class, the limit, and the
-/// cheapest pins to give up (`planner::freePins`) with the plan that fits then, as compiling it shows.
+/// Returns an empty string if every stage's arena fits the device. Else returns the largest stage's bytes by class, the
+/// limit, and the cheapest pins to free (`planner::freePins`), with a plan that then fits. That plan has been compiled.
 std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                          const rt::pb::Plan &compiled);
 

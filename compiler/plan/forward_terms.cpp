@@ -29,7 +29,7 @@ void leaveForward(planner::Problem &problem) {
     for (planner::PatternTerms &terms : kind.patterns)
       leaveForward(terms);
   problem.tiedBytes.clear(); // nothing is summed over stages
-  // As assign_stages lays them out: two streams that calls take turns in, one that is received and one that is sent.
+  // Matches the allocations of assign_stages: two streams that calls use in turn, a received one and a sent one.
   problem.streamBuffers = {.always = 2, .receives = 1, .sends = 1};
 }
 

@@ -1,11 +1,12 @@
-// What the planner's problem is for a run that only evaluates.
+// Reduces the planner's problem to a run that only evaluates.
 #pragma once
 
 #include "planner/problem.h"
 
 namespace espalier {
 
-/// Takes out of a problem what an evaluation has not: backward, the step, what is kept for them, gradients, optimizer.
+/// Removes the parts of a problem that an evaluation does not have: backward pass, optimizer step, saved values,
+/// gradients and optimizer state.
 void leaveForward(planner::Problem &problem);
 
 } // namespace espalier

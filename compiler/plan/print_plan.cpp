@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "none", "selective" or "full" where all layers are alike, else "mixed".
+/// Returns "none", "selective" or "full" if all layers have the same policy, else "mixed".
 std::string recomputeOf(const planner::Plan &plan) {
   std::string common;
   for (const planner::StagePlan &stage : plan.stages)

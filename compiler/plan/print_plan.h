@@ -1,4 +1,4 @@
-// The planner's answer as JSON.
+// Prints the planner's result as JSON.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -9,13 +9,13 @@
 
 namespace espalier {
 
-/// model, plan, global_batch, predicted, search, alternatives, rejected; `plan` and `predicted` are null when nothing
-/// fits, and `binding` and `relaxations` say why. `what_if` is there where a comparison is given, with `best` in it
-/// where a plan is pinned.
+/// Returns an object with model, plan, global_batch, predicted, search, alternatives and rejected. If no plan fits,
+/// `plan` and `predicted` are null, and `binding` and `relaxations` give the reason. If a comparison is given, the
+/// object has `what_if`; `what_if.best` exists if a plan is pinned.
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
                      const planner::WhatIf *comparison = nullptr);
 
-/// violated, or plan, items (seconds by cause) and more_seconds.
+/// Returns an object with the violated constraints, or with plan, items (seconds by cause) and more_seconds.
 std::string whyNotJson(const planner::WhyNot &answer);
 
 } // namespace espalier

@@ -9,7 +9,7 @@ using planner::Phase;
 
 namespace {
 
-/// The part of `whole` that is not of the step, replaced by that of `split`.
+/// Returns the terms of `whole` for which `isKept` holds, and those of `split` for which it does not.
 template <typename Term, typename IsKept>
 std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Term> &split, IsKept isKept) {
   std::vector<Term> terms;
@@ -31,7 +31,7 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
     terms.pattern.dp = std::nullopt; // context ranks are replicas too
   auto isOfStep = [](const auto &term) { return term.phase == Phase::Step; };
   terms.compute = replaced(whole.compute, split.compute, isOfStep);
-  // Under ZeRO 3 the step's collectives run with every micro-batch.
+  // Under ZeRO 3 the step's collectives run for every micro-batch.
   terms.collectives = replaced(whole.collectives, split.collectives, [&](const planner::CollectiveTerm &term) {
     return isOfStep(term) || term.axis == Axis::Dp;
   });

@@ -33,15 +33,17 @@ using planner::Axis;
 using planner::Monomial;
 using planner::Size;
 
-/// Devices that the planner may ask about, as a multiple of the cluster's: more devices are a relaxation.
+/// Largest number of devices that the planner may try, as a multiple of the cluster's devices. Adding devices is a
+/// relaxation.
 constexpr int64_t largestGrowth = 64;
-/// Samples of the micro-batches that terms are read from; dimensions of size 1 are harder to tell apart.
+/// Samples of the micro-batches that terms are read from. With one sample, dimensions of size 1 would be ambiguous.
 constexpr int64_t termSamples = 2;
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
 constexpr const char *stepFunctions[] = {".norm", ".update"};
 
-/// A plan whose partition has everything that any plan of the pattern can have: replicas, several stages, all policies.
+/// Returns a plan whose partition has every feature that a plan of the pattern can have: replicas, several stages, all
+/// policies.
 planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   planner::Plan plan;
   plan.dp = point.dp;
@@ -60,10 +62,10 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   return plan;
 }
 
-/// One build of the model: the module with fused kernels, and on request its programs.
+/// One build of the model: the module with fused kernels, and optionally its programs.
 class Build {
 public:
-  /// What runs once per step is left out on request: its functions would be fused and planned for nothing.
+  /// Without `hasStep`, omits the functions that run once per step, because fusing and planning them takes time.
   Build(MLIRContext &context, const RunConfig &run, const std::string &target, const ProfilePoint &point, bool hasStep)
       : context(context) {
     model = partitionRun(context, run, planAt(run, point));
@@ -89,12 +91,13 @@ public:
   bool isBroken() const { return !model; }
   ModuleOp module() const { return *model->module; }
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
-  /// Of one micro-batch, where no axis splits it: of forward and, where the model trains, of backward.
+  /// Returns the model's operations of one unsharded micro-batch: of the forward pass, plus those of the backward pass
+  /// if the model trains.
   double modelFlops(const std::string &kind, bool trains) const {
     return flops.at(kind)[0] + (trains ? flops.at(kind)[1] : 0);
   }
 
-  /// Makes programs of the module's functions, which are gone afterwards.
+  /// Replaces the module's functions by programs.
   LogicalResult lower() {
     PassManager passes(&context);
     passes.addPass(createLowerToExec());
@@ -109,8 +112,8 @@ private:
 
 using LiveBytes = planner::PerRecompute<std::vector<Size>>; ///< by recompute policy
 
-/// What lives at once in forward, backward and evaluation of a segment, or in the last alone; a policy that it does not
-/// have is as `none`.
+/// Returns the live bytes of a segment's forward, backward and evaluation programs, or of the evaluation alone. A
+/// policy that the segment does not have counts as `none`.
 LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes, bool evaluates) {
   LiveBytes live;
   for (int policy = 0; policy < 3; ++policy) {
@@ -129,14 +132,15 @@ LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const Siz
   return live;
 }
 
-/// What lives while ZeRO shares are updated. Without ZeRO nothing does: whole parameters are updated in place.
+/// Returns the live bytes of the update of ZeRO shards. Without ZeRO there are none, because parameters are updated in
+/// place.
 std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, const SizeReader &sizes) {
   std::vector<Size> live;
   for (const char *step : stepFunctions)
     if (auto program = programs.lookupSymbol<exec::ProgramOp>(segment + step); program && sizes.at().zero > 0)
       addLiveBytes(program, sizes, live);
   keepLargest(live);
-  // Of experts and of others alike: what ep does not split, ZeRO shares over it.
+  // This holds for experts and all other parameters: ZeRO also shards over ep what ep does not split.
   for (Size &size : live)
     for (Monomial &part : size)
       part = product(scaled(part, sizes.at().dp * sizes.at().ep), shareOfReplicas());
@@ -145,7 +149,7 @@ std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, c
 
 class Profiler {
 public:
-  /// `evaluates`: what is read of a run that trains is to tell of one that evaluates.
+  /// With `evaluates`, the terms of a training run are reduced to those of an evaluation.
   Profiler(MLIRContext &context, const RunConfig &run, const std::string &target, bool evaluates)
       : context(context), run(run), target(target), evaluates(evaluates) {}
 
@@ -170,7 +174,7 @@ public:
     return std::move(problem);
   }
 
-  /// What decides which terms are read of a model, beside the model itself.
+  /// Everything besides the model that affects its terms.
   using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
                               std::vector<std::string>, std::string>;
   TermsKey termsKey() const {
@@ -190,7 +194,7 @@ public:
             target};
   }
 
-  /// Puts this run's machine, software, batch and pins in the place of those of a problem.
+  /// Returns `known` with this run's machine, software, batch and pins.
   planner::Problem withRun(const planner::Problem &known) {
     problem = known;
     problem.machine = {};
@@ -199,18 +203,18 @@ public:
   }
 
 private:
-  /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols, which for cp begin
-  /// at two.
+  /// A choice of tensor ranks, sequence parallelism and expert split. All other axes are symbols. The symbol of cp
+  /// starts at 2.
   struct Layout {
     int tp = 1;
     bool sequenceParallel = false;
-    int ep = 1; ///< 1, or one number that stands for all others
+    int ep = 1; ///< 1, or one number that represents all larger ones
   };
 
   using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
 
-  /// The first layout, of one tensor rank, also describes the model. The others are independent: each is built in a
-  /// context of its own, on as many threads as there are cores.
+  /// Profiles all layouts. The first layout, with one tensor rank, also describes the model. The others are independent
+  /// of each other: each is built in its own context, on as many threads as there are cores.
   std::vector<std::optional<Terms>> profileLayouts(const std::vector<Layout> &layouts) {
     std::vector<std::optional<Terms>> read(layouts.size());
     read[0] = profilePattern(context, layouts[0]);
@@ -223,7 +227,7 @@ private:
       read[before + 1] = profilePattern(own, layouts[before + 1]);
     });
     for (size_t i = 1; i < layouts.size(); ++i)
-      if (!read[i]) // once more, so that the caller's context tells why
+      if (!read[i]) // repeats the failure in the caller's context, which reports its reason
         read[i] = profilePattern(context, layouts[i]);
     return read;
   }
@@ -241,8 +245,8 @@ private:
       problem.layers.push_back({kindOf(runs[i].kind), runs[i].count});
     problem.parameters = static_cast<double>(run.model.parameterCount());
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
-    // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
-    // cotangents in; streams are received where they are kept.
+    // Matches the allocations of assign_stages: two cotangents, one send buffer per neighbour, and one buffer to
+    // receive cotangents. Streams are received directly into their saved buffer.
     problem.streamBuffers = {.always = 2,
                              .receives = 1,
                              .sends = 2,
@@ -254,7 +258,7 @@ private:
     describeRun();
   }
 
-  /// What does not depend on the model.
+  /// Describes what does not depend on the model.
   void describeRun() {
     problem.globalBatch = run.globalBatch;
     problem.pins = run.pins;
@@ -290,7 +294,7 @@ private:
     for (const std::string &dim : run.model.tensorParallelDims())
       problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
     if (sequence() > 0) {
-      if (!run.model.hasExperts()) // which are chosen over whole sequences
+      if (!run.model.hasExperts()) // experts are chosen over unsharded sequences
         problem.limits.push_back({"seq", sequence(), Axis::Cp});
       problem.limits.push_back({"seq", sequence(), Axis::Tp, 1, /*onlySequenceParallel=*/true});
     }
@@ -328,7 +332,7 @@ private:
     return ranks;
   }
 
-  /// One, and with experts the smallest number that splits them.
+  /// Returns 1 and, for a model with experts, the smallest number that splits them.
   std::vector<int> expertRanks(int tp) const {
     int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") / (splitsExperts() ? 1 : tp) : 1;
     int64_t devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
@@ -338,12 +342,12 @@ private:
     return {1};
   }
 
-  /// Of those that repeat.
+  /// Returns whether the kind is a repeated layer.
   bool isLayer(size_t kind) const {
     return static_cast<int>(kind) != problem.embed && static_cast<int>(kind) != problem.head;
   }
 
-  /// The terms of one layout, with and without ZeRO, and with split sequences.
+  /// Returns the terms of one layout, with and without ZeRO, and with sharded sequences.
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
     ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
                        /*zero=*/0,  layout.sequenceParallel, /*cp=*/1,  splitsExperts()};
@@ -362,7 +366,8 @@ private:
     return terms;
   }
 
-  /// Where ep is the only axis of replicas, ZeRO shares all but experts: less lives while shares are updated.
+  /// Adds patterns in which ep is the only axis of replicas. ZeRO then does not shard experts, so fewer bytes are live
+  /// while shards are updated.
   bool addWholeExperts(MLIRContext &where, ProfilePoint point, Terms &terms) {
     point.dp = 1;
     Terms read(terms.size());
@@ -380,10 +385,10 @@ private:
     return true;
   }
 
-  /// Adds the same patterns with a split sequence, behind those without.
+  /// Adds the same patterns with a sharded sequence, after those without.
   bool addContextPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
     int64_t positions = sequence() / (layout.sequenceParallel ? layout.tp : 1);
-    int ranks = 2; // stand for all others
+    int ranks = 2; // represents all other numbers of context ranks
     while (ranks < positions && positions % ranks != 0)
       ++ranks;
     if (positions < 2 || ranks > run.cluster.devices() * largestGrowth)
@@ -397,12 +402,13 @@ private:
       return false;
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (size_t i = 0, wholes = terms[kind].size(); i < wholes; ++i)
-        if (terms[kind][i].pattern.dp != false) // steps are those of the whole; micro-batches do not differ in them
+        if (terms[kind][i].pattern.dp !=
+            false) // step terms come from the unsharded pattern; terms of micro-batches do not depend on dp
           terms[kind].push_back(splitOverContext(terms[kind][i], split[kind].front()));
     return true;
   }
 
-  /// Reads the terms of each kind at points that differ in ZeRO and replicas alone, and hands them to `take`.
+  /// Reads the terms of each kind at points that differ only in ZeRO and replicas, and passes them to `take`.
   bool profilePoints(MLIRContext &where, const std::vector<ProfilePoint> &points,
                      llvm::function_ref<void(const ProfilePoint &, size_t, planner::PatternTerms)> take) {
     ProfilePoint oneSample = points.front();
@@ -423,8 +429,8 @@ private:
     return true;
   }
 
-  /// Builds the model at one point; adds its terms to `terms` unless that is null. What lives at once, by kind; empty
-  /// where the model cannot be built.
+  /// Builds the model at one point and adds its terms to `terms`, unless that is null. Returns the live bytes by kind,
+  /// or an empty vector if the model cannot be built.
   std::vector<LiveBytes> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
     Build build(where, run, target, point, /*hasStep=*/terms && point.cp == 1);
     if (build.isBroken())
@@ -448,9 +454,10 @@ private:
     return live;
   }
 
-  /// ZeRO 2 and 3 from ZeRO 1: what moves once per step moves with every micro-batch, beside compute. Gradients are
-  /// scattered behind backward; under ZeRO 3 parameters of layers are gathered for forward and again for backward.
-  /// Those of the first and the last segment have places of their own, and are gathered once.
+  /// Derives ZeRO 2 and 3 from ZeRO 1. Collectives of the step now run for every micro-batch, beside compute. Gradients
+  /// are scattered after the backward pass. Under ZeRO 3, parameters of layers are gathered for the forward and again
+  /// for the backward pass. The first and the last segment have their own buffers, so their parameters are gathered
+  /// once.
   static planner::PatternTerms movedOften(planner::PatternTerms pattern, int zero, bool isLayer) {
     pattern.pattern.zero = zero;
     std::vector<planner::CollectiveTerm> moved;
@@ -459,7 +466,7 @@ private:
            isMoved = isGather ? zero == 3 && isLayer : term.kind == planner::CollectiveKind::ReduceScatter;
       if (term.phase == planner::Phase::Step && term.axis == Axis::Dp && isMoved) {
         term.besideLastBackward = false;
-        term.start = -1; // before the first kernel, for its own or another layer
+        term.start = -1; // before the first kernel, for this or another layer
         term.wait = std::numeric_limits<int>::max();
         term.phase = planner::Phase::Backward;
         if (isGather) {
@@ -474,11 +481,12 @@ private:
     return pattern;
   }
 
-  /// Without replicas there is nothing to shard: the terms without ZeRO hold for it too.
+  /// Adds a pattern for each ZeRO level that it holds for. Without replicas there is nothing to shard, so the terms
+  /// without ZeRO hold for every level.
   static void addPattern(planner::PatternTerms pattern, const ProfilePoint &point, bool isLayer,
                          std::vector<planner::PatternTerms> &patterns) {
     pattern.pattern.zero = point.zero;
-    bool hasReplicas = point.ep > 1; // whatever dp is
+    bool hasReplicas = point.ep > 1; // for any dp
     if (point.zero > 0) {
       if (!hasReplicas)
         pattern.pattern.dp = true;
@@ -495,12 +503,12 @@ private:
     patterns.push_back(std::move(pattern));
   }
 
-  /// What does not depend on the split.
+  /// Describes the model's properties that do not depend on the split.
   void describeModel(Build &build, const SizeReader &sizes) {
     Monomial contextShare{1, {{static_cast<int>(Axis::Cp), -1}}};
     for (const Monomial &part : readStreamBytes(build.module(), sizes))
       problem.boundaryBytes.push_back(product(part, contextShare));
-    // Tokens, positions, labels and loss weights.
+    // Inputs are tokens, positions, labels and loss weights.
     problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
     const std::vector<SegmentRun> &runs = run.model.runs;
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
@@ -511,8 +519,8 @@ private:
           part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
   }
 
-  /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
-  /// GPUs what is priced is what their programs move.
+  /// Adds the terms of each segment at one point. If parameters are tied, adds separate terms for one stage and for
+  /// several stages. On GPUs, work is priced by the bytes that programs move.
   bool addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
     std::optional<EmittedWork> emitted;
@@ -542,7 +550,7 @@ private:
     return true;
   }
 
-  /// Read where tensor ranks are one, so that the share of each holds for any number of them.
+  /// Describes the tied parameters. If read at one tensor rank, the shard size holds for any number of tensor ranks.
   void describeTied(const planner::ParameterTerm &parameter, const ProfilePoint &point) {
     problem.tiedEmbedding = true;
     bool split = run.pins.vocabParallel.value_or(true) && point.tp == 1;
@@ -564,7 +572,7 @@ private:
 std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
   if (run.runMode != "eval")
     return Profiler(context, run, target, /*evaluates=*/false).profile();
-  RunConfig training = run; // forward is read off it
+  RunConfig training = run; // the evaluation's terms are the forward terms of training
   training.runMode = "train";
   return Profiler(context, training, target, /*evaluates=*/true).profile();
 }

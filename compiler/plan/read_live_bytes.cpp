@@ -13,7 +13,7 @@ using planner::Size;
 
 namespace {
 
-/// Whether `large` is at least `small` part by part; no part is negative.
+/// Returns whether each part of `small` has a part in `large` that is at least as large. No part is negative.
 bool covers(const Size &large, const Size &small) {
   return std::ranges::all_of(small, [&](const Monomial &part) {
     return std::ranges::any_of(large, [&](const Monomial &other) {
@@ -30,7 +30,7 @@ void addLiveBytes(exec::ProgramOp program, const SizeReader &sizes, std::vector<
   std::map<int64_t, Monomial> bytes;
   for (const auto &[number, lifetime] : buffers)
     bytes[number] = sizes.bytesAtTensorRanks(types[number]);
-  for (const auto &[started, at] : buffers) { // most lives where a buffer comes to life
+  for (const auto &[started, at] : buffers) { // live bytes are largest where a buffer's live range starts
     Size sum;
     for (const auto &[number, lifetime] : buffers)
       if (lifetime.first <= at.first && at.first <= lifetime.last)

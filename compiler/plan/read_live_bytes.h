@@ -1,4 +1,4 @@
-// How much of a program's workspace lives at once, as sizes that the planner evaluates.
+// Reads the live bytes of a program's workspace, as sizes that the planner evaluates.
 #pragma once
 
 #include "compiler/plan/read_sizes.h"
@@ -8,12 +8,12 @@
 
 namespace espalier {
 
-/// Adds what the virtual buffers of `program` hold at each of its instructions. Buffers are known by the tensors in
-/// them; that offsets are multiples of 64 bytes is left out.
+/// Adds the live bytes of the virtual buffers of `program` at the start of each live range. A buffer's size is that of
+/// its tensor type; alignment to 64 bytes is ignored.
 void addLiveBytes(exec::ProgramOp program, const SizeReader &sizes, std::vector<planner::Size> &live);
 
-/// Removes the sizes that another one exceeds or equals at any value of its symbols. Example: of {8 batch}, {4 batch +
-/// 2} and {2 batch} the first two stay.
+/// Removes each size that another size equals or exceeds for all values of its symbols. Example: {8 batch}, {4 batch +
+/// 2} and {2 batch} become {8 batch} and {4 batch + 2}.
 void keepLargest(std::vector<planner::Size> &sizes);
 
 } // namespace espalier

@@ -69,7 +69,7 @@ SizeReader::SizeReader(const ModelDescription &model, const std::vector<planner:
 Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (name == "batch" && localSize == point.samples)
     return replicaSamples();
-  if (name == "batch" && localSize == point.samples * point.ep) // where experts are on ep
+  if (name == "batch" && localSize == point.samples * point.ep) // if experts are split over ep
     return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}};
   auto known = model.dims.find(name.str());
   if (known == model.dims.end())

@@ -1,5 +1,5 @@
-// Sizes of local tensors as monomials of the planner: named dimensions of the model, the batch, and the axes that split
-// them.
+// Reads sizes of local tensors as monomials of the planner: named dimensions of the model, the batch, and the axes that
+// shard them.
 #pragma once
 
 #include "compiler/import/model_description.h"
@@ -12,29 +12,31 @@
 
 namespace espalier {
 
-/// Under which sizes a model was built to be read.
+/// The sizes at which a model was built for profiling.
 struct ProfilePoint {
-  int64_t samples = 1; ///< of one micro-batch on one replica
+  int64_t samples = 1; ///< samples of one micro-batch on one replica
   int dp = 1, tp = 1, ep = 1, zero = 0;
   bool sequenceParallel = false;
   int cp = 1;
-  bool splitsExperts = true; ///< over tp; otherwise experts are spread over tp and ep
-  bool isUnsplit() const { return tp == 1 && ep == 1 && cp == 1; } ///< each replica has the whole model
+  bool splitsExperts = true; ///< over tp; if false, experts are distributed over tp and ep
+  bool isUnsplit() const { return tp == 1 && ep == 1 && cp == 1; } ///< whether each replica has the whole model
 };
 
-/// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp or, of
-/// the sequence, over cp and then tp or, of experts, over ep or tp and ep (the padded vocabulary, flat ranges) becomes
-/// a number, which holds for this number of tensor ranks only.
+/// Reads sizes at one profile point. A local dimension is known if it has the model's size or that size sharded over
+/// tp. A sequence may also be sharded over cp, then tp, and experts over ep, or over tp and ep. Any other size, such as
+/// the padded vocabulary or a flat range, becomes a number that holds only for this number of tensor ranks.
 class SizeReader {
 public:
+  /// `dimensions` are the planner's named dimensions, which become symbols in this order.
   SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);
 
-  /// One dimension with its local size.
+  /// Returns the monomial of a dimension with its local size.
   planner::Monomial dimension(llvm::StringRef name, int64_t localSize) const;
+  /// Return the monomials of a tensor's elements and bytes.
   planner::Monomial elements(mlir::Type type) const;
   planner::Monomial bytes(mlir::Type type) const;
-  /// The same with the model's dimensions and this number of tensor ranks put in: samples, and ranks that split
-  /// samples, sequences and experts, are left as symbols.
+  /// Returns the bytes of a tensor with the model's dimensions and the number of tensor ranks as numbers. Samples, and
+  /// the ranks that shard samples, sequences and experts, stay symbols.
   planner::Monomial bytesAtTensorRanks(mlir::Type type) const;
   const ProfilePoint &at() const { return point; }
 
@@ -45,14 +47,15 @@ private:
   ProfilePoint point;
 };
 
-/// a * b.
+/// Returns a * b.
 planner::Monomial product(planner::Monomial a, const planner::Monomial &b);
+/// Returns a * factor.
 planner::Monomial scaled(planner::Monomial a, double factor);
-/// Samples of one micro-batch on one replica.
+/// Returns the samples of one micro-batch on one replica.
 planner::Monomial replicaSamples();
-/// The share of one of the ranks of dp, cp and ep.
+/// Returns 1 / (dp * cp * ep), the fraction of a ZeRO shard.
 planner::Monomial shareOfReplicas();
-/// Adds a monomial, joining it with one of the same powers.
+/// Adds a monomial to a sum. Monomials with equal powers are combined.
 void add(planner::Size &sum, const planner::Monomial &part);
 
 } // namespace espalier

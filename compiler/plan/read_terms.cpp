@@ -1,5 +1,6 @@
-// What a policy repeats is the difference between its backward function and that of `none`: library calls and
-// collectives one by one, element-wise work by its bytes, because it is fused differently.
+// The work that a recompute policy repeats is the difference between its backward function and that of `none`. Library
+// calls and collectives are compared one by one. Elementwise work is compared by its bytes, because it is fused
+// differently.
 #include "compiler/plan/read_terms.h"
 
 #include "dialects/exec/dialect.h"
@@ -34,7 +35,7 @@ StringRef nameOf(DictionaryAttr attributes) {
   return name ? name.getValue() : "";
 }
 
-/// The bucket that an op of a step function works on: of the first argument that it depends on; may be empty.
+/// Returns the bucket of a step function's op: that of the first argument that the op depends on. May be empty.
 StringRef bucketOf(Operation *op) {
   auto function = op->getParentOfType<func::FuncOp>();
   for (Value operand : op->getOperands()) {
@@ -55,12 +56,12 @@ bool isCollective(Operation *op) {
 
 bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
 
-/// Runs as a call of a library or of the runtime, or as a collective: seen one by one, not fused.
+/// Returns whether the op is a library or runtime call or a collective. Such ops are read one by one and are not fused.
 bool isSingle(Operation *op) {
   return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op);
 }
 
-/// Moves bytes. A sum into an accumulator that only follows is done by the product before it.
+/// Returns whether the op moves bytes. An accumulation that only follows a product is done by the product.
 bool movesBytes(Operation *op) {
   if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
     return false;
@@ -87,10 +88,10 @@ planner::Axis axisNamed(StringRef name) {
                         : planner::Axis::Tp;
 }
 
-/// The outermost axis of the group.
+/// Returns the outermost axis of the group.
 planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
-using Positions = llvm::DenseMap<Operation *, int>; ///< of ops in the block of their function
+using Positions = llvm::DenseMap<Operation *, int>; ///< positions of ops in their function's block
 
 Positions positionsIn(func::FuncOp function) {
   Positions positions;
@@ -99,7 +100,7 @@ Positions positionsIn(func::FuncOp function) {
   return positions;
 }
 
-/// Same work in another function: op, place in the model file, types.
+/// Returns a text that is equal for the same work in another function: op, location in the model file, types.
 std::string signature(Operation *op) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -150,14 +151,14 @@ private:
     return term;
   }
 
-  /// The kernels and copies that do an op's work; one kernel where it is not known what is emitted.
+  /// Returns the kernels and copies that do an op's work. Returns a single kernel if the emitted work is unknown.
   std::vector<EmittedPiece> piecesOf(Operation *op) const {
     if (emitted)
       return emitted->of(op).vec();
     return {{op->getName().stripDialect().str(), trafficOf(op)}};
   }
 
-  /// Everything read and written; a table is read only where it is looked up.
+  /// Returns all bytes that an op reads and writes. Of a lookup table, only the selected rows count.
   Size trafficOf(Operation *op) const {
     Size bytes;
     if (emitted) {
@@ -175,7 +176,8 @@ private:
     return bytes;
   }
 
-  /// m, n: what one operand and the result have; k: what the result lacks; count: what all three have.
+  /// Returns the term of a product. m and n are dimensions of one operand and the result, k those that the result
+  /// lacks, count those of all three.
   ComputeTerm productTerm(Operation *op, Phase phase) const {
     ComputeTerm term;
     term.kind = ComputeClass::MatMul;
@@ -197,7 +199,8 @@ private:
     return term;
   }
 
-  /// Under the causal mask the last context rank has most work: its queries see all keys but half of their own number.
+  /// Returns the operations of attention on the rank with the most work. Under the causal mask this is the last context
+  /// rank: its queries attend to all keys except half of as many keys as it has queries.
   Size attentionOperations(Operation *op) const {
     constexpr int cp = static_cast<int>(planner::Axis::Cp);
     auto positions = [&](unsigned operand) {
@@ -226,7 +229,7 @@ private:
     return term;
   }
 
-  /// Without positions: what stands beside it in a program is not known.
+  /// Returns the term of a collective without positions, because the ops beside it are unknown.
   CollectiveTerm collectiveTerm(Operation *op, Phase phase) const {
     CollectiveTerm term;
     term.name = op->getName().stripDialect().str();
@@ -238,7 +241,7 @@ private:
     return term;
   }
 
-  /// A collective starts where it stands and is waited for by the first user of its result.
+  /// Returns the term of a collective that starts at its position and is waited for by the first user of its result.
   CollectiveTerm collectiveTerm(Operation *op, Phase phase, const Positions &positions) const {
     CollectiveTerm term = collectiveTerm(op, phase);
     term.start = positions.lookup(op);
@@ -260,7 +263,8 @@ private:
         terms.collectives.push_back(collectiveTerm(&op, phase, positions));
       else if (isSingle(&op))
         terms.compute.push_back(at(singleTerm(&op, phase), positions.lookup(&op)));
-      if (movesBytes(&op) || (emitted && isProduct(&op))) // kernels besides: gradients of biases are added
+      if (movesBytes(&op) ||
+          (emitted && isProduct(&op))) // a product may have further kernels, such as the addition of a bias gradient
         for (EmittedPiece &piece : piecesOf(&op))
           if (!isProduct(&op) || piece.name != "matmul")
             terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
@@ -294,12 +298,13 @@ private:
       else
         terms.compute.push_back(at(flag(singleTerm(&op, Phase::Recompute)), positions.lookup(&op)));
     }
-    // The difference of two programs has no place in either: it stands before all and hides nothing.
+    // The difference of two programs has no position in either. Position -1 is before all ops, so it hides nothing.
     terms.compute.insert(terms.compute.begin() + first,
                          at(flag(memoryTerm("element-wise work again", Phase::Recompute, bytes)), -1));
   }
 
-  /// A call keeps its incoming stream where backward reads it, and the results with the role `saved`.
+  /// Reads the bytes that a call saves: its incoming stream if the backward pass reads it, and the results with the
+  /// role `saved`.
   void readSaved() {
     const char *policies[] = {"none", "selective", "full"};
     for (int index = 0; index < 3; ++index) {
@@ -327,7 +332,7 @@ private:
     return elements;
   }
 
-  /// Bucket by bucket, as each is rounded up to whole shares.
+  /// Reads the parameters by bucket, because each bucket is rounded up to full shards.
   void readParameters() {
     for (const SegmentBucket &bucket : segment.buckets) {
       planner::ParameterTerm term;
@@ -349,7 +354,8 @@ private:
     }
   }
 
-  /// Step functions work on flat ranges; their sizes are shares of the elements of a bucket's parameters.
+  /// Reads the work of a step function. It works on flat ranges, so sizes are expressed as fractions of the bucket's
+  /// parameter elements.
   void readStep(func::FuncOp step) {
     for (Operation &op : step.getBody().front()) {
       StringRef name = movesBytes(&op) ? bucketOf(&op) : "";
@@ -366,14 +372,14 @@ private:
             scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements));
         for (StringAttr axis : bucket.shareAxes)
           elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
-        if (!bucket.shareAxes.empty()) // also where the sequence is split, which steps do not see otherwise
+        if (!bucket.shareAxes.empty()) // ZeRO also shards over cp, which step functions do not show
           elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
         add(stepBytes, elements);
       }
     }
   }
 
-  /// What the lists of actions start for a bucket; the holders of a tied one are Problem::tiedBytes.
+  /// Reads the transfers that schedules start for a bucket. The sum of a tied bucket over stages is Problem::tiedBytes.
   void readTransfers(const SegmentBucket &bucket) {
     Axes sums;
     for (StringAttr axis : bucket.partialAxes)
@@ -385,8 +391,8 @@ private:
   }
 
   void addTransfer(const SegmentBucket &bucket, CollectiveKind kind, const Axes &axes, double width) {
-    // A sum over several axes is priced as one over all replicas and one along tp: with one replica only the tensor
-    // ranks are left.
+    // A sum over several axes is priced as one sum over all replicas and one over tp. With one replica, only the sum
+    // over tp remains.
     bool overExperts = llvm::any_of(axes, [](StringAttr name) { return name == "ep"; });
     for (StringAttr name : axes) {
       if (name == "ep")
@@ -400,7 +406,7 @@ private:
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
       term.calls = 0;
-      // Sums over stages come behind all that the stages send each other.
+      // Sums over stages start after all transfers between the stages.
       term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.holders.empty());
       std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
                      term.besideLastBackward);
@@ -418,7 +424,7 @@ private:
   const EmittedWork *emitted;
   planner::PatternTerms terms;
   Size stepBytes;
-  /// By kind, axis, whether over experts and whether beside the last backward.
+  /// by kind, axis, whether over experts, and whether beside the last backward pass
   std::map<std::tuple<int, int, bool, bool>, CollectiveTerm> stepCollectives;
 };
 
@@ -457,7 +463,7 @@ bool readsInputs(ModuleOp module, StringRef segment) {
 
 namespace {
 
-/// The slots of experts that the choices of tokens can fill, as a share of all; the rest is capacity kept free.
+/// The fraction of expert slots that tokens can fill. The other slots are spare capacity.
 struct FilledSlots {
   StringRef dimension;
   double share = 1;

@@ -46,7 +46,7 @@ DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
   return b.getDictionaryAttr(list);
 }
 
-/// What the optimizer and a checkpoint need to know of a segment's parameters, by name.
+/// Returns, by name, the properties of a segment's parameters that the optimizer and checkpoints need.
 DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment) {
   SmallVector<NamedAttribute> list;
   for (const ParameterDescription &parameter : segment.parameters) {

@@ -1,5 +1,5 @@
-// What passes read of the run file and of the plan, as attributes of the model's module: they stay to the end, so that
-// every phase can go on from its IR. Readers give the defaults of what is not there.
+// Stores the parts of the run file and the plan that passes read as attributes of the model's module. They are kept to
+// the end, so that compilation can resume from the IR of any phase. Readers return defaults for missing attributes.
 //   exec.plan = {micro_batches = 4, schedule = "1f1b", stages = [{first_layer = 0, layers = 2, ...}, ...], ...}
 //   exec.optimizer = {beta1 = 0.9, ...}, model.runs = [{kind = "embed", count = 1}, ...], model.sizes = {seq = 64, ...}
 #pragma once
@@ -11,25 +11,27 @@
 
 namespace espalier {
 
-/// Sets these attributes, and on each segment `model.parameters`: what a parameter's argument does not say of it.
+/// Sets these attributes, and `model.parameters` on each segment: properties of parameters that their arguments do not
+/// have.
 void setRunAttributes(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan);
 
-/// Sets `exec.unfused_epilogues`, which fold-epilogues reads, where the run file names any.
+/// Sets `exec.unfused_epilogues`, which fold-epilogues reads, if the run file lists any.
 void setUnfusedEpilogues(mlir::ModuleOp module, const RunConfig &run);
 
-/// Whether the module is of `run_mode: predict`: prefill and decode in place of a step.
+/// Returns whether the module has `run_mode: predict`: prefill and decode instead of a training step.
 bool generates(mlir::ModuleOp module);
-/// Whether it has a backward pass and an optimizer: neither generation nor an evaluation has them.
+/// Returns whether the module has a backward pass and an optimizer. Generation and evaluation have neither.
 bool trains(mlir::ModuleOp module);
 
-/// The plan, as far as passes behind the partition need it. Its mesh is that of `dist.mesh`.
+/// Returns the parts of the plan that passes after the partition need. The mesh comes from `dist.mesh`.
 planner::Plan readPlan(mlir::ModuleOp module);
 
-/// The model's layers in order.
+/// Returns the model's segment runs in order.
 std::vector<SegmentRun> readRuns(mlir::ModuleOp module);
 
+/// Returns the optimizer's settings.
 OptimizerConfig readOptimizer(mlir::ModuleOp module);
-/// Whether the optimizer keeps f32 masters of parameters that are stored in another type.
+/// Returns whether the optimizer keeps f32 master copies of parameters that are stored in another type.
 bool readMasters(mlir::ModuleOp module);
 
 } // namespace espalier

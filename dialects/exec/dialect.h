@@ -1,4 +1,4 @@
-// The exec dialect's classes.
+// Declares the exec dialect.
 #pragma once
 
 #include "dialects/interfaces.h"
@@ -26,20 +26,20 @@ struct OperandSignature; // runtime/functions.h
 
 namespace espalier::exec {
 
-/// The bit of a mesh axis in the plan's sets of axes; 0 for a name that is none.
+/// Returns the bit of a mesh axis in the plan's axis sets; 0 for an unknown name.
 uint32_t axisBit(llvm::StringRef axis);
-/// The same for several; null is none.
+/// Returns the bits of several axes; null means no axes.
 uint32_t axisBits(mlir::ArrayAttr axes);
-/// The names of the axes in a set, in the order of their bits.
+/// Returns the names of the axes in a set, in bit order.
 mlir::ArrayAttr axisNames(mlir::MLIRContext *context, uint32_t bits);
 
-/// The number that a plan has for the type of an element; none for one that it does not know.
+/// Returns the plan's data type of an element type, or nothing if the plan has none.
 std::optional<DataType> dataType(mlir::Type element);
 
-/// Every buffer of an instruction (launch, call or start) in order; calls `visit(buffer, isWritten)`.
+/// Calls `visit(buffer, isWritten)` for every buffer of an instruction (launch, call or start), in order.
 void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAttr, bool)> visit);
 
-/// Whether `module` is compiled for GPUs: its attribute `exec.target` is "cuda".
+/// Returns whether `module` is compiled for GPUs: its attribute `exec.target` is "cuda".
 bool isCuda(mlir::ModuleOp module);
 
 } // namespace espalier::exec

@@ -1,4 +1,4 @@
-// The exec dialect's registration and its verifiers. A comment before each check names the constraint of ops.td.
+// Registers the exec dialect and verifies its instructions. A comment at each check names the constraint in ops.td.
 #include "dialects/exec/dialect.h"
 
 #include "runtime/functions.h"
@@ -169,8 +169,8 @@ std::vector<const rt::OperandSignature *> CallOp::operands() {
   return rt::operandsOf(*function, epilogue, getBuffers().size());
 }
 
-/// What an operand of this type letter takes, for errors; empty if it takes `type`. `ofAll` is the type of the first
-/// operand of the letter e.
+/// Returns the type that an operand with this type letter requires, for errors. Returns an empty string if `type` is
+/// valid. `ofAll` is the type of the first operand with the letter e.
 static std::string wantedFor(char letter, Type type, Type ofAll) {
   bool isFloat = isa<FloatType>(type);
   switch (letter) {

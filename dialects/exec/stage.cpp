@@ -1,4 +1,4 @@
-// Verifiers of entries, transfers and stages. A comment before each check names the constraint of ops.td.
+// Verifies entries, transfers and stages. A comment at each check names the constraint in ops.td.
 #include "dialects/exec/dialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -14,7 +14,7 @@ bool areRegions(ArrayAttr names) {
                       [](StringRef name) { return symbolizeRegion(name).has_value(); });
 }
 
-/// The number of ops of one kind in the stage around `part`.
+/// Returns the number of ops of one kind in the stage around `part`.
 template <typename Op> int64_t countIn(Operation *part) {
   auto stage = part->getParentOfType<StageOp>();
   return stage ? llvm::range_size(stage.getOps<Op>()) : 0;
@@ -24,7 +24,7 @@ bool isRange(int64_t first, int64_t count, int64_t limit) {
   return first >= 0 && count >= 1 && first <= limit && count <= limit - first;
 }
 
-/// Whether an op of the kind and name is in the module.
+/// Returns whether the module has an op of this kind and name.
 template <typename Op> bool isListed(Operation *part, StringRef name) {
   auto module = part->getParentOfType<ModuleOp>();
   return module && llvm::any_of(module.getOps<Op>(), [&](Op op) { return op.getName() == name; });

@@ -1,4 +1,4 @@
-// Verifiers of what a plan says beside its programs. A comment before each check names the constraint of ops.td.
+// Verifies the ops for a plan's tables. A comment at each check names the constraint in ops.td.
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 

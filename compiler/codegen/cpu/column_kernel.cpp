@@ -1,5 +1,6 @@
-// Column kernels: sums over the rows. The first of two phases: each block of rows gives one row of partial sums; the
-// runtime's reduce_parts adds those in order. The number of blocks comes from the shape, never from threads.
+// Builds column kernels, which sum over rows. This is the first of two phases: each block of rows gives one row of
+// partial sums, and the runtime's reduce_parts adds these in order. The number of blocks depends on the shape and never
+// on the number of threads.
 #include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,14 +12,14 @@ namespace espalier::codegen {
 
 namespace {
 
-/// Neighbouring vectors summed together: amortizes what a row needs once.
+/// Adjacent vectors that are summed together, which amortizes the per-row work.
 constexpr int unrolledVectors = 4;
 
 struct Block {
   Value index, firstRow, lastRow;
 };
 
-/// Sums rows of the block at `count` vectors of `width` columns from `column` on, and stores them.
+/// Sums the rows of the block for `count` vectors of `width` columns, starting at `column`, and stores the sums.
 void emitTile(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const Block &block, Value column,
               int width, int count) {
   auto &b = lanes.b;
@@ -51,7 +52,7 @@ void emitTile(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, c
     }
 }
 
-/// Tiles over columns [from, last multiple below the end); returns where they end.
+/// Emits tiles from column `from` on, as many as fit completely. Returns the end of the last tile.
 Value emitTiles(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const Block &block, Value from,
                 int width, int count) {
   auto &b = lanes.b;

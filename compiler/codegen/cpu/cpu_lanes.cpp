@@ -1,4 +1,5 @@
-// Storage types become f32 lanes and back, with integer arithmetic where a level has no instruction.
+// Converts storage types to f32 lanes and back. Uses integer arithmetic if the instruction set level has no
+// instruction.
 #include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -7,7 +8,7 @@ using namespace mlir;
 
 namespace espalier::codegen {
 
-/// The type that memory is read in: 16-bit floats as integers.
+/// Returns the type of memory accesses. 16-bit floats are accessed as integers.
 static Type storageType(Type element) {
   return element.isBF16() || element.isF16() ? IntegerType::get(element.getContext(), 16) : element;
 }
@@ -34,7 +35,7 @@ Value CpuLanes::round(Value value, Type element) {
   return element.isBF16() || element.isF16() ? fromBits(bitsOf(value, element), element) : value;
 }
 
-/// Round to nearest even, quiet NaN.
+/// Rounds to nearest even. NaNs become quiet.
 Value CpuLanes::bitsOf(Value value, Type element) {
   int width = widthOf(value);
   Type half = type(b.getIntegerType(16), width), word = type(b.getI32Type(), width);
@@ -66,8 +67,8 @@ Value CpuLanes::fromBits(Value bits, Type element) {
   return b.create<arith::BitcastOp>(type(b.getF32Type(), width), shifted);
 }
 
-/// f32 to f16, to nearest even: subnormal results round in an addition that aligns their last bit, others by adding
-/// half of the last bit kept.
+/// Converts f32 to f16, rounding to nearest even. Subnormal results are rounded by an addition that aligns their last
+/// bit. Other results are rounded by adding half of the last kept bit.
 Value CpuLanes::halfBits(Value value) {
   int width = widthOf(value);
   Type word = type(b.getI32Type(), width), number = type(b.getF32Type(), width);
@@ -91,7 +92,7 @@ Value CpuLanes::halfBits(Value value) {
   return b.create<arith::TruncIOp>(type(b.getIntegerType(16), width), b.create<arith::OrIOp>(result, sign));
 }
 
-/// f16 to f32, exact: the exponent is moved; subnormals are normalized by a subtraction.
+/// Converts f16 to f32 exactly. The exponent is rebiased, and subnormals are normalized by a subtraction.
 Value CpuLanes::fromHalfBits(Value bits) {
   int width = widthOf(bits);
   Type word = type(b.getI32Type(), width), number = type(b.getF32Type(), width);

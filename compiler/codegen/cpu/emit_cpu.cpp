@@ -1,5 +1,5 @@
-// exec.kernel -> llvm dialect -> LLVM IR -> object -> shared object. All kernels of a level are one LLVM module; the
-// levels are compiled in parallel. Nothing of the machine that compiles gets into the bytes.
+// Lowers exec.kernel -> llvm dialect -> LLVM IR -> object -> shared object. All kernels of a level are one LLVM module,
+// and the levels are compiled in parallel. The result does not depend on the machine that compiles.
 #include "compiler/codegen/cpu/emit_cpu.h"
 
 #include "compiler/codegen/cpu/kernel_builder.h"
@@ -31,7 +31,7 @@ void buildKernel(ImplicitLocOpBuilder &builder, StringRef symbol, const KernelSh
   Type integer = builder.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, pointer, integer, integer});
   auto function = builder.create<LLVM::LLVMFuncOp>(symbol, type);
-  // Without these the v4 level would split vectors of 16 lanes in two.
+  // Without these attributes, LLVM would split vectors of 16 lanes at the v4 level.
   auto width = [&](StringRef name) {
     return builder.getArrayAttr({builder.getStringAttr(name), builder.getStringAttr(Twine(32 * target.lanes))});
   };
@@ -62,7 +62,7 @@ namespace {
 const std::array<VectorTarget, 3> levels = {VectorTarget{"x86-64", 4, false}, VectorTarget{"x86-64-v3", 8, true},
                                             VectorTarget{"x86-64-v4", 16, true}};
 
-/// All kernels as llvm dialect functions.
+/// Returns all kernels as functions of the llvm dialect.
 FailureOr<OwningOpRef<ModuleOp>> lowerKernels(ModuleOp module, const VectorTarget &target) {
   OwningOpRef<ModuleOp> lowered = ModuleOp::create(UnknownLoc::get(module.getContext()));
   ImplicitLocOpBuilder builder(UnknownLoc::get(module.getContext()), module.getContext());
@@ -90,7 +90,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const VectorTarget &targe
       triple, target.level, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
-/// Relocatable object code of `lowered`, or an error text.
+/// Compiles `lowered` to relocatable object code. Returns an error text, or an empty string on success.
 std::string compileObject(ModuleOp lowered, const VectorTarget &target, SmallVectorImpl<char> &object) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(lowered, context, "kernels");
@@ -111,9 +111,9 @@ std::string compileObject(ModuleOp lowered, const VectorTarget &target, SmallVec
   return "";
 }
 
-/// Links `object` to a shared object; returns an error text.
+/// Links `object` to a shared object. Returns an error text, or an empty string on success.
 std::string link(ArrayRef<char> object, std::string &linked) {
-  // An installation that brings its own linker has it beside the command.
+  // Prefers a linker that is installed next to this executable.
   std::string folder = llvm::sys::path::parent_path(llvm::sys::fs::getMainExecutable(nullptr, nullptr)).str();
   llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld", {folder});
   if (!linker)

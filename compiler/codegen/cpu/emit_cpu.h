@@ -1,4 +1,4 @@
-// Machine code for CPUs: all kernels of a module, once per instruction set level, as ELF shared objects.
+// Emits machine code for CPUs: all kernels of a module, as one ELF shared object per instruction set level.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -10,14 +10,14 @@
 
 namespace espalier::codegen {
 
-/// One shared object with all kernels of a level.
+/// A shared object with all kernels, compiled for one level.
 struct CpuObject {
   std::string level; ///< x86-64, x86-64-v3 or x86-64-v4
   std::string bytes;
 };
 
-/// Compiles every exec.kernel of `module` for the three levels of x86-64, in parallel. The same module gives the same
-/// bytes. Errors (a missing linker, kernels that cannot be compiled) are reported on the module.
+/// Compiles every exec.kernel of `module` for the three levels of x86-64, in parallel. Equal modules give equal bytes.
+/// Reports errors on the module, such as a missing linker or a kernel that does not compile.
 mlir::FailureOr<std::vector<CpuObject>> emitCpuObjects(mlir::ModuleOp module);
 
 } // namespace espalier::codegen

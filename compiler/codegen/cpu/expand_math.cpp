@@ -1,6 +1,7 @@
-// exp, log, tanh and erf on f32 lanes as range reductions and polynomials, so that kernels call no library. Relative
-// errors are about 1e-7; infinities, subnormals and NaNs come out as in libm (test/compiler/codegen/math_test.cpp).
-// Polynomials: S. Moshier, Cephes (expf, logf, tanhf); erf in two pieces, exp(-r) beyond 0.93.
+// Expands exp, log, tanh and erf on f32 lanes to range reductions and polynomials, so that kernels call no library.
+// Relative errors are about 1e-7. Infinities, subnormals and NaNs give the same results as libm
+// (test/compiler/codegen/math_test.cpp). Polynomials: S. Moshier, Cephes (expf, logf, tanhf); erf in two pieces,
+// exp(-r) beyond 0.93.
 #include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +15,7 @@ namespace espalier::codegen {
 
 namespace {
 
-/// f32 arithmetic on a fixed number of lanes.
+/// Emits f32 arithmetic on a fixed number of lanes.
 class Expander {
 public:
   Expander(ImplicitLocOpBuilder &b, Type type) : b(b), lanes(b, target), number(type) {
@@ -34,12 +35,12 @@ private:
   Value add(Value a, Value x) { return b.create<arith::AddFOp>(a, x); }
   Value sub(Value a, Value x) { return b.create<arith::SubFOp>(a, x); }
   Value mul(Value a, Value x) { return b.create<arith::MulFOp>(a, x); }
-  /// a * x + c, fused where the target can.
+  /// Returns a * x + c, fused if the target supports it.
   Value fma(Value a, Value x, Value c) { return b.create<LLVM::FMulAddOp>(a, x, c); }
   Value toBits(Value x) { return b.create<arith::BitcastOp>(word, x); }
   Value fromBits(Value x) { return b.create<arith::BitcastOp>(number, x); }
   Value abs(Value x) { return fromBits(b.create<arith::AndIOp>(toBits(x), bits(0x7fffffff))); }
-  /// |a| with the sign of x.
+  /// Returns |a| with the sign of x.
   Value copySign(Value a, Value x) {
     Value sign = b.create<arith::AndIOp>(toBits(x), bits(0x80000000));
     return fromBits(b.create<arith::OrIOp>(toBits(abs(a)), sign));
@@ -47,14 +48,14 @@ private:
   Value choose(arith::CmpFPredicate predicate, Value x, double bound, Value yes, Value no) {
     return b.create<arith::SelectOp>(b.create<arith::CmpFOp>(predicate, x, real(bound)), yes, no);
   }
-  /// Horner's scheme, highest coefficient first.
+  /// Evaluates a polynomial by Horner's scheme, highest coefficient first.
   Value polynomial(Value x, ArrayRef<double> coefficients) {
     Value sum = real(coefficients[0]);
     for (double coefficient : coefficients.drop_front())
       sum = fma(sum, x, real(coefficient));
     return sum;
   }
-  /// 2^n for whole n between -126 and 127.
+  /// Returns 2^n for integers n between -126 and 127.
   Value powerOfTwo(Value n) {
     return fromBits(b.create<arith::ShLIOp>(b.create<arith::AddIOp>(n, bits(127)), bits(23)));
   }
@@ -66,12 +67,12 @@ private:
   int width;
 };
 
-/// exp(x) = 2^n exp(r), |r| <= ln 2 / 2. 2^n in two factors, so that subnormal results and those near the largest
-/// number come out right.
+/// exp(x) = 2^n exp(r), |r| <= ln 2 / 2. 2^n is applied as two factors, so that subnormal results and results near the
+/// largest number are correct.
 Value Expander::exp(Value x) {
   x = choose(arith::CmpFPredicate::OLT, x, -104.5, real(-104.5), x);
   x = choose(arith::CmpFPredicate::OGT, x, 89, real(89), x);
-  Value magic = real(12582912.0); // 1.5 * 2^23: adding it rounds to a whole number
+  Value magic = real(12582912.0); // 1.5 * 2^23: adding this number rounds to an integer
   Value shifted = fma(x, real(1.44269504088896341), magic);
   Value whole = sub(shifted, magic);
   Value n = b.create<arith::SubIOp>(toBits(shifted), toBits(magic));
@@ -132,7 +133,7 @@ Value Expander::erf(Value x) {
   for (double coefficient : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1, -1.0})
     exponent = coefficient == -1.0 ? fma(exponent, magnitude, mul(magnitude, real(-1)))
                                    : fma(exponent, magnitude, real(coefficient));
-  // Beyond 10 the polynomial is no longer negative; erf is 1 from 4 on.
+  // Beyond 10 the polynomial is no longer negative. From 4 on, erf is 1 in f32.
   exponent = choose(arith::CmpFPredicate::OGT, magnitude, 6, real(-104), exponent);
   Value large = sub(real(1), exp(exponent));
   return choose(arith::CmpFPredicate::OGT, magnitude, 0.927734375, copySign(large, x), small);

@@ -1,19 +1,20 @@
-// Kernels for CPUs: llvm.func with scf, arith and math inside, for vectors of a given width.
+// Builds kernels for CPUs: an llvm.func with scf, arith and math ops, for vectors of a given width.
 #pragma once
 
 #include "compiler/codegen/evaluator.h"
 
 namespace espalier::codegen {
 
-/// What decides the code besides the kernel: 4, 8 or 16 lanes, and whether the level converts f16 itself.
+/// The target properties that affect a kernel's code: 4, 8 or 16 lanes, and whether the level has instructions that
+/// convert f16.
 struct VectorTarget {
   std::string level; ///< x86-64, x86-64-v3, x86-64-v4
   int lanes = 4;
   bool hasHalf = false;
 };
 
-/// Lanes of vector registers. Conversions of bf16 are done on the bits, because targets without the instruction would
-/// call a library.
+/// Lanes of vector registers. bf16 conversions use integer arithmetic, because LLVM would call a library on targets
+/// without the instruction.
 class CpuLanes : public Lanes {
 public:
   CpuLanes(mlir::ImplicitLocOpBuilder &builder, const VectorTarget &target) : Lanes(builder), target(target) {}
@@ -32,25 +33,25 @@ private:
   mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);
 };
 
-/// Adds an llvm.func named `symbol` for the kernel at the builder's place.
+/// Adds an llvm.func named `symbol` for the kernel at the builder's insertion point.
 void buildKernel(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef symbol, const KernelShape &shape,
                  const VectorTarget &target);
 
-// One builder per shape: the body of the function, over [begin, end).
+// One builder per kernel shape. Each emits the body of the function over [begin, end).
 void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
                     mlir::Value end);
 void buildFlatKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
                      mlir::Value end);
 void buildColumnKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
                        mlir::Value end);
-/// Of column kernels that do the work of rows, too.
+/// Builds column kernels that also do the work of a row kernel.
 void buildSummingRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
                            mlir::Value end);
 
-/// First and last + 1 row of a block of a column kernel.
+/// Returns the first row of a column kernel's block and the row after its last one.
 std::pair<mlir::Value, mlir::Value> rowsOfBlock(Evaluator &evaluator, CpuLanes &lanes, mlir::Value block);
 
-/// Replaces math.exp, log, tanh and erf on f32 by polynomials: no call of a library remains.
+/// Replaces math.exp, log, tanh and erf on f32 by polynomials, so that no library call remains.
 void expandMath(mlir::Operation *root);
 
 } // namespace espalier::codegen

@@ -1,8 +1,8 @@
-// Row kernels: for each row as many passes over its columns as reductions depend on each other. Pass p holds the
-// reductions whose operands need p earlier ones; cheap expressions are computed again in every pass, values that an
-// earlier pass stored are read back.
-// Flat kernels are one row without reductions, cut anywhere. Column kernels that do the work of rows are row kernels
-// over the rows of a block, each of which adds to the block's sums.
+// Builds row kernels. Each row is processed in as many passes over its columns as reductions depend on each other. Pass
+// p computes the reductions whose operands need p earlier ones. Cheap expressions are recomputed in every pass, and
+// values that an earlier pass stored are read back.
+// A flat kernel is one row without reductions that can be split at any column. A column kernel with row work is a row
+// kernel over the rows of a block, where each row adds to the block's sums.
 #include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +14,8 @@ namespace espalier::codegen {
 
 namespace {
 
-/// The row of sums that the rows at hand add to, and whether this one is the first of them; null: there are none.
+/// The row of partial sums that the current rows add to, and whether the current row is the first of its block. Null if
+/// there are no sums.
 struct RowOfSums {
   Value number, isFirst;
 };
@@ -32,7 +33,7 @@ void addTerms(Evaluator &evaluator, CpuLanes &lanes, const RowOfSums &row, Array
   }
 }
 
-/// One loop over columns [from, to) in steps of `width`; returns the running reductions.
+/// Emits one loop over columns [from, to) in steps of `width`. Returns the reductions so far.
 SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work,
                               int pass, const RowOfSums &sums, Value from, Value to, int width, ValueRange initial) {
   auto &b = lanes.b;
@@ -43,7 +44,7 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, Cp
   SmallVector<Value> running;
   for (auto [reduction, sum] : llvm::zip_equal(work.reductions, loop.getRegionIterArgs()))
     running.push_back(combine(lanes, reduction, sum, lanes.asFloat(evaluator.at(reduction->getOperand(0)))));
-  // Everything is read before anything is stored: an output may lie in the place of an input.
+  // All loads come before all stores, because an output may overwrite an input in place.
   SmallVector<Value> outputs, terms;
   for (unsigned output : work.outputs)
     outputs.push_back(evaluator.at(shape.body->getTerminator()->getOperand(output)));
@@ -52,12 +53,12 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, Cp
   for (auto [output, value] : llvm::zip_equal(work.outputs, outputs))
     evaluator.storeOutput(output, value);
   addTerms(evaluator, lanes, sums, work.sums, loop.getInductionVar(), terms);
-  if (!running.empty()) // a loop without results has its terminator already
+  if (!running.empty()) // a loop without results already has its terminator
     b.create<scf::YieldOp>(running);
   return SmallVector<Value>(loop.getResults());
 }
 
-/// Vectors over the columns that fill them, then one by one; leaves the reductions with the evaluator.
+/// Emits a pass: full vectors first, then the remaining columns one by one. Sets the reductions in the evaluator.
 void emitPass(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work, int pass,
               const RowOfSums &sums, Value from, Value to) {
   auto &b = lanes.b;
@@ -76,14 +77,14 @@ void emitPass(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, c
     evaluator.setOnce(reduction->getResult(0), value);
 }
 
-/// Values that an earlier pass stores are read back.
+/// Makes later passes read back the values that an earlier pass stored.
 void setStored(Evaluator &evaluator, const KernelShape &shape) {
   for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
     if (shape.levels.lookup(value) == Level::Full && shape.outputs[index].isDense && !isa<BlockArgument>(value))
       evaluator.setStored(value, index);
 }
 
-/// Rows [begin, end); `block`: of what their sums are, null where there are none.
+/// Emits the rows [begin, end). `block` is the block whose sums they add to; null if there are no sums.
 void emitRows(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end, Value block) {
   auto &b = lanes.b;
   auto rows = b.create<scf::ForOp>(begin, end, lanes.integer(1));
