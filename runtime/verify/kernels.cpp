@@ -158,8 +158,7 @@ bool isGenerated(const pb::Kernel &kernel) {
 }
 
 // Factors of Operand.reach in generated kernels.
-constexpr uint32_t extentFactor = 0, columnsFactor = 1,
-                   rowsFactor = 2; ///< rows: in column kernels; other kernels use the extent
+constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2; ///< rows: column kernels; else the extent
 
 /// Checks that the terms of a strided access cover the operand without gaps, each element equally often. Returns the
 /// number of rows that the access distinguishes, or 0 after an error.

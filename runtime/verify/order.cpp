@@ -33,12 +33,10 @@ private:
   PlanErrors &errors;
   std::vector<Line> lines;
   uint32_t stage = 0;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t>
-      open; ///< in-flight transfers, by transfer, call and micro-batch
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> open; ///< in flight: transfer, call, micro-batch
   /// By channel, sender and receiver: the sequence of sends and the sequence of receives.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::array<std::vector<uint32_t>, 2>> exchanges;
-  std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>>
-      groups; ///< by group and queue, then by stage
+  std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> groups; ///< group, queue; stage
   uint32_t meetings = 0;
 };
 
