@@ -58,7 +58,8 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
     ::close(descriptor);
     throw DataError(name, "is a folder, want a file");
   }
-  // Starts one byte early: the line that ends at that byte precedes the first line of the range.
+  // Seeks one byte early and skips to the next line break, so that a line that starts exactly at `begin` belongs to the
+  // range.
   if (begin > 0 && ::lseek(descriptor, begin - 1, SEEK_SET) < 0) {
     ::close(descriptor);
     throw DataError(name, fmt::format("cannot seek: {}", std::strerror(errno)));
