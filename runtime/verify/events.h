@@ -64,7 +64,7 @@ struct Content {
   bool operator==(const Content &) const = default;
 };
 
-/// How a step uses an operand. Update reads and writes; an update of a resident value creates its next version.
+/// The kind of an operand's access. Update reads and writes; an update of a resident value creates its next version.
 enum class Access : uint8_t { Read, Write, Update, Add, AddUnlessFirst };
 
 /// A byte span of a region that holds a value. The layer is `layer` plus the layer of the call.
