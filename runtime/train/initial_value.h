@@ -39,7 +39,7 @@ inline double initialNormal(uint32_t key, uint64_t index) {
   return index % 2 ? pair.odd : pair.even;
 }
 
-/// How a parameter is initialized; the values are those of pb::Initialization.
+/// The kind of a parameter's initial value, with the values of pb::Initialization.
 enum class InitialKind { Zeros = 0, Ones = 1, Normal = 2 };
 
 /// Returns the initial value of one element. `index` is row-major in the unpadded global shape.

@@ -23,7 +23,7 @@ launch::Member describeProcess(const launch::Topology &topology);
 /// Describes this launcher and the plan that it runs.
 launch::Member memberOf(const Program &program, const launch::Topology &topology);
 
-/// How long separately started processes wait for each other.
+/// The time for which separately started processes wait for each other.
 constexpr launch::Milliseconds startTogether{60000};
 
 } // namespace espalier::rt

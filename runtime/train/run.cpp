@@ -49,7 +49,7 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
   runRank(run.context, placeOf(0));
 }
 
-/// How long the other ranks of a crashed process may take to stop.
+/// The time within which the other ranks of a crashed process must stop.
 constexpr std::chrono::milliseconds crashPatience{1000};
 
 /// Reports a crash from the signal handler, after the other ranks have stopped, and ends the process. A crash ends all

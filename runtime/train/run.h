@@ -39,7 +39,7 @@ struct EvaluationRecord {
   double loss = 0, tokens = 0;
 };
 
-/// How ranks run and communicate: as threads of this process, as processes of this host, or as processes of several
+/// The communication between ranks: as threads of this process, as processes of this host, or as processes of several
 /// hosts over MPI or between devices.
 enum class Comm { local, shm, mpi, hosts };
 

@@ -18,7 +18,7 @@
 namespace espalier::rt {
 namespace {
 
-/// How long hosts wait at the end for messages that are still in flight.
+/// The time for which hosts wait at the end for messages that are still in flight.
 constexpr launch::Milliseconds endTogether{2000};
 
 class HostsRun {
