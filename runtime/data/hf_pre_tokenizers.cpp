@@ -9,7 +9,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// How a Split step groups matches and the text between them.
+/// The behavior of a Split step: it groups matches with the text between them.
 enum class SplitBehavior { removed, isolated, mergedWithPrevious, mergedWithNext, contiguous };
 
 std::vector<Stretch> group(std::vector<Stretch> stretches, SplitBehavior behavior) {
