@@ -7,8 +7,8 @@
 
 namespace espalier::rt::launch {
 
-/// How long a daemon may take to end by itself: after the processes that it started, then after each request. mpirun
-/// sleeps for a second while it ends ranks, and forwards their output only afterwards.
+/// The time within which a daemon may end by itself: after the processes that it started, then after each request.
+/// mpirun sleeps for a second while it ends ranks, and forwards their output only afterwards.
 struct DaemonPatience {
   std::chrono::milliseconds processes{1000}, itself{1200}, request{100};
 };
