@@ -11,6 +11,7 @@ namespace espalier::rt::verify {
 
 /// The reason why a byte does not have the expected state.
 struct Fault {
+  /// The content is another one, a transfer writes or reads the byte, or the byte is cut along other axes.
   enum Kind { OtherContent, Written, Read, OtherCut };
   Kind kind;
   int64_t byte;

@@ -47,6 +47,7 @@ std::optional<Cut> cutOf(const Dims &whole, const Dims &part);
 /// Computes the dimensions of a plan's buffers, and the offsets of shards in the unsharded dimensions.
 class Shapes {
 public:
+  /// Keeps references to the plan and its mesh.
   Shapes(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) {}
 
   /// Returns the dimensions of a buffer's content, or nothing if the value has no shape. A single element has no

@@ -22,7 +22,9 @@ struct Span {
 
 /// The properties of a plan's value that the proof uses.
 struct ValueInfo {
+  /// The origin of a value's layer: the call, the stage (no layer), or the owner of the bucket.
   enum Layering : uint8_t { OfCall, OfStage, OfBucket };
+  /// The role of a value in its bucket.
   enum Part : uint8_t { None, Stored, Gathered, Gradient, Total, State };
 
   uint32_t root = 0;            ///< the value that this value is a slice of, or the value itself
@@ -50,6 +52,7 @@ struct Instance {
 
 /// The content of a byte range.
 struct Content {
+  /// Found is the content of bytes that a subprogram has not written.
   enum Kind : uint8_t { Undefined, Found, Ready, Sum };
   Kind kind = Undefined;
   Instance instance;

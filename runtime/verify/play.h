@@ -12,6 +12,7 @@ namespace espalier::rt::verify {
 /// Simulates one entry on one stage and reports violations of rules C, F and J.
 class Play {
 public:
+  /// Prepares the simulation of entry number `entry` on stage number `stage`.
   Play(const ProgramView &view, int stage, int entry, PlanErrors &errors);
 
   /// Runs the simulation from the first action to the end of the entry.

@@ -15,6 +15,7 @@ namespace espalier::rt {
 /// Collects errors up to a limit.
 class PlanErrors {
 public:
+  /// Adds an error, unless the limit is reached.
   void add(std::string sentence) {
     if (list.size() < limit)
       list.push_back(std::move(sentence));

@@ -8,6 +8,7 @@ namespace espalier::rt::verify {
 /// Computes the expected terms of the sums of an entry on a stage, and checks the gradient norm.
 class Sums {
 public:
+  /// Prepares the sums of entry number `entry` on stage number `stage`.
   Sums(const ProgramView &view, int stage, int entry);
 
   /// Returns the number that one addition by a call's subprogram adds to the hash of a sum.

@@ -11,6 +11,7 @@ namespace espalier::rt::verify {
 /// Derives the ValueInfo of every value of a plan.
 class Values {
 public:
+  /// Analyzes the values of a plan.
   Values(const pb::Plan &plan, const Mesh &mesh);
 
   const ValueInfo &operator[](uint32_t value) const { return infos[value]; }
