@@ -12,6 +12,7 @@ namespace espalier::rt {
 /// Judges the steps of a run in order. All ranks see the same outcomes, so all ranks stop at the same step.
 class DivergenceRule {
 public:
+  /// Reads the limits from the settings of the plan.
   explicit DivergenceRule(const pb::Settings &settings);
 
   /// Returns the reason to stop after the step that led to `state`, or an empty string. A loss that is not finite is a

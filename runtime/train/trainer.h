@@ -35,6 +35,7 @@ struct RunContext {
 /// Trains or evaluates on one rank.
 class Trainer {
 public:
+  /// Prepares the loop of one rank. `context` and the other arguments must outlive the trainer.
   Trainer(RunContext &context, Executor &executor, Agreement &agreement, ThreadPool &pool);
 
   /// Initializes, loads or resumes, then trains to the end. If the plan only evaluates, evaluates instead.
