@@ -52,6 +52,7 @@ enum class Direction : uint8_t { ToServer, ToClient };
 /// Signs messages and numbers them.
 class FrameSealer {
 public:
+  /// Starts with sequence number 0.
   FrameSealer(Digest key, Direction direction) : key(key), direction(direction) {}
   /// Returns the next frame. Throws FrameError if the payload exceeds mostPayloadBytes.
   std::string seal(const Message &message);
@@ -65,6 +66,7 @@ private:
 /// Splits received bytes into frames and verifies them.
 class FrameOpener {
 public:
+  /// Expects sequence number 0 first.
   FrameOpener(Digest key, Direction direction) : key(key), direction(direction) {}
   /// Adds received bytes. The buffer holds at most one incomplete frame and the bytes that arrived with it.
   void feed(std::string_view bytes) { buffer += bytes; }

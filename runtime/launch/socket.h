@@ -15,6 +15,7 @@ struct Endpoint;
 class Socket {
 public:
   Socket() = default;
+  /// Takes ownership of the descriptor `handle`.
   explicit Socket(int handle) : handle(handle) {}
   Socket(Socket &&other) noexcept : handle(other.handle) { other.handle = -1; }
   Socket &operator=(Socket &&other) noexcept {

@@ -10,6 +10,7 @@ namespace espalier::rt {
 /// A number that one thread writes and others read.
 template <typename T> class Shown {
 public:
+  /// Starts with `value`.
   Shown(T value = {}) : value(value) {}
   Shown(const Shown &) = delete;
   Shown &operator=(const Shown &) = delete;

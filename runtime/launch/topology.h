@@ -48,6 +48,7 @@ struct Fact {
 
 /// The ranks that this process starts, and how they find their peers.
 struct Topology {
+  /// What started the process.
   enum Launcher { Alone, Mpi, Torchrun, Slurm, Kubernetes, Table, Options };
   Launcher launcher = Alone;
   int node = 0, nodes = 1;

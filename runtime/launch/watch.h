@@ -27,6 +27,7 @@ struct Sight {
 /// Judges the ranks of one host.
 class Watch {
 public:
+  /// Watches `ranks` ranks with the given timeouts.
   Watch(int ranks, const Patience &patience) : patience(patience), seen(ranks) {}
 
   /// Returns the failure of the first rank whose process ended with an error. If there is none and `isLook` is set,

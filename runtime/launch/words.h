@@ -43,6 +43,7 @@ Gathered parseGathered(std::string_view bytes);
 /// The incomplete all-gathers, on the first launcher.
 class Rounds {
 public:
+  /// A complete all-gather, and the members that contributed to it.
   struct Whole {
     Gathered gathered;
     std::set<int> from; ///< the contributors
@@ -63,6 +64,7 @@ private:
 /// One end of the channel between a launcher and its rank. Transfers texts in order and never blocks.
 class RankLine {
 public:
+  /// Takes ownership of the socket.
   explicit RankLine(Socket socket) : socket(std::move(socket)) {}
   /// Sends a text, or buffers it.
   void send(std::string_view text);
@@ -82,6 +84,7 @@ std::pair<RankLine, RankLine> makeRankLine();
 /// A launcher's ends of the channels to all its ranks.
 class RankLines {
 public:
+  /// Takes ownership of the channels' ends.
   explicit RankLines(std::vector<RankLine> lines) : lines(std::move(lines)) {}
   /// Adds the handles of all channels.
   void addHandles(std::vector<pollfd> &handles) const;
