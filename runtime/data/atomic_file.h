@@ -23,6 +23,7 @@ public:
 
   /// Appends bytes. Throws DataError if the disk is full.
   void write(const void *data, size_t bytes);
+  /// Appends values in their binary form.
   template <typename T> void write(std::span<const T> values) { write(values.data(), values.size_bytes()); }
   /// Flushes the file to disk and renames it to the target.
   void commit();

@@ -11,6 +11,7 @@ namespace espalier::rt {
 /// Cuts text into the words of GPT-2's pattern.
 class Gpt2Scanner {
 public:
+  /// Builds the table of ASCII classes.
   Gpt2Scanner();
   /// Returns the end of the word that starts at `position` < text.size(). Words cover the text without gaps.
   size_t pieceEnd(std::string_view text, size_t position) const;

@@ -30,6 +30,7 @@ struct AddedPiece {
 /// Finds added tokens in texts.
 class AddedTokenFinder {
 public:
+  /// Builds the finder's table.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
   /// Cuts `text` at its added tokens. Returns no empty pieces.
   std::vector<AddedPiece> cut(std::string_view text) const;

@@ -37,6 +37,7 @@ struct HfPattern {
   std::string text;
   bool isRegex = false;
 };
+/// Reads a "pattern" field. Throws DataError if it is missing or has another form.
 inline HfPattern readPattern(const std::string &file, const nlohmann::json &step) {
   if (step.contains("pattern") && step["pattern"].is_object()) {
     if (step["pattern"].contains("String"))

@@ -13,6 +13,7 @@ namespace espalier::rt {
 /// numpy.random.RandomState(seed): MT19937 seeded by init_genrand (Matsumoto and Nishimura 1998).
 class LegacyRandom {
 public:
+  /// Seeds the generator.
   explicit LegacyRandom(uint32_t seed);
   /// Returns the next 32 random bits.
   uint32_t next();

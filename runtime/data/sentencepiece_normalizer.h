@@ -13,6 +13,7 @@ namespace espalier::rt {
 /// Finds the longest entry that starts a text. There are few entries (user-defined pieces), so all lengths are tried.
 class PrefixMatcher {
 public:
+  /// Sorts the entries. Empty entries are dropped.
   explicit PrefixMatcher(std::vector<std::string> entries = {});
   /// Returns the bytes of the longest entry that `text` starts with, or 0.
   size_t match(std::string_view text) const;
@@ -25,6 +26,7 @@ private:
 /// Normalizes text as a SentencePiece model requires.
 class SentencePieceNormalizer {
 public:
+  /// The rules for spaces in a model.
   struct Rules {
     bool addsDummyPrefix = true;
     bool removesExtraSpaces = true;

@@ -22,6 +22,7 @@ public:
     bool operator==(const Key &) const = default;
   };
 
+  /// Creates an empty cache.
   WordCache() : slots(slotCount) {}
 
   /// Returns the key of the word of `length` (1 to longestWord) bytes at `position` of `text`.

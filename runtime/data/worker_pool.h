@@ -18,6 +18,7 @@ namespace espalier::rt {
 /// A pool of threads for tasks with results of type Result.
 template <typename Result> class WorkerPool {
 public:
+  /// Starts `workers` threads. Throws DataError if the system refuses a thread.
   explicit WorkerPool(int workers) {
     try {
       for (int i = 0; i < workers; ++i)
