@@ -237,8 +237,8 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
   }
 }
 
-/// Checks that the plan has code for each level exactly once. Levels round differently, so a machine must run the same
-/// level whenever it reads the file.
+/// Checks that the plan has code for each level exactly once. If a level were missing, a machine would run another
+/// level, which rounds differently.
 void Structure::checkLevels() {
   std::vector<std::string_view> levels;
   for (const pb::Object &object : plan.objects())
