@@ -6,8 +6,7 @@
 //   options.seqLength = 128;
 //   auto train = openDataset("corpus.txt", options);            // bytes of a text
 //   options.split = Split::valid;
-//   auto valid = openDataset("my_corpus_text_document", options); // PREFIX of PREFIX.bin and
-//   PREFIX.idx
+//   auto valid = openDataset("my_corpus_text_document", options); // PREFIX.bin and PREFIX.idx
 #pragma once
 
 #include "runtime/data/blend.h"
@@ -48,7 +47,7 @@ struct SampleView {
   std::span<int32_t> labels;      // labels[k] follows tokens[k]
   std::span<float> lossWeights;   // 1, or 0 if labels[k] does not count
   std::span<int32_t> positions;   // k, or the distance from the document's start
-  std::span<int32_t> visibleFrom; // token k attends to visibleFrom[k] .. k; else 0
+  std::span<int32_t> visibleFrom; // token k attends to visibleFrom[k] .. k; 0 without resetAttentionMask
 };
 
 /// One sample that owns its memory. Each vector has seqLength elements.
