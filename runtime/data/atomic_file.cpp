@@ -1,5 +1,4 @@
-// The neighbour carries the process id, so two runs of one command do not write into each other's
-// file.
+// The temporary file's name contains the process id, so two runs of one command do not write to the same file.
 #include "runtime/data/atomic_file.h"
 
 #include "runtime/data/data_error.h"
@@ -17,11 +16,11 @@ AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
   std::filesystem::path name(target);
   std::error_code ignored;
   std::filesystem::file_status old = std::filesystem::status(name, ignored);
-  if (exists(old) && !is_regular_file(old)) // the rename would take the place of a device
+  if (exists(old) && !is_regular_file(old)) // the rename would replace a device
     throw DataError(target, "cannot write: is there already and no regular file");
   neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
-  file = std::fopen(neighbour.c_str(), "wbxe");                     // never through a link that waits under this name
-  if (!file && errno == EEXIST && ::unlink(neighbour.c_str()) == 0) // of a killed process with the same number
+  file = std::fopen(neighbour.c_str(), "wbxe");                     // "x": never opens an existing symbolic link
+  if (!file && errno == EEXIST && ::unlink(neighbour.c_str()) == 0) // left by a killed process with the same id
     file = std::fopen(neighbour.c_str(), "wbxe");
   if (!file)
     throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));

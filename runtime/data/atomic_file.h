@@ -1,6 +1,5 @@
-// Output that is whole or absent: bytes go to a hidden neighbour of the target, which takes the
-// target's name only at commit(). An interrupted run leaves at most the neighbour, whose name no
-// reader accepts.
+// Atomic file output. Bytes go to a hidden temporary file beside the target, and commit() renames that file to the
+// target. An interrupted run leaves at most the temporary file, whose name no reader accepts.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +11,23 @@
 
 namespace espalier::rt {
 
+/// An output file that appears complete or not at all.
 class AtomicFile {
 public:
-  /// Opens the neighbour for writing; throws DataError when the folder does not allow it.
+  /// Opens the temporary file. Throws DataError if the folder is not writable.
   explicit AtomicFile(std::string path);
-  /// Removes the neighbour unless committed.
+  /// Removes the temporary file unless commit() was called.
   ~AtomicFile();
   AtomicFile(const AtomicFile &) = delete;
   AtomicFile &operator=(const AtomicFile &) = delete;
 
-  /// Appends; throws DataError when the disk is full.
+  /// Appends bytes. Throws DataError if the disk is full.
   void write(const void *data, size_t bytes);
+  /// Appends values in their binary form.
   template <typename T> void write(std::span<const T> values) { write(values.data(), values.size_bytes()); }
-  /// Flushes to the disk and gives the file its name.
+  /// Flushes the file to disk and renames it to the target.
   void commit();
+  /// Returns the path of the target.
   const std::string &path() const { return target; }
 
 private:
@@ -34,7 +36,7 @@ private:
   std::FILE *file = nullptr;
 };
 
-/// A file of this text, whole or absent; throws DataError.
+/// Writes a file atomically. Throws DataError.
 void writeWhole(const std::filesystem::path &path, std::string_view text);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Both orders are Megatron's, including the arithmetic: double products, strict comparison.
+// Both orders match Megatron's bit for bit, including the arithmetic: products in double, strict comparison.
 #include "runtime/data/blend.h"
 
 #include "runtime/data/data_error.h"
@@ -62,7 +62,7 @@ BlendOrder blendExhaustively(std::span<const int64_t> sizes) {
     double largest = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
       if (drawn[i] == sizes[i])
-        continue; // this part is used up
+        continue; // this dataset is used up
       double weight = static_cast<double>(sizes[i]) / static_cast<double>(total);
       double lag = weight * scale - static_cast<double>(drawn[i]);
       if (chosen == sizes.size() || lag > largest) {

@@ -1,5 +1,5 @@
-// Short words scan for the best pair each round; long ones keep candidates in a heap and skip the
-// stale, since a quadratic scan of a megabyte without a space would never end.
+// Short words are scanned for the best pair in each round. Long words use a heap with lazy deletion, because a
+// quadratic scan of a megabyte without spaces would take too long.
 #include "runtime/data/bpe.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ void BpeMerges::applyLong(std::vector<int32_t> &ids) const {
     return Candidate{merge.rank, merge.merged, left};
   };
   for (size_t i = 0; i < count; ++i) {
-    links[i] = {i - 1, i + 1}; // the first has count - 1 wrapped below zero, never followed
+    links[i] = {i - 1, i + 1}; // the first `before` wraps around and is never followed
     if (i + 1 < count)
       if (Candidate found = candidate(i, i + 1); found.rank != noRank)
         first.push_back(found);
@@ -108,7 +108,7 @@ void BpeMerges::applyLong(std::vector<int32_t> &ids) const {
     Candidate top = heap.top();
     heap.pop();
     size_t left = top.at, right = links[left].after;
-    // Stale when either side has changed since the candidate was found.
+    // The candidate is stale if either side has changed since it was found.
     if (ids[left] < 0 || right >= count || find(ids[left], ids[right]).merged != top.merged)
       continue;
     ids[left] = top.merged;

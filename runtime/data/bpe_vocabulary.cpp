@@ -1,4 +1,4 @@
-// Everything a file claims is checked here, so encoding never meets an id without a text.
+// The constructors check every claim of the files, so encoding never produces an id without a text.
 #include "runtime/data/bpe_vocabulary.h"
 
 #include "runtime/data/byte_level.h"
@@ -22,7 +22,7 @@ nlohmann::json parseJsonFile(const std::string &file, std::string_view text) {
 BpeVocabulary BpeVocabulary::fromJson(const std::string &file, const nlohmann::json &entries) {
   if (!entries.is_object() || entries.empty())
     throw DataError(file, "the vocabulary is no object of token texts and ids");
-  // Ids are dense up to a few reserved ones; this bound keeps a stray id from sizing the tables.
+  // Ids are dense except for a few reserved ones. This limit keeps a wrong id from enlarging the tables.
   int64_t limit = 2 * static_cast<int64_t>(entries.size()) + 4096;
   BpeVocabulary vocabulary;
   for (const auto &[text, value] : entries.items()) {

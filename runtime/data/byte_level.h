@@ -1,5 +1,5 @@
-// GPT-2 writes each byte as one printable character (a space is "Ġ"), so that vocabularies are
-// readable text. This is that map and its inverse.
+// GPT-2's mapping of bytes to printable characters (a space is "Ġ"), which keeps vocabularies readable, and its
+// inverse.
 #pragma once
 
 #include <array>
@@ -10,14 +10,13 @@
 
 namespace espalier::rt {
 
-/// The character of each byte: printable Latin-1 stands for itself, the other bytes for U+0100
-/// upwards.
+/// Returns the character of each byte. Printable Latin-1 bytes map to themselves, and other bytes to U+0100 and above.
 std::array<char32_t, 256> byteLevelChars();
 
-/// Bytes as their characters: " a" gives "Ġa".
+/// Converts bytes to their characters: " a" gives "Ġa".
 std::string toByteLevel(std::string_view bytes);
 
-/// Characters back to bytes; nothing when one of them stands for no byte.
+/// Converts characters back to bytes. Returns nothing if a character represents no byte.
 std::optional<std::string> fromByteLevel(std::string_view text);
 
 } // namespace espalier::rt

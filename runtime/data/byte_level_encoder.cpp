@@ -1,5 +1,5 @@
-// A byte whose character is no token is dropped, as HF's tokenizers does; GPT-2's files are refused
-// beforehand when they lack one.
+// A byte whose character is not a token is dropped, as in HF's tokenizers. GPT-2 vocabularies with a missing byte are
+// rejected earlier.
 #include "runtime/data/byte_level_encoder.h"
 
 #include "runtime/data/byte_level.h"

@@ -1,5 +1,5 @@
-// The hot path of byte-level BPE: pieces of GPT-2's pattern, each looked up in a cache of whole
-// words, else merged.
+// The hot path of byte-level BPE. GPT-2's pattern cuts the text into words; each word is looked up in a cache, and
+// merged if the cache has no entry.
 #pragma once
 
 #include "runtime/data/bpe_vocabulary.h"
@@ -11,14 +11,15 @@
 
 namespace espalier::rt {
 
+/// Encodes text with a byte-level BPE vocabulary.
 class ByteLevelEncoder {
 public:
-  /// `takesWholeWords`: a word that is a token is that token, whatever the merges say.
+  /// Creates an encoder. With `takesWholeWords`, a word that is a token becomes that token, whatever the merges say.
   ByteLevelEncoder(std::shared_ptr<const BpeVocabulary> vocabulary, bool takesWholeWords);
 
-  /// Appends the ids of `text` cut by GPT-2's pattern.
+  /// Cuts `text` by GPT-2's pattern and appends the ids.
   void encodeText(std::string_view text, std::vector<int32_t> &ids);
-  /// Appends the ids of text[position, end) as one word.
+  /// Encodes text[position, end) as one word and appends the ids.
   void encodeWord(std::string_view text, size_t position, size_t end, std::vector<int32_t> &ids);
 
 private:
@@ -29,11 +30,11 @@ private:
   std::array<int32_t, 256> byteIds;
   Gpt2Scanner scanner;
   WordCache cache;
-  std::vector<int32_t> merged; // one word, kept for its capacity
+  std::vector<int32_t> merged; // one word; a member to reuse its memory
 };
 
-/// The bytes of byte-level tokens. Texts that are no byte-level characters (special tokens) stand
-/// for themselves.
+/// Returns the bytes of byte-level tokens. A text that is not in byte-level characters (a special token) is copied
+/// unchanged.
 std::string decodeByteLevel(const BpeVocabulary &vocabulary, std::span<const int32_t> ids, const std::string &file);
 
 } // namespace espalier::rt

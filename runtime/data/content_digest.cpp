@@ -1,4 +1,4 @@
-// A data set that changed has other sizes or, in all likelihood, other bytes in one of the blocks.
+// A changed dataset has another size or, very likely, other bytes in one of the sampled blocks.
 #include "runtime/data/content_digest.h"
 
 #include "runtime/checksum.h"
@@ -9,7 +9,7 @@
 namespace espalier::rt {
 namespace {
 
-constexpr size_t wholeBytes = size_t(64) << 20; ///< files up to here are read whole
+constexpr size_t wholeBytes = size_t(64) << 20; ///< smaller files are read completely
 constexpr size_t blockBytes = 4096, blocks = 1024;
 
 void addFile(const std::string &path, size_t &bytes, RunningChecksum &sum) {
@@ -20,7 +20,7 @@ void addFile(const std::string &path, size_t &bytes, RunningChecksum &sum) {
   sum.add(std::as_bytes(std::span(size)));
   if (content.size() <= wholeBytes)
     return sum.add(content);
-  for (size_t i = 0; i < blocks; ++i) // the first block and the last are among them
+  for (size_t i = 0; i < blocks; ++i) // includes the first block
     sum.add(content.subspan((content.size() - blockBytes) / (blocks - 1) * i, blockBytes));
   sum.add(content.last(blockBytes));
 }

@@ -1,12 +1,12 @@
-// Tells whether two paths hold the same data without reading all of it.
+// Compares the data of two paths without reading all of it.
 #pragma once
 
 #include <string>
 
 namespace espalier::rt {
 
-/// What openDataset would read of `path`, in words that do not name it: "mock", or bytes and a digest of its files, of
-/// blocks spread over them where they are large. Throws DataError.
+/// Returns a text that identifies the data that openDataset would read from `path`, independent of the path: "mock", or
+/// the number of bytes and a digest. For large files the digest covers blocks spread over the file. Throws DataError.
 std::string contentDigest(const std::string &path);
 
 } // namespace espalier::rt

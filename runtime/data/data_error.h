@@ -1,5 +1,5 @@
-// The one exception of this room: whatever a file, a token or an option does wrong reaches the
-// caller as a DataError that names the file and the reason. Nothing else is thrown for bad input.
+// The only exception of this folder. Every error in a file, token or option is a DataError that names the file and the
+// reason.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,19 @@
 
 namespace espalier::rt {
 
-/// A data file or data option that cannot be used. `what()` reads `FILE: error: REASON`, or
-/// `FILE:LINE: error: REASON` when a line is known (lines count from 1).
+/// A data file or data option that cannot be used. `what()` is `FILE: error: REASON`, or `FILE:LINE: error: REASON` if
+/// the line is known (lines count from 1).
 class DataError : public std::runtime_error {
 public:
   DataError(const std::string &file, const std::string &reason, int64_t line = 0)
       : std::runtime_error(file + (line > 0 ? ":" + std::to_string(line) : "") + ": error: " + reason), fileName(file),
         reasonText(reason), lineNumber(line) {}
 
+  /// Returns the name of the file.
   const std::string &file() const { return fileName; }
+  /// Returns the reason, without the file.
   const std::string &reason() const { return reasonText; }
-  /// 0 when the fault has no line.
+  /// Returns the line, or 0 if the error has none.
   int64_t line() const { return lineNumber; }
 
 private:

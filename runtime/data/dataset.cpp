@@ -1,4 +1,4 @@
-// From seqLength + 1 tokens to what a training step eats: inputs, labels, loss weights, positions,
+// Converts seqLength + 1 tokens to the inputs of a training step: tokens, labels, loss weights, positions and document
 // borders.
 #include "runtime/data/dataset.h"
 
@@ -8,8 +8,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// Positions and first visible tokens of one sample; the token after an end of document starts a
-/// new one.
+/// Fills positions and first visible tokens of one sample. The token after an end of document starts a new document.
 void fillBorders(std::span<const int32_t> text, const DatasetOptions &options, const SampleView &out) {
   int32_t start = 0;
   bool hasEod = options.eodToken >= 0;
@@ -43,7 +42,7 @@ void Dataset::read(int64_t i, const SampleView &out, std::span<int32_t> text) co
   readTokens(i, text);
   fillBorders(text, settings, out);
   fillLossWeights(text, settings, out.lossWeights);
-  // Padding is -1 until here; an embedding needs a row that exists.
+  // Padding is -1 until here. It becomes 0, because an embedding needs an existing row.
   std::ranges::replace(text, -1, 0);
   std::copy_n(text.begin(), out.tokens.size(), out.tokens.begin());
   std::copy_n(text.begin() + 1, out.labels.size(), out.labels.begin());

@@ -1,4 +1,4 @@
-// What a path names decides where the tokens come from; everything above is the same for all.
+// The path selects the token source. All code above the source is shared.
 #include "runtime/data/blend.h"
 #include "runtime/data/data_error.h"
 #include "runtime/data/dataset.h"
@@ -76,7 +76,7 @@ std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const Da
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < parts.size(); ++i) {
     DatasetOptions one = options;
-    // Half a percent above the share, since a greedy order may run ahead of it.
+    // Requests 0.5 % more than the weight requires, because a greedy order may run ahead of it.
     double share = std::ceil(static_cast<double>(options.samples) * weights[i]);
     one.samples = static_cast<int64_t>(std::ceil(share * 1.005));
     sets.push_back(openDataset(parts[i].path, one));

@@ -1,4 +1,4 @@
-// Lengths fall into powers of two, since they span from one token to millions.
+// The histogram of lengths uses powers of two, because lengths range from one token to millions.
 #include "runtime/data/dataset_report.h"
 
 #include "runtime/data/data_error.h"
@@ -30,7 +30,7 @@ std::string lengthHistogram(const IndexedDataset &set) {
   return text;
 }
 
-/// Control characters as escapes, so that a document stays on its line.
+/// Escapes control characters, so that a document stays on one line.
 std::string oneLine(const std::string &text) {
   std::string out;
   for (char c : text) {

@@ -1,5 +1,4 @@
-// What a set holds, for people: counts, a histogram of lengths, the first documents; and a check of
-// every token.
+// Describes a dataset for people: counts, a histogram of lengths and the first documents. Also checks every token.
 #pragma once
 
 #include "runtime/data/indexed_dataset.h"
@@ -7,11 +6,11 @@
 
 namespace espalier::rt {
 
-/// Several lines of text. Documents are shown as text when `tokenizer` is given, else as ids.
+/// Returns several lines of text. Shows documents as text if `tokenizer` is given, else as ids.
 std::string describeDataset(const IndexedDataset &set, const Tokenizer *tokenizer, int documents);
 
-/// Reads every token; returns the largest, -1 for a set without tokens. Throws DataError naming the
-/// first sequence with a token that is none, or at or above `vocabSize` (0: any).
+/// Reads every token and returns the largest, or -1 for a dataset without tokens. Throws DataError naming the first
+/// sequence with an invalid token or a token at or above `vocabSize` (0: no limit).
 int64_t verifyTokens(const IndexedDataset &set, int64_t vocabSize);
 
 } // namespace espalier::rt

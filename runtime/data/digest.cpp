@@ -53,7 +53,7 @@ Digest sha256Digest(std::span<const uint8_t> bytes) {
   size_t whole = bytes.size() / 64 * 64;
   for (size_t at = 0; at < whole; at += 64)
     mixBlock(state, bytes.data() + at);
-  // The tail: a one bit, zeros, and the length in bits in the last eight bytes.
+  // The last block: a one bit, zeros, and the length in bits in the last eight bytes.
   std::vector<uint8_t> tail(bytes.begin() + static_cast<ptrdiff_t>(whole), bytes.end());
   tail.push_back(0x80);
   tail.resize(tail.size() <= 56 ? 64 : 128);

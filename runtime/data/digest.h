@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) names cached index files and identifies data in reports; HMAC (RFC 2104) signs what launchers
-// tell each other.
+// SHA-256 (FIPS 180-4) names cached index files and identifies data in reports. HMAC (RFC 2104) signs messages between
+// launchers.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@ namespace espalier::rt {
 
 using Digest = std::array<uint8_t, 32>;
 
-/// The digest of `bytes`.
+/// Returns the SHA-256 digest of `bytes`.
 Digest sha256Digest(std::span<const uint8_t> bytes);
 
-/// HMAC-SHA256 of `bytes` under `key`.
+/// Returns the HMAC-SHA256 of `bytes` under `key`.
 Digest hmacSha256(std::span<const uint8_t> key, std::span<const uint8_t> bytes);
 
-/// Whether two digests are equal, in a time that does not tell where they differ.
+/// Returns whether two digests are equal. The time does not depend on where they differ.
 bool isEqualDigest(const Digest &a, const Digest &b);
 
-/// The digest of `bytes` as 64 lower-case hexadecimal digits.
+/// Returns the SHA-256 digest of `bytes` as 64 lower-case hexadecimal digits.
 std::string sha256(std::span<const uint8_t> bytes);
 
 } // namespace espalier::rt

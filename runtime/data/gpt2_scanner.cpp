@@ -1,12 +1,11 @@
-// Every alternative of the pattern is a run of one class; only the white-space ones need to look
-// ahead.
+// Every alternative of the pattern matches a run of one class. Only the alternatives for white space look ahead.
 #include "runtime/data/gpt2_scanner.h"
 
 namespace espalier::rt {
 
 namespace {
 
-/// Bytes of the contraction at `position`, which holds an apostrophe, or 0. Only lower case counts.
+/// Returns the length in bytes of the contraction at the apostrophe at `position`, or 0. Only lower case matches.
 size_t contraction(std::string_view text, size_t position) {
   if (position + 1 >= text.size())
     return 0;
@@ -46,8 +45,8 @@ size_t Gpt2Scanner::spaceEnd(std::string_view text, size_t position) const {
     last = end;
     end += found.bytes;
   }
-  // \s+(?!\S): a run before other text leaves its last character to what follows, unless it is
-  // alone.
+  // \s+(?!\S): a run of spaces before other text leaves its last character to that text, unless the run is one
+  // character.
   return end == text.size() || last == position ? end : last;
 }
 

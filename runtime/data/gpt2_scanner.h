@@ -1,17 +1,19 @@
-// GPT-2's pre-tokenizer by hand: it cuts text exactly where the pattern
+// A hand-written scanner for GPT-2's pre-tokenizer pattern, many times faster than a regular expression. It cuts text
+// exactly as the pattern
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// does, many times faster. Example: "It's  3 o'clock" gives "It", "'s", " ", " 3", " o", "'",
-// "clock".
+// does. Example: "It's  3 o'clock" gives "It", "'s", " ", " 3", " o", "'", "clock".
 #pragma once
 
 #include "runtime/data/unicode_classes.h"
 
 namespace espalier::rt {
 
+/// Cuts text into the words of GPT-2's pattern.
 class Gpt2Scanner {
 public:
+  /// Builds the table of ASCII classes.
   Gpt2Scanner();
-  /// End of the piece that starts at `position` < text.size(). Pieces cover the text without gaps.
+  /// Returns the end of the word that starts at `position` < text.size(). Words cover the text without gaps.
   size_t pieceEnd(std::string_view text, size_t position) const;
 
 private:

@@ -1,5 +1,5 @@
-// GPT-2's tokenizer from vocab.json and merges.txt. Text is only text: "<|endoftext|>" in a
-// document becomes seven ids, as in Megatron, unless HF's way is asked for, where it is one.
+// GPT-2's tokenizer from vocab.json and merges.txt. As in Megatron, "<|endoftext|>" in a document is plain text and
+// becomes seven ids. With `specialTokens` it becomes one id, as in HF's tokenizers.
 #include "runtime/data/byte_level_encoder.h"
 #include "runtime/data/data_error.h"
 #include "runtime/data/mapped_file.h"

@@ -1,5 +1,5 @@
-// Reading walks the documents between two sample starts; neighbours share one token, so a sample
-// ends one past the start of the next.
+// A read visits the documents between two sample starts. Consecutive samples share one token, so a sample ends one
+// token past the start of the next sample.
 #include "runtime/data/gpt_dataset.h"
 
 #include "runtime/data/data_error.h"
@@ -36,8 +36,8 @@ DataError outsideVocabulary(const TokenSource &source, int32_t token, const std:
                                      token, where, vocabSize, int64_t(token) + 1)};
 }
 
-/// Sets made for another vocabulary mostly show it in the token that ends a document: what a run would stumble over is
-/// told before it starts. Every other token is looked at when it is read.
+/// Checks the first document against the vocabulary before the run starts. A dataset for a larger vocabulary usually
+/// shows this in its end-of-document token. Other tokens are checked when they are read.
 void checkFirstDocument(const TokenSource &source, int64_t first, int64_t vocabSize) {
   int64_t length = source.sequenceLength(first);
   std::vector<int32_t> tokens(std::min<int64_t>(length, mostTokensLookedAt));

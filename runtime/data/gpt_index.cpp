@@ -1,5 +1,5 @@
-// One RandomState is consumed in a fixed order: documents, documents of a separate last epoch,
-// samples, samples of that epoch. Any other order gives other batches than Megatron's.
+// One RandomState generates all shuffles in a fixed order: documents, documents of a separate last epoch, samples,
+// samples of that epoch. Another order would give other batches than Megatron's.
 #include "runtime/data/gpt_index.h"
 
 #include "runtime/data/data_error.h"
@@ -43,11 +43,11 @@ std::vector<SampleStart> findSampleStarts(const TokenSource &source, const GptIn
     while (true) {
       int64_t left = source.sequenceLength(documents[position]) - offset;
       if (left >= wanted) {
-        offset += wanted - 1; // the last token of a sample is the first of the next
+        offset += wanted - 1; // consecutive samples share one token
         break;
       }
       if (position + 1 == documents.size()) {
-        // Only a kept partial sample runs off the end; it ends before the very last token.
+        // Only a kept partial sample reaches the end. It ends before the very last token.
         offset = source.sequenceLength(documents[position]) - 1;
         break;
       }
@@ -75,7 +75,7 @@ EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request, in
                                       request.firstSequence, request.endSequence));
   EpochPlan plan;
   if (request.samples > 0)
-    plan.epochs = request.samples * seq / tokensPerEpoch + 1; // least n: n * tokens > samples * seq
+    plan.epochs = request.samples * seq / tokensPerEpoch + 1; // the least n with n * tokens > samples * seq
   int64_t perEpoch = request.endSequence - request.firstSequence;
   if (plan.epochs > largestI32 / perEpoch)
     throw DataError(name, fmt::format("{} epochs of {} sequences are more than {} entries; ask for "

@@ -1,10 +1,8 @@
-// The three index arrays of Megatron's GPTDataset, bit-exact with it: which document comes next
-// (document), where each sample of seqLength + 1 tokens starts (sample), and in which order samples
-// are read (shuffle).
+// The three index arrays of Megatron's GPTDataset, bit for bit: the order of documents (document), the start of each
+// sample of seqLength + 1 tokens (sample), and the order of samples (shuffle).
 //
-// Example: documents of 3, 5 and 4 tokens, seqLength 4, one epoch, documents shuffled to 2, 0, 1.
-// Samples start at (0, 0) and (1, 0) and end at (2, 1): 12 tokens give (12 - 1) / 4 = 2 samples,
-// neighbours sharing one token.
+// Example: documents of 3, 5 and 4 tokens, seqLength 4, one epoch, documents shuffled to 2, 0, 1. Samples start at (0,
+// 0) and (1, 0) and end at (2, 1): 12 tokens give (12 - 1) / 4 = 2 samples, and consecutive samples share one token.
 #pragma once
 
 #include "runtime/data/mapped_file.h"
@@ -15,18 +13,18 @@
 
 namespace espalier::rt {
 
-/// Where a sample starts: a position in the document array, and a token of that document.
+/// The start of a sample: a position in the document array, and a token of that document.
 struct SampleStart {
   int32_t position;
   int32_t offset;
 };
 
-/// What the three arrays follow from.
+/// The inputs that determine the three arrays.
 struct GptIndexRequest {
   int64_t firstSequence = 0; // sequences [firstSequence, endSequence) belong to the split
   int64_t endSequence = 0;
   int64_t seqLength = 0;
-  int64_t samples = 0; // wanted; 0 asks for one epoch
+  int64_t samples = 0; // number of samples; 0: one epoch
   uint32_t seed = 1234;
   bool keepLastPartial = false; // keep a last sample shorter than seqLength + 1 (validation only)
 };
@@ -34,11 +32,12 @@ struct GptIndexRequest {
 /// The arrays, owned or mapped from a cache.
 struct GptIndex {
   std::span<const int32_t> document;   // sequence ids, epochs * sequences of them
-  std::span<const SampleStart> sample; // one more than there are samples
+  std::span<const SampleStart> sample; // one more than the number of samples
   std::span<const uint32_t> shuffle;   // a permutation of the samples
   int64_t epochs = 1;
   bool separateFinalEpoch = false;
 
+  /// Returns the number of samples.
   int64_t sampleCount() const { return static_cast<int64_t>(shuffle.size()); }
 
   std::vector<int32_t> ownedDocument;
@@ -47,23 +46,22 @@ struct GptIndex {
   std::vector<MappedFile> mapped;
 };
 
-/// How many epochs `request` takes over `tokensPerEpoch` tokens, and whether the last is shuffled
-/// by itself.
+/// The number of epochs that `request` needs at `tokensPerEpoch` tokens, and whether the last epoch is shuffled
+/// separately.
 struct EpochPlan {
   int64_t epochs = 1;
   bool separateFinalEpoch = false;
-  int64_t samplesBeforeFinal = 0; // meaningful when separateFinalEpoch
+  int64_t samplesBeforeFinal = 0; // valid if separateFinalEpoch
   int64_t sampleCount = 0;
 };
 
-/// Throws DataError naming `name` when the request is empty or needs more than the 32-bit arrays
-/// hold.
+/// Plans the epochs. Throws DataError naming `name` if the request is empty or exceeds the 32-bit arrays.
 EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request, int64_t tokensPerEpoch);
 
-/// Tokens of the request's sequences.
+/// Returns the number of tokens in the request's sequences.
 int64_t countTokens(const TokenSource &source, const GptIndexRequest &request);
 
-/// Builds the arrays. Memory: 4 bytes a document and epoch, 12 a sample. Throws DataError.
+/// Builds the arrays. Memory: 4 bytes per document and epoch, 12 bytes per sample. Throws DataError.
 std::unique_ptr<GptIndex> buildGptIndex(const TokenSource &source, const GptIndexRequest &request);
 
 } // namespace espalier::rt

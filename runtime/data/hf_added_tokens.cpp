@@ -1,4 +1,4 @@
-// A first-byte table is enough: vocabularies have a handful to a few hundred such tokens.
+// A table by first byte is fast enough, because vocabularies have at most a few hundred added tokens.
 #include "runtime/data/hf_added_tokens.h"
 
 #include "runtime/data/hf_json.h"
@@ -86,7 +86,7 @@ std::vector<AddedPiece> AddedTokenFinder::cut(std::string_view text) const {
       while (end < text.size() && classes.at(text, end).kind == CharClass::space)
         end += decodeUtf8(text, end).bytes;
     if (begin < done)
-      continue; // an earlier token's right strip took it
+      continue; // an earlier token with stripsRight has consumed this match
     if (begin > done)
       pieces.push_back({done, begin, -1});
     pieces.push_back({begin, end, token->id});

@@ -1,5 +1,5 @@
-// Tokens that are looked for in the text before the model sees it, such as <|endoftext|>: leftmost,
-// then longest.
+// Added tokens, such as <|endoftext|>, are matched in the text before the model encodes the rest. The leftmost match
+// wins, then the longest.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,29 @@
 
 namespace espalier::rt {
 
+/// An entry of "added_tokens".
 struct AddedToken {
   std::string text;
   int32_t id = 0;
   bool isSpecial = false, isSingleWord = false, stripsLeft = false, stripsRight = false;
-  bool isNormalized = false; // looked for after normalization instead of before
+  bool isNormalized = false; // matched after normalization instead of before
 };
 
-/// The "added_tokens" field. Throws DataError.
+/// Reads the "added_tokens" field. Throws DataError.
 std::vector<AddedToken> readAddedTokens(const std::string &file, const nlohmann::json &field);
 
-/// Text between tokens has id -1.
+/// A range of the text. Text between tokens has id -1.
 struct AddedPiece {
   size_t begin, end;
   int32_t id;
 };
 
+/// Finds added tokens in texts.
 class AddedTokenFinder {
 public:
+  /// Builds the finder's table.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
-  /// Cuts `text` at its added tokens; nothing empty.
+  /// Cuts `text` at its added tokens. Returns no empty pieces.
   std::vector<AddedPiece> cut(std::string_view text) const;
 
 private:

@@ -1,5 +1,5 @@
-// Steps map a list of token texts to another list; the texts that remain are joined, with a space
-// between them when the file names no decoder at all.
+// Each step maps a list of token texts to another list. The remaining texts are concatenated, with spaces between them
+// if the file has no decoder.
 #include "runtime/data/hf_decoder.h"
 
 #include "runtime/data/byte_level.h"
@@ -17,7 +17,7 @@ void replaceAll(std::string &text, const std::string &from, const std::string &t
     text.replace(at, from.size(), to);
 }
 
-/// The byte of "<0x0A>", or -1.
+/// Returns the byte of a token such as "<0x0A>", or -1.
 int byteOf(const std::string &token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>')
     return -1;

@@ -1,4 +1,4 @@
-// The "decoder" field of a tokenizer.json: token texts back to text.
+// The "decoder" field of a tokenizer.json, which converts token texts back to text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,10 +7,12 @@
 
 namespace espalier::rt {
 
+/// The steps of a decoder.
 class HfDecoder {
 public:
-  /// Throws DataError for a decoder of a kind this program does not know.
+  /// Reads the field. Throws DataError for an unsupported decoder type.
   static HfDecoder read(const std::string &file, const nlohmann::json &field);
+  /// Converts token texts to text.
   std::string decode(std::vector<std::string> tokens) const;
 
 private:

@@ -1,4 +1,4 @@
-// Finds a literal or a regular expression in a text, as the steps of a tokenizer.json do.
+// Finds a literal or a regular expression in a text, for the steps of a tokenizer.json.
 #pragma once
 
 #include "runtime/data/hf_json.h"
@@ -13,22 +13,23 @@
 
 namespace espalier::rt {
 
-/// A stretch of a text, and whether the pattern matched it.
+/// A range of a text, and whether the pattern matched it.
 struct Stretch {
   size_t begin, end;
   bool isMatch;
 };
 
+/// Finds all matches of a pattern.
 class Finder {
 public:
-  /// Throws DataError naming `file` for an empty literal or a pattern that does not compile.
+  /// Compiles the pattern. Throws DataError naming `file` for an empty literal or an invalid pattern.
   Finder(const std::string &file, const HfPattern &pattern) : literal(pattern.text) {
     if (pattern.isRegex)
       regex = std::make_unique<Regex>(file, publishedPattern(file, pattern.text));
     else if (literal.empty())
       throw DataError(file, "an empty pattern matches nothing");
   }
-  /// Covers the text with matches and what lies between; empty matches are passed over.
+  /// Returns ranges that cover the text: the matches and the text between them. Skips empty matches.
   std::vector<Stretch> cover(std::string_view text) const {
     std::vector<Stretch> stretches;
     size_t done = 0, from = 0;

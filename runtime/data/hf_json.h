@@ -1,4 +1,4 @@
-// Fields of a tokenizer.json with their types checked; a wrong one is refused with its name.
+// Type-checked access to the fields of a tokenizer.json. Errors name the field.
 #pragma once
 
 #include "runtime/data/data_error.h"
@@ -8,10 +8,10 @@
 
 namespace espalier::rt {
 
-/// Deepest nesting of steps followed in a file; real ones have two or three.
+/// The deepest supported nesting of steps; published files have two or three levels.
 constexpr int deepestSequence = 16;
 
-/// object[name] as T; `fallback` when it is absent or null. Throws DataError when it is of another
+/// Returns object[name] as T, or `fallback` if the field is absent or null. Throws DataError if the field has another
 /// type.
 template <typename T> T fieldOr(const std::string &file, const nlohmann::json &object, const char *name, T fallback) {
   auto found = object.find(name);
@@ -25,7 +25,7 @@ template <typename T> T fieldOr(const std::string &file, const nlohmann::json &o
   return found->get<T>();
 }
 
-/// object[name] as T, which must be there.
+/// Returns object[name] as T. Throws DataError if the field is missing.
 template <typename T> T requiredField(const std::string &file, const nlohmann::json &object, const char *name) {
   if (!object.is_object() || !object.contains(name))
     throw DataError(file, fmt::format("field \"{}\" is missing", name));
@@ -37,6 +37,7 @@ struct HfPattern {
   std::string text;
   bool isRegex = false;
 };
+/// Reads a "pattern" field. Throws DataError if it is missing or has another form.
 inline HfPattern readPattern(const std::string &file, const nlohmann::json &step) {
   if (step.contains("pattern") && step["pattern"].is_object()) {
     if (step["pattern"].contains("String"))
@@ -47,7 +48,7 @@ inline HfPattern readPattern(const std::string &file, const nlohmann::json &step
   throw DataError(file, "field \"pattern\" is missing or neither String nor Regex");
 }
 
-/// step[name], the list of a Sequence.
+/// Returns step[name], the list of steps of a Sequence. Throws DataError if the list is missing.
 inline const nlohmann::json &stepsOf(const std::string &file, const nlohmann::json &step, const char *name) {
   if (!step.contains(name) || !step[name].is_array())
     throw DataError(file, fmt::format("a Sequence without \"{}\"", name));

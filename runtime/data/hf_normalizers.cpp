@@ -1,4 +1,4 @@
-// Normalizers: what the published steps of the same names do.
+// Normalizers, equal to the steps of the same names in HF's tokenizers.
 #include "runtime/data/hf_finder.h"
 #include "runtime/data/hf_steps.h"
 #include "runtime/data/unicode_normal.h"
@@ -55,7 +55,7 @@ public:
   void apply(NormalText &normal) const override { normal.text = toLowerCase(normal.text); }
 };
 
-/// Removes white space at the ends.
+/// Removes white space at the ends of a text.
 class StripStep final : public NormalizerStep {
 public:
   StripStep(bool left, bool right) : left(left), right(right) {}
@@ -76,7 +76,7 @@ private:
   bool left, right;
 };
 
-/// Steps without settings; null for other names.
+/// Returns a step without settings, or null for other names.
 std::unique_ptr<NormalizerStep> namedNormalizer(const std::string &type) {
   constexpr std::pair<const char *, NormalForm> forms[] = {
       {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};

@@ -1,4 +1,4 @@
-// Escapes are replaced one by one, inside a set by bare ranges, outside by a set of their own.
+// Replaces escapes one by one: inside a set by ranges, outside by a set.
 #include "runtime/data/hf_pattern.h"
 
 #include "runtime/data/data_error.h"
@@ -16,10 +16,10 @@ constexpr std::string_view nonSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
-/// Oniguruma's \w has these below U+0100, though it has no others of their kind.
+/// Characters below U+0100 that Oniguruma's \w includes, although it includes no other characters of their category.
 constexpr std::string_view superscripts = R"(\x{b2}-\x{b3}\x{b9}\x{bc}-\x{be})";
 
-/// What each general category gained from Unicode 14, that of PCRE2 10.42, to 16.
+/// The characters that each general category gained between Unicode 14, the version of PCRE2 10.42, and Unicode 16.
 struct Gain {
   std::string_view category, ranges;
 };
@@ -47,7 +47,8 @@ constexpr Gain gains[] = {
           R"(\x{1fac6}\x{1face}-\x{1facf}\x{1fada}-\x{1fadc}\x{1fadf}\x{1fae8}-\x{1fae9}\x{1faf7}-\x{1faf8})"
           R"(\x{1fbcb}-\x{1fbef})"}};
 
-/// The members of a category as the content of a set; a one-letter name takes all that begin with it.
+/// Returns the members of a category as the content of a set. A one-letter name includes all categories that begin with
+/// the letter.
 std::string categorySet(std::string_view name) {
   std::string set = fmt::format("\\p{{{}}}", name);
   for (const Gain &gain : gains)
@@ -89,7 +90,7 @@ private:
       return;
     if (pattern.substr(at).starts_with('^'))
       copy(1);
-    if (pattern.substr(at).starts_with(']')) // the first is a member
+    if (pattern.substr(at).starts_with(']')) // a leading ] is a member
       copy(1);
   }
   void setCharacter() {
@@ -105,7 +106,8 @@ private:
     isInSet = pattern[at] != ']';
     copy(1);
   }
-  /// Writes what an escape means: `set` is the content of a set, `others` that of its complement if one can be written.
+  /// Writes the meaning of an escape. `set` is the content of a set, and `others` that of its complement if it can be
+  /// written.
   void write(std::string_view escaped, bool isNegated, std::string_view set, std::string_view others = {}) {
     at += escaped.size();
     if (!isInSet)
@@ -130,13 +132,13 @@ private:
     } else if (pattern.substr(at + 1).starts_with("p{") || pattern.substr(at + 1).starts_with("P{")) {
       property(two == "\\P");
     } else if (two == "\\p" || two == "\\P") {
-      ++at; // without a brace it is the letter
+      ++at; // without a brace, \p means the letter
       copy(1);
     } else {
       copy(two.size());
     }
   }
-  /// \p{L}, \p{^L}, \P{L}.
+  /// Translates \p{L}, \p{^L} and \P{L}.
   void property(bool isNegated) {
     size_t end = pattern.find('}', at);
     if (end == std::string_view::npos)

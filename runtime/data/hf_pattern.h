@@ -1,13 +1,14 @@
-// The published tokenizers' patterns are Ruby's (Oniguruma) under Unicode 16; ours are PCRE2's under an older Unicode.
+// Translates regular expressions. Published tokenizers use Oniguruma (Ruby) with Unicode 16; this program uses PCRE2
+// with an older Unicode version.
 #pragma once
 
 #include <string>
 
 namespace espalier::rt {
 
-/// `pattern` written so that PCRE2 matches what Oniguruma does: \s, \d, \w and \p{...} get the characters that PCRE2's
-/// Unicode lacks. Example: "\s" becomes "[\x{9}-\x{d}\x{20}...]". Throws DataError naming `file` for what has another
-/// meaning in the two: sets inside sets and their intersection, and the option m.
+/// Rewrites `pattern` so that PCRE2 matches what Oniguruma matches. The classes \s, \d, \w and \p{...} get the
+/// characters that PCRE2's Unicode lacks. Example: "\s" becomes "[\x{9}-\x{d}\x{20}...]". Throws DataError naming
+/// `file` for syntax with different meanings: nested sets, set intersection, and the option m.
 std::string publishedPattern(const std::string &file, const std::string &pattern);
 
 } // namespace espalier::rt

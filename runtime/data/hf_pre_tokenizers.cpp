@@ -1,4 +1,4 @@
-// Pre-tokenizers: what the published steps of the same names do.
+// Pre-tokenizers, equal to the steps of the same names in HF's tokenizers.
 #include "runtime/data/gpt2_scanner.h"
 #include "runtime/data/hf_finder.h"
 #include "runtime/data/hf_steps.h"
@@ -9,7 +9,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// Groups covered stretches as the behaviour of a Split asks.
+/// The behavior of a Split step: it groups matches with the text between them.
 enum class SplitBehavior { removed, isolated, mergedWithPrevious, mergedWithNext, contiguous };
 
 std::vector<Stretch> group(std::vector<Stretch> stretches, SplitBehavior behavior) {
@@ -73,7 +73,8 @@ private:
   bool inverts;
 };
 
-/// The published Digits step follows a later Unicode (17) than the published patterns (16).
+/// Returns whether a character is a digit. The published Digits step uses Unicode 17, the published patterns Unicode
+/// 16.
 bool isDigit(char32_t c) {
   return unicodeClasses().of(c) == CharClass::number || (c >= 0x11DE0 && c <= 0x11DE9) ||
          (c >= 0x16FF4 && c <= 0x16FF6);
@@ -93,7 +94,7 @@ public:
     for (size_t at = 0; at < piece.text.size();) {
       DecodedChar c = decodeUtf8(piece.text, at);
       bool isMatch = c.isValid && kind(c.codePoint);
-      // Each match is its own; what lies between matches stays whole.
+      // Each match is a range of its own. The text between matches is one range.
       if (!isMatch && !stretches.empty() && !stretches.back().isMatch)
         stretches.back().end = at + c.bytes;
       else
@@ -108,12 +109,12 @@ private:
   SplitBehavior behavior;
 };
 
-/// Runs of \w, and runs of what is neither \w nor white space; white space goes.
+/// Cuts a text into runs of \w and runs of other characters, and removes white space.
 class WhitespaceStep final : public PreTokenizerStep {
 public:
   void apply(TextPiece piece, std::vector<TextPiece> &out) const override {
     std::vector<Stretch> runs;
-    bool joins = false; // the run so far may go on
+    bool joins = false; // the current run may continue
     for (size_t at = 0; at < piece.text.size();) {
       DecodedChar c = decodeUtf8(piece.text, at);
       bool isWord = c.isValid && unicodeClasses().isWord(c.codePoint);

@@ -1,6 +1,6 @@
-// A tokenizer.json of BPE type: added tokens are cut out, what is between them is normalized, cut
-// into words and merged; a post-processor may frame the whole. Two forms of model exist:
-// byte-level, and characters with a fall back to byte tokens (SentencePiece-like).
+// A tokenizer.json of BPE type. Added tokens are cut out; the text between them is normalized, cut into words and
+// merged. A post-processor may add tokens around the result. The model is byte-level, or works on characters with a
+// fallback to byte tokens (as in SentencePiece).
 #include "runtime/data/byte_level_encoder.h"
 #include "runtime/data/hf_added_tokens.h"
 #include "runtime/data/hf_decoder.h"
@@ -18,8 +18,7 @@ namespace {
 
 constexpr uint64_t largestModelFile = uint64_t{1} << 30;
 
-/// The parsed file, shared between threads. Steps hold scratch memory, so each thread reads its own
-/// from `json`.
+/// The parsed file, shared between threads. Steps hold scratch memory, so each thread builds its own steps from `json`.
 struct HfFile {
   std::string name;
   nlohmann::json json; // without the model, which is in `vocabulary`
@@ -27,7 +26,7 @@ struct HfFile {
   bool takesWholeWords = false, fallsBackToBytes = false, fusesUnknown = false;
   int32_t unknownId = -1, eodId = -1;
   std::array<int32_t, 256> byteTokens; // <0x00> to <0xFF>, -1 where absent
-  std::vector<int32_t> prefix, suffix; // what the post-processor adds
+  std::vector<int32_t> prefix, suffix; // tokens that the post-processor adds
 };
 
 const nlohmann::json &fieldOf(const nlohmann::json &object, const char *name) {
@@ -92,7 +91,8 @@ private:
     return normal;
   }
 
-  /// Tokens to be found after normalization are looked for in their normalized form.
+  /// Returns the added tokens to match after or before normalization. Tokens to match afterwards are normalized
+  /// themselves.
   std::vector<AddedToken> select(bool isNormalized) const {
     std::vector<AddedToken> chosen;
     for (AddedToken &token : readAddedTokens(file->name, fieldOf(file->json, "added_tokens"))) {
@@ -213,7 +213,7 @@ void readModel(HfFile &file, const nlohmann::json &model) {
     file.byteTokens[byte] = file.vocabulary.idOf(fmt::format("<0x{:02X}>", byte));
 }
 
-/// Reads what a TemplateProcessing puts before and after one text.
+/// Reads the tokens that a TemplateProcessing adds before and after a text.
 void readTemplate(HfFile &file, const nlohmann::json &step) {
   if (!fieldOf(step, "single").is_array() || !fieldOf(step, "special_tokens").is_object())
     throw DataError(file.name, "a TemplateProcessing without single or special_tokens");
@@ -244,7 +244,7 @@ void readPostProcessor(HfFile &file, const nlohmann::json &step, int depth) {
       readPostProcessor(file, one, depth + 1);
   } else if (type == "TemplateProcessing") {
     readTemplate(file, step);
-  } else if (type != "ByteLevel") { // ByteLevel only trims offsets, which are not given out
+  } else if (type != "ByteLevel") { // ByteLevel only trims offsets, which are not computed
     throw DataError(file.name, fmt::format("post-processor \"{}\" is not read", type));
   }
 }
@@ -267,7 +267,7 @@ std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   if (options.modelFile.empty())
     throw DataError("tokenizer hf", "needs --tokenizer-model");
   auto file = std::make_shared<HfFile>();
-  bool isFolder = std::filesystem::is_directory(options.modelFile); // of transformers, as Megatron takes it
+  bool isFolder = std::filesystem::is_directory(options.modelFile); // a folder of transformers, as in Megatron
   file->name = isFolder ? (std::filesystem::path(options.modelFile) / "tokenizer.json").string() : options.modelFile;
   file->json = parseJsonFile(file->name, readWholeFile(file->name, largestModelFile));
   if (!file->json.is_object() || !fieldOf(file->json, "model").is_object())

@@ -1,5 +1,5 @@
-// The header of a .npy file is a function of type and shape, both known beforehand, so a cached
-// file is accepted only when its first bytes are exactly the ones we would write.
+// The header of a .npy file depends only on type and shape, which are known in advance. So a cached file is accepted
+// only if its first bytes equal the header that this program would write.
 #include "runtime/data/index_cache.h"
 
 #include "runtime/data/atomic_file.h"
@@ -30,7 +30,7 @@ struct ArrayFile {
   std::string header;
 };
 
-/// The three files of one description.
+/// The three files for one description.
 struct CacheFiles {
   ArrayFile document, sample, shuffle;
   std::string description, descriptionPath;
@@ -54,7 +54,7 @@ CacheFiles cacheFiles(const TokenSource &source, const GptIndexRequest &request,
   return files;
 }
 
-/// The values of a cached array, or nothing when the file is absent or not the array wanted.
+/// Returns the values of a cached array, or nothing if the file is missing or holds another array.
 template <typename T>
 std::optional<std::span<const T>> mapArray(const ArrayFile &array, size_t count, GptIndex &index) {
   if (!isRegularFile(array.path))
@@ -65,12 +65,12 @@ std::optional<std::span<const T>> mapArray(const ArrayFile &array, size_t count,
       std::memcmp(bytes.data(), array.header.data(), array.header.size()) != 0)
     return std::nullopt;
   index.mapped.push_back(std::move(file));
-  // Mappings start at a page and headers are multiples of 64 bytes, so the cast is aligned.
+  // The cast is aligned, because mappings start at a page and headers are multiples of 64 bytes.
   return std::span<const T>(reinterpret_cast<const T *>(bytes.data() + array.header.size()), count);
 }
 
-/// True when every entry may be followed: documents within the split, samples in order and inside
-/// their documents, shuffle a permutation.
+/// Returns whether every entry is valid: documents lie in the split, samples are in order and inside their documents,
+/// and shuffle is a permutation.
 bool isSound(const GptIndex &index, const TokenSource &source, const GptIndexRequest &request) {
   for (int32_t document : index.document)
     if (document < request.firstSequence || document >= request.endSequence)

@@ -1,15 +1,14 @@
-// Index arrays kept between runs as .npy files, one set for each description of what they follow
-// from. A cached array is checked like any other input, and rebuilt when it is not what the
-// description demands.
+// A cache of index arrays in .npy files. Each set of files belongs to one description of the inputs. A cached array is
+// checked like any other input and rebuilt if it does not match the description.
 #pragma once
 
 #include "runtime/data/gpt_index.h"
 
 namespace espalier::rt {
 
-/// The arrays from `folder` when they are there and sound, else built and written there
-/// (atomically, under names that start with a digest of the description). Throws DataError when
-/// they can be neither built nor written.
+/// Returns the arrays from `folder` if they exist and are valid. Otherwise builds the arrays and writes them
+/// atomically, under names that start with a digest of the description. Throws DataError if the arrays cannot be built
+/// or written.
 std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source, const GptIndexRequest &request,
                                               const std::string &folder);
 

@@ -1,4 +1,4 @@
-// All checks run once, when the set is opened; reads afterwards trust what was checked.
+// All checks run once, when the dataset is opened. Reads rely on these checks.
 #include "runtime/data/indexed_dataset.h"
 
 #include "runtime/data/data_error.h"
@@ -17,7 +17,7 @@ template <typename T> T load(const uint8_t *from) {
   return value;
 }
 
-/// Widens tokens of type T to i32; returns the first value that is no token, or 0 when all are.
+/// Widens tokens of type T to i32. Returns the first invalid value, or 0 if all are valid.
 template <typename T> int64_t widen(const uint8_t *from, std::span<int32_t> out) {
   for (size_t k = 0; k < out.size(); ++k) {
     T value = load<T>(from + k * sizeof(T));
@@ -102,7 +102,7 @@ void IndexedDataset::checkHeader() {
     throw DataError(file, fmt::format("token type {} holds no tokens, want an integer type", tokenTypeName(type)));
   uint64_t count = load<uint64_t>(bytes.data() + 18);
   uint64_t entries = load<uint64_t>(bytes.data() + 26);
-  // Bounding both counts by the size first keeps the sum below from overflowing.
+  // Checking both counts against the size first keeps the sum below from overflowing.
   if (count > bytes.size() / 12 || entries > bytes.size() / 8)
     throw DataError(
         file, fmt::format("{} sequences and {} document entries do not fit {} bytes", count, entries, bytes.size()));
@@ -187,8 +187,7 @@ void IndexedDataset::read(int64_t i, int64_t offset, std::span<int32_t> out) con
 }
 
 std::string IndexedDataset::fingerprint() const {
-  // The lengths decide the sample index, so all of them enter; FNV-1a tells a changed file from the
-  // same one.
+  // The lengths determine the sample index, so the FNV-1a hash covers all of them.
   uint64_t hash = 0xcbf29ce484222325U;
   std::span<const uint8_t> lengths = indexBytes().subspan(indexHeaderBytes, 4 * sequences);
   for (uint8_t byte : lengths)

@@ -1,4 +1,4 @@
-// The index is encoded in slices so that its three arrays never stand in memory twice.
+// Encodes the index in slices, so that memory never holds a second copy of its three arrays.
 #include "runtime/data/indexed_writer.h"
 
 #include "runtime/data/data_error.h"
@@ -36,7 +36,7 @@ template <typename Put> void emitIndex(TokenType type, const IndexArrays &arrays
   }
 }
 
-/// Encodes tokens as T; returns the first that does not fit.
+/// Encodes tokens as T. Returns the first token that does not fit.
 template <typename T> std::optional<int32_t> narrow(std::span<const int32_t> tokens, std::vector<uint8_t> &bytes) {
   bytes.resize(tokens.size() * sizeof(T));
   uint8_t *at = bytes.data();
@@ -120,7 +120,7 @@ void IndexedWriter::addDataset(const IndexedDataset &other) {
   if (other.isMultimodal())
     throw DataError(other.name() + ".idx", "a multimodal set cannot be merged");
   for (int64_t i = 0; i < other.sequenceCount(); ++i) {
-    // Sequence by sequence: a valid source may leave gaps between them, the result never does.
+    // Copies sequence by sequence, because a valid source may have gaps between sequences and the result must not.
     int64_t length = other.sequenceLength(i);
     binFile.write(other.tokenBytesSpan().data() + other.byteOffset(i), length * tokenBytes(type));
     arrays.lengths.push_back(static_cast<int32_t>(length));
@@ -132,7 +132,7 @@ void IndexedWriter::addDataset(const IndexedDataset &other) {
 
 void IndexedWriter::commit() {
   emitIndex(type, arrays, [this](const void *data, size_t count) { idxFile.write(data, count); });
-  // An index of an earlier run must not stand beside the new tokens, not even for a moment.
+  // Removes the index of an earlier run first, so that it never exists beside the new tokens.
   std::remove(idxFile.path().c_str());
   binFile.commit();
   idxFile.commit();

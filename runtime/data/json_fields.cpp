@@ -1,4 +1,4 @@
-// An event handler over nlohmann's parser: only depth and the current key are kept.
+// An event handler for nlohmann's parser. It stores only the depth and the current key.
 #include "runtime/data/json_fields.h"
 
 #include "runtime/json_reason.h"

@@ -1,4 +1,4 @@
-// Some string fields of one JSON object, without building the rest of it.
+// Reads some string fields of a JSON object without building the whole object.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace espalier::rt {
 
-/// Reads the fields `keys` of the object in `line` into `values` (same order). Returns an empty
-/// string, or the reason why not: no JSON, no object, a key that is missing or holds no string. A
-/// key that comes twice counts last.
+/// Reads the fields `keys` of the object in `line` into `values`, in the same order. Returns an empty string, or the
+/// error: invalid JSON, no object, or a key that is missing or has no string value. If a key occurs twice, the last
+/// value counts.
 std::string readJsonFields(std::string_view line, const std::vector<std::string> &keys,
                            std::vector<std::string> &values);
 

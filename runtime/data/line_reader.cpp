@@ -1,4 +1,4 @@
-// zlib reads plain files through the same calls, so there is one path.
+// zlib also reads uncompressed files, so both kinds use the same code.
 #include "runtime/data/line_reader.h"
 
 #include "runtime/data/data_error.h"
@@ -23,7 +23,8 @@ namespace {
 constexpr size_t blockBytes = 1U << 20;
 constexpr size_t longestLine = 1U << 30;
 
-/// A pipe with a name in a folder may never have a writer; those that a shell passes on as /dev/fd/N have one.
+/// Returns whether the descriptor is a named pipe, which may never have a writer. Pipes that a shell passes as
+/// /dev/fd/N have a writer.
 bool isNamedPipe(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0 || !S_ISFIFO(status.st_mode))
@@ -33,7 +34,7 @@ bool isNamedPipe(int descriptor) {
   return error || !target.string().starts_with("pipe:");
 }
 
-/// Opens without waiting for a writer; reading waits as usual.
+/// Opens a file without waiting for a writer. Reads block as usual.
 int openInput(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
@@ -57,7 +58,8 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
     ::close(descriptor);
     throw DataError(name, "is a folder, want a file");
   }
-  // From one byte before: the line that ends there is the first of the range.
+  // Seeks one byte early and skips to the next line break, so that a line that starts exactly at `begin` belongs to the
+  // range.
   if (begin > 0 && ::lseek(descriptor, begin - 1, SEEK_SET) < 0) {
     ::close(descriptor);
     throw DataError(name, fmt::format("cannot seek: {}", std::strerror(errno)));

@@ -1,4 +1,4 @@
-// mmap with the three faults a user meets (absent, directory, no permission) told apart.
+// Maps files with mmap and distinguishes the three common errors: missing, a directory, no permission.
 #include "runtime/data/mapped_file.h"
 
 #include "runtime/data/data_error.h"
@@ -15,7 +15,7 @@
 namespace espalier::rt {
 
 namespace {
-/// Closes a descriptor at the end of its scope; a mapping outlives the descriptor it was made from.
+/// Closes a descriptor at the end of its scope. The mapping remains valid.
 struct Descriptor {
   int number;
   ~Descriptor() {
@@ -26,7 +26,7 @@ struct Descriptor {
 } // namespace
 
 MappedFile::MappedFile(const std::string &path) {
-  // Without O_NONBLOCK a pipe would hold the call until somebody writes into it.
+  // O_NONBLOCK: opening a pipe without a writer would block.
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0)
     throw DataError(path, fmt::format("cannot open: {}", std::strerror(errno)));

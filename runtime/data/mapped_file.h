@@ -1,5 +1,4 @@
-// A file mapped read-only into memory. Pages are read as they are touched, so a file larger than
-// memory is fine.
+// A read-only memory mapping of a file. The system reads pages on first access, so the file may be larger than memory.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +8,11 @@
 
 namespace espalier::rt {
 
+/// Owns a mapping.
 class MappedFile {
 public:
   MappedFile() = default;
-  /// Maps the whole of `path`; throws DataError when it is absent, unreadable or no regular file.
+  /// Maps all of `path`. Throws DataError if the file is missing, unreadable or not a regular file.
   explicit MappedFile(const std::string &path);
   ~MappedFile();
   MappedFile(MappedFile &&other) noexcept;
@@ -20,17 +20,18 @@ public:
   MappedFile(const MappedFile &) = delete;
   MappedFile &operator=(const MappedFile &) = delete;
 
+  /// Returns the content of the file.
   std::span<const uint8_t> bytes() const { return {start, length}; }
 
 private:
-  const uint8_t *start = nullptr; // null for an empty file, which mmap refuses
+  const uint8_t *start = nullptr; // null for an empty file, which mmap rejects
   size_t length = 0;
 };
 
-/// True when `path` is a regular file (links are followed).
+/// Returns whether `path` is a regular file, or a link to one.
 bool isRegularFile(const std::string &path);
 
-/// The whole of a file as text; throws DataError when it is unreadable or longer than `limitBytes`.
+/// Returns the content of a file. Throws DataError if the file is unreadable or longer than `limitBytes`.
 std::string readWholeFile(const std::string &path, uint64_t limitBytes);
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// Megatron's mock documents, for runs that need shapes but no text: 100,000 documents of 1 to 4095
-// tokens that count upwards and end with the end-of-document token.
+// Megatron's mock documents, for runs that need no real text: 100,000 documents of 1 to 4095 ascending tokens with an
+// end-of-document token.
 #pragma once
 
 #include "runtime/data/token_source.h"
@@ -8,9 +8,10 @@
 
 namespace espalier::rt {
 
+/// The mock documents as a token source.
 class MockSource final : public TokenSource {
 public:
-  /// Tokens stay below `vocabSize` (at least 1); `eodToken` below 0 takes the last id.
+  /// Creates the documents. Tokens are below `vocabSize` (at least 1). A negative `eodToken` selects the last id.
   MockSource(int64_t vocabSize, int32_t eodToken);
 
   int64_t sequenceCount() const override { return static_cast<int64_t>(lengths.size()); }

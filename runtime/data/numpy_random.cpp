@@ -36,7 +36,7 @@ uint64_t LegacyRandom::below(uint64_t limit) {
   uint64_t value;
   do {
     value = next();
-    // Beyond 32 bits NumPy draws two words, the high one first.
+    // For more than 32 bits, NumPy uses two words, the high one first.
     if (limit > 0xffffffffU)
       value = (value << 32) | next();
     value &= mask;
@@ -76,7 +76,7 @@ std::array<uint64_t, 4> seedSequence(uint32_t seed) {
   return words;
 }
 
-/// PCG64 with the 32-bit output NumPy takes from it: low half of a word first, then the high half.
+/// PCG64 with NumPy's 32-bit output: the low half of a word first, then the high half.
 class Pcg64 {
 public:
   explicit Pcg64(uint32_t seed) {

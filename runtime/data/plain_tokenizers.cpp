@@ -1,4 +1,4 @@
-// The two tokenizers without a file, and the choice by name.
+// The two tokenizers that need no file, and the selection of a tokenizer by name.
 #include "runtime/data/data_error.h"
 #include "runtime/data/tokenizer.h"
 
@@ -60,7 +60,7 @@ private:
   int64_t size;
 };
 
-/// A name of Megatron's --tokenizer-type, and the kind that encodes as it does.
+/// A value of Megatron's --tokenizer-type, and the equivalent kind.
 struct MegatronName {
   std::string_view name, kind;
   bool addsBos = false;

@@ -1,4 +1,4 @@
-// A step limit stands because the pattern comes from a file that may be hostile.
+// Matching has a step limit, because the pattern comes from a file that may be hostile.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "runtime/data/regex.h"
 
@@ -27,7 +27,7 @@ Regex::Regex(const std::string &file, const std::string &pattern) : fileName(fil
                        &error, &place, nullptr);
   if (!code)
     throw DataError(file, fmt::format("pattern at character {}: {}", place, messageOf(error)));
-  // Without JIT (a system that forbids it) matching is slower but the same.
+  // Without JIT, which some systems forbid, matching is slower but gives equal results.
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
   scratch = pcre2_match_data_create_from_pattern(code, nullptr);
   limits = pcre2_match_context_create(nullptr);
@@ -42,7 +42,7 @@ Regex::~Regex() {
 
 std::pair<size_t, size_t> Regex::find(std::string_view text, size_t start) const {
   int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start, 0, scratch, limits);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its places on the heap
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its stack on the heap
     found =
         pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start, PCRE2_NO_JIT, scratch, limits);
   if (found == PCRE2_ERROR_NOMATCH)

@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files: PCRE2 with Unicode classes and JIT; ^ and $ stand at every line.
+// Regular expressions of tokenizer files: PCRE2 with Unicode classes and JIT. ^ and $ match at every line.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,17 @@ struct pcre2_real_match_context_8;
 
 namespace espalier::rt {
 
-/// One pattern; matching is const but uses scratch memory inside, so each thread has its own Regex.
+/// A compiled pattern. Each thread needs its own Regex, because find() uses scratch memory although it is const.
 class Regex {
 public:
-  /// Throws DataError naming `file` for a pattern that does not compile.
+  /// Compiles the pattern. Throws DataError naming `file` for an invalid pattern.
   Regex(const std::string &file, const std::string &pattern);
   ~Regex();
   Regex(const Regex &) = delete;
   Regex &operator=(const Regex &) = delete;
 
-  /// The first match in `text` from `start` as [first, second); first is npos when there is none.
-  /// Bytes that are no UTF-8 never match. Throws DataError when the pattern takes more steps than
-  /// it may.
+  /// Returns the first match in `text` from `start` as [first, second). first is npos if there is no match. Bytes that
+  /// are not UTF-8 never match. Throws DataError if the match exceeds the step limit.
   std::pair<size_t, size_t> find(std::string_view text, size_t start) const;
 
 private:

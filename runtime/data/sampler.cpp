@@ -1,4 +1,4 @@
-// PyTorch seeds the Mersenne twister as NumPy's legacy generator does, but shuffles from the front and by remainders.
+// PyTorch seeds the Mersenne twister as NumPy's legacy generator does, but shuffles from the front and uses remainders.
 #include "runtime/data/sampler.h"
 
 #include "runtime/data/data_error.h"

@@ -1,5 +1,5 @@
-// The map is a Darts double array (Yata's darts-clone layout): 32-bit units, reached by XOR of
-// offset and byte. Every step is checked against the number of units, since the file may lie.
+// The map is a Darts double array (layout of Yata's darts-clone): 32-bit units, indexed by XOR of offset and byte.
+// Every step is checked against the number of units, because the file may be corrupt.
 #include "runtime/data/sentencepiece_normalizer.h"
 
 #include "runtime/data/data_error.h"

@@ -1,6 +1,6 @@
-// SentencePiece models of BPE type, read through the public schema (its library and protobuf cannot
-// share a process). Pieces merge by score, the highest first, then the leftmost; characters without
-// a piece become bytes.
+// SentencePiece models of BPE type, read through the public schema, because the SentencePiece library and protobuf
+// cannot share a process. The pair with the highest score merges first; among equal scores, the leftmost. Characters
+// without a piece become bytes.
 #include "runtime/data/data_error.h"
 #include "runtime/data/mapped_file.h"
 #include "runtime/data/sentencepiece_normalizer.h"
@@ -24,7 +24,7 @@ using Piece = ModelProto::SentencePiece;
 constexpr uint64_t largestModelFile = uint64_t{1} << 30;
 constexpr std::string_view escapedSpace = "\xE2\x96\x81";
 
-/// The model as encoding reads it; shared between threads.
+/// The tables for encoding, shared between threads.
 struct Model {
   std::string file;
   ModelProto proto;
@@ -41,7 +41,7 @@ struct Model {
   }
 };
 
-/// One text being merged: symbols are linked slices of it.
+/// One text during merging. Symbols are linked slices of the text.
 class Merging {
 public:
   Merging(const Model &model, std::string_view text) : model(model) {
@@ -63,7 +63,7 @@ public:
       candidates.pop();
       Symbol &left = symbols[top.left], &right = symbols[top.right];
       if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != top.bytes)
-        continue; // one side has merged since
+        continue; // one side has merged since the candidate was added
       left.text = {left.text.data(), top.bytes};
       right.text = {};
       left.after = right.after;
@@ -105,7 +105,7 @@ private:
       halves[both] = {a, b};
   }
 
-  /// Unused pieces only help merging; in the result they fall apart again.
+  /// Emits a piece. Unused pieces only serve merging, so the output splits them again.
   template <typename Emit> void emitPiece(std::string_view whole, Emit emit) {
     std::vector<std::string_view> pending = {whole};
     while (!pending.empty()) {
@@ -144,7 +144,7 @@ public:
         for (char c : piece)
           ids.push_back(model->byteIds[static_cast<uint8_t>(c)]);
       } else if (!isUnknown || !isAfterUnknown) {
-        ids.push_back(id); // neighbouring unknown characters are one unknown piece
+        ids.push_back(id); // a run of unknown characters is one unknown piece
       }
       isAfterUnknown = isUnknown;
     });
@@ -174,8 +174,7 @@ std::string spacesOf(std::string_view text) {
 
 std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
   const sentencepiece::NormalizerSpec &spec = model->proto.normalizer_spec();
-  // The first space is the dummy prefix; a normalizer that removes extra spaces makes none before
-  // the first text.
+  // The first space is the dummy prefix. A normalizer that removes extra spaces leaves no space before the first text.
   bool dropsSpace = spec.add_dummy_prefix() || spec.remove_extra_whitespaces();
   std::string out;
   for (int32_t id : ids) {
@@ -211,7 +210,7 @@ void checkSpecialIds(const Model &model) {
                                 sentencepiece::TrainerSpec::ModelType_Name(model.proto.trainer_spec().model_type())));
 }
 
-/// Fills the tables; every byte must have its piece when the model falls back to bytes.
+/// Fills the tables. Throws DataError if the model falls back to bytes and a byte has no piece.
 void indexPieces(Model &model) {
   std::vector<int32_t> bytes(256, -1);
   for (int32_t id = 0; id < model.proto.pieces_size(); ++id) {

@@ -1,4 +1,4 @@
-// Sums run in Megatron's order (normalise, then accumulate), since one last bit can move a border.
+// Sums follow Megatron's order (normalize, then accumulate), because a difference in the last bit can move a border.
 #include "runtime/data/splits.h"
 
 #include "runtime/data/data_error.h"

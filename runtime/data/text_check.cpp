@@ -1,4 +1,4 @@
-// Eight bytes of ASCII at a time: a corpus is checked at the speed of memory.
+// ASCII is checked eight bytes at a time, so the check runs at the speed of memory.
 #include "runtime/data/text_check.h"
 
 #include "runtime/data/data_error.h"
@@ -15,10 +15,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-/// A format that is told by its first bytes.
+/// A file format that is recognized by its first bytes.
 struct Format {
   std::string_view magic, name;
-  std::string_view wayOut; ///< {0} is the file
+  std::string_view wayOut; ///< how to convert it; {0} is the file
 };
 
 constexpr std::string_view gzipMagic = "\x1f\x8b"sv;
@@ -37,7 +37,7 @@ constexpr Format formats[] = {
     {"MMIDIDX\0"sv, "the index of an indexed dataset", "espalier run --data takes the dataset by its prefix"},
 };
 
-/// Whether the end of the text cuts off the character at `at`.
+/// Returns whether the end of the text cuts off the character at `at`.
 bool isCutOff(std::string_view text, size_t at) {
   auto lead = static_cast<uint8_t>(text[at]);
   size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;

@@ -1,4 +1,4 @@
-// Cutting keeps every byte: a document ends behind its separator.
+// Documents keep every byte of the text: a document ends after its separator.
 #include "runtime/data/text_source.h"
 
 #include "runtime/data/data_error.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t fewestDocuments = 100;
 
-/// Lengths of the pieces that end behind `separator`, each of at least `shortest` bytes save the
+/// Returns the lengths of the pieces that end after `separator`. Each piece has at least `shortest` bytes, except the
 /// last.
 std::vector<int32_t> cutAfter(std::string_view text, std::string_view separator, size_t shortest) {
   std::vector<int32_t> lengths;
@@ -24,7 +24,7 @@ std::vector<int32_t> cutAfter(std::string_view text, std::string_view separator,
   while (start < text.size()) {
     size_t found = text.find(separator, std::min(text.size(), start + shortest - 1));
     size_t end = found == std::string_view::npos ? text.size() : found + separator.size();
-    // Further line ends belong to the same gap.
+    // Further line breaks belong to the same gap.
     while (end < text.size() && text[end] == '\n')
       ++end;
     end = std::min(std::max(end, start + 1), start + longest);
@@ -47,7 +47,7 @@ IndexedDataset openText(const std::string &path) {
   arrays.lengths = cutAfter(text, "\n\n", 1);
   if (arrays.lengths.size() < fewestDocuments)
     arrays.lengths = cutAfter(text, "\n", text.size() / fewestDocuments + 1);
-  // One long line: equal pieces are the only cut left.
+  // If the text is one long line, cuts it into equal pieces.
   if (arrays.lengths.size() < 3)
     arrays.lengths = cutAfter(text, "", text.size() / fewestDocuments + 1);
   arrays.sequencesPerDocument.assign(arrays.lengths.size(), 1);

@@ -1,4 +1,4 @@
-// The main thread reads and writes; tasks in between only turn a block of records into tokens.
+// The main thread reads and writes. Worker tasks only convert blocks of records to tokens.
 #include "runtime/data/tokenize_files.h"
 
 #include "runtime/data/tokenize_partitions.h"
@@ -25,20 +25,20 @@ namespace {
 constexpr size_t blockBytes = 1U << 20;
 constexpr size_t longestDocument = 1U << 30;
 
-/// Some consecutive records of one input: JSON lines, or documents of a text file.
+/// Consecutive records of one input: JSON lines, or documents of a text file.
 struct Block {
   struct Record {
     size_t begin, end;
     int64_t line;
   };
   std::string file, text;
-  int64_t rangeBegin = 0; // of the part of the file whose lines are counted
+  int64_t rangeBegin = 0; // start of the file range whose lines are counted
   bool isJson = false;
   std::vector<Record> records;
-  int64_t bytesReadBefore = 0; // input bytes consumed when the block was cut
+  int64_t bytesReadBefore = 0; // input bytes consumed before this block
 };
 
-/// The tokens of one key of one block, and how many each document has.
+/// The tokens of one key of one block, and the number of tokens of each document.
 struct KeyTokens {
   std::vector<int32_t> tokens;
   std::vector<int32_t> lengths;
@@ -47,14 +47,14 @@ struct KeyTokens {
 struct BlockTokens {
   std::vector<KeyTokens> keys;
   int64_t textBytes = 0, skipped = 0, bytesRead = 0;
-  std::function<std::string()> firstSkipped; // its message; finding the line's number may take a while
-  std::function<std::string()> firstMark; // "FILE:LINE" of the first endOfText of a text file; empty if there is none
+  std::function<std::string()> firstSkipped; // its message; computed late, because counting lines may be slow
+  std::function<std::string()> firstMark;    // "FILE:LINE" of the first endOfText of a text file; empty: none
 };
 
-/// What GPT-2's corpora and TinyStories have between documents.
+/// The document separator of GPT-2's corpora and TinyStories.
 constexpr std::string_view endOfText = "<|endoftext|>";
 
-/// The fault of a line of a block, with the line's number in the whole file.
+/// Returns the error of a line in a block, with the line's number in the whole file.
 DataError faultOf(const std::string &file, int64_t rangeBegin, const std::string &reason, int64_t line) {
   return {file, reason, LineReader::linesBefore(file, rangeBegin) + line};
 }
@@ -119,7 +119,7 @@ private:
       line.remove_suffix(1);
     return line == job.separator;
   }
-  /// One document after the other; a document never straddles two blocks.
+  /// Fills a block with documents. A document never spans two blocks.
   bool fillDocuments(Block &block) {
     std::string_view line;
     while (block.text.size() < blockBytes) {
@@ -130,7 +130,7 @@ private:
         if (isEnd || (isBorder(line) && hasLine))
           break;
         if (isBorder(line))
-          continue; // several borders in a row are one
+          continue; // consecutive borders count as one
         if (hasLine)
           block.text += '\n';
         block.text += line;
@@ -165,7 +165,8 @@ void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_vi
   out.lengths.push_back(static_cast<int32_t>(out.tokens.size() - before));
 }
 
-/// Why a document is no text, empty if it is; `line`, where the document begins, becomes that of the fault.
+/// Returns why a document is not text, or an empty string. `line` is the first line of the document and becomes the
+/// line of the error.
 std::string textFault(std::string_view document, int64_t &line) {
   std::optional<size_t> at = findBinary(document);
   if (!at)
@@ -175,7 +176,7 @@ std::string textFault(std::string_view document, int64_t &line) {
   return byte.reason + "; convert the file (iconv -f ENCODING -t UTF-8), or leave such documents out with --skip-bad";
 }
 
-/// Remembers the first endOfText of a block of text.
+/// Records the position of the first endOfText in a block of text.
 void noteMark(const Block &block, const Block::Record &record, BlockTokens &result) {
   std::string_view document = std::string_view(block.text).substr(record.begin, record.end - record.begin);
   size_t at = result.firstMark ? std::string_view::npos : document.find(endOfText);
@@ -222,7 +223,7 @@ int64_t fileBytes(const std::string &path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
-/// The outputs, and what has gone into them.
+/// The output files and their statistics.
 class Outputs {
 public:
   Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
@@ -331,7 +332,7 @@ TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job
     return outputs.commit();
   }
   WorkerPool<BlockTokens> pool(workers);
-  // Two blocks a worker in flight keep all busy while memory stays bounded.
+  // Two blocks per worker keep all workers busy and bound the memory.
   std::deque<std::future<BlockTokens>> inFlight;
   auto writeFirst = [&] {
     outputs.write(inFlight.front().get());

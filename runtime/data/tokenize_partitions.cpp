@@ -1,5 +1,5 @@
-// Parts are whole sets in a hidden folder beside the output, so that only the merged set gets a name that readers
-// accept.
+// Partitions are complete datasets in a hidden folder beside the output, so only the merged dataset gets a name that
+// readers accept.
 #include "runtime/data/tokenize_partitions.h"
 
 #include "runtime/data/data_error.h"
@@ -19,14 +19,14 @@ namespace espalier::rt {
 
 namespace {
 
-/// A stretch of the input that may be cut anywhere (between lines) or nowhere.
+/// A range of the input that may be cut between any two lines, or not at all.
 struct Stretch {
   std::string path;
   int64_t bytes;
   bool canBeCut;
 };
 
-/// Gzip can only be read from its start; its first bytes tell, whatever the name.
+/// Returns whether a file is gzip, according to its first bytes. Gzip can only be read from its start.
 bool isGzipFile(const std::string &path) {
   char beginning[2] = {};
   std::ifstream(path, std::ios::binary).read(beginning, sizeof beginning);
@@ -44,8 +44,8 @@ std::vector<Stretch> stretchesOf(const TokenizeJob &job) {
   return stretches;
 }
 
-/// Deals the input to `parts` parts of about equal size, in order. Example: files of 10 bytes (text) and 30 (JSON
-/// lines) in 2 parts: all 10 and [0, 10) of the second; [10, 30).
+/// Divides the input into `parts` partitions of about equal size, in order. Example: files of 10 bytes (text) and 30
+/// bytes (JSON lines) in 2 partitions give the first file and [0, 10) of the second, and [10, 30).
 std::vector<std::vector<InputRange>> deal(const std::vector<Stretch> &stretches, int parts) {
   int64_t total = 0, done = 0;
   for (const Stretch &stretch : stretches)
@@ -55,7 +55,7 @@ std::vector<std::vector<InputRange>> deal(const std::vector<Stretch> &stretches,
   for (const Stretch &stretch : stretches) {
     int64_t begin = 0;
     for (int part = 0; part < parts; ++part) {
-      // The part takes what of the stretch lies before its upper border; the last takes the rest.
+      // The partition takes the bytes below its upper border. The last partition takes the rest.
       bool takesRest = part + 1 == parts;
       int64_t end = takesRest ? stretch.bytes : std::min(stretch.bytes, borderOf(part + 1) - done);
       if (end <= begin && !(takesRest && begin == 0))
@@ -74,7 +74,7 @@ std::vector<std::vector<InputRange>> deal(const std::vector<Stretch> &stretches,
   return dealt;
 }
 
-/// A hidden folder for the parts, removed with its content.
+/// A hidden folder for the partitions. The destructor removes it with its content.
 class PartFolder {
 public:
   explicit PartFolder(const std::string &outputPrefix) {
@@ -97,7 +97,7 @@ private:
   std::filesystem::path folder;
 };
 
-/// Progress of the parts as one.
+/// Sums the progress of the partitions.
 class SummedProgress {
 public:
   SummedProgress(size_t parts, const TokenizeJob &job) : parts(parts), show(job.progress) {}
@@ -121,7 +121,8 @@ private:
   std::function<void(const TokenizeProgress &)> show;
 };
 
-/// Thrown in a part whose work is no longer wanted, and caught where its report is awaited.
+/// Stops a partition after an earlier partition has failed. The exception never leaves tokenizePartitions, because the
+/// earlier error is thrown first.
 struct Unwanted {};
 
 void add(TokenizeReport &sum, const TokenizeReport &part) {

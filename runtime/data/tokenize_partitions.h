@@ -1,4 +1,4 @@
-// One job of tokenization in several parts at the same time, merged in input order.
+// Tokenizes the input in partitions in parallel and merges them in input order.
 #pragma once
 
 #include "runtime/data/tokenize_files.h"
@@ -14,20 +14,20 @@ struct InputRange {
   int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
 };
 
-/// The job over these ranges instead of its inputs, in one part.
+/// Runs the job over these ranges instead of its inputs, as one partition.
 TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job, std::span<const InputRange> ranges);
 
-/// The job in job.partitions parts. A fault is that of the first part that has one, as without partitions. Takes twice
-/// the output's size on disk until the parts are merged.
+/// Runs the job in job.partitions partitions. Throws the error of the first partition that fails, as a run without
+/// partitions would. Needs twice the output's size on disk until the partitions are merged.
 TokenizeReport tokenizePartitions(const Tokenizer &tokenizer, const TokenizeJob &job);
 
-/// Whether an input holds JSON lines rather than text.
+/// Returns whether an input holds JSON lines rather than text.
 bool holdsJson(const std::string &path, const TokenizeJob &job);
 
-/// Throws DataError if a job has made no token.
+/// Throws DataError if a job has produced no token.
 void requireTokens(const TokenizeJob &job, const TokenizeReport &report);
 
-/// PREFIX_KEY_document.
+/// Returns PREFIX_KEY_document.
 std::string documentPrefix(const TokenizeJob &job, const std::string &key);
 
 } // namespace espalier::rt

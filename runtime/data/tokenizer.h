@@ -1,5 +1,5 @@
-// Text to token ids and back. A Tokenizer may keep a cache, so each thread has its own: clone()
-// shares the tables.
+// Converts text to token ids and back. A Tokenizer may keep a cache, so each thread needs its own. clone() shares the
+// tables.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace espalier::rt {
 
+/// The interface of all tokenizers.
 class Tokenizer {
 public:
   virtual ~Tokenizer() = default;
-  /// Appends the ids of `text` (any bytes). Throws DataError only where the text itself is at
-  /// fault.
+  /// Appends the ids of `text` (any bytes). Throws DataError only if the text itself is invalid.
   virtual void encode(std::string_view text, std::vector<int32_t> &ids) = 0;
-  /// The text of `ids`. Throws DataError for an id outside the vocabulary.
+  /// Returns the text of `ids`. Throws DataError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  /// One more than the largest id.
+  /// Returns the largest id plus 1.
   virtual int64_t vocabSize() const = 0;
-  /// The id that ends a document, or -1 when the vocabulary has none.
+  /// Returns the end-of-document id, or -1 if the vocabulary has none.
   virtual int32_t eodToken() const = 0;
-  /// The same tokenizer for another thread.
+  /// Returns the same tokenizer for another thread.
   virtual std::unique_ptr<Tokenizer> clone() const = 0;
 
+  /// Returns the ids of `text`.
   std::vector<int32_t> encode(std::string_view text) {
     std::vector<int32_t> ids;
     encode(text, ids);
@@ -33,35 +34,38 @@ public:
   }
 };
 
-/// Which tokenizer, as the command names them.
+/// The command-line options of a tokenizer.
 struct TokenizerOptions {
   std::string kind = "bytes"; // one of tokenizerKinds()
   std::string vocabFile;      // gpt2: vocab.json
   std::string mergeFile;      // gpt2: merges.txt
   std::string modelFile;      // hf: tokenizer.json; sentencepiece: tokenizer.model
-  int64_t vocabSize = 0;      // null: how many ids there are
-  /// HF's way: special tokens written in the text become their ids, and hf adds the tokens its
-  /// post-processor adds. Off is Megatron's way for gpt2 and sentencepiece: text is only text.
+  int64_t vocabSize = 0;      // null: the number of ids
+  /// Selects HF's behavior: special tokens in the text become their ids, and hf adds the tokens of its post-processor.
+  /// Off selects Megatron's behavior for gpt2 and sentencepiece: special tokens in the text are plain text.
   bool specialTokens = false;
-  /// sentencepiece: each document begins with the model's token for it, as Megatron's
-  /// Llama2Tokenizer does.
+  /// sentencepiece: starts each document with the model's begin token, as Megatron's Llama2Tokenizer does.
   bool addBos = false;
-  /// hf: the token that ends a document; empty looks for the usual names.
+  /// hf: the end-of-document token. Empty selects one of the usual names.
   std::string eodText;
 };
 
-/// The kinds: gpt2, hf, sentencepiece, bytes and null, and behind them what Megatron calls the first three.
+/// Returns the supported kinds: gpt2, hf, sentencepiece, bytes and null, followed by Megatron's names for the first
+/// three.
 std::vector<std::string> tokenizerKinds();
 
-/// Throws DataError when a file is missing, broken or of a kind this program does not read.
+/// Opens a tokenizer. Throws DataError if a file is missing, broken or of an unsupported kind.
 std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options);
 
-/// Ids 0 to 255 are the bytes, 256 ends a document.
+/// Creates a tokenizer whose ids 0 to 255 are the bytes. Id 256 ends a document.
 std::unique_ptr<Tokenizer> makeByteTokenizer();
-/// Text is a list of ids in decimal, separated by spaces; the last id ends a document.
+/// Creates a tokenizer for text that consists of decimal ids, separated by spaces. The last id ends a document.
 std::unique_ptr<Tokenizer> makeNullTokenizer(int64_t vocabSize);
+/// Opens a tokenizer from vocab.json and merges.txt. Throws DataError.
 std::unique_ptr<Tokenizer> openGpt2Tokenizer(const TokenizerOptions &options);
+/// Opens a tokenizer.json. Throws DataError.
 std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options);
+/// Opens a SentencePiece model. Throws DataError.
 std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &options);
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// Counts of pairs are kept exact as words change; a heap holds candidates with the count they had,
-// and one whose count has changed goes back with the new one.
+// Pair counts are updated exactly as words change. A heap holds candidates with the count at their insertion; a
+// candidate whose count has changed is inserted again with the new count.
 #include "runtime/data/train_bpe.h"
 
 #include "runtime/data/byte_level.h"
@@ -26,7 +26,7 @@ uint64_t keyOf(Pair pair) {
 struct Candidate {
   Pair pair;
   uint64_t count;
-  std::vector<uint32_t> words; // where the pair was seen when the candidate was made
+  std::vector<uint32_t> words; // words that contained the pair at insertion
   bool operator<(const Candidate &other) const {
     return count != other.count ? count < other.count : pair > other.pair;
   }
@@ -48,7 +48,8 @@ public:
 
   TrainedBpe run() {
     while (static_cast<int64_t>(result.tokens.size()) < options.vocabSize && !heap.empty()) {
-      Candidate top = std::move(const_cast<Candidate &>(heap.top())); // popped next, never compared
+      Candidate top =
+          std::move(const_cast<Candidate &>(heap.top())); // popped next, so the moved-from value is never compared
       heap.pop();
       auto now = static_cast<uint64_t>(pairCounts[keyOf(top.pair)]);
       if (now != top.count) {
@@ -128,7 +129,7 @@ private:
   void mergeWord(uint32_t w, Pair pair, int32_t made, std::unordered_map<uint64_t, std::vector<uint32_t>> &places) {
     std::vector<int32_t> &word = words[w];
     int64_t count = wordCounts[w];
-    size_t kept = 0; // word[0, kept) is done
+    size_t kept = 0; // word[0, kept) is complete
     for (size_t i = 0; i < word.size(); ++i) {
       if (i + 1 == word.size() || word[i] != pair.first || word[i + 1] != pair.second) {
         word[kept++] = word[i];
@@ -192,7 +193,7 @@ std::string toMergeLines(const TrainedBpe &trained) {
 std::string toTokenizerJson(const TrainedBpe &trained) {
   using Json = nlohmann::ordered_json;
   Json byteLevel = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  Json decoder = byteLevel; // decoding looks at none of the three; these are the values the package writes
+  Json decoder = byteLevel; // decoding ignores the three values; these are the values that HF writes
   decoder["add_prefix_space"] = true;
   Json added = Json::array();
   for (size_t id = 0; id < trained.specialCount; ++id)
@@ -203,8 +204,8 @@ std::string toTokenizerJson(const TrainedBpe &trained) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
-  // Thousands of entries: an ordered object looks each key up in turn, so the vocabulary is written
-  // as text.
+  // Writes the vocabulary as text, because insertion into an ordered JSON object is linear and there are thousands of
+  // entries.
   std::string vocabulary;
   for (size_t id = 0; id < trained.tokens.size(); ++id)
     vocabulary += fmt::format("{}      {}: {}", id == 0 ? "\n" : ",\n", Json(trained.tokens[id]).dump(), id);

@@ -1,5 +1,5 @@
-// Classes follow Unicode 16, as the published tokenizers' do: the library's tables (Unicode 15) and what came since.
-// Later versions add characters, which would change the tokens of text that has them.
+// Classes follow Unicode 16, as in the published tokenizers: the tables of the library (Unicode 15) plus later
+// additions. Newer versions would change the tokens of texts with newer characters.
 #include "runtime/data/unicode_classes.h"
 
 #include "runtime/data/utf8.h"
@@ -33,11 +33,11 @@ constexpr Range marks16[] = {{0x897, 0x897},     {0x10d69, 0x10d6d}, {0x10efc, 0
                              {0x113d2, 0x113d2}, {0x113e1, 0x113e2}, {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f},
                              {0x1e5ee, 0x1e5ef}};
 
-/// Zero-width joiners and circled letters: part of words, though neither letters nor marks.
+/// Zero-width joiners and circled letters. They are part of words, although they are neither letters nor marks.
 constexpr Range wordSymbols[] = {
     {0x200c, 0x200d}, {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 
-/// Symbols of ASCII, and two characters that were punctuation in Unicode 8.
+/// ASCII symbols, and two characters that were punctuation in Unicode 8.
 constexpr Range formerPunctuation[] = {{0x24, 0x24}, {0x2b, 0x2b}, {0x3c, 0x3e},     {0x5e, 0x5e},      {0x60, 0x60},
                                        {0x7c, 0x7c}, {0x7e, 0x7e}, {0x166d, 0x166d}, {0x111c9, 0x111c9}};
 
@@ -53,7 +53,7 @@ constexpr Range punctuationSince8[] = {{0x61d, 0x61d},     {0x9fd, 0x9fd},     {
 constexpr auto letterKind = static_cast<uint8_t>(CharClass::letter);
 constexpr auto numberKind = static_cast<uint8_t>(CharClass::number);
 
-/// Kind, word bit and punctuation bit of a code point in the library's Unicode.
+/// Returns the kind, word bit and punctuation bit of a code point in the library's Unicode version.
 uint8_t entryOf(utf8proc_int32_t codePoint, uint8_t word, uint8_t punctuation) {
   utf8proc_category_t category = utf8proc_category(codePoint);
   if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO)

@@ -1,5 +1,5 @@
-// The library decomposes single characters and composes short runs; ordering marks is done here, since the library's
-// takes time quadratic in a run of them.
+// The library decomposes single characters and composes short runs. This file sorts the marks itself, because the
+// library needs quadratic time for a run of marks.
 #include "runtime/data/unicode_normal.h"
 
 #include "runtime/data/utf8.h"
@@ -18,8 +18,8 @@ struct Range {
   char32_t first, last;
 };
 
-/// Characters that combine or decompose since Unicode 10 or later: the published normalizers, which follow Unicode 9,
-/// let them stand.
+/// Characters that combine or decompose only since Unicode 10 or later. The published normalizers follow Unicode 9 and
+/// leave these characters unchanged.
 constexpr Range newerCombining[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -39,8 +39,8 @@ bool isNewerCombining(char32_t c) {
 
 int combiningClass(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-/// Takes characters one by one and writes them in their form. What is pending begins where no later character changes
-/// what was written.
+/// Converts characters to a normal form one by one. `pending` holds the characters that a later character may still
+/// change.
 class NormalWriter {
 public:
   NormalWriter(NormalForm form, std::string &out)
@@ -69,7 +69,7 @@ private:
     pending.push_back(c);
     if (combiningClass(c) != 0)
       return;
-    // A starter ends the marks before it, but may itself compose with what precedes: it stays.
+    // A starter ends the marks before it. It stays pending, because it may compose with a later character.
     if (pending.size() > 1) {
       pending.pop_back();
       order();
@@ -78,7 +78,7 @@ private:
     }
     write(pending.size() - 1);
   }
-  /// Sorts the marks behind the first starter by class; equal ones keep their order.
+  /// Sorts the marks after the first starter by class. The sort is stable.
   void order() {
     auto marks = std::span(pending);
     if (!marks.empty() && combiningClass(marks[0]) == 0)
@@ -109,10 +109,10 @@ private:
   bool composes;
   int options;
   std::string &out;
-  std::vector<utf8proc_int32_t> pending; // one starter and the marks behind it
+  std::vector<utf8proc_int32_t> pending; // one starter and the marks after it
 };
 
-/// Lower case of the letters that got one since the library's Unicode.
+/// Returns the lower case of letters that have one only since a later Unicode version than the library's.
 char32_t newerLowerCase(char32_t c) {
   if (c >= 0x10d50 && c <= 0x10d65)
     return c + 0x20;
@@ -142,7 +142,7 @@ std::string toNormalForm(std::string_view text, NormalForm form) {
   out.reserve(text.size());
   NormalWriter writer(form, out);
   for (size_t at = 0; at < text.size();) {
-    // ASCII stands in every form, and only the last of a run can meet a mark.
+    // ASCII characters are equal in every form, and only the last one of a run can combine with a mark.
     size_t ascii = at;
     while (ascii < text.size() && static_cast<uint8_t>(text[ascii]) < 0x80)
       ++ascii;
@@ -172,7 +172,7 @@ std::string toLowerCase(std::string_view text) {
     std::string_view bytes = text.substr(at, c.bytes);
     at += c.bytes;
     if (c.codePoint == 0x130) {
-      out += "i\u0307"; // the only letter whose lower case is two characters
+      out += "i\u0307"; // the only letter whose lower case has two characters
     } else if (c.isValid) {
       auto lower = utf8proc_tolower(static_cast<utf8proc_int32_t>(c.codePoint));
       appendUtf8(newerLowerCase(static_cast<char32_t>(lower)), out);

@@ -1,5 +1,5 @@
-// Unicode's normal forms and lower case of a text, as the published tokenizers' normalizers give them. Memory beyond
-// the result follows the longest run of combining marks, not the text.
+// Unicode normal forms and lower case, equal to the normalizers of published tokenizers. Additional memory depends on
+// the longest run of combining marks, not on the text.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace espalier::rt {
 
+/// Unicode's normal forms.
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
-/// `text` in a normal form. Bytes that are no UTF-8 stay as they are. Example: "e\u0301" in nfc is "\u00e9", "\ufb01"
-/// in nfkd is "fi". No form gives more than 11 times the bytes (U+FDFA in nfkd).
+/// Returns `text` in a normal form. Bytes that are not UTF-8 stay unchanged. Example: "e\u0301" in nfc is "\u00e9",
+/// "\ufb01" in nfkd is "fi". The result has at most 11 times the bytes (U+FDFA in nfkd).
 std::string toNormalForm(std::string_view text, NormalForm form);
 
-/// Each character's lower case by itself: no rule looks at neighbours.
+/// Returns the text with each character in lower case. The result of a character does not depend on its neighbours.
 std::string toLowerCase(std::string_view text);
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// UTF-8 one character at a time. Bytes that are not UTF-8 are characters of one byte each, so that
-// every input can be tokenized and given back unchanged.
+// UTF-8 decoding, one character at a time. Each byte that is not UTF-8 counts as one character, so that every input can
+// be tokenized and restored.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace espalier::rt {
 
+/// A decoded character.
 struct DecodedChar {
-  char32_t codePoint; // 0xFFFD when not valid
-  uint8_t bytes;      // 1 to 4; 1 when not valid
+  char32_t codePoint; // 0xFFFD if invalid
+  uint8_t bytes;      // 1 to 4; 1 if invalid
   bool isValid;
 };
 
-/// The character at `position` < text.size(). Overlong forms, surrogates and values above U+10FFFF
-/// are not valid.
+/// Decodes the character at `position` < text.size(). Overlong forms, surrogates and values above U+10FFFF are invalid.
 inline DecodedChar decodeUtf8(std::string_view text, size_t position) {
   auto byte = [&](size_t k) { return static_cast<uint8_t>(text[position + k]); };
   constexpr DecodedChar bad{0xFFFD, 1, false};
@@ -37,7 +37,7 @@ inline DecodedChar decodeUtf8(std::string_view text, size_t position) {
   return {value, static_cast<uint8_t>(length), true};
 }
 
-/// Where the character before `position` > 0 starts.
+/// Returns the start of the character before `position` > 0.
 inline size_t charBefore(std::string_view text, size_t position) {
   do
     --position;
@@ -45,7 +45,7 @@ inline size_t charBefore(std::string_view text, size_t position) {
   return position;
 }
 
-/// Appends a code point up to U+10FFFF.
+/// Appends a code point up to U+10FFFF as UTF-8.
 inline void appendUtf8(char32_t value, std::string &out) {
   if (value < 0x80) {
     out += static_cast<char>(value);

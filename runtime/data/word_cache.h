@@ -1,6 +1,5 @@
-// Remembers the ids of short words. Natural text repeats a few thousand words, so nearly every word
-// is found here and never merged again. Words live in two 8-byte halves inside the slot: a hit
-// touches one cache line.
+// A cache of the ids of short words. Natural text repeats a few thousand words, so nearly all words are found here and
+// need no merging. A slot stores the word in two 8-byte halves, so a hit touches one cache line.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +10,22 @@
 
 namespace espalier::rt {
 
+/// A direct-mapped cache.
 class WordCache {
 public:
   static constexpr size_t longestWord = 16;
   static constexpr size_t slotCount = 1U << 16;
 
+  /// A word of up to longestWord bytes, padded with zeros.
   struct Key {
     uint64_t low = 0, high = 0;
     bool operator==(const Key &) const = default;
   };
 
+  /// Creates an empty cache.
   WordCache() : slots(slotCount) {}
 
-  /// The word of `length` (1 to longestWord) bytes at `position` of `text`.
+  /// Returns the key of the word of `length` (1 to longestWord) bytes at `position` of `text`.
   static Key keyOf(std::string_view text, size_t position, size_t length) {
     Key key;
     if (position + longestWord <= text.size()) {
@@ -40,7 +42,7 @@ public:
     return key;
   }
 
-  /// Appends the ids of a remembered word; false when it is not here.
+  /// Appends the ids of a cached word. Returns false if the word is not cached.
   bool append(const Key &key, size_t length, std::vector<int32_t> &ids) const {
     const Slot &slot = slots[indexOf(key, length)];
     if (slot.key != key || slot.length != length)
@@ -52,14 +54,14 @@ public:
     return true;
   }
 
-  /// Remembers a word in place of whichever shared its slot.
+  /// Stores a word and replaces the previous word of its slot.
   void store(const Key &key, size_t length, std::span<const int32_t> ids) {
     if (ids.size() > longestWord)
       return;
     Slot &slot = slots[indexOf(key, length)];
     if (ids.size() > inlineIds) {
       if (spilled.size() > largestSpill)
-        return; // bounded memory matters more than the last rare words
+        return; // the memory stays bounded; later rare words are not cached
       slot.ids[0] = static_cast<int32_t>(spilled.size());
       spilled.insert(spilled.end(), ids.begin(), ids.end());
     } else {
@@ -74,7 +76,7 @@ private:
   static constexpr size_t inlineIds = 3, largestSpill = 1U << 20;
   struct Slot {
     Key key;
-    uint8_t length = 0, count = 0; // length 0: empty, since no word is
+    uint8_t length = 0, count = 0; // length 0: the slot is empty, because no word is empty
     int32_t ids[inlineIds] = {};
   };
   static size_t indexOf(const Key &key, size_t length) {

@@ -1,5 +1,4 @@
-// A fixed number of threads that run tasks in the order they were given and hand results back as
-// futures.
+// A fixed number of threads that run tasks in submission order. Results are futures.
 #pragma once
 
 #include "runtime/data/data_error.h"
@@ -16,8 +15,10 @@
 
 namespace espalier::rt {
 
+/// A pool of threads for tasks with results of type Result.
 template <typename Result> class WorkerPool {
 public:
+  /// Starts `workers` threads. Throws DataError if the system refuses a thread.
   explicit WorkerPool(int workers) {
     try {
       for (int i = 0; i < workers; ++i)
@@ -28,13 +29,12 @@ public:
                                              threads.size() + 1, workers, error.code().message()));
     }
   }
-  /// Tasks not begun are dropped; those running are waited for.
+  /// Drops tasks that have not begun and waits for running tasks.
   ~WorkerPool() { close(); }
   WorkerPool(const WorkerPool &) = delete;
   WorkerPool &operator=(const WorkerPool &) = delete;
 
-  /// `task` is called with the number of the worker that runs it; what it throws comes out of the
-  /// future.
+  /// Submits a task. `task` gets the number of the worker that runs it. The future rethrows its exceptions.
   std::future<Result> submit(std::function<Result(int)> task) {
     std::packaged_task<Result(int)> packaged(std::move(task));
     std::future<Result> result = packaged.get_future();

@@ -16,7 +16,8 @@ std::string channelHost(const Environment &environment, const std::string &hostN
   std::string here = textOf(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   if (!here.empty() && here == textOf(environment, "OMPI_COMM_WORLD_SIZE"))
     return "127.0.0.1";
-  // "1702494208.0;tcp://192.0.2.2,10.1.0.2:38261;tcp6://...": the daemons' own choice is the first.
+  // Example: "1702494208.0;tcp://192.0.2.2,10.1.0.2:38261;tcp6://...". The first address is the one that the daemons
+  // use.
   std::string daemon = textOf(environment, "OMPI_MCA_orte_local_daemon_uri");
   constexpr std::string_view scheme = "tcp://";
   size_t begin = daemon.find(scheme);

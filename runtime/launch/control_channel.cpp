@@ -20,10 +20,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-/// A connection that does not say who it is for so long is closed; at most so many of them are open.
+/// The time within which a connection must authenticate before it is closed, and the limit of unauthenticated
+/// connections.
 constexpr Milliseconds introductionTime{10000};
 constexpr size_t mostStrangers = 64;
-/// Read per connection and turn, and kept unsent for a member that does not read.
+/// The bytes read per connection and poll, and the limit of unsent bytes for a member that does not read.
 constexpr size_t readAtOnce = 1 << 20, mostUnsent = 16 << 20;
 constexpr int mostRanks = 1 << 20;
 
@@ -107,16 +108,16 @@ std::vector<Member> parseMembers(const std::string &text) {
   return members;
 }
 
-/// What both ends keep of a connection.
+/// The state of a connection that both ends have.
 struct Connection {
   Socket socket;
-  std::string address; ///< of the other side
+  std::string address; ///< address of the peer
   FrameOpener opener;
-  std::optional<FrameSealer> sealer; ///< once there is a session
+  std::optional<FrameSealer> sealer; ///< set once the session key is known
   std::string unsent;
-  std::string error; ///< why it is over; empty while it is not
+  std::string error; ///< why the connection has ended; empty while it is open
 
-  /// Readable where something came, writable where something is to go.
+  /// Returns the events to poll for: readable always, writable if bytes are unsent.
   pollfd handle() const { return {socket.number(), static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0}; }
 
   void send(const Message &message) {
@@ -133,7 +134,7 @@ struct Connection {
       (void)socket.write(unsent, error);
   }
 
-  /// Messages that are whole. What is wrong ends the connection.
+  /// Returns the complete messages that have arrived. A protocol error ends the connection.
   std::vector<Message> receive() {
     std::vector<Message> messages;
     std::string bytes;
@@ -156,15 +157,15 @@ struct ControlServer::State {
     Digest nonce;
     Clock::time_point since;
     std::optional<Member> member;
-    Member refused; ///< who it said that it is, where it was not let in
+    Member refused; ///< the claimed identity, if the peer was refused
   };
 
   Socket listener;
   std::string token;
-  std::vector<Member> all; ///< this one first
+  std::vector<Member> all; ///< this process first
   int world;
-  std::set<int> ranks; ///< that have somebody
-  std::set<int> come;  ///< the launchers that said who they are, let in or not
+  std::set<int> ranks; ///< ranks that have a launcher
+  std::set<int> come;  ///< launchers that have identified themselves, whether accepted or refused
   std::map<int, Peer> peers;
   int next = 0;
 
@@ -172,7 +173,7 @@ struct ControlServer::State {
     while (auto connection = acceptFrom(listener)) {
       size_t strangers = std::ranges::count_if(peers, [](auto &entry) { return !entry.second.member; });
       if (strangers >= mostStrangers)
-        continue; // closed as it goes out of scope
+        continue; // the connection closes at the end of its scope
       Digest nonce = makeNonce();
       Peer peer{{std::move(connection->first), connection->second,
                  FrameOpener(joinKey(token, nonce), Direction::ToServer), std::nullopt, "", ""},
@@ -187,7 +188,7 @@ struct ControlServer::State {
     }
   }
 
-  /// Why a member cannot be one; empty where it can.
+  /// Returns why a launcher is refused, or an empty string.
   std::string whyNot(const Member &member) const {
     const Member &own = all.front();
     for (const Member *one : {&own, &member})
@@ -210,7 +211,7 @@ struct ControlServer::State {
     return "";
   }
 
-  /// The first message of a peer: who it is, with its nonce before that.
+  /// Handles the first message of a peer: its nonce, followed by its identity.
   void join(int number, Peer &peer, const Message &message, std::vector<ControlEvent> &events) {
     if (message.kind != MessageKind::Join)
       throw FrameError("does not say who it is first");
@@ -225,7 +226,7 @@ struct ControlServer::State {
       peer.refused = member;
       throw FrameError(why);
     }
-    peer.connection.send({MessageKind::Hello, ""}); // let in
+    peer.connection.send({MessageKind::Hello, ""}); // accepted
     ranks.insert(member.ranks.begin(), member.ranks.end());
     all.push_back(member);
     peer.member = member;
@@ -248,7 +249,7 @@ struct ControlServer::State {
       peer.connection.error = "does not say who it is";
   }
 
-  /// Closes connections that are over.
+  /// Removes connections that have ended and reports them.
   void sweep(std::vector<ControlEvent> &events) {
     for (auto entry = peers.begin(); entry != peers.end();) {
       Peer &peer = entry->second;
@@ -258,7 +259,7 @@ struct ControlServer::State {
       }
       ControlEvent event{peer.member ? ControlEvent::Lost : ControlEvent::Refused, entry->first, {}, {}, ""};
       event.member = peer.member.value_or(peer.refused);
-      bool hasSaidWho = !peer.refused.ranks.empty(); // then the error names it
+      bool hasSaidWho = !peer.refused.ranks.empty(); // the error then names the peer
       event.text =
           hasSaidWho ? peer.connection.error : fmt::format("{} {}", peer.connection.address, peer.connection.error);
       events.push_back(std::move(event));
@@ -322,12 +323,12 @@ void ControlServer::broadcast(const Message &message) {
 
 struct ControlClient::State {
   Connection connection;
-  bool isOver = false; ///< nothing will come any more
+  bool isOver = false; ///< no further event will follow
 };
 
 namespace {
 
-/// The next message of a connection before `end`; an error is the connection's.
+/// Returns the next message of a connection, or nothing after `end` or after an error, which the connection records.
 std::optional<Message> await(Connection &connection, Clock::time_point end) {
   while (connection.error.empty() && Clock::now() < end) {
     auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count() + 1;
@@ -340,7 +341,7 @@ std::optional<Message> await(Connection &connection, Clock::time_point end) {
       connection.opener.feed(bytes);
       if (std::optional<Message> message = connection.opener.next()) {
         if (!isOpen && message->kind == MessageKind::Refusal)
-          connection.error.clear(); // said before it closed
+          connection.error.clear(); // the refusal was sent before the peer closed the connection
         return message;
       }
     } catch (const FrameError &wrong) {
@@ -406,7 +407,7 @@ std::vector<ControlEvent> ControlClient::poll(Milliseconds wait) {
     std::this_thread::sleep_for(wait);
     return events;
   }
-  if (connection.error.empty()) { // else last words may have come together with the answer to Join
+  if (connection.error.empty()) { // else the last messages may have arrived together with the answer to Join
     pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(wait.count()));
     connection.flush();

@@ -1,7 +1,7 @@
-// How the launchers of all hosts know each other: one TCP listener of the first host on one interface, and a connection
-// of each other one to it. Every message is signed with a key of the run's token and both sides' nonces, so a stranger,
-// a replay, or a launcher of another run or plan is refused and named. Nothing blocks but `poll`, for as long as it is
-// told.
+// The control channel between the launchers of all hosts: one TCP listener of the first host on one interface, to which
+// every other launcher connects. Every message is signed with a key that is derived from the run's token and the nonces
+// of both sides. So strangers, replays, and launchers of another run or plan are refused and named. Only `poll` blocks,
+// for at most the given time.
 #pragma once
 
 #include "runtime/launch/frames.h"
@@ -16,68 +16,71 @@ namespace espalier::rt::launch {
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// The channel cannot be opened, or this launcher was not let in; the text is a user error.
+/// The channel cannot be opened, or this launcher was refused. The text is a user error.
 class ChannelError : public PlanError {
 public:
   using PlanError::PlanError;
 };
 
-/// "HOST:PORT" or "[v6]:PORT".
+/// A network address, "HOST:PORT" or "[v6]:PORT".
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
 };
 
-/// Throws ChannelError where the text is no HOST:PORT.
+/// Parses HOST:PORT. Throws ChannelError for any other text.
 Endpoint parseEndpoint(const std::string &text);
 
-/// What a launcher says of itself.
+/// The identity of a launcher.
 struct Member {
-  std::string planHash, version; ///< must be equal for all
-  std::vector<int> ranks;        ///< that it starts
+  std::string planHash, version; ///< must be equal for all launchers
+  std::vector<int> ranks;        ///< that this launcher starts
   std::string host;
   int64_t pid = 0;
-  std::string refusal = "";       ///< why its ranks cannot run; empty where they can
-  int process = 0, processes = 1; ///< its number among the launchers of the run, known without a plan
+  std::string refusal = "";       ///< why its ranks cannot run; empty: they can
+  int process = 0, processes = 1; ///< its index among the launchers of the run, known without a plan
   bool operator==(const Member &) const = default;
 };
 
-/// What happened since the last poll.
+/// An event since the last poll.
 struct ControlEvent {
   enum Kind {
     Joined,   ///< `peer` is a member now
     Received, ///< `message` from `peer`
-    Lost,     ///< the connection of a member has ended; `text` says how
-    Refused,  ///< somebody was not let in; `text` says who and why, `member` who it was where it knows the token
+    Lost,     ///< the connection of a member has ended; `text` has the reason
+    Refused,  ///< a peer was refused; `text` names the peer and the reason, `member` is set if it knows the token
   };
   Kind kind = Received;
-  int peer = -1; ///< a number of the server's; -1 at a client
+  int peer = -1; ///< the server's number of the peer; -1 at a client
   Message message;
   Member member;
   std::string text;
 };
 
-/// The first host's end.
+/// The first host's end of the channel.
 class ControlServer {
 public:
-  /// Listens on the endpoint's address alone (port 0: any free one). `own` is the first host's launcher itself: others
-  /// must run its plan, with none of its ranks, all below `world`. Where `own` has a refusal nobody is let in: all are
-  /// told why, and their ranks may be any. Throws ChannelError.
+  /// Listens on the endpoint's address only (port 0: any free port). `own` is the first host's launcher. Other
+  /// launchers must run the same plan and have other ranks, all below `world`. If `own` has a refusal, every launcher
+  /// is refused with that reason, whatever its ranks. Throws ChannelError.
   ControlServer(const Endpoint &endpoint, std::string token, Member own, int world);
   ~ControlServer();
 
+  /// Returns the port of the listener.
   uint16_t port() const;
-  /// What to poll to be woken when poll() has something to do.
+  /// Adds the handles that become ready when poll() has work to do.
   void addHandles(std::vector<pollfd> &handles) const;
-  /// Waits up to `wait` for something to happen.
+  /// Waits up to `wait` for an event, and returns all events since the last call.
   std::vector<ControlEvent> poll(Milliseconds wait);
-  /// Whether every rank is somebody's.
+  /// Returns whether every rank has a launcher.
   bool isComplete() const;
-  /// Whether all launchers of the run have come, let in or not.
+  /// Returns whether all launchers of the run have connected, accepted or refused.
   bool haveAllCome() const;
-  /// All members, this one first, then as they came.
+  /// Returns all members: this launcher first, then the others in order of arrival.
   std::vector<Member> members() const;
+  /// Sends a message to one member.
   void send(int peer, const Message &message);
+  /// Sends a message to all members.
   void broadcast(const Message &message);
 
 private:
@@ -85,16 +88,20 @@ private:
   std::unique_ptr<State> state;
 };
 
-/// Any other host's end.
+/// The end of the channel on any other host.
 class ControlClient {
 public:
-  /// Connects and joins, trying again until `timeout` while nobody listens. Throws ChannelError: nobody there, another
-  /// token, or refused, with the server's reason; so is one whose ranks cannot run.
+  /// Connects and joins; retries until `timeout` while no listener exists. Throws ChannelError if there is no listener,
+  /// if the token differs, or if the server refuses this launcher. The server refuses every launcher whose ranks cannot
+  /// run.
   ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout);
   ~ControlClient();
 
+  /// Adds the handles that become ready when poll() has work to do.
   void addHandles(std::vector<pollfd> &handles) const;
+  /// Waits up to `wait` for an event, and returns all events since the last call.
   std::vector<ControlEvent> poll(Milliseconds wait);
+  /// Sends a message to the server.
   void send(const Message &message);
 
 private:
@@ -102,7 +109,7 @@ private:
   std::unique_ptr<State> state;
 };
 
-/// Members as JSON text and back, for rosters. Throws FrameError where the text is none.
+/// Convert members to JSON text and back, for rosters. parseMembers throws FrameError for malformed text.
 std::string printMembers(const std::vector<Member> &members);
 std::vector<Member> parseMembers(const std::string &text);
 

@@ -31,7 +31,7 @@ Digest sign(const Digest &key, Direction direction, std::string_view frame) {
   return hmacSha256(key, bytesOf(text));
 }
 
-/// The key of one purpose: purposes never share one.
+/// Derives the key for one purpose. Different purposes have different keys.
 Digest deriveKey(std::string_view token, std::string_view purpose, std::initializer_list<Digest> nonces) {
   std::string text(purpose);
   for (const Digest &nonce : nonces)
@@ -56,7 +56,8 @@ std::string FrameSealer::seal(const Message &message) {
 }
 
 std::optional<Message> FrameOpener::next() {
-  // A stranger is told by its first bytes, not when as many have come as it claims.
+  // Checks the magic bytes first, so that a peer of another protocol is detected before the announced length has
+  // arrived.
   size_t known = std::min(buffer.size(), magic.size());
   if (std::string_view(buffer).substr(0, known) != magic.substr(0, known))
     throw FrameError("speaks another protocol");

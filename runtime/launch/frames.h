@@ -1,6 +1,6 @@
-// Messages between launchers, as frames: what one side seals the other opens, if it has the same key, in the same
-// order. A frame is "ESPC", kind (u16), zero (u16), length of the payload (u32), sequence (u64), payload, HMAC-SHA256
-// over all of it and the direction; little-endian. Nothing here touches a socket.
+// Signed frames for messages between launchers. One side seals frames, and the other opens them with the same key in
+// the same order. A frame is "ESPC", kind (u16), zero (u16), payload length (u32), sequence (u64), payload, HMAC-SHA256
+// over all of these and the direction; numbers are little-endian. This code does not use sockets.
 #pragma once
 
 #include "runtime/data/digest.h"
@@ -13,29 +13,31 @@
 
 namespace espalier::rt::launch {
 
-/// What came is no frame, or not from whom it should be.
+/// The received bytes are not a frame, or not from the expected sender.
 class FrameError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
+/// The kinds of messages on the control channel.
 enum class MessageKind : uint16_t {
   Hello,     ///< server: its nonce
-  Join,      ///< client: who it is
-  Refusal,   ///< why the other side is not let in
-  Roster,    ///< server: all ranks have met
-  Blob,      ///< bytes of a library, as NCCL's id
-  Heartbeat, ///< the sender lives
+  Join,      ///< client: its identity
+  Refusal,   ///< why the peer is refused
+  Roster,    ///< server: all ranks have launchers
+  Blob,      ///< a library's opaque bytes, such as NCCL's id
+  Heartbeat, ///< the sender is alive
   Failure,   ///< a rank failed
-  Stop,      ///< end after the step at hand
-  Done,      ///< the sender's ranks have ended well
+  Stop,      ///< stop after the current step
+  Done,      ///< the sender's ranks have completed
   Settled,   ///< the sender's ranks have ended after a failure
-  Report,    ///< server: all that is known of the failure
-  Words,     ///< a rank's contribution to a round
-  Gathered,  ///< server: those of all its members
+  Report,    ///< server: the final failure report
+  Words,     ///< a rank's contribution to an all-gather
+  Gathered,  ///< server: the contributions of all members
 };
 constexpr uint16_t messageKinds = 13;
 
+/// A message before it is signed or after it is verified.
 struct Message {
   MessageKind kind = MessageKind::Hello;
   std::string payload;
@@ -44,13 +46,15 @@ struct Message {
 
 constexpr size_t frameHeaderBytes = 20, mostPayloadBytes = 4 << 20;
 
-/// Who seals: both ends have one key, so the direction is part of what is signed.
+/// The sender. Both ends have the same key, so the signature covers the direction.
 enum class Direction : uint8_t { ToServer, ToClient };
 
+/// Signs messages and numbers them.
 class FrameSealer {
 public:
+  /// Starts with sequence number 0.
   FrameSealer(Digest key, Direction direction) : key(key), direction(direction) {}
-  /// The next frame. The payload has at most mostPayloadBytes.
+  /// Returns the next frame. Throws FrameError if the payload exceeds mostPayloadBytes.
   std::string seal(const Message &message);
 
 private:
@@ -59,14 +63,17 @@ private:
   uint64_t sequence = 0;
 };
 
+/// Splits received bytes into frames and verifies them.
 class FrameOpener {
 public:
+  /// Expects sequence number 0 first.
   FrameOpener(Digest key, Direction direction) : key(key), direction(direction) {}
-  /// Bytes as they come. Holds at most one frame that is not whole, and what came with it.
+  /// Adds received bytes. The buffer holds at most one incomplete frame and the bytes that arrived with it.
   void feed(std::string_view bytes) { buffer += bytes; }
-  /// The next whole message. Throws FrameError: no frame, too long, another key, out of order or said before.
+  /// Returns the next complete message, or nothing. Throws FrameError for malformed or oversized frames, a wrong key,
+  /// or a wrong sequence number.
   std::optional<Message> next();
-  /// From the next frame on, with sequences from 0.
+  /// Sets the key of all later frames and restarts their sequence at 0.
   void changeKey(Digest next) { key = next, sequence = 0; }
 
 private:
@@ -76,12 +83,12 @@ private:
   std::string buffer;
 };
 
-/// Keys of a connection: of what the server says first, of the client's answer to it, and of all that follows.
+/// The keys of a connection: for the server's first message, for the client's answer, and for all later messages.
 Digest helloKey(std::string_view token);
 Digest joinKey(std::string_view token, const Digest &serverNonce);
 Digest sessionKey(std::string_view token, const Digest &serverNonce, const Digest &clientNonce);
 
-/// 32 random bytes of the system.
+/// Returns 32 random bytes from the system.
 Digest makeNonce();
 
 } // namespace espalier::rt::launch

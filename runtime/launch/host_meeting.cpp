@@ -1,5 +1,5 @@
-// An abstract Unix socket leaves no file behind and is seen by this host alone; the kernel says which user is at its
-// other end. One message each way: who came, and what all get.
+// The rendezvous uses an abstract Unix socket, which leaves no file behind and is visible on this host only. The kernel
+// reports the user of the peer. Each side sends one message: its identity, and then the result.
 #include "runtime/launch/host_meeting.h"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t mostMessageBytes = 1 << 16;
-constexpr int ask = 100; ///< milliseconds between questions for a signal
+constexpr int ask = 100; ///< milliseconds between polls for a signal
 
-/// Of other users' runs and of this user's other ones it is another name.
+/// Returns the socket address of a rendezvous. It differs between users and between runs.
 std::pair<sockaddr_un, socklen_t> addressOf(const std::string &meeting) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -43,7 +43,7 @@ bool isOfThisUser(const Socket &socket) {
   return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &other, &length) == 0 && other.uid == geteuid();
 }
 
-/// A message of one packet, with a file or without.
+/// A message in one packet, with an optional file descriptor.
 struct Packet {
   std::string text;
   int file = -1;
@@ -67,7 +67,7 @@ bool send(const Socket &socket, const Packet &packet) {
   return sendmsg(socket.number(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.text.size());
 }
 
-/// None where the other side has ended.
+/// Returns the next packet, or nothing if the peer has closed the connection.
 std::optional<Packet> receive(const Socket &socket) {
   Packet packet{std::string(mostMessageBytes, '\0')};
   iovec part{packet.text.data(), packet.text.size()};
@@ -101,7 +101,7 @@ HostMeeting::HostMeeting(const Topology &topology, const Member &own, Millisecon
 
 HostMeeting::~HostMeeting() = default;
 
-/// Waits for the handle; whether something has come there. Throws where a signal came: nothing has begun yet.
+/// Waits for the handle, and returns whether it is readable. Throws if a signal arrived, because no rank has begun.
 bool HostMeeting::pause(int handle, int milliseconds) {
   pollfd wait{handle, POLLIN, 0};
   bool hasCome = ::poll(&wait, 1, milliseconds) == 1;
@@ -122,7 +122,7 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
     missing.insert(rank);
   for (int rank : ranks)
     missing.erase(rank);
-  // Told once all have come, or those that come later would wait for nobody.
+  // Faults are reported after all peers have arrived, so that late peers do not wait in vain.
   Fault fault{own.refusal};
   while (!missing.empty()) {
     pause(listener.number(), ask);
@@ -148,9 +148,9 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
     throw LaunchError(fault.text);
 }
 
-/// Who is there; without ranks where it has gone again. The first fault stays.
+/// Reads the identity of a peer. Returns no ranks if the peer has disconnected. Keeps the first fault.
 HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, Fault &fault) {
-  timeval second{1, 0}; // who connects says at once who it is
+  timeval second{1, 0}; // a peer identifies itself as soon as it connects
   setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
   std::optional<Packet> packet = receive(socket);
   if (!packet)
@@ -187,7 +187,7 @@ void HostMeeting::visitFirst(const Topology &topology, const Member &own) {
 
 void HostMeeting::give(const Gift &gift) {
   for (const Guest &guest : guests)
-    send(guest.socket, {gift.words, gift.file}); // who has gone is missed later
+    send(guest.socket, {gift.words, gift.file}); // a missing peer is detected later
 }
 
 HostMeeting::Gift HostMeeting::take() {

@@ -1,6 +1,6 @@
-// Processes of one host that something else started one by one (torchrun, srun): they find each other under a name that
-// only this host knows, see that they mean one run, and get the memory that the first of them makes. The connections
-// stay: one that ends says that its process has ended.
+// The rendezvous of processes of one host that were started one by one (torchrun, srun). They find each other under a
+// host-local name, check that they belong to one run, and receive the shared memory that the first process creates. The
+// connections stay open, so the end of a connection signals the end of a process.
 #pragma once
 
 #include "runtime/launch/control_channel.h"
@@ -10,27 +10,29 @@
 
 namespace espalier::rt::launch {
 
+/// One process's end of the rendezvous.
 class HostMeeting {
 public:
-  /// The process with rank 0 waits for the others, the others for it, for `patience` at most. `stopSignal`: asked
-  /// meanwhile, may be empty. Throws LaunchError where somebody does not come or means another run, or `own` is refused
-  /// something at the first, and ReportedElsewhere where the first process has said so, another one is refused
-  /// something, or a signal came.
+  /// Connects the process with rank 0 and its peers, for `patience` at most. Polls `stopSignal` meanwhile, unless it is
+  /// empty. Throws LaunchError if a peer is missing or belongs to another run, or if the first process itself has a
+  /// refusal in `own`. Throws ReportedElsewhere if another process reports the error, or after a signal.
   HostMeeting(const Topology &topology, const Member &own, Milliseconds patience, std::function<int()> stopSignal = {});
   ~HostMeeting();
 
+  /// Returns whether this process has rank 0.
   bool isFirst() const { return ranks.front() == 0; }
 
-  /// What the first process gives to the others.
+  /// The data that the first process sends to its peers.
   struct Gift {
-    int file; ///< of ShmWorld::openForOthers; of the receiver from then on
+    int file; ///< of ShmWorld::openForOthers; the receiver owns its copy
     std::string words;
   };
+  /// Sends the gift to all peers. Only the first process calls this.
   void give(const Gift &gift);
-  /// Throws ReportedElsewhere where the first process has ended instead.
+  /// Receives the gift. Throws ReportedElsewhere if the first process has ended instead.
   Gift take();
 
-  /// The other end of each connection.
+  /// Returns the peers, with a handle for each connection.
   std::vector<Neighbour> neighbours() const;
 
 private:
@@ -42,16 +44,16 @@ private:
   void visitFirst(const Topology &topology, const Member &own);
   struct Fault {
     std::string text;
-    bool isToldThere = false; ///< the process that has it says so
+    bool isToldThere = false; ///< the process with the fault reports it
   };
   Guest welcome(Socket socket, const Member &own, Fault &fault);
   bool pause(int handle, int milliseconds);
 
   std::vector<int> ranks; ///< of this process
   const std::function<int()> stopSignal;
-  const double seconds; ///< for which others are waited for, until `end`
+  const double seconds; ///< how long to wait for peers, until `end`
   std::chrono::steady_clock::time_point end;
-  std::vector<Guest> guests; ///< of the others, the first process alone
+  std::vector<Guest> guests; ///< the peers; other processes have only the first process here
 };
 
 } // namespace espalier::rt::launch

@@ -1,6 +1,6 @@
-// Messages: Heartbeat says nothing; Failure is a launcher's to the first one, then the first one's verdict to all; Done
-// says that a launcher's ranks have ended well, Settled what they waited for when they were stopped; Report ends a run
-// that failed; Blob carries a notice, its name up to the first zero.
+// Messages: Heartbeat has no payload. A launcher sends Failure to the first launcher, which sends its decision to all.
+// Done says that a launcher's ranks have completed. Settled lists the transfers that its ranks waited for when they
+// were stopped. Report ends a failed run. Blob carries a key-value entry; a zero byte ends the key.
 #include "runtime/launch/launchers.h"
 
 #include "runtime/json_reason.h"
@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Looks for which the first one waits for what others' ranks waited for, and they for its report.
+/// The number of polls for which the first launcher waits for Settled messages, and the others for its report.
 constexpr int reportLooks = 6;
-/// The first launcher among those who contribute to its rounds.
+/// Identifies the first launcher itself among the contributors to its all-gathers.
 constexpr int self = -1;
 
 std::string printFailure(const Failure &failure, const std::map<int, std::string> &waits) {
@@ -44,7 +44,7 @@ std::map<int, std::string> parseWaits(const Json &list) {
   return waits;
 }
 
-/// What a message of a member says; its signature was right, so a fault in it is one of ours.
+/// Parses the failure in a member's message. The signature was valid, so a malformed message is a bug of this program.
 std::pair<Failure, std::map<int, std::string>> parseFailure(const std::string &text) {
   try {
     Json json = Json::parse(text);
@@ -84,7 +84,7 @@ void Launchers::open(const Meeting &meeting) {
       peers[-1].member.host = fmt::format("{}:{}", meeting.endpoint.host, meeting.endpoint.port);
       peers[-1].member.ranks = {0};
       notices.post(joinedNotice, "");
-      if (verdict.failure()) // its rank has failed meanwhile
+      if (verdict.failure()) // a rank has failed meanwhile
         client->send({MessageKind::Failure, printFailure(*verdict.failure(), {})});
     }
   } catch (const std::exception &error) {
@@ -154,7 +154,7 @@ void Launchers::hear(const ControlEvent &event) {
   }
 }
 
-/// Who comes later hears what the others have heard.
+/// Sends the entries and the failure that other launchers have received to a launcher that joins later.
 void Launchers::greet(int number, const Member &member) {
   peers[number].member = member;
   for (size_t i = 0; i < carried; ++i)
@@ -205,7 +205,7 @@ void Launchers::hearMessage(int from, const Message &message) {
   }
 }
 
-/// A launcher that has said that its ranks are done may go.
+/// Reports a lost launcher as a failure, unless its ranks have completed.
 void Launchers::miss(int number, const Member &member, const std::string &how) {
   Peer &peer = peers[number];
   if (std::exchange(peer.isLost, true) || peer.isDone || last)
@@ -219,8 +219,8 @@ void Launchers::miss(int number, const Member &member, const std::string &how) {
   verdict.consider(failure);
 }
 
-/// A host of this run that is not let in is missed by all ranks, unless they are complete without it. Strangers do not
-/// know the token, and end nothing.
+/// Reports a refused host of this run as a failure, unless all ranks have launchers without it. Peers without the token
+/// only cause a warning.
 void Launchers::refuse(const ControlEvent &event) {
   if (event.member.ranks.empty() || isRosterTold) {
     fmt::print(stderr, "espalier: warning: not let into this run: {}\n", event.text);
@@ -269,7 +269,7 @@ void Launchers::carryWords() {
       client->send({MessageKind::Words, words});
 }
 
-/// At the first one.
+/// Adds a contribution to an all-gather, on the first launcher. Sends a complete all-gather to its contributors.
 void Launchers::gather(const std::string &words, int from) {
   std::optional<Rounds::Whole> whole = server ? rounds.add(parseContribution(words), from) : std::nullopt;
   if (!whole)
@@ -296,7 +296,7 @@ void Launchers::report(const Failure &failure) {
 
 std::optional<Failure> Launchers::failure() const { return verdict.isDecided() ? verdict.failure() : std::nullopt; }
 
-/// The first launcher tells all of the failure that counts.
+/// Broadcasts the decision on the first failure, on the first launcher.
 void Launchers::decide() {
   if (!server || isTold || !verdict.isDecided())
     return;
@@ -312,7 +312,8 @@ void Launchers::settle(std::vector<Waiting> waiting) {
     client->send({MessageKind::Settled, printFailure(verdict.failure().value_or(Failure()), waits)});
 }
 
-/// The first one waits until all others have settled, they for its report; nobody for ever.
+/// Completes the report. The first launcher waits until all others have settled, and the others wait for its report.
+/// Both give up after reportLooks polls.
 void Launchers::finishReport() {
   bool isHeard = server ? std::ranges::all_of(peers,
                                               [](auto &entry) {

@@ -1,5 +1,6 @@
-// The launchers of a run, as one of them sees the others over the control channel: who lives, which failure was the
-// first, and what all ranks waited for. The launcher of rank 0 decides; where it is lost, each one does for itself.
+// The peer launchers of a run, as one launcher sees them over the control channel: which are alive, which failure was
+// the first, and which transfers all ranks waited for. The launcher of rank 0 decides. If it is lost, each launcher
+// decides for itself.
 #pragma once
 
 #include "runtime/launch/control_channel.h"
@@ -15,65 +16,66 @@
 
 namespace espalier::rt::launch {
 
-/// Where the launchers of a run meet, and who this one is.
+/// The rendezvous of the launchers of a run, and the identity of this launcher.
 struct Meeting {
-  Endpoint endpoint = {}; ///< of the first one; port 0 there: any
+  Endpoint endpoint = {}; ///< of the first launcher; port 0 there: any free port
   std::string token = "";
   Member own;
   int world = 1;
   bool isFirst = false;
-  Milliseconds joinTime{5000}; ///< for which one that is not first tries to reach the first
+  Milliseconds joinTime{5000}; ///< how long other launchers try to reach the first one
 };
 
-/// Names of notices that stay on a host begin so.
+/// The prefix of keys that are not sent to other hosts.
 constexpr char staysHere = '.';
-/// Posted by the first launcher once it listens: "HOST:PORT".
+/// The key under which the first launcher posts its address "HOST:PORT" when it listens.
 constexpr const char *channelNotice = ".channel";
-/// Posted by any other one once it has been let in.
+/// The key that any other launcher posts when it has joined.
 constexpr const char *joinedNotice = ".joined";
 
+/// This launcher's end of the control channel, with the state of its peers.
 class Launchers {
 public:
-  /// `whereTo` is asked until it says where to meet: then this one listens or connects. Notices of this host go to all
-  /// others, theirs come here. The notices outlive this.
+  /// Creates a launcher. Each turn calls `whereTo` until it returns the rendezvous; then this launcher listens or
+  /// connects. Entries of `notices` are copied between all hosts. `notices` must outlive this object.
   Launchers(std::function<std::optional<Meeting>()> whereTo, Notices &notices, const Patience &patience);
   ~Launchers();
 
-  /// From now on carries what ranks of this host say to those of others.
+  /// Starts to forward messages between the ranks of this host and of other hosts.
   void serve(std::vector<RankLine> lines);
 
-  /// What to poll to be woken when another launcher says something.
+  /// Adds the handles that become ready when another launcher sends a message.
   void addHandles(std::vector<pollfd> &handles) const;
-  /// Hears what others say and says that this one lives. `isLook`: a look of the watcher has passed.
+  /// Handles received messages and sends a heartbeat. `isLook` tells that a poll interval has passed.
   void turn(bool isLook);
 
-  /// The first failure of this host's ranks.
+  /// Reports the first failure of this host's ranks to the other launchers.
   void report(const Failure &failure);
-  /// Why this host's ranks are to stop: a failure of any host.
+  /// Returns the failure of any host because of which this host's ranks must stop.
   std::optional<Failure> failure() const;
 
-  /// This host's ranks have ended after a failure. From now on turn() until hasReport().
+  /// Reports that this host's ranks have ended after a failure. Afterwards call turn() until hasReport().
   void settle(std::vector<Waiting> waiting);
-  /// Whether all has been heard that will be. Gives up those who do not answer.
+  /// Returns whether the report is complete. Launchers that do not answer in time are left out.
   bool hasReport() const;
-  /// The first failure of the run and what the other ranks waited for, equal for all launchers that can hear each
-  /// other.
+  /// Returns the first failure of the run and the transfers that the other ranks waited for. The report is equal for
+  /// all connected launchers.
   RankFailure report() const;
-  /// Whether this launcher is the one that speaks to the user.
+  /// Returns whether this launcher reports to the user.
   bool speaks() const;
-  /// Whether the first launcher has ended; false at itself.
+  /// Returns whether the first launcher has ended. Returns false on the first launcher.
   bool hasFirstEnded() const;
 
-  /// Whether all ranks of the run have a launcher that was heard of.
+  /// Returns whether every rank of the run has a known launcher.
   bool isComplete() const { return !roster.empty(); }
-  /// At the first one: whether all have come, let in or not.
+  /// On the first launcher: returns whether all launchers have connected, accepted or refused.
   bool haveAllCome() const { return !server || server->haveAllCome(); }
-  /// At the first one: the ranks that have none, in words.
+  /// On the first launcher: returns the ranks without a launcher, as text.
   std::string missing() const;
 
-  /// This host's ranks have ended well.
+  /// Reports that this host's ranks have completed.
   void leave();
-  /// Whether all others have said so, or are lost.
+  /// Returns whether all other launchers have completed or are lost.
   bool haveLeft() const;
 
 private:
@@ -104,22 +106,22 @@ private:
   Member own;
   int world = 0;
   bool isFirst = false, isServerLost = false, isRosterTold = false;
-  std::unique_ptr<ControlServer> server; ///< at the first one
-  std::unique_ptr<ControlClient> client; ///< at the others
+  std::unique_ptr<ControlServer> server; ///< on the first launcher
+  std::unique_ptr<ControlClient> client; ///< on the others
   RankLines ranks{{}};
-  Rounds rounds;              ///< at the first one
-  std::map<int, Peer> peers;  ///< by the server's numbers; at a client the first one alone, as -1
-  std::vector<Member> roster; ///< once told
+  Rounds rounds;              ///< on the first launcher
+  std::map<int, Peer> peers;  ///< by the server's numbers; a client has only the first launcher, as -1
+  std::vector<Member> roster; ///< set when all ranks have launchers
 
-  size_t carried = 0;            ///< notices of this host that have been looked at
-  std::set<std::string> foreign; ///< that came from others
+  size_t carried = 0;            ///< number of this host's entries that were processed
+  std::set<std::string> foreign; ///< keys of entries from other hosts
 
   Verdict verdict;
-  bool isTold = false;              ///< the verdict, to all or to the first
-  std::map<int, std::string> waits; ///< by rank
+  bool isTold = false;              ///< the decision was sent to all
+  std::map<int, std::string> waits; ///< the awaited transfer, by rank
   bool isSettled = false;
   int settlingLooks = 0;
-  std::optional<RankFailure> last; ///< the report, equal for all
+  std::optional<RankFailure> last; ///< the report, equal for all launchers
 };
 
 } // namespace espalier::rt::launch

@@ -1,6 +1,6 @@
-// mpirun and its daemons take a lost connection for certain after minutes only: until then they wait for the other
-// side's word. Who ends them must outlive the processes that they started, and must not be one of these: it has a
-// session of its own, and none of their files, or the daemon would wait for its output and others for its connections.
+// mpirun and its daemons detect a lost connection only after minutes, because they wait for the peer. The process that
+// ends them must outlive the ranks, so it has its own session and closes its files. Otherwise the daemon would wait for
+// its output, and peers for its connections.
 #include "runtime/launch/mpi_daemon.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr milliseconds lookEvery{20};
 
-/// Whether the process is a child of `parent` that runs; one that has ended and was not waited for does not.
+/// Returns whether the process is a running child of `parent`. A zombie is not running.
 bool runsUnder(pid_t parent, const fs::path &process) {
   std::ifstream file(process / "stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -41,7 +41,7 @@ fs::path programOf(const fs::path &process) {
   return fs::read_symlink(process / "exe", gone);
 }
 
-/// Whether `daemon` has children that run this program.
+/// Returns whether `daemon` has children that run this program.
 bool hasOurs(pid_t daemon) {
   const fs::path own = programOf("/proc/self");
   std::error_code error;
@@ -52,7 +52,7 @@ bool hasOurs(pid_t daemon) {
   return false;
 }
 
-/// Whether the process of the handle ends within `patience`.
+/// Returns whether the process of the handle ends within `patience`.
 bool endsIn(int handle, milliseconds patience) {
   pollfd wait{handle, POLLIN, 0};
   return poll(&wait, 1, static_cast<int>(patience.count())) == 1;

@@ -1,5 +1,5 @@
-// The daemon of mpirun that started this process (mpirun itself on its own host): after a failure of several hosts it
-// is ended, as it would wait for a host that does not answer.
+// Ends the mpirun daemon that started this process (mpirun itself on its own host) after a failure of a run on several
+// hosts, because the daemon would wait for a host that does not answer.
 #pragma once
 
 #include <chrono>
@@ -7,15 +7,15 @@
 
 namespace espalier::rt::launch {
 
-/// How long a daemon has to end by itself: after the processes that it started, then after each request. mpirun sleeps
-/// for a second while it ends ranks, and passes on only then what they have said.
+/// The time within which a daemon may end by itself: after the processes that it started, then after each request.
+/// mpirun sleeps for a second while it ends ranks, and forwards their output only afterwards.
 struct DaemonPatience {
   std::chrono::milliseconds processes{1000}, itself{1200}, request{100};
 };
 
-/// Leaves a process behind that ends `daemon`, this one's parent, once this program's processes that the daemon started
-/// have ended: it asks twice, after which mpirun ends whatever it waits for, and then kills. What `daemon` passes on
-/// from them has time to go through. Does nothing where the system refuses a process.
+/// Forks a process that ends `daemon`, the parent of this process, after the daemon's processes of this program have
+/// ended. The forked process gives the daemon time to forward their output, sends SIGTERM twice, and then kills. Does
+/// nothing if the fork fails.
 void endDaemonBehind(pid_t daemon, const DaemonPatience &patience = {});
 
 } // namespace espalier::rt::launch

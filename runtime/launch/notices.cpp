@@ -23,14 +23,14 @@ void Notices::post(std::string_view name, std::string_view text) {
 std::optional<std::string> Notices::find(std::string_view name) const {
   for (size_t i = 0; i < most; ++i)
     if (auto notice = at(i); !notice)
-      return std::nullopt; // later ones are found once this one is there
+      return std::nullopt; // entries are found in order, so later ones become visible after this one
     else if (notice->first == name)
       return notice->second;
   return std::nullopt;
 }
 
 std::optional<std::pair<std::string, std::string>> Notices::at(size_t number) const {
-  // Of a const object there are no atomic references; it is only read.
+  // A const object has no atomic references. The cast is safe because the flag is only read.
   auto *isThere = number < most ? const_cast<uint32_t *>(&notices[number].isThere) : nullptr;
   if (!isThere || std::atomic_ref(*isThere).load(std::memory_order_acquire) == 0)
     return std::nullopt;

@@ -1,5 +1,5 @@
-// Small texts by name that one rank or launcher posts and all others of its host can read, in the memory that they
-// share; launchers carry them to the other hosts. So go NCCL's ids and the address of the control channel.
+// A key-value store in memory that the ranks and launchers of a host share. Launchers copy the entries to other hosts.
+// NCCL's ids and the address of the control channel use this store.
 #pragma once
 
 #include <array>
@@ -11,17 +11,18 @@
 
 namespace espalier::rt {
 
-/// A list that only grows. Zeroed memory is an empty one.
+/// An append-only list of key-value entries. Zeroed memory is an empty list.
 class Notices {
 public:
   static constexpr size_t most = 256, mostName = 64, mostText = 4096;
 
-  /// Throws std::runtime_error where the list is full or the text too long. A name is posted once.
+  /// Adds an entry. A key may be posted once. Throws std::runtime_error if the list is full or the text is too long.
   void post(std::string_view name, std::string_view text);
 
+  /// Returns the text of a key, or nothing if the key was not posted.
   std::optional<std::string> find(std::string_view name) const;
 
-  /// Name and text of notice `number`, counted in the order of posts; none before it is there.
+  /// Returns key and text of entry `number` in the order of posts, or nothing if the entry does not exist yet.
   std::optional<std::pair<std::string, std::string>> at(size_t number) const;
 
 private:

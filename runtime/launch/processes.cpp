@@ -1,5 +1,5 @@
-// Processes are forked and not started anew: what their world maps has the same address in all of them, and what was
-// loaded before is there. The watcher is the parent, which sleeps on the kernel's handles of its children.
+// Ranks are forked without exec, so their shared mappings have equal addresses and they inherit what the parent has
+// loaded. The parent supervises its children and sleeps on their pidfds.
 #include "runtime/launch/processes.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::chrono::milliseconds beatEvery{50};
 
-/// Gives signs of life, from a thread of its own, while this lasts. Signals are the rank's own thread's.
+/// Sends heartbeats from a thread of its own as long as the object exists. Signals go to the rank's main thread.
 class Heart {
 public:
   Heart(ShmWorld &world, int rank) {
@@ -51,7 +51,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
     Heart heart(world, rank);
     return body(rank);
   } catch (const RankStopped &) {
-    // The first failure is kept by the rank that had it.
+    // The rank that failed first has recorded its failure.
   } catch (const std::exception &error) {
     Failure failure;
     failure.rank = world.firstRank() + rank;
@@ -61,10 +61,10 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
   return 1;
 }
 
-/// The life of a forked process. Ends without what the parent's exit handlers would do a second time.
+/// Runs a forked process. Exits without the parent's exit handlers, which must not run twice.
 [[noreturn]] void live(ShmWorld &world, int rank, pid_t parent, const std::function<int(int)> &body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the line above
+  int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the call of prctl
   if (status == 0)
     world.page(rank).hasLeft.store(true, std::memory_order_release);
   std::fflush(nullptr);
@@ -88,8 +88,8 @@ void killAll(std::span<Process> processes) {
       kill(process.id, SIGKILL);
 }
 
-/// Counts the looks of a watcher: one is over when its time is, however often the watcher was woken meanwhile. One that
-/// slept itself, or was stopped, has looked once.
+/// Counts the poll intervals of a supervisor. An interval ends at its time, however often the supervisor woke up
+/// before. A supervisor that was suspended counts one interval.
 class Looks {
 public:
   explicit Looks(int milliseconds) : length(milliseconds), end(Clock::now() + length) {}
@@ -112,13 +112,13 @@ private:
   Clock::time_point end;
 };
 
-/// Waits for an end of any process or neighbour, or for word of other launchers, for `milliseconds` at most. Neighbours
-/// that have ended go to `gone`.
+/// Waits until a process or neighbour ends, or a launcher sends a message, for `milliseconds` at most. Moves ended
+/// neighbours to `gone`.
 void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbours, std::vector<Neighbour> &gone,
                  const launch::Launchers *others, int milliseconds) {
   std::vector<pollfd> handles;
   for (const Process &process : processes)
-    handles.push_back({process.handle, POLLIN, 0}); // below 0, of an ended one: not looked at
+    handles.push_back({process.handle, POLLIN, 0}); // poll ignores the negative handle of an ended process
   for (const Neighbour &neighbour : neighbours)
     handles.push_back({neighbour.handle, POLLIN, 0});
   if (others)
@@ -134,7 +134,7 @@ void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbour
     }
 }
 
-/// The failure of those who wait for launchers that do not come. It follows from whatever holds them, or from a signal.
+/// Returns the failure of a host whose peers' launchers do not connect. The cause is another failure or a signal.
 Failure lonely(const ShmWorld &world, const Supervision &how) {
   Failure failure;
   failure.rank = world.firstRank();
@@ -146,7 +146,7 @@ Failure lonely(const ShmWorld &world, const Supervision &how) {
   return failure;
 }
 
-/// Passes failures on, from this host to the others and back.
+/// Forwards failures from this host to the other hosts and back.
 void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isLook) {
   std::optional<Failure> own = world.failure();
   if (own && !std::exchange(isReported, true))
@@ -159,7 +159,8 @@ void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool
   }
 }
 
-/// Of all ranks of the world. Of those that are not this process's children it is seen that they live, or have left.
+/// Returns what is known of each rank of the world. Ranks of other processes only show whether they are alive or have
+/// completed.
 std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &world) {
   constexpr Sight notMissed{.status = 0, .hasLeft = true};
   std::vector<Sight> sights;
@@ -176,7 +177,7 @@ std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &wo
   return sights;
 }
 
-/// The failure of a neighbour that has ended though its ranks had work to do.
+/// Returns the failure of a neighbour that ended before its ranks completed.
 std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
   for (const Neighbour &neighbour : gone)
     for (int rank : neighbour.ranks)
@@ -192,7 +193,7 @@ std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWor
 } // namespace
 
 std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const std::function<int(int)> &body) {
-  std::fflush(nullptr); // or every process would write what is buffered
+  std::fflush(nullptr); // else every process would write the buffered output
   std::vector<Process> processes;
   processes.reserve(ranks.size());
   pid_t parent = getpid();
@@ -226,7 +227,7 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
   Watch watch(world.ranks(), how.patience);
   Looks looks(how.patience.lookMilliseconds);
   std::vector<Neighbour> neighbours = how.neighbours, gone;
-  std::optional<Failure> seen; // stands in where a rank was killed while it reported
+  std::optional<Failure> seen; // used if a rank was killed while it recorded its failure
   bool isReported = false;
   int stopping = 0, apart = 0;
   while (std::ranges::any_of(processes, isRunning)) {

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// 2^20 ranks of a hundred bytes each.
+/// Enough for 2^20 ranks of about a hundred bytes each.
 constexpr uintmax_t mostBytes = 128 << 20;
 constexpr int mostRanks = 1 << 20;
 
@@ -38,7 +38,7 @@ std::string readText(const std::filesystem::path &file) {
   return std::move(text).str();
 }
 
-/// Decimal digits alone, up to 2^20.
+/// Parses a decimal number from 0 to 2^20 without sign or spaces.
 std::optional<int> numberIn(std::string_view text) {
   int number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -46,7 +46,7 @@ std::optional<int> numberIn(std::string_view text) {
   return isWhole ? std::optional(number) : std::nullopt;
 }
 
-/// Reads one file; all faults are kept, so that they can be told at once.
+/// Reads one file. Collects all errors, so that they can be reported together.
 class TableReader {
 public:
   explicit TableReader(std::string file) : file(std::move(file)) {}
@@ -145,7 +145,7 @@ private:
     return server;
   }
 
-  /// Ranks stand in order, from 0, without gaps. Nothing is said where some have a fault already.
+  /// Checks that ranks are in order, from 0, without gaps. Skipped if any rank has an error already.
   void checkRanks() {
     for (size_t i = 0; areRanksKnown && i < ranks.size(); ++i) {
       if (ranks[i].first == static_cast<int>(i))
@@ -154,15 +154,15 @@ private:
       fault(ranks[i].second, fmt::format("is {}, wanted {}: {}", ranks[i].first, i,
                                          isDouble ? "this rank has an entry before"
                                                   : "ranks count from 0 through the servers in order"));
-      return; // all behind it are off as well
+      return; // all later ranks differ as well
     }
   }
 
   std::string file;
   std::vector<std::string> faults;
   std::set<std::string> serverIds, ips;
-  bool areRanksKnown = true;                      ///< of all devices
-  std::vector<std::pair<int, std::string>> ranks; ///< and where they stand
+  bool areRanksKnown = true;                      ///< for all devices
+  std::vector<std::pair<int, std::string>> ranks; ///< with their paths in the file
 };
 
 } // namespace
@@ -219,7 +219,8 @@ RankTable mergeRankTables(std::span<const RankTable> tables) {
 
 namespace {
 
-/// "slots=8" and its like of one line, of which `seen` were before. Returns what is wrong, empty where nothing is.
+/// Parses one word of a line, such as "slots=8". `seen` holds the names of earlier words. Returns the error, or an
+/// empty string.
 std::string readHostWord(const std::string &word, Host &host, std::set<std::string> &seen) {
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
@@ -240,7 +241,7 @@ std::string readHostWord(const std::string &word, Host &host, std::set<std::stri
   return "";
 }
 
-/// The servers of a table as hosts.
+/// Converts the servers of a table to hosts.
 std::vector<Host> hostsOf(const RankTable &table, const std::filesystem::path &file) {
   std::vector<Host> hosts;
   for (const TableServer &server : table.servers) {

@@ -1,4 +1,4 @@
-// TCP sockets that never block, as the control channel needs them.
+// Non-blocking TCP sockets for the control channel.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@ namespace espalier::rt::launch {
 
 struct Endpoint;
 
-/// A socket, closed with its owner.
+/// Owns a socket and closes it.
 class Socket {
 public:
   Socket() = default;
+  /// Takes ownership of the descriptor `handle`.
   explicit Socket(int handle) : handle(handle) {}
   Socket(Socket &&other) noexcept : handle(other.handle) { other.handle = -1; }
   Socket &operator=(Socket &&other) noexcept {
@@ -23,13 +24,16 @@ public:
   }
   ~Socket();
 
+  /// Returns whether the object has a socket.
   bool isOpen() const { return handle >= 0; }
+  /// Returns the file descriptor.
   int number() const { return handle; }
 
-  /// Reads what is there, up to `most` bytes, behind `bytes`. False when the other side has closed or the connection is
-  /// broken; `error` then says how.
+  /// Appends the available bytes, at most `most`, to `bytes`. Returns false if the peer has closed the connection or
+  /// the connection is broken; `error` then holds the reason.
   bool read(std::string &bytes, size_t most, std::string &error);
-  /// Writes what goes of `bytes` and takes it away there. False when the connection is broken.
+  /// Writes as much of `bytes` as possible and removes the written part. Returns false if the connection is broken;
+  /// `error` then holds the reason.
   bool write(std::string &bytes, std::string &error);
 
 private:
@@ -38,11 +42,12 @@ private:
 
 /// Listens on one address of the endpoint's host. Throws ChannelError.
 Socket listenAt(const Endpoint &endpoint);
-/// The port that a listening socket has.
+/// Returns the port of a listening socket.
 uint16_t portOf(const Socket &socket);
-/// The next connection, with the other side's address; none when nobody waits.
+/// Accepts the next connection and returns it with the peer's address, or nothing if no peer waits.
 std::optional<std::pair<Socket, std::string>> acceptFrom(const Socket &listener);
-/// Connects within `milliseconds`; not open where nobody listens. Throws ChannelError where the name is none.
+/// Connects within `milliseconds`. Returns a closed socket if the connection fails. Throws ChannelError if the name
+/// cannot be resolved.
 Socket connectTo(const Endpoint &endpoint, int milliseconds);
 
 } // namespace espalier::rt::launch

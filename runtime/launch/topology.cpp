@@ -15,17 +15,17 @@ namespace {
 
 constexpr int mostRanks = 1 << 20;
 
-/// The variables of one launcher that starts a process per rank.
+/// The environment variables of a launcher that starts one process per rank.
 struct RankVariables {
   Topology::Launcher launcher;
-  const char *name;      ///< of the launcher, for people
-  const char *signature; ///< set by this launcher alone
+  const char *name;      ///< of the launcher, for messages
+  const char *signature; ///< a variable that only this launcher sets
   const char *rank, *world, *localRank, *localWorld, *node, *nodes;
-  const char *run[2]; ///< together another one for each run that this host may have at a time
+  const char *run[2]; ///< together they identify a run among those on this host
 };
 
-// mpirun inside of a Slurm job inherits its variables, torchrun may be started by either: the innermost comes first.
-// Slurm sets SLURM_STEP_ID for what srun starts only; a batch script has all its other variables, too.
+// The innermost launcher comes first: mpirun inside a Slurm job inherits Slurm's variables, and either may start
+// torchrun. Slurm sets SLURM_STEP_ID only for processes that srun starts; a batch script has all other variables too.
 constexpr RankVariables perRank[] = {
     {Topology::Torchrun,
      "torchrun",
@@ -68,10 +68,10 @@ constexpr const char *otherVariables[] = {"MASTER_ADDR",
                                           "SLURMD_NODENAME",
                                           "OMPI_MCA_orte_local_daemon_uri"};
 
-/// Port at which ranks meet where the launcher gives a host only: the same for all of a job.
+/// The range of rendezvous ports if the launcher gives only a host. All processes of a job use the same port.
 constexpr int firstPort = 20000, ports = 20000;
 
-/// First host of "node[03-07,9],other": "node03".
+/// Returns the first host of a Slurm list: "node03" for "node[03-07,9],other".
 std::string firstHost(const std::string &list) {
   size_t open = list.find_first_of("[,");
   if (open == std::string::npos || list[open] == ',')
@@ -80,7 +80,7 @@ std::string firstHost(const std::string &list) {
   return list.substr(0, open) + list.substr(open + 1, end - open - 1);
 }
 
-/// Tasks of node `node` in Slurm's "2(x3),1": 2, 2, 2, 1.
+/// Returns the tasks of node `node` in Slurm's notation: "2(x3),1" means 2, 2, 2, 1.
 std::optional<int> tasksOfNode(const std::string &text, int node) {
   const char *at = text.data(), *end = at + text.size();
   while (at < end) {
@@ -134,7 +134,7 @@ private:
     return entry == environment.end() || entry->second.empty() ? std::nullopt : std::optional(entry->second);
   }
 
-  /// A variable that must be a number of 0 to 2^20.
+  /// Returns a variable as a number. Throws LaunchError if it is not a number from 0 to 2^20.
   std::optional<int> number(const char *name) const {
     std::optional<std::string> value = text(name);
     if (!value)
@@ -177,14 +177,14 @@ private:
   const RankVariables *launcherOf() const {
     const RankVariables *first = nullptr;
     for (const RankVariables &launcher : perRank) {
-      // A launcher of one process says nothing: that process has all ranks.
+      // A launcher of one process is ignored, because that process has all ranks.
       if (!text(launcher.signature) || !text(launcher.rank) || number(launcher.world) == 1)
         continue;
       if (!first) {
         first = &launcher;
         continue;
       }
-      // Inside one of another, both must mean the same process.
+      // If one launcher runs inside another, both must assign this process the same rank.
       std::optional<int> world = number(launcher.world);
       if (world && number(launcher.rank) != number(first->rank) && *world == number(first->world))
         throw LaunchError(fmt::format("{} says rank {} ({}), {} says rank {} ({}); unset one", first->name,
@@ -248,7 +248,7 @@ private:
       if (!host || !port)
         throw LaunchError(fmt::format("{} is not set: ranks do not know where to meet; give --rendezvous HOST:PORT",
                                       host ? "MASTER_PORT" : "MASTER_ADDR"));
-      // torchrun's own store listens at MASTER_PORT.
+      // torchrun's own store uses MASTER_PORT, so the run uses the next port.
       int shifted = *number("MASTER_PORT") + (v.launcher == Topology::Torchrun ? 1 : 0);
       found.rendezvous = fmt::format("{}:{}", *host, shifted);
       fact("rendezvous", found.rendezvous,
@@ -265,7 +265,7 @@ private:
     }
   }
 
-  /// A process per host: its ranks are neighbours.
+  /// Assigns consecutive ranks to the process of a host.
   void takeHost(int node, int nodes) {
     int ranks = plan.ranks != 0 ? plan.ranks : nodes;
     if (ranks % nodes != 0)
@@ -292,7 +292,7 @@ private:
       fact("rendezvous", found.rendezvous, "--rendezvous");
   }
 
-  /// PyTorchJob starts a pod per host and says so in torch's names, without LOCAL_RANK.
+  /// PyTorchJob starts one pod per host. It sets torch's variables except LOCAL_RANK.
   void fromKubernetes() {
     found.launcher = Topology::Kubernetes;
     int nodes = *number("WORLD_SIZE"), node = *number("RANK");
@@ -312,7 +312,7 @@ private:
     fact("world", std::to_string(found.world), "the plan; nothing started this process as one of several");
   }
 
-  /// "[8,16]": ranks 8 to 15, as MindFormers' run_distribute takes it.
+  /// Parses a device range in the format of MindFormers' run_distribute: "[8,16]" means ranks 8 to 15.
   std::pair<int, int> rangeOf(const std::string &range) const {
     int first = 0, last = 0;
     const char *end = range.data() + range.size();
@@ -330,7 +330,7 @@ private:
     return {first, last};
   }
 
-  /// Which server of the table this host is.
+  /// Returns the index of this host's server in the rank table.
   size_t ownServer() const {
     const std::vector<TableServer> &servers = options.table->servers;
     auto named = [&](const std::string &id) {
@@ -363,7 +363,7 @@ private:
     return server;
   }
 
-  /// The first servers in words.
+  /// Lists the names of the first servers.
   std::string listServers(const std::function<std::string(const TableServer &)> &name) const {
     constexpr size_t shown = 8;
     std::vector<std::string> names;
@@ -425,7 +425,7 @@ Environment environmentOfProcess() {
 
 Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan) {
   Topology topology = TopologyFinder(environment, options, plan).find();
-  // Between hosts CPU ranks talk over MPI, which mpirun or srun must have started.
+  // CPU ranks on several hosts communicate over MPI, so mpirun or srun must have started them.
   bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
   if (!plan.isCuda && !topology.isOneHost() && !hasMpi)
     throw LaunchError(fmt::format("{} is a plan for CPUs on {} hosts, whose ranks talk over MPI: mpirun -np {} --host "

@@ -1,4 +1,4 @@
-// Which failure was the first of a run, of those that its launchers tell of. Counts looks and no clock, as Watch does.
+// Decides which of the reported failures of a run was the first. Counts polls, not wall time, as Watch does.
 #pragma once
 
 #include "runtime/status.h"
@@ -7,22 +7,26 @@
 
 namespace espalier::rt::launch {
 
+/// Collects failures and selects the first one.
 class Verdict {
 public:
-  /// `patience`: looks for which one that may follow from another is held back.
+  /// Creates an undecided verdict. A failure that may be a consequence of another one counts only after `patience`
+  /// polls.
   explicit Verdict(int patience = 2) : patience(patience) {}
 
+  /// Adds a reported failure. A failure that is a cause replaces one that may be a consequence.
   void consider(const Failure &failure) {
     if (!first || (first->isEcho && !failure.isEcho && !isDecided()))
       first = failure;
   }
 
-  /// A look of the watcher passes.
+  /// Counts one poll of the supervisor.
   void look() { looks += first.has_value(); }
 
+  /// Returns whether the first failure is final.
   bool isDecided() const { return first && (!first->isEcho || looks >= patience); }
 
-  /// The first failure so far.
+  /// Returns the first failure so far.
   const std::optional<Failure> &failure() const { return first; }
 
 private:

@@ -1,4 +1,4 @@
-// An end is a certainty, silence a suspicion: ends are looked for first, on all ranks.
+// An exit is certain and silence is only a suspicion, so all ranks are checked for exits first.
 #include "runtime/launch/watch.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace espalier::rt {
 namespace {
 
-/// What is wrong with how a process ended; empty where nothing is.
+/// Returns the error in how a process ended, or an empty string.
 std::string faultOf(const Sight &sight) {
   int status = *sight.status;
   if (WIFSIGNALED(status))

@@ -1,5 +1,5 @@
-// The verdict on the ranks of one host, from what a watcher sees of them. It counts its own looks and no clock: a
-// watcher that slept itself has counted nothing.
+// Detects failed ranks of one host. Timeouts count polls, not wall time, so that a suspended supervisor does not expire
+// them.
 #pragma once
 
 #include "runtime/status.h"
@@ -10,26 +10,28 @@
 
 namespace espalier::rt {
 
-/// How long a rank may be silent, and how long those that are to stop may take, in looks of the watcher.
+/// The timeouts for silent ranks and for ranks that must stop, in polls.
 struct Patience {
   int lookMilliseconds = 100;
   int silentLooks = 30;
   int stoppingLooks = 10;
 };
 
-/// What is seen of one rank.
+/// The observed state of one rank.
 struct Sight {
-  std::optional<int> status{}; ///< as waitpid says it, once the process has ended
-  bool hasLeft = false;        ///< it had done its work before
-  uint32_t beats = 0;          ///< grows while the process runs
+  std::optional<int> status{}; ///< the status from waitpid, once the process has ended
+  bool hasLeft = false;        ///< the rank completed before its process ended
+  uint32_t beats = 0;          ///< heartbeat counter
 };
 
+/// Judges the ranks of one host.
 class Watch {
 public:
+  /// Watches `ranks` ranks with the given timeouts.
   Watch(int ranks, const Patience &patience) : patience(patience), seen(ranks) {}
 
-  /// The failure of the first rank that has ended ill; where none has and `isLook`, of the first that has been silent
-  /// for too long.
+  /// Returns the failure of the first rank whose process ended with an error. If there is none and `isLook` is set,
+  /// returns the failure of the first rank that sent no heartbeat for too long.
   std::optional<Failure> judge(std::span<const Sight> ranks, bool isLook);
 
 private:

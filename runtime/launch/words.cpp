@@ -110,7 +110,7 @@ std::vector<std::string> RankLine::turn() {
   constexpr size_t readAtOnce = 1 << 20;
   std::vector<std::string> texts;
   if (!error.empty())
-    return texts; // whoever watches the process sees its end
+    return texts; // the supervisor of the process detects its end
   if (!unsent.empty())
     (void)socket.write(unsent, error);
   (void)socket.read(received, readAtOnce, error);

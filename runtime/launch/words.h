@@ -1,6 +1,6 @@
-// What ranks of several hosts tell each other at once, outside of the step: each rank contributes words to a round of
-// its group, the first launcher brings a round together, and each contributor gets the words of all. So go the id of
-// NCCL and what is agreed on checkpoints; never tensors.
+// All-gathers of messages between ranks of several hosts, outside of the step. Each rank contributes a message to an
+// all-gather of its group. The first launcher collects them and returns all messages to each contributor. They carry
+// NCCL's ids and agreements on checkpoints, never tensors.
 #pragma once
 
 #include "runtime/launch/frames.h"
@@ -14,40 +14,42 @@
 
 namespace espalier::rt::launch {
 
-/// A round of a group: its members' checksum, its queue, and how many rounds were before.
+/// Identifies an all-gather: the checksum of the group's members, the queue, and the number of earlier all-gathers.
 struct RoundName {
   uint64_t group = 0, number = 0;
   uint32_t queue = 0;
   auto operator<=>(const RoundName &) const = default;
 };
 
-/// One member's words.
+/// One member's message.
 struct Contribution {
   RoundName round;
-  uint32_t members = 1, index = 0; ///< how many, and which of them this is
+  uint32_t members = 1, index = 0; ///< number of members, and the index of this one
   std::string words;
 };
 
-/// Those of all members.
+/// The messages of all members.
 struct Gathered {
   RoundName round;
   std::vector<std::string> words; ///< by member
 };
 
-/// As bytes and back; throw FrameError where the bytes are none.
+/// Convert to bytes and back. The parse functions throw FrameError for malformed bytes.
 std::string print(const Contribution &contribution);
 std::string print(const Gathered &gathered);
 Contribution parseContribution(std::string_view bytes);
 Gathered parseGathered(std::string_view bytes);
 
-/// The rounds that are not whole yet, at the first launcher.
+/// The incomplete all-gathers, on the first launcher.
 class Rounds {
 public:
+  /// A complete all-gather, and the members that contributed to it.
   struct Whole {
     Gathered gathered;
-    std::set<int> from; ///< who contributed
+    std::set<int> from; ///< the contributors
   };
-  /// The round, where it is whole by that. Throws FrameError where members contradict each other.
+  /// Adds a contribution. Returns the all-gather if it is complete now. Throws FrameError if members contradict each
+  /// other.
   std::optional<Whole> add(Contribution contribution, int from);
 
 private:
@@ -59,13 +61,16 @@ private:
   std::map<RoundName, Round> rounds;
 };
 
-/// One end of the line between a launcher and its rank: texts, in order. Never blocks.
+/// One end of the channel between a launcher and its rank. Transfers texts in order and never blocks.
 class RankLine {
 public:
+  /// Takes ownership of the socket.
   explicit RankLine(Socket socket) : socket(std::move(socket)) {}
+  /// Sends a text, or buffers it.
   void send(std::string_view text);
-  /// Sends what is left, and returns what has come whole.
+  /// Sends buffered bytes, and returns the texts that have arrived completely.
   std::vector<std::string> turn();
+  /// Returns the handle and the events to poll for.
   pollfd handle() const;
 
 private:
@@ -73,17 +78,19 @@ private:
   std::string unsent, received, error;
 };
 
-/// The two ends of a line, made before the rank's process is forked. Throws MemoryError.
+/// Creates the two ends of a channel. Call this function before the rank's process is forked. Throws MemoryError.
 std::pair<RankLine, RankLine> makeRankLine();
 
-/// A launcher's ends of all its ranks' lines.
+/// A launcher's ends of the channels to all its ranks.
 class RankLines {
 public:
+  /// Takes ownership of the channels' ends.
   explicit RankLines(std::vector<RankLine> lines) : lines(std::move(lines)) {}
+  /// Adds the handles of all channels.
   void addHandles(std::vector<pollfd> &handles) const;
-  /// Contributions that have come, as bytes.
+  /// Returns the contributions that have arrived, as bytes.
   std::vector<std::string> take();
-  /// Gives a round that is whole, as bytes, to those who contributed to it.
+  /// Sends a complete all-gather, as bytes, to its contributors.
   void deliver(const std::string &gathered);
 
 private:

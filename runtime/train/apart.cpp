@@ -16,7 +16,8 @@ std::optional<Refusal> refusalOf(const std::function<void()> &work) {
   return std::nullopt;
 }
 
-/// Ends all ranks where one was refused something: the first of these with its own words.
+/// Stops all ranks if any rank has a start-up error. The first such rank throws its own error, and all others throw
+/// ReportedElsewhere.
 void requireNone(Agreement &agreement, int rank, const std::optional<Refusal> &own) {
   std::vector<std::string> words = agreement.tell(own ? std::to_string(own->status) : "");
   auto refused = std::ranges::find_if(words, [](const std::string &word) { return !word.empty(); });
@@ -46,7 +47,7 @@ int runTold(const ResultFile &results, const std::function<int()> &work) {
     return 1;
   } catch (const std::exception &) {
     results.write({.refusal = Refusal::current()});
-    return 0; // told: there is nothing left to do
+    return 0; // the launcher reports the error
   }
 }
 

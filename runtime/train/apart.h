@@ -1,4 +1,5 @@
-// Ranks that share no memory with rank 0: each opens what the run needs for itself, and they agree on whether all can.
+// Start-up of ranks that share no memory with rank 0. Each rank opens its own inputs, and all ranks agree on whether
+// every rank succeeded.
 #pragma once
 
 #include "runtime/train/prepared_run.h"
@@ -9,13 +10,14 @@
 
 namespace espalier::rt {
 
-/// Opens what the run needs for `rank`, on all ranks at once: rank 0 first, as it holds the checkpoints' folder. Where
-/// `data`: where this process has it open. Where
-/// any is refused something all throw, one of them what it was refused, the others ReportedElsewhere.
+/// Opens the inputs of the run for `rank`. All ranks call this function; rank 0 runs first, because it locks the
+/// checkpoint folder. `data` holds the inputs that this process has already opened. If any rank fails, one rank throws
+/// its error and all others throw ReportedElsewhere.
 void prepareApart(std::optional<PreparedRun> &prepared, const Program &program, const RunOptions &options,
                   Agreement &agreement, int rank, const std::optional<RunData> &data = std::nullopt);
 
-/// Does a rank's work; the status of its process. What it was refused is left in `results`: its launcher tells.
+/// Runs the work of a rank and returns the exit status of its process. Writes a start-up error to `results`, which the
+/// launcher reads and reports.
 int runTold(const ResultFile &results, const std::function<int()> &work);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Inputs are known by name: tokens, labels, loss_weights, positions; each [micro_batch_size, sequence / cp].
+// The names of inputs are fixed: tokens, labels, loss_weights and positions, each [micro_batch_size, sequence / cp].
 #include "runtime/train/batch_loader.h"
 
 #include "runtime/program.h"
@@ -13,7 +13,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// The number of samples, which an order needs to be above zero.
+/// Returns the number of samples. Throws PlanError if the dataset is empty, because an empty dataset has no order.
 int64_t requireSamples(const Dataset &dataset) {
   if (dataset.sampleCount() <= 0)
     throw PlanError("the data holds no sample of the plan's sequence length");
@@ -55,7 +55,7 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
   }
 }
 
-/// The rank's part of a field of `sample`, null for a name that no field has.
+/// Returns the rank's shard of a field of `sample`, or null if no field has this name.
 const void *BatchLoader::sampleField(const std::string &name) const {
   return name == "tokens"         ? static_cast<const void *>(sample.tokens.data() + first)
          : name == "labels"       ? sample.labels.data() + first

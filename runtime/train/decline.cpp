@@ -14,7 +14,8 @@ namespace {
 
 using namespace launch;
 
-/// The first host tells each that comes, the others tell the first one.
+/// Sends the refusal to the launchers of all hosts. The first host answers each launcher that connects; other hosts
+/// connect to the first host.
 void declineHosts(const RunOptions &options, const Member &own) {
   Endpoint endpoint = parseEndpoint(options.topology->rendezvous);
   if (own.ranks.front() != 0) {
@@ -30,7 +31,7 @@ void declineHosts(const RunOptions &options, const Member &own) {
 
 void decline(const RunOptions &options, const std::string &why, int status) {
   Member own = describeProcess(*options.topology);
-  own.refusal = why.substr(0, 4000); // as much as others read
+  own.refusal = why.substr(0, 4000); // the longest text that receivers read
   try {
     if (options.comm == Comm::mpi)
       MpiWorld::endAll(status);
@@ -39,11 +40,12 @@ void decline(const RunOptions &options, const std::string &why, int status) {
     else
       HostMeeting(*options.topology, own, startTogether, options.stopSignal);
   } catch (const std::exception &) {
-    // Refused as it must be, or there is nobody to tell.
+    // The connection attempt fails as expected, or no peer can be reached.
   }
 }
 
-/// Whether others wait for this process before ranks begin. Those of mpirun end with it, those of srun wait in MPI.
+/// Returns whether peers wait for this process before ranks begin. Processes of mpirun end together with this one;
+/// processes of srun wait in MPI.
 bool isAwaited(const RunOptions &options) {
   if (!options.topology)
     return false;
@@ -55,7 +57,7 @@ bool isAwaited(const RunOptions &options) {
 } // namespace
 
 void printAtOnce(const std::exception &error) {
-  bool hasPlace = dynamic_cast<const DataError *>(&error) != nullptr; // of its own
+  bool hasPlace = dynamic_cast<const DataError *>(&error) != nullptr; // a location of its own
   fmt::print(stderr, "{}{}\n", hasPlace ? "" : "espalier: error: ", error.what());
   std::fflush(stderr);
 }

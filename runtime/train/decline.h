@@ -1,4 +1,4 @@
-// A process of a run that cannot take part says so to the others, which would wait for it.
+// Broadcasts a start-up failure, so that peers do not block at the rendezvous.
 #pragma once
 
 #include "runtime/train/run.h"
@@ -8,12 +8,12 @@
 
 namespace espalier::rt {
 
-/// Does what comes before this process meets the others of its run. What is thrown there ends all of them: where others
-/// wait for this process it is printed at once and told to them, and ReportedElsewhere is thrown with its status. Of
-/// the options `comm`, `topology` and `token` say where they wait; the work may find out more of these.
+/// Runs the work that precedes the rendezvous with the peers of the run. If the work throws while peers wait for this
+/// process, prints the error, sends the error to the peers, and throws ReportedElsewhere with its status. The options
+/// `comm`, `topology` and `token` determine where peers wait; `work` may still change them.
 void orDecline(const RunOptions &options, const std::function<void()> &work);
 
-/// Prints an error as the command does that ends by it, before others are told.
+/// Prints a fatal error in the format of the command line, before peers receive the error.
 void printAtOnce(const std::exception &error);
 
 } // namespace espalier::rt

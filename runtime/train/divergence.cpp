@@ -1,4 +1,4 @@
-// A pure function of what the steps came to; what follows from the verdict is the trainer's business.
+// A pure function of the outcomes of the steps. The trainer acts on the result.
 #include "runtime/train/divergence.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Of plans that say nothing.
+/// The default for plans without a limit.
 constexpr uint64_t defaultMostSkipped = 20;
 
 /// The key of the run file that sets the loss scale, or its initial value.

@@ -1,4 +1,4 @@
-// When a run has gone astray for good: from then on it only burns time, and would save ruined weights.
+// Detects runs that have diverged for good. Continuing such a run wastes time and saves useless weights.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -9,34 +9,35 @@
 
 namespace espalier::rt {
 
-/// Judges the steps of a run in their order. All ranks see the same outcomes, so all come to the same verdict.
+/// Judges the steps of a run in order. All ranks see the same outcomes, so all ranks stop at the same step.
 class DivergenceRule {
 public:
+  /// Reads the limits from the settings of the plan.
   explicit DivergenceRule(const pb::Settings &settings);
 
-  /// The reason to stop after the step that led to `state`; empty if the run may go on. A loss that is not finite is a
-  /// reason at once. Skipped steps are a reason when `max_skipped_steps` of them come in a row. Before the first
-  /// applied step of a training, a skipped step counts only if the dynamic loss scale has reached its minimum: a scale
-  /// that starts at 2^32 takes more than 20 overflows to fit the model. A step without labels counts for nothing.
+  /// Returns the reason to stop after the step that led to `state`, or an empty string. A loss that is not finite is a
+  /// reason at once. A sequence of `max_skipped_steps` skipped steps is a reason. Before the first applied step, a
+  /// skipped step counts only if the dynamic loss scale has reached its minimum, because a scale that starts at 2^32
+  /// needs more than 20 overflows to adapt. Steps without labels do not count.
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
-  /// Steps skipped since the last one that was applied, whether they count or not. Until the next step is applied, it
-  /// is not known that the weights are of use.
+  /// Returns the number of steps skipped since the last applied step, whether they count or not. Until a step is
+  /// applied, the weights may be useless.
   uint64_t skipped() const { return inRow; }
 
 private:
-  /// Whether the dynamic loss scale is still on its way from the initial value to one that fits the model.
+  /// Returns whether the dynamic loss scale is still adapting from its initial value to the model.
   bool isScaleSettling(const ScalarState &state) const;
 
   const uint64_t mostSkipped; ///< 0: any number
   const bool isDynamic;
   const double initialScale, minimumScale;
   uint64_t inRow = 0;
-  uint64_t counted = 0; ///< of `inRow`, the steps that count towards `mostSkipped`
+  uint64_t counted = 0; ///< the steps of `inRow` that count towards `mostSkipped`
 };
 
-/// What may help a run that DivergenceRule has stopped: the settings that the outcome points at. `isEverApplied` says
-/// whether a step of the run was applied, and `lossScale` is the scale after its last step.
+/// Returns the settings that may help a run that DivergenceRule has stopped. `isEverApplied` tells whether any step of
+/// the run was applied. `lossScale` is the scale after the last step.
 std::string divergenceAdvice(const pb::Settings &settings, bool isEverApplied, double lossScale);
 
 } // namespace espalier::rt

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 Json textOrNull(const std::string &text) { return text.empty() ? Json(nullptr) : Json(text); }
 Json numberOrNull(int64_t number) { return number < 0 ? Json(nullptr) : Json(number); }
 
-/// "matmul at gpt2.yaml:31:7" in its two parts; the second is empty where there is no place.
+/// Splits "matmul at gpt2.yaml:31:7" into the op and its location. The location is empty if the text has none.
 std::pair<std::string, std::string> opAndPlace(const std::string &op) {
   size_t at = op.find(" at ");
   return at == std::string::npos ? std::pair(op, std::string()) : std::pair(op.substr(0, at), op.substr(at + 4));
@@ -39,7 +39,7 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
   std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
   Json report = {{"rank", numberOrNull(failure.rank)},
                  {"stage", numberOrNull(stage)},
-                 {"step", numberOrNull(failure.step < 0 ? -1 : failure.step + 1)}, // as metrics count
+                 {"step", numberOrNull(failure.step < 0 ? -1 : failure.step + 1)}, // counted from 1, as in the metrics
                  {"action", textOrNull(failure.action)},
                  {"op", textOrNull(op)},
                  {"location", textOrNull(location)},

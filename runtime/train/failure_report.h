@@ -1,5 +1,5 @@
-// What is left of a run that failed: which rank was first, where it stood, what the others waited for, and how to go
-// on.
+// The report of a failed run: the first failed rank, its position in the program, the transfers that the other ranks
+// waited for, and how to resume.
 #pragma once
 
 #include "runtime/comm/world.h"
@@ -9,11 +9,11 @@
 
 namespace espalier::rt {
 
-/// Writes the report where the options ask for one. Throws nothing: a report that cannot be written is told.
+/// Writes the report if the options ask for one. Never throws: prints an error if the report cannot be written.
 void writeFailureReport(const Program &program, const RunOptions &options, const RankFailure &failure);
 
-/// What the ranks of `world` but the `failed` one waited for, once all have stopped. Rank i of the world is rank
-/// `first` + i of the plan.
+/// Returns the transfers that the ranks of `world` other than `failed` waited for, after all ranks have stopped. Rank i
+/// of the world is rank `first` + i of the plan.
 std::vector<Waiting> waitingRanks(const Program &program, const World &world, int first, int failed);
 
 } // namespace espalier::rt

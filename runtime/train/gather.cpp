@@ -1,5 +1,5 @@
-// Every rank writes the elements it speaks for; where optimizer state is shared, a summed gradient is valid in the
-// rank's own part only.
+// Every rank writes the elements that it owns. If optimizer state is sharded, a summed gradient is valid only in the
+// rank's own shard.
 #include "runtime/train/gather.h"
 
 #include "runtime/abi.h"

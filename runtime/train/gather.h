@@ -9,25 +9,27 @@
 
 namespace espalier::rt {
 
-/// Collects what each rank of the process holds into whole tensors.
+/// Gathers the shards of all ranks of the process into unsharded tensors.
 class Gatherer {
 public:
+  /// Creates an empty gatherer.
   explicit Gatherer(const Program &program) : program(program) {}
 
   /// Adds this rank's parameters after step `step` of the run.
   void addParameters(const Executor &executor, size_t step);
 
-  /// Adds the gradients that this rank has summed in the step before, divided by tokens * loss scale: `scalars` are the
-  /// step's results.
+  /// Adds the gradients that this rank summed in step `step`, divided by tokens * loss scale. `scalars` are the results
+  /// of the step.
   void addGradients(const Executor &executor, const Scalars &scalars, size_t step);
 
+  /// The gathered tensors, by step.
   std::vector<Tensors> parameters, gradients;
 
 private:
-  /// Adds the elements `held` of one of a bucket's buffers to their tensor.
+  /// Copies the elements `held` of a bucket buffer to their positions in the tensor.
   void add(const Executor &executor, Tensors &tensors, const PlacedParameter &placed, const pb::Buffer &buffer,
            pb::DataType type, const HeldElements &held, float scale) const;
-  /// Room for the tensors of a step.
+  /// Returns the tensors of a step. Adds the step if it is new.
   static Tensors &at(std::vector<Tensors> &steps, size_t step);
 
   const Program &program;

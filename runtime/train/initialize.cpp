@@ -1,4 +1,4 @@
-// A parameter's values are computed once per rank in f32, a run of elements per job.
+// Each rank computes the values of a parameter once, in f32. One job of the thread pool computes one chunk of elements.
 #include "runtime/train/initialize.h"
 
 #include "runtime/parameter_block.h"
@@ -23,7 +23,7 @@ struct Fill {
 void fillChunk(void *context, int64_t part, int) {
   const Fill &fill = *static_cast<const Fill *>(context);
   int64_t i = part * chunkElements, end = std::min(fill.count, i + chunkElements);
-  // Both numbers of a pair at once: a logarithm and a root serve two.
+  // Computes both numbers of a pair at once, because they share a logarithm and a square root.
   auto startsPair = [&] { return fill.kind == InitialKind::Normal && (fill.global + i) % 2 == 0 && i + 1 < end; };
   while (i < end) {
     if (startsPair()) {
@@ -37,7 +37,7 @@ void fillChunk(void *context, int64_t part, int) {
   }
 }
 
-/// The block's initial values in f32, padding zero.
+/// Returns the initial values of a block in f32. Padding is zero.
 std::vector<float> blockValues(const pb::Plan &plan, const PlacedParameter &placed, ThreadPool &pool) {
   std::vector<float> values(placed.block.elements(), 0.0f);
   const pb::Initialization &initialization = placed.parameter->initialization();
@@ -54,7 +54,7 @@ std::vector<float> blockValues(const pb::Plan &plan, const PlacedParameter &plac
   return values;
 }
 
-/// Writes elements `held.range` of a block, in the type of the buffer.
+/// Writes the elements `held.range` of a block in the type of the buffer.
 void write(Executor &executor, const PlacedParameter &placed, const pb::Buffer &buffer, pb::DataType type,
            const HeldElements &held, const std::vector<float> &values) {
   auto size = static_cast<int64_t>(elementBytes(type)), count = held.range.end - held.range.begin;

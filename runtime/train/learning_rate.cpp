@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Share of the way from `end` to `peak` at progress r in [0, 1].
+/// Returns the decay factor at progress r in [0, 1]: 1 at the peak rate, 0 at the end rate.
 double decayed(const pb::LearningRate &schedule, double r) {
   const std::string &kind = schedule.kind();
   if (kind == "linear")
@@ -25,7 +25,7 @@ double decayed(const pb::LearningRate &schedule, double r) {
                               kind));
 }
 
-/// Stays at the peak, then falls exponentially over the last `decay` steps: 2 * (1/2)^r - 1.
+/// Returns the decay factor of wsd: 1 until the last `decay` steps, then 2 * (1/2)^r - 1.
 double warmupStableDecay(const pb::LearningRate &schedule, int64_t t, int64_t total) {
   int64_t decay = std::clamp<int64_t>(schedule.decay_steps(), 0, total);
   if (decay == 0 || t < total - decay)

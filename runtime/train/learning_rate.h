@@ -1,4 +1,4 @@
-// Learning rate of an optimizer step (FORMATS section 5).
+// The learning rate of an optimizer step (FORMATS section 5).
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -7,9 +7,9 @@
 
 namespace espalier::rt {
 
-/// The rate of the update after `updates` updates of a run of `runSteps` steps; `total_steps` of the
-/// schedule wins over `runSteps` when positive. Kinds: constant | linear | cosine | polynomial |
-/// inverse_sqrt | wsd. Throws PlanError for another kind.
+/// Returns the learning rate of the update that follows `updates` updates. The schedule's `total_steps`, if positive,
+/// overrides `runSteps`. Kinds: constant | linear | cosine | polynomial | inverse_sqrt | wsd. Throws PlanError for
+/// another kind.
 double learningRate(const pb::LearningRate &schedule, int64_t updates, int64_t runSteps);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// What was written of a line that did not fit is taken back: the file ends with a whole one.
+// A partially written line is removed again, so that the file always ends with a complete line.
 #include "runtime/train/line_file.h"
 
 #include "runtime/data/data_error.h"
@@ -22,7 +22,7 @@ LineFile::~LineFile() {
 
 void LineFile::open(const std::filesystem::path &file, bool isContinued) {
   path = file;
-  // Without waiting: a pipe that nobody reads would hold the run for ever.
+  // O_NONBLOCK: opening a pipe without a reader would block the run forever.
   descriptor =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_APPEND | (isContinued ? 0 : O_TRUNC), 0644);
   if (descriptor < 0)
@@ -31,7 +31,7 @@ void LineFile::open(const std::filesystem::path &file, bool isContinued) {
   ::fcntl(descriptor, F_SETFL, O_APPEND);
 }
 
-/// False where the disk refuses it, which is told.
+/// Appends the text. Returns false and prints a warning if the disk rejects the text.
 bool LineFile::write(const std::string &text) {
   struct stat before = {};
   bool isFile = ::fstat(descriptor, &before) == 0 && S_ISREG(before.st_mode);
@@ -68,7 +68,7 @@ int64_t LineFile::dropLast(const std::function<bool(std::string_view)> &isDroppe
     return 0;
   int64_t dropped = 0;
   size_t keep = static_cast<size_t>(status.st_size);
-  bool isWhole = true; // what is kept ends with a line's end
+  bool isWhole = true; // the kept text ends with a line break
   try {
     MappedFile file(path.string());
     std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
@@ -82,7 +82,7 @@ int64_t LineFile::dropLast(const std::function<bool(std::string_view)> &isDroppe
       isWhole = true;
     }
   } catch (const DataError &) {
-    return 0; // it may be written and not read
+    return 0; // the file may be writable but not readable
   }
   if (dropped > 0 && ::ftruncate(descriptor, static_cast<off_t>(keep)) != 0)
     refuse(errno);

@@ -1,5 +1,5 @@
-// A file that grows by whole lines. The training is worth more than its lines: a disk that refuses one is told, and the
-// run goes on without.
+// An append-only file of complete lines. A training run is worth more than its lines, so a write error prints a warning
+// and the run continues.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 namespace espalier::rt {
 
+/// Appends lines to one file and keeps the file free of partial lines.
 class LineFile {
 public:
   LineFile() = default;
@@ -17,18 +18,19 @@ public:
   LineFile(const LineFile &) = delete;
   LineFile &operator=(const LineFile &) = delete;
 
-  /// Opens it behind what it holds, or anew. Throws PlanError if it cannot be written or is a pipe that nobody reads.
+  /// Opens the file, for appending if `isContinued` is set, else empty. Throws PlanError if the file cannot be written
+  /// or is a pipe without a reader.
   void open(const std::filesystem::path &path, bool isContinued);
 
-  /// Removes the lines at the end of the file for which `isDropped` is true, and returns how many. Ends the line before
-  /// them if its end is missing. Leaves what is no regular file alone.
+  /// Removes the last lines of the file while `isDropped` is true for them, and returns their number. Completes the
+  /// line before them if its line break is missing. Does nothing if the file is not a regular file.
   int64_t dropLast(const std::function<bool(std::string_view)> &isDropped);
 
-  /// Appends a line at once. The first one that cannot be written is told on standard error; it and those after it are
-  /// missing.
+  /// Appends a line immediately. Prints the first write error to standard error; the line that failed and all later
+  /// lines are missing.
   void add(std::string line);
 
-  /// Why lines are missing, empty where none is.
+  /// Returns why lines are missing, or an empty string.
   const std::string &fault() const { return theFault; }
 
 private:

@@ -1,4 +1,4 @@
-// A peak is kept per processor, number of cores and number of threads.
+// Peaks are stored by processor, number of cores and number of threads.
 #include "runtime/train/machine_peak.h"
 
 #include "runtime/data/atomic_file.h"
@@ -30,7 +30,7 @@ void runPeakPart(void *context, int64_t part, int thread) {
   job.kernel->run(*job.arguments, part, job.scratch->at(thread * job.scratchBytes));
 }
 
-/// The best of three measurements within some 80 ms.
+/// Returns the best of three measurements, which take about 80 ms together.
 double measurePeak(int threads) {
   constexpr int64_t size = 512;
   pb::LibraryCall call;
@@ -61,7 +61,7 @@ double measurePeak(int threads) {
       best = std::max(best, 2.0 * size * size * size / seconds.count());
     }
   };
-  // Apart, as others that are at work for a moment would lower all of one run.
+  // Pauses between measurements, because a short load of the machine would otherwise lower all three.
   measure();
   for (int again = 0; again < 2; ++again) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -70,7 +70,7 @@ double measurePeak(int threads) {
   return best;
 }
 
-/// What the file holds, an empty object if it cannot be read.
+/// Returns the content of the file, or an empty object if the file cannot be read.
 nlohmann::ordered_json readPeaks(const std::filesystem::path &file) {
   std::ifstream stream(file);
   nlohmann::ordered_json peaks = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
@@ -81,7 +81,7 @@ std::string keyOf(int threads) {
   return fmt::format("{}, {} cores, {} threads", processorName(), std::thread::hardware_concurrency(), threads);
 }
 
-/// The kept peak, 0 if there is none.
+/// Returns the stored peak, or 0.
 double keptPeak(int threads) {
   nlohmann::ordered_json peaks = readPeaks(peakFile());
   auto found = peaks.find(keyOf(threads));

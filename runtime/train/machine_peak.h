@@ -1,4 +1,5 @@
-// The peak of this machine that MFU is a share of: measured once and kept, so that all steps of all runs have one base.
+// The peak FLOP/s of this machine, the base of MFU. The peak is measured once and stored, so that all runs use the same
+// base.
 #pragma once
 
 #include <filesystem>
@@ -6,19 +7,19 @@
 
 namespace espalier::rt {
 
-/// The processor as the system names it.
+/// Returns the processor's name as the system reports it.
 std::string processorName();
 
-/// The file that keeps the peaks: cpu_peaks.json in espalier's folder of XDG_CACHE_HOME, or of ~/.cache. Empty if
-/// neither is set.
+/// Returns the path of the file that stores the peaks: cpu_peaks.json in espalier's folder of XDG_CACHE_HOME or
+/// ~/.cache. Returns an empty path if neither is set.
 std::filesystem::path peakFile();
 
-/// FLOP/s that `threads` threads of this machine reach in an f32 matrix product: what `peakFile` keeps of an earlier
-/// measurement, else a new one, which takes some 80 ms and is kept. A file that cannot be read or written is no error.
+/// Returns the FLOP/s that `threads` threads of this machine reach in an f32 matrix product. Reads the value from
+/// `peakFile`, or measures for about 80 ms and stores the value. Ignores a file that cannot be read or written.
 double machinePeakFlops(int threads);
 
-/// Measures again and keeps the larger value, for a later run: a step was faster than the peak, so the machine was busy
-/// when the peak was measured.
+/// Measures again and stores the larger value for later runs. Called if a step exceeded the peak, because the machine
+/// was then busy during the measurement.
 void measurePeakAgain(int threads);
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// The JSON keys are a contract with tests and tools.
+// Tests and tools rely on the JSON keys.
 #include "runtime/train/metrics.h"
 
 #include "runtime/counted.h"
@@ -20,13 +20,14 @@ namespace {
 
 constexpr int barWidth = 30;
 
-/// JSON has no infinities: they become null.
+/// Returns a JSON number, or null if the value is not finite, because JSON has no infinities.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
 /// The first keys of the two kinds of lines.
 constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step";
 
-/// Whether a line of the file is of a step after `step`. A beginning of a line, as a killed run may leave it, is.
+/// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
+/// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   for (const char *key : {stepKey, evaluationKey}) {
@@ -38,7 +39,7 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
   return false;
 }
 
-/// "nan" in place of "-nan": which of both hardware makes says nothing.
+/// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
 double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
 } // namespace
@@ -87,8 +88,8 @@ void Metrics::close(const std::string &line) {
     print((hasBar ? "\n" : "") + line + "\n");
 }
 
-/// A run that leaves something else behind survives the end of who reads its lines (`| head`); another ends with it, as
-/// programs do.
+/// Writes to standard output. If the reader has closed the pipe (`| head`), a run that writes other files continues
+/// silently; another run ends with SIGPIPE.
 void Metrics::print(const std::string &text) {
   if (isSilent || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0))
     return;

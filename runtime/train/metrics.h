@@ -1,4 +1,4 @@
-// What a run tells people and programs: a line per step, JSON lines, a progress bar on a terminal.
+// The output of a run: a log line per step, JSON lines, and a progress bar on a terminal.
 #pragma once
 
 #include "runtime/train/line_file.h"
@@ -9,32 +9,35 @@
 
 namespace espalier::rt {
 
-/// One readable line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
+/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
 std::string logLine(const StepRecord &record, int64_t steps);
 
-/// A line of --metrics: a JSON object without line break.
+/// Formats a line of --metrics: a JSON object without line breaks.
 std::string metricsLine(const StepRecord &record);
+/// Formats the line of an evaluation.
 std::string metricsLine(const EvaluationRecord &record);
 
 /// Writes the records of rank 0.
 class Metrics {
 public:
-  /// Appends to `options.metrics` when the run resumes, else starts it anew. Throws PlanError if it
-  /// cannot be opened.
+  /// Opens `options.metrics`, for appending if the run resumes, else empty. Throws PlanError if the file cannot be
+  /// opened.
   explicit Metrics(const RunOptions &options);
 
-  /// Removes what the file holds of steps after `step`, because a resumed run trains them again. Called before the
-  /// first add.
+  /// Removes the lines of steps after `step`, because a resumed run trains these steps again. Call it before the first
+  /// add.
   void continueAfter(int64_t step);
 
+  /// Logs a step, and appends the record to the metrics file.
   void add(const StepRecord &record);
+  /// Logs an evaluation, and appends the record to the metrics file.
   void add(const EvaluationRecord &record);
-  /// A line between those of the steps; `step` is the last one that was trained.
+  /// Prints a line between the lines of the steps. `step` is the last step that was trained.
   void say(const std::string &line, int64_t step);
-  /// The last line, below the progress bar.
+  /// Prints the last line, below the progress bar.
   void close(const std::string &line);
 
-  /// Why lines of the file are missing, empty where none is.
+  /// Returns why lines of the file are missing, or an empty string.
   const std::string &fault() const { return file.fault(); }
 
 private:
@@ -44,8 +47,8 @@ private:
   const RunOptions &options;
   LineFile file;
   const bool isTerminal;
-  bool isSilent = false; ///< nobody reads the standard output any more
-  bool hasBar = false;   ///< the cursor stands behind a progress bar
+  bool isSilent = false; ///< the reader of the standard output has gone
+  bool hasBar = false;   ///< the cursor is behind a progress bar
 };
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// The ranks talk over MPI; their launchers talk over the control channel, whose address and token rank 0 says to all
-// ranks as soon as MPI has begun.
+// Ranks communicate over MPI, and their launchers over the control channel. Rank 0 broadcasts the channel's address and
+// token to all ranks as soon as MPI has started.
 #include "runtime/train/mpi_rank.h"
 
 #include "runtime/crash_report.h"
@@ -20,12 +20,13 @@
 namespace espalier::rt {
 namespace {
 
-/// What a launcher and its rank share besides the rank's page: none of the rank's operands.
+/// The size of the memory that a launcher and its rank share besides the rank's status. Tensors are not part of it.
 constexpr size_t sharedBytes = size_t{1} << 16;
 constexpr const char *tokenNotice = ".token";
 
-/// The address and the token of the control channel, from rank 0's launcher to all others. Ranks begin only once their
-/// launchers hear each other: one that came later than a failure would find nobody, and take that for the failure.
+/// Broadcasts the address and the token of the control channel from rank 0's launcher to all ranks. Ranks begin only
+/// after their launchers have connected: a launcher that connects after a failure would find no peer and report that as
+/// the failure.
 void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
   std::string mine;
   if (rank == 0)
@@ -44,7 +45,7 @@ void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
   }
 }
 
-/// The life of one rank, in a process of its own: the status of that process.
+/// Runs one rank in its own process and returns the exit status.
 int liveAsRank(const Program &program, ShmWorld &host, const ResultFile &results, const MpiWork &work) {
   onCrash([&](const Failure &failure) { host.abort(failure); });
   std::shared_ptr<void> kept;
@@ -62,7 +63,7 @@ int liveAsRank(const Program &program, ShmWorld &host, const ResultFile &results
   MpiPlace place{world, agreement, host.page(0), std::move(communicator), abort, results, kept};
   bool isDone = work(place);
   if (std::optional<Failure> heard = world.failure())
-    host.abort(*heard); // or the launcher would take this rank's end for the first failure
+    host.abort(*heard); // else the launcher would report this rank's exit as the first failure
   return isDone ? 0 : 1;
 }
 
@@ -73,7 +74,8 @@ std::string makeToken() {
   return token;
 }
 
-/// Where launchers meet: the first one says so itself, others hear it from their ranks.
+/// Returns the rendezvous of the launchers, once known. The first launcher chooses the address; the others get the
+/// address from their ranks.
 std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
   std::optional<std::string> token = host.notices().find(tokenNotice),
                              told = host.notices().find(launch::channelNotice);
@@ -96,7 +98,8 @@ std::optional<launch::Meeting> meetingOf(const Program &program, const RunOption
   return meeting;
 }
 
-/// Who was refused nothing itself lets the other one speak: mpirun ends all soon after the first has ended ill.
+/// Returns the result of the rank. If another process reports the error, waits for that process first, because mpirun
+/// kills all processes soon after one exits with an error.
 RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, const RunOptions &options) {
   try {
     return resultOf(results);
@@ -117,7 +120,7 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
                               launcherPatienceOf(options));
   if (rank == 0) {
     host.notices().post(tokenNotice, makeToken());
-    orDecline(options, [&] { // listens, before the rank asks where; at an address that the user may have given
+    orDecline(options, [&] { // listens before the rank asks for the address, which the user may have given
       launchers.turn(/*isLook=*/false);
       if (std::optional<Failure> failure = launchers.failure())
         throw PlanError(failure->message);
@@ -126,10 +129,11 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
   std::vector<Process> processes =
       spawn(host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
-  // A rank that was told why nobody begins may end behind the first launcher, which its own then no longer finds.
+  // A rank that received a start-up error may exit after the first launcher has gone, and its own launcher then finds
+  // no peer.
   if (std::optional<ToldResult> told = results.read(); !failure || (told && told->refusal))
     return resultOfTold(results, launchers, options);
-  // Where ranks never met, the report is another's, of whose end this is the echo.
+  // If the ranks never connected, this failure only follows from the failure that another process reports.
   if (failure->failure.isEcho && !launchers.isComplete())
     throw std::runtime_error(failure->what());
   if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())

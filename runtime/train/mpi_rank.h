@@ -1,5 +1,5 @@
-// One rank of those that mpirun or srun started: this process forks it and watches it, so that a rank that was killed
-// or stopped is told by somebody who lives.
+// Runs one rank of an mpirun or srun job. This process forks the rank and supervises it, so that a live process reports
+// a rank that was killed or stopped.
 #pragma once
 
 #include "runtime/comm/mpi.h"
@@ -13,22 +13,22 @@
 
 namespace espalier::rt {
 
-/// What the process of a rank finds.
+/// The environment of a rank's process.
 struct MpiPlace {
   MpiWorld &world;
-  Agreement &agreement; ///< of all ranks
-  StatusPage &page;     ///< that the launcher looks at
+  Agreement &agreement; ///< over all ranks
+  StatusPage &page;     ///< the status that the launcher polls
   std::unique_ptr<Communicator> communicator;
-  std::function<void(const Failure &)> abort; ///< all ranks
-  const ResultFile &results;                  ///< where a rank that has come to its end leaves what it has
-  std::shared_ptr<void> &kept;                ///< goes once all ranks have come to their end
+  std::function<void(const Failure &)> abort; ///< stops all ranks
+  const ResultFile &results;                  ///< where a rank that completes writes its result
+  std::shared_ptr<void> &kept;                ///< destroyed after all ranks have completed
 };
 
-/// A rank's work; whether it came to its end.
+/// The work of a rank. Returns whether the rank completed.
 using MpiWork = std::function<bool(MpiPlace &place)>;
 
-/// Does the work in a process of its own, to whose end it returns what was left in the results. Throws as runPlan does
-/// in the process that reports; ReportedElsewhere in the others.
+/// Runs the work in a child process and returns the result that the child has written. Throws as runPlan does in the
+/// process that reports, and ReportedElsewhere in the others.
 RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work);
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// A single set is one epoch in shuffled order, whatever the number of steps, so that a longer run begins like a
-// shorter.
+// A single dataset is one epoch in shuffled order, whatever the number of steps. So a longer run reads the same samples
+// first as a shorter run.
 #include "runtime/train/open_data.h"
 
 #include "runtime/data/content_digest.h"
@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The plan's choice, and what the command line puts in its place.
+/// Returns the plan's data settings, overridden by the command line.
 pb::Data merged(const pb::Data &plan, const DataOptions &options) {
   pb::Data data = plan;
   if (!options.words.empty())

@@ -1,4 +1,4 @@
-// What a run reads: the plan says it, the command line overrides it.
+// The data of a run: the plan defines the data, and the command line overrides the plan.
 #pragma once
 
 #include "runtime/data/dataset.h"
@@ -12,23 +12,25 @@
 
 namespace espalier::rt {
 
-/// Unset (empty, -1, false) leaves what the plan says.
+/// Command-line options for data. Unset options (empty, -1, false) keep the plan's setting.
 struct DataOptions {
-  std::vector<std::string> words; ///< what parseBlend takes: one path, or weight path weight path ...
-  std::string split;              ///< weights of training, validation and test
-  int64_t eodToken = -1;          ///< the id that ends a document
-  bool eodMaskLoss = false;       ///< no loss where the input is the end of a document
-  bool resetPositionIds = false;  ///< positions restart behind it
+  std::vector<std::string> words; ///< arguments of parseBlend: one path, or weight path weight path ...
+  std::string split;              ///< weights of the training, validation and test splits
+  int64_t eodToken = -1;          ///< the token id that ends a document
+  bool eodMaskLoss = false;       ///< masks the loss where the input is the end of a document
+  bool resetPositionIds = false;  ///< restarts positions after the end of a document
 };
 
-/// Opens a part of the data of a run. `samples` is how many the run may read: a blend is laid out for as many. Throws
-/// PlanError where neither side names data or the model lacks an input that an option is for, and DataError.
+/// Opens a split of the run's data. `samples` is the number of samples that the run may read; a blend is laid out for
+/// this number. Throws PlanError if no data is named, or if the model lacks an input that an option needs. Throws
+/// DataError if the data cannot be read.
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples);
 
-/// Whether a stage of the plan takes an input of this name.
+/// Returns whether a stage of the plan has an input of this name.
 bool hasInput(const pb::Plan &plan, const std::string &name);
 
-/// What training reads, in words: equal where the samples are, wherever the files lie. Throws DataError.
+/// Returns a text that identifies the training samples. The text does not depend on the location of the files. Throws
+/// DataError.
 std::string describeTrainingData(const pb::Plan &plan, const DataOptions &options, SampleOrder order);
 
 } // namespace espalier::rt

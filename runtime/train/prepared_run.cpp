@@ -12,26 +12,26 @@
 namespace espalier::rt {
 namespace {
 
-/// Records of steps that are made room for before the first step.
+/// The largest number of step records for which memory is reserved before the first step.
 constexpr int64_t maxReserved = 1 << 16;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Samples that training reads: those of the plan's steps where it has a number, so that resuming with more steps finds
-/// the same blend.
+/// Returns the number of samples that training reads. If the plan has a number of steps, that number counts, so that a
+/// run resumed with more steps uses the same blend.
 int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options) {
   int64_t planned = settings.learning_rate().total_steps();
   return (planned > 0 ? planned : options.steps) * static_cast<int64_t>(settings.global_batch());
 }
 
-/// Samples of one evaluation over all replicas; 0: all that there are.
+/// Returns the number of samples of one evaluation over all replicas, or 0 for all samples.
 int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   auto microBatch = static_cast<int64_t>(program.plan().settings().micro_batch_size());
   int64_t otherwise = isForEvaluation(program.plan().settings()) ? 0 : evaluationBatches;
   return options.evalBatches.value_or(otherwise) * microBatch * dataReplicas(program.mesh());
 }
 
-/// What the run trains on, in words.
+/// Returns a text that identifies the training data.
 std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
   if (!options.dataset)
     return describeTrainingData(plan, options.data, options.order);
@@ -40,7 +40,7 @@ std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
 
 std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options);
 
-/// What steps read; an evaluation's own set where there are none.
+/// Opens the training data, or the evaluation data if the plan only evaluates.
 std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOptions &options) {
   if (options.dataset)
     return options.dataset;
@@ -49,7 +49,7 @@ std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOpt
   return openRunData(program.plan(), options.data, Split::train, trainingSamples(program.plan().settings(), options));
 }
 
-/// What evaluations read; null where there are none.
+/// Opens the evaluation data. Returns null if the run does not evaluate.
 std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options) {
   bool isAsked = options.evalEvery > 0 || isForEvaluation(program.plan().settings());
   if (!isAsked || options.heldOut || options.dataset)
@@ -70,8 +70,8 @@ std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOp
   return checkpoints;
 }
 
-/// The weights that the plan or the command line names; null where the run begins with initial values or goes on with
-/// its own checkpoint.
+/// Opens the weights that the plan or the command line names. Returns null if the run starts from initial values or
+/// resumes its own checkpoint.
 std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOptions &options,
                                            const std::string &token) {
   const pb::Settings &settings = program.plan().settings();
@@ -94,10 +94,11 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
   return std::make_unique<StartingWeights>(program, from, run);
 }
 
-/// Threads of this host that compute at the same time.
+/// Returns the number of threads of this host that compute at the same time.
 int busyThreads(int threads, const ProcessPlace &place) { return std::min(cores(), place.hostRanks * threads); }
 
-/// Peak FLOP/s of all ranks, where other hosts are as fast as this one; 0 where they are not known or nobody asks.
+/// Returns the peak FLOP/s of all ranks, which assumes that other hosts are as fast as this one. Returns 0 if the peak
+/// is unknown or not needed.
 double peakFlops(const Program &program, int threads, const ProcessPlace &place) {
   if (!place.token.empty() || program.plan().target() != "cpu" || program.plan().settings().flops_per_step() <= 0)
     return 0;
@@ -105,7 +106,7 @@ double peakFlops(const Program &program, int threads, const ProcessPlace &place)
   return hosts * machinePeakFlops(busyThreads(threads, place));
 }
 
-/// Those of a process without rank 0 write nothing.
+/// Returns the options for this process. A process without rank 0 writes no log and no metrics.
 RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
   RunOptions options = wanted;
   if (place.hasFirst)

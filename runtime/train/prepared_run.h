@@ -1,4 +1,4 @@
-// What a run opens before its ranks start: all that can be refused without them.
+// The inputs and outputs that a run opens before its ranks start, so that user errors appear early.
 #pragma once
 
 #include "runtime/train/trainer.h"
@@ -8,40 +8,44 @@
 
 namespace espalier::rt {
 
-/// Where the ranks of this process stand among those of the run.
+/// The position of this process's ranks among the ranks of the run.
 struct ProcessPlace {
-  int hostRanks = 1;      ///< of all processes on this host
-  std::string token = ""; ///< of the checkpoints' folder, where another process holds it; empty where this one does
-  bool hasFirst = true;   ///< rank 0, which alone speaks and writes metrics
-  /// The process with rank 0 has asked whether this host has the memory for all, and may have begun to take it.
+  int hostRanks = 1; ///< of all processes on this host
+  /// Identifies the checkpoint folder that another process has locked; empty if this process locks the folder.
+  std::string token = "";
+  bool hasFirst = true; ///< has rank 0, which alone logs and writes metrics
+  /// The process with rank 0 has checked that this host has enough memory for all ranks, and may have begun to
+  /// allocate.
   bool isMemoryChecked = false;
 };
 
-/// What the ranks of a process read.
+/// The datasets that the ranks of a process read.
 struct RunData {
   std::shared_ptr<const Dataset> training, heldOut;
 };
 
-/// Throws MemoryError before anything of size is allocated, PlanError or DataError.
+/// Opens the datasets of the run. Throws MemoryError before any large allocation, PlanError or DataError.
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
+/// The opened inputs and outputs of a run.
 class PreparedRun {
 public:
-  /// Throws as openData does, which is called where `data` is none.
+  /// Opens the inputs and outputs. Calls openData if `data` is empty. Throws as openData does.
   PreparedRun(const Program &program, const RunOptions &options, const ProcessPlace &place,
               const std::optional<RunData> &data = std::nullopt);
 
-  /// Once all ranks have ended. Throws PlanError, RankFailure or std::runtime_error where not all is well.
+  /// Returns the result after all ranks have ended. Throws PlanError, RankFailure or std::runtime_error if the run
+  /// failed.
   RunResult finish(const std::optional<RankFailure> &failure);
 
-  /// Says how the run ended, unless its checkpoints could not be read.
+  /// Prints how the run ended, unless its checkpoints could not be read.
   void close();
 
   const RunOptions options;
-  const int threads, spins; ///< of each rank
-  const int peakThreads;    ///< of this host that compute at the same time
+  const int threads, spins; ///< per rank
+  const int peakThreads;    ///< threads of this host that compute at the same time
   const RunData data;
-  const std::unique_ptr<StartingWeights> start; ///< null: none
+  const std::unique_ptr<StartingWeights> start; ///< null: the run starts from initial values or resumes
   std::unique_ptr<Checkpoints> checkpoints;
   RunContext context;
 };

@@ -17,7 +17,7 @@ std::string hostName() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-/// Rank 0 writes down who runs where, now that all have met.
+/// Writes the host and process id of every rank to the status file, on rank 0, after all ranks have connected.
 void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
   std::vector<std::string> words = agreement.tell(fmt::format("{} {}", getpid(), hostName()));
   if (!agreement.isLeader() || file.empty())
@@ -47,7 +47,7 @@ void abortFor(const std::function<void(const Failure &)> &abort, int rank, const
     if (executor)
       failure = executor->describe(failure.message);
   } catch (...) {
-    failure.message = "out of memory"; // short enough to need none
+    failure.message = "out of memory"; // a short string needs no allocation
   }
   abort(failure);
 }
@@ -66,12 +66,12 @@ bool runRank(RunContext &context, const RankPlace &place) {
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
     device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
     executor.emplace(context.program, place.rank, *device, place.page);
-    CrashSite site(&*executor); // between its runs, too: samples are read from mapped files
+    CrashSite site(&*executor); // covers reads of memory-mapped samples between entries
     executor->fault = context.options.fault;
     Trainer(context, *executor, agreement, *pool).run();
     isDone = true;
   } catch (const RankStopped &) {
-    // The first failure is kept by the rank that had it.
+    // The rank that failed first has recorded its failure.
   } catch (const std::exception &error) {
     abortFor(place.abort, place.rank, executor ? &*executor : nullptr, error);
   }

@@ -1,4 +1,4 @@
-// The life of one rank, whether it is a thread or a process.
+// Runs one rank, either as a thread or as a process.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -9,26 +9,26 @@
 
 namespace espalier::rt {
 
-/// How a rank stands among the others.
+/// The environment of one rank.
 struct RankPlace {
   int rank = 0;
-  bool isFirstHere = true; ///< no rank below it is in its process
+  bool isFirstHere = true; ///< the lowest rank of its process
   int threads = 1, spins = 0;
   DevicePlace device = {.ordinal = rank};
   std::function<std::unique_ptr<Communicator>()> open;
-  std::function<void(const Failure &)> abort; ///< stops all ranks; throws nothing
-  std::function<void()> leave = [] {};        ///< called before its memory goes
-  StatusPage *page = nullptr;                 ///< where it shows what it does
+  std::function<void(const Failure &)> abort; ///< stops all ranks; never throws
+  std::function<void()> leave = [] {};        ///< called before the rank's memory is freed
+  StatusPage *page = nullptr;                 ///< where the rank publishes its status
 };
 
-/// Runs one rank to its end or to the first failure of any; whether it came to its end.
+/// Runs one rank to its end, or to the first failure of any rank. Returns whether the rank completed.
 bool runRank(RunContext &context, const RankPlace &place);
 
-/// Polls before a waiting thread sleeps, where this host has so many of them: none unless each has a core of its own.
+/// Returns how often a waiting thread polls before it sleeps. Returns 0 if the host has more threads than cores.
 int spinsFor(int hostThreads);
 
-/// Calls `abort` with what `rank` has caught; `executor` is null before there is one. Throws nothing, as memory may
-/// have run out: the others wait for this word.
+/// Calls `abort` with the error that `rank` has caught. `executor` is null if it was not created yet. Never throws,
+/// even without free memory, because peers wait for the call.
 void abortFor(const std::function<void(const Failure &)> &abort, int rank, const Executor *executor,
               const std::exception &error) noexcept;
 

@@ -1,4 +1,4 @@
-// What every launcher of ranks that are processes asks and says before there are any.
+// Checks and descriptions that every launcher of rank processes needs before it starts them.
 #pragma once
 
 #include "runtime/launch/control_channel.h"
@@ -9,20 +9,21 @@
 
 namespace espalier::rt {
 
-/// Of a rank of this host.
+/// Returns the device of a rank of this host.
 DevicePlace deviceOf(const RunOptions &options, int rank);
 
-/// What the ranks of this process find here; says it, where this one speaks. Throws PlanError or MemoryError.
+/// Checks that the devices for these ranks exist, and logs them if this process logs. Throws PlanError or MemoryError.
 void requireDevices(const Program &program, const RunOptions &options, std::span<const int> ranks);
 
-/// Throws PlanError for what processes cannot bring home.
+/// Throws PlanError for options whose results cannot be returned from another process.
 void requireRecordsOnly(const RunOptions &options);
 
-/// What a launcher says of itself to the others: who it is, and which plan it has.
+/// Describes this launcher for its peers.
 launch::Member describeProcess(const launch::Topology &topology);
+/// Describes this launcher and the plan that it runs.
 launch::Member memberOf(const Program &program, const launch::Topology &topology);
 
-/// How long processes that were started apart wait for each other.
+/// The time for which separately started processes wait for each other.
 constexpr launch::Milliseconds startTogether{60000};
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Starts the ranks of a plan and brings them down together: here as threads.
+// Starts the ranks of a plan and stops them together. This file runs ranks as threads.
 #include "runtime/train/run.h"
 
 #include "runtime/comm/local.h"
@@ -18,8 +18,8 @@
 namespace espalier::rt {
 namespace {
 
-/// Runs all ranks to their end. Where one cannot even be started, those that have been are stopped. Their memory lasts
-/// until all have ended: after a failure others may still move it, until they have seen the stop.
+/// Runs all ranks to their end. If a rank cannot be started, stops the ranks that have started. The ranks' memory lives
+/// until all ranks have ended, because peers may access it until they see the stop.
 void runThreads(PreparedRun &run, LocalWorld &world) {
   int ranks = world.ranks();
   std::latch ended(ranks);
@@ -43,16 +43,17 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
       others.push_back(startThread<std::jthread>([&, place = placeOf(started)] { runRank(run.context, place); }));
   } catch (const std::exception &error) {
     abortFor(abort, started, nullptr, error);
-    ended.count_down(ranks - started + 1); // those that were not, and rank 0
+    ended.count_down(ranks - started + 1); // the ranks that were not started, and rank 0
     return;
   }
   runRank(run.context, placeOf(0));
 }
 
-/// How long the other ranks of a process of which one has crashed may take to stop.
+/// The time within which the other ranks of a crashed process must stop.
 constexpr std::chrono::milliseconds crashPatience{1000};
 
-/// A crash ends the process, and with it all ranks: told within the signal handler, once the others have stopped.
+/// Reports a crash from the signal handler, after the other ranks have stopped, and ends the process. A crash ends all
+/// ranks.
 [[noreturn]] void endCrashed(const Program &program, const RunOptions &options, LocalWorld &world,
                              const Failure &failure) {
   world.abort(failure);

@@ -1,4 +1,4 @@
-// Trains by a plan: the loop that the command and the tests share.
+// Trains with a plan. The command line and the tests share this interface.
 #pragma once
 
 #include "runtime/data/dataset.h"
@@ -21,82 +21,85 @@ namespace espalier::rt {
 /// A parameter's unsharded values or gradients, by name, row-major in its unpadded shape.
 using Tensors = std::map<std::string, std::vector<float>>;
 
-/// One optimizer step as metrics report it.
+/// One optimizer step in the metrics.
 struct StepRecord {
   int64_t step = 0;              ///< from 1
   double loss = 0, gradNorm = 0; ///< NaN without labels
   double learningRate = 0, seconds = 0, tokensPerSecond = 0;
-  double mfu = 0; ///< share of the peak FLOP/s of this machine; 0: not known, or the step was faster
+  double mfu = 0; ///< fraction of this machine's peak FLOP/s; 0: unknown, or above 1
   double lossScale = 1;
-  double labels = 0;      ///< tokens that count in the loss
-  bool isApplied = true;  ///< false where an overflow skipped the step, or there are no labels
-  uint64_t peakBytes = 0; ///< of the fullest rank: arena and scratch
+  double labels = 0;      ///< tokens with loss weight
+  bool isApplied = true;  ///< false if an overflow skipped the step, or if the batch has no labels
+  uint64_t peakBytes = 0; ///< arena and scratch of the rank with the largest sum
 };
 
+/// One evaluation in the metrics.
 struct EvaluationRecord {
   int64_t step = 0; ///< steps trained before
   double loss = 0, tokens = 0;
 };
 
-/// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts whose
-/// tensors go over MPI, or between devices.
+/// The communication between ranks: as threads of this process, as processes of this host, or as processes of several
+/// hosts over MPI or between devices.
 enum class Comm { local, shm, mpi, hosts };
 
-/// Whether a plan is for an evaluation: its run trains nothing.
+/// Returns whether a plan only evaluates.
 inline bool isForEvaluation(const pb::Settings &settings) { return settings.run_mode() == "eval"; }
 
-/// Micro-batches per replica of an evaluation while a run trains, where nobody says how many.
+/// Micro-batches per replica of an evaluation during training, if the options give no number.
 inline constexpr int64_t evaluationBatches = 8;
 
+/// The options of a run.
 struct RunOptions {
   Comm comm = Comm::local;
-  DataOptions data;                              ///< what to read
-  SampleOrder order = SampleOrder::single;       ///< of the training samples
-  std::shared_ptr<const Dataset> dataset;        ///< used instead of `data` when set
-  std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
-  int64_t steps = 1;                             ///< in total: a resumed run continues up to here
-  int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
-  bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
-  std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
-  std::string token;                             ///< that the processes of several hosts know; empty for none
-  std::filesystem::path metrics;                 ///< JSON lines; empty for none
-  std::filesystem::path load;                    ///< weights to start from; empty: what the plan says
-  std::filesystem::path checkpoint;              ///< folder; empty for none
-  int64_t saveEvery = 0;                         ///< steps; 0: at the end only
-  bool resume = false;                           ///< continue from the latest checkpoint
-  bool acceptChanges = false;                    ///< though it was written by another training of the model
-  int64_t keep = 0;                              ///< checkpoints that stay, the newest; 0: all
-  int64_t evalEvery = 0;                         ///< steps; 0: never
-  Split evalSplit = Split::valid;                ///< what evaluations read
-  std::optional<int64_t> evalBatches;            ///< micro-batches per replica of one; unset: evaluationBatches, or all
-  bool keepGradients = false;                    ///< fill RunResult::gradients
-  bool keepParameters = false;                   ///< fill RunResult::parameters
-  bool log = false;                              ///< a line per step on standard output
-  std::filesystem::path status;                  ///< who runs where, once all have met; empty for none
-  std::filesystem::path trace;                   ///< the last step trained, as it was run; empty for none
-  std::filesystem::path failureReport;           ///< written where a rank fails; empty for none
-  double failureSeconds = 5;                     ///< within which all processes have ended after a failure
-  std::string resumeCommand;                     ///< for that report
-  std::optional<Fault> fault;                    ///< a test's failure
-  std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
+  DataOptions data;                               ///< what to read
+  SampleOrder order = SampleOrder::single;        ///< order of the training samples
+  std::shared_ptr<const Dataset> dataset;         ///< used instead of `data` when set
+  std::shared_ptr<const Dataset> heldOut;         ///< the same for evaluation
+  int64_t steps = 1;                              ///< in total, including the steps before a resume
+  int threads = 0;                                ///< per rank; 0: cores / ranks of the host, at least 1
+  bool sharesDevices = false;                     ///< ranks may share a device if there are fewer devices
+  std::optional<launch::Topology> topology;       ///< the ranks of this process; unset: all
+  std::string token;                              ///< the shared secret of the processes of several hosts; empty: none
+  std::filesystem::path metrics;                  ///< JSON lines; empty: none
+  std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
+  std::filesystem::path checkpoint;               ///< folder; empty: none
+  int64_t saveEvery = 0;                          ///< steps; 0: at the end only
+  bool resume = false;                            ///< continue from the latest checkpoint
+  bool acceptChanges = false;                     ///< resume even if a different training of the model wrote it
+  int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
+  int64_t evalEvery = 0;                          ///< steps; 0: never
+  Split evalSplit = Split::valid;                 ///< the split that evaluations read
+  std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all
+  bool keepGradients = false;                     ///< fill RunResult::gradients
+  bool keepParameters = false;                    ///< fill RunResult::parameters
+  bool log = false;                               ///< a line per step on standard output
+  std::filesystem::path status;                   ///< JSON file with the host of each rank; empty: none
+  std::filesystem::path trace;                    ///< trace file of the last trained step; empty: none
+  std::filesystem::path failureReport;            ///< written if a rank fails; empty: none
+  double failureSeconds = 5;                      ///< limit for the end of all processes after a failure
+  std::string resumeCommand;                      ///< for the failure report
+  std::optional<Fault> fault;                     ///< a failure to inject, for tests
+  std::function<void(const Executor &)> inspect;  ///< called by each rank's thread after each step
   std::function<void(const StepRecord &)> onStep; ///< called by the thread of rank 0 after each step
-  std::function<int()> stopSignal;                ///< asked by each process: the signal that asks for an end, or 0
+  std::function<int()> stopSignal;                ///< returns the signal that asked the process to stop, or 0
 
-  /// Ranks of a plan for `ranks` that are on this host.
+  /// Returns the number of ranks on this host, for a plan with `ranks` ranks.
   int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
 };
 
+/// The result of a run.
 struct RunResult {
   std::vector<StepRecord> steps;
   std::vector<EvaluationRecord> evaluations;
   std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
   std::vector<Tensors> parameters; ///< per step, after the update
-  int stopSignal = 0;              ///< the signal after which the run ended, 0 for none
-  std::string divergence;          ///< why it ended before its last step as a failed one; empty otherwise
+  int stopSignal = 0;              ///< the signal that ended the run; 0: none
+  std::string divergence;          ///< why the run ended early as diverged; else empty
 };
 
-/// Runs all ranks of a plan; over MPI the one that this process is. Throws MemoryError before anything of size is
-/// allocated, PlanError, DataError, or RankFailure after all ranks have stopped.
+/// Runs all ranks of a plan, or, over MPI, the rank of this process. Throws MemoryError before any large allocation,
+/// PlanError, DataError, or RankFailure after all ranks have stopped.
 RunResult runPlan(const Program &program, const RunOptions &options);
 
 } // namespace espalier::rt

@@ -1,6 +1,5 @@
-// Ranks of several hosts whose tensors go over NCCL. Each process of the run, one per host or one per rank, forks the
-// ranks that it was given and watches them; the launchers meet at one address, and what ranks agree on goes through
-// them.
+// Runs ranks on several hosts, with tensors over NCCL. Each process, one per host or one per rank, forks its ranks and
+// supervises them. The launchers connect to one address and forward the all-gathers of messages between ranks.
 #include "runtime/comm/hosts.h"
 #include "runtime/crash_report.h"
 #include "runtime/train/apart.h"
@@ -19,7 +18,7 @@
 namespace espalier::rt {
 namespace {
 
-/// How long hosts wait at the end for the others' last words.
+/// The time for which hosts wait at the end for messages that are still in flight.
 constexpr launch::Milliseconds endTogether{2000};
 
 class HostsRun {
@@ -40,20 +39,20 @@ private:
   const Patience patience;
   ShmWorld host;
   launch::Launchers launchers;
-  std::deque<launch::RankLine> lines; ///< the ranks' ends
+  std::deque<launch::RankLine> lines; ///< the ranks' ends of the channels
   std::deque<ResultFile> results;     ///< by rank of this process
   std::optional<RunData> data;
   std::optional<PreparedRun> prepared;
 };
 
-/// What the ranks of a host allocate of what they share: places for what all ranks say.
+/// Returns the shared memory of the ranks of a host: buffers for the messages of all ranks.
 size_t sharedBytes(const Program &program, size_t hostRanks) {
   constexpr size_t besides = size_t{1} << 16;
   size_t ranks = program.mesh().ranks();
   return hostRanks * (2 * ranks * Agreement::wordBytes + besides);
 }
 
-/// The run's topology, of which this process has neighbouring ranks.
+/// Returns the run's topology. Throws PlanError if the ranks of this process are not consecutive.
 const launch::Topology &requireNeighbours(const RunOptions &options) {
   const launch::Topology &topology = *options.topology;
   for (size_t i = 1; i < topology.ranks.size(); ++i)
@@ -74,7 +73,7 @@ HostsRun::HostsRun(const Program &program, const RunOptions &options)
   orDecline(options, [&] {
     requireRecordsOnly(options);
     requireDevices(program, options, topology.ranks);
-    // Once for all ranks of this process: they are forked from it.
+    // The forked ranks of this process share the datasets.
     data = openData(program, options, {.hostRanks = options.hostRanks(topology.world)});
   });
   shareStopSignal();
@@ -99,8 +98,8 @@ launch::Meeting HostsRun::meeting() const {
   return meeting;
 }
 
-/// Until all ranks have a launcher. What is wrong here is the user's to mend: no rank has begun. Who comes after that
-/// hears of it too, or it would wait for nobody.
+/// Waits until all ranks have a launcher. A failure here is a user error, because no rank has begun. The failure also
+/// reaches launchers that connect later, so that they do not wait.
 void HostsRun::meet() {
   auto signal = [&] { return options.stopSignal ? options.stopSignal() : 0; };
   auto isOver = [&] { return launchers.isComplete() || launchers.failure() || signal() != 0; };
@@ -137,7 +136,7 @@ int HostsRun::runProcess(size_t index) {
   return isDone ? 0 : 1;
 }
 
-/// That of the first rank here, unless one was refused something.
+/// Returns the result of the first rank of this process. Throws the start-up error of any rank.
 RunResult HostsRun::result() const {
   for (const ResultFile &file : results)
     if (std::optional<ToldResult> told = file.read(); told && told->refusal && !told->refusal->isElsewhere)
@@ -150,7 +149,7 @@ RunResult HostsRun::run() {
       spawn(host, [&](int index) { return runTold(results[index], [&] { return runProcess(index); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure) {
-    // Words may be under way to the others' ranks still: the first one goes last.
+    // Messages for other hosts may still be in flight, so the first launcher exits last.
     takeTurns(launchers, patience, looksIn(endTogether), [&] { return launchers.haveLeft(); });
     return result();
   }

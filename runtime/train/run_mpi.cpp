@@ -1,5 +1,5 @@
-// Every rank opens what the run needs for itself. Rank 0 does it first, as it holds the checkpoints' folder; what any
-// rank is refused ends all of them, and one says why.
+// Every rank opens its own inputs. Rank 0 does so first, because it locks the checkpoint folder. A start-up error of
+// any rank stops all ranks, and one rank reports it.
 #include "runtime/status.h"
 #include "runtime/train/apart.h"
 #include "runtime/train/mpi_rank.h"

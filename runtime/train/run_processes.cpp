@@ -1,5 +1,5 @@
-// The process that starts the others opens what the run needs and then only watches: the ranks' processes find all of
-// it in their memory. Where a launcher started one for each rank, each of these starts its own rank and watches.
+// The parent process opens the inputs and then only supervises. The forked ranks inherit the inputs in their memory. If
+// a launcher started one process per rank, each of these forks and supervises its own rank.
 #include "runtime/train/run_processes.h"
 
 #include "runtime/crash_report.h"
@@ -20,7 +20,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Ranks of this host, a part of which this process has, together with others that were started beside it.
+/// The ranks of this host that belong to this process, with the peers that were started beside it.
 class HostRun {
 public:
   HostRun(const Program &program, const RunOptions &options);
@@ -65,7 +65,8 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
     visit();
 }
 
-/// Others wait for what the first process opens: it holds the checkpoints' folder.
+/// Opens the inputs and creates the shared memory in the first process, which locks the checkpoint folder. The peers
+/// wait for both.
 void HostRun::open() {
   int all = program.mesh().ranks();
   prepared.emplace(program, options, ProcessPlace{.hostRanks = all});
@@ -75,7 +76,8 @@ void HostRun::open() {
     meeting->give({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
 }
 
-/// What is refused to this process alone stops the others, and is told by it.
+/// Opens the inputs in the other processes. A start-up error in one process stops its peers, and that process reports
+/// it.
 void HostRun::visit() {
   launch::HostMeeting::Gift gift = meeting->take();
   world = ShmWorld::join(gift.file);
@@ -103,7 +105,7 @@ int HostRun::runProcess(int rank) {
   return isDone ? 0 : 1;
 }
 
-/// One of the processes that are left tells people; each leaves the report.
+/// Reports a failure. One of the surviving processes prints the error; each process writes the report.
 void HostRun::tellFailure(const RankFailure &failure) {
   if (world->claimTelling())
     throw failure;
@@ -124,7 +126,7 @@ RunResult HostRun::run() {
 } // namespace
 
 size_t sharedBytesOf(const Program &program) {
-  constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
+  constexpr size_t besides = size_t{1} << 16; // the status of each rank, and the buffers of the rendezvous
   auto ranks = static_cast<size_t>(program.mesh().ranks());
   size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
   for (const pb::Stage &stage : program.plan().stages())

@@ -1,23 +1,24 @@
-// Ranks as processes: forked from this one, or started by mpirun.
+// Runs ranks as processes that this process forks or that mpirun has started.
 #pragma once
 
 #include "runtime/train/run.h"
 
 namespace espalier::rt {
 
-/// Runs the ranks that options.topology gives to this process, or all, as processes of this host which this one starts
-/// and watches. Throws as runPlan does; ReportedElsewhere in all but one of several that were started apart.
+/// Runs the ranks that options.topology assigns to this process, or all, as child processes of this host, and
+/// supervises them. Throws as runPlan does. If several processes were started, all but one throw ReportedElsewhere.
 RunResult runInProcesses(const Program &program, const RunOptions &options);
 
-/// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
+/// Returns the bytes of shared memory that all ranks together allocate. This includes the arenas unless they are in
+/// device memory.
 size_t sharedBytesOf(const Program &program);
 
-/// The same for ranks of several hosts, which meet at the topology's rendezvous with a token that all of them know.
-/// Their tensors go over NCCL. Throws as runPlan does in the process that speaks; ReportedElsewhere in the others.
+/// Runs ranks on several hosts, which connect at the topology's rendezvous with a shared token. Tensors go over NCCL.
+/// Throws as runPlan does in the process that reports, and ReportedElsewhere in the others.
 RunResult runOverHosts(const Program &program, const RunOptions &options);
 
-/// Runs one rank, this process, among those that mpirun or srun started. Throws as runPlan does in the process that
-/// reports; ReportedElsewhere in the others.
+/// Runs the rank of this process in an mpirun or srun job. Throws as runPlan does in the process that reports, and
+/// ReportedElsewhere in the others.
 RunResult runOverMpi(const Program &program, const RunOptions &options);
 
 } // namespace espalier::rt

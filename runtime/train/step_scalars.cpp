@@ -1,4 +1,4 @@
-// Every rank computes the same numbers from the same agreed sums: no message is needed for them.
+// Every rank computes equal scalars from the same all-reduced sums, so the scalars need no communication.
 #include "runtime/train/step_scalars.h"
 
 #include "runtime/kernels/update_scalars.h"
@@ -11,7 +11,7 @@
 namespace espalier::rt {
 namespace {
 
-/// The slot holds an integer's bits, which are moved and never computed with as a float.
+/// Stores an integer's bits in a float slot. The slot is only copied, never used as a float.
 float stepBits(int64_t step) { return std::bit_cast<float>(static_cast<uint32_t>(step)); }
 
 } // namespace
@@ -51,7 +51,7 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
   state.step += 1;
   state.updates += outcome.isApplied;
   state.consumed += settings.global_batch();
-  // Without labels nothing was computed that could have overflown.
+  // A batch without labels computes nothing that could overflow.
   if (!settings.dynamic_loss_scale() || !outcome.hasLabels())
     return outcome;
   double factor = settings.loss_scale_factor() > 1 ? settings.loss_scale_factor() : 2;

@@ -1,4 +1,4 @@
-// The handler only notes the signal: ranks look before each entry.
+// The handler only records the signal. Ranks poll the record before each entry.
 #include "runtime/train/stop.h"
 
 #include "runtime/status.h"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
-/// Signal handlers reach nothing else. What came first to this process, and to any that shares with it: a terminal
-/// sends to all of them, and only one speaks.
+/// A signal handler can reach only globals. `received` holds the first signal of this process, `first` points to the
+/// first signal of all processes that share it: a terminal signals all of them, and only one prints.
 std::atomic<int> received{0};
 std::atomic<std::atomic<int> *> first = &received;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::atomic<int> *>::is_always_lock_free);
@@ -29,7 +29,7 @@ void note(int signal) {
   if (shared != &received && !shared->compare_exchange_strong(noneAtAll, signal))
     return;
   constexpr char text[] = "the run ends after this step; a second signal ends it at once\n";
-  int error = errno; // of the call that was interrupted
+  int error = errno; // of the interrupted call
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
   errno = error;
 }
@@ -54,7 +54,7 @@ void shareStopSignal() {
     throw MemoryError("the system refuses memory that processes share");
   auto *shared = new (page) std::atomic<int>(0);
   first = shared;
-  int none = 0, early = received.load(); // which the handler did not note there
+  int none = 0, early = received.load(); // a signal that the handler did not record in the shared memory
   if (early != 0)
     shared->compare_exchange_strong(none, early);
 }

@@ -1,23 +1,23 @@
-// How a run ends before its last step: a signal asks for it. Ranks sum in every entry how many were asked, and so end
-// together.
+// Ends a run before its last step if a signal asks for it. Ranks sum the number of signalled ranks in every entry, so
+// that all ranks end together.
 #pragma once
 
 namespace espalier::rt {
 
-/// From now on SIGTERM, SIGINT, SIGHUP and SIGUSR1 (which mpirun passes on to its ranks, and Slurm is often told to
-/// send) ask the run to end after the step at hand, and a second one ends the process at once with the status of the
-/// first, 128 and its number. A SIGHUP that was ignored stays so: that is nohup. For the
-/// whole process, hence called by the command alone.
+/// Installs handlers for SIGTERM, SIGINT, SIGHUP and SIGUSR1; mpirun passes SIGUSR1 on to its ranks, and Slurm is often
+/// configured to send it. The first signal ends the run after the current step. The second ends the process at once
+/// with status 128 plus the number of the first. An ignored SIGHUP (nohup) stays ignored. Affects the whole process, so
+/// only the command line calls this function.
 void stopOnSignals();
 
-/// From now on this process and those that it forks have one signal in common: the first that came to any of them.
+/// Makes this process and its future children share one signal record: the first signal that any of them receives.
 /// Throws MemoryError.
 void shareStopSignal();
 
-/// The signal that came, 0 before.
+/// Returns the recorded signal, or 0.
 int stopSignal();
 
-/// "SIGTERM".
+/// Returns the name of a signal, for example "SIGTERM".
 const char *signalName(int signal);
 
 } // namespace espalier::rt

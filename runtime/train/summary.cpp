@@ -1,4 +1,4 @@
-// What is said of checkpoints is read from their folder: it may hold those of earlier runs.
+// Checkpoints are read from their folder, which may contain those of earlier runs.
 #include "runtime/train/summary.h"
 
 #include "runtime/checkpoint/checkpoint.h"

@@ -1,4 +1,4 @@
-// CBOR keeps every bit of a number, NaN too.
+// CBOR preserves every bit of a number, including NaN.
 #include "runtime/train/told_result.h"
 
 #include "runtime/data/data_error.h"

@@ -1,4 +1,4 @@
-// What the first of the ranks that a process started leaves for it.
+// The result that a child rank returns to its parent process.
 #pragma once
 
 #include "runtime/train/run.h"
@@ -8,37 +8,39 @@
 
 namespace espalier::rt {
 
-/// Why a process did not begin: an exception as it can be told to another process.
+/// A start-up error of a process, in a form that another process can throw.
 struct Refusal {
-  int status = 2;           ///< with which the command ends
-  bool isElsewhere = false; ///< another process says why
+  int status = 2;           ///< exit status of the command
+  bool isElsewhere = false; ///< another process reports the error
   std::string text = "";
-  std::string file = ""; ///< of a DataError, with its line: then the text is the reason
+  std::string file = ""; ///< file of a DataError, whose line follows; the text is then the reason
   int64_t line = 0;
 
-  /// Of the exception at hand.
+  /// Captures the exception that is being handled.
   static Refusal current();
+  /// Throws the exception again.
   [[noreturn]] void raise() const;
 };
 
+/// The message from a child rank to its parent.
 struct ToldResult {
   RunResult result = {}; ///< without tensors
   std::string loadFault = "", metricsFault = "";
   std::optional<Refusal> refusal = {};
 };
 
-/// A file without a name, made before the processes are forked.
+/// An unnamed file that carries the message. Create it before the processes are forked.
 class ResultFile {
 public:
-  /// Throws MemoryError.
+  /// Creates the file. Throws MemoryError.
   ResultFile();
   ~ResultFile();
   ResultFile(const ResultFile &) = delete;
   ResultFile &operator=(const ResultFile &) = delete;
 
-  /// Throws std::runtime_error where the system refuses.
+  /// Writes the message. Throws std::runtime_error if the system call fails.
   void write(const ToldResult &told) const;
-  /// None where nothing whole was written.
+  /// Reads the message. Returns nothing if no complete message was written.
   std::optional<ToldResult> read() const;
 
 private:

@@ -1,4 +1,4 @@
-// The loop of one rank. Rank 0 reports.
+// The training loop of one rank. Rank 0 reports.
 #include "runtime/train/trainer.h"
 
 #include "runtime/abi.h"
@@ -35,7 +35,8 @@ Trainer::EntryPlace Trainer::entryNamed(const char *name) const {
 }
 
 uint32_t Trainer::exchangeNamed(const char *name) const {
-  return *findExchange(context.program.plan().stages(executor.rankProgram().stage), name); // rule A: each stage has it
+  return *findExchange(context.program.plan().stages(executor.rankProgram().stage),
+                       name); // rule A guarantees that each stage has it
 }
 
 bool Trainer::begin() {
@@ -65,7 +66,7 @@ bool Trainer::begin() {
 void Trainer::run() {
   if (!begin())
     return;
-  // A signal that came while ranks loaded ends the run here.
+  // A signal that arrived while ranks loaded their weights ends the run here.
   isStopped = !agreement.first(signalHere() != 0 ? "stop" : "").empty();
   if (!isForEvaluation(settings))
     train();
@@ -92,7 +93,8 @@ int Trainer::signalHere() const {
   return agreement.isFirstHere() && context.options.stopSignal ? context.options.stopSignal() : 0;
 }
 
-/// All ranks sum their scalars in every entry: what one of them was asked, all know behind it.
+/// Runs an entry. All ranks sum their scalars in every entry, so every rank learns afterwards that some rank received a
+/// signal.
 Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader &from, int64_t consumed,
                           int64_t first) {
   for (uint32_t i = 0; i < entry.microBatches; ++i)
@@ -108,7 +110,7 @@ Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader 
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
-  executor.step = state.step; // until the next one begins: its evaluation and its checkpoint are of this step, too
+  executor.step = state.step; // until the next step begins; its evaluation and its checkpoint also belong to this step
   executor.trace = context.options.trace.empty() ? nullptr : &recorder;
   Scalars results =
       runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
@@ -130,8 +132,9 @@ void Trainer::trainStep() {
     context.options.onStep(context.result.steps.back());
 }
 
-/// A checkpoint waits while steps are skipped: whether the weights are of use shows in the next step that is applied.
-/// No checkpoint is made of weights that give no finite loss, so that it cannot take the place of a good one.
+/// Saves a checkpoint if one is due. The save waits while steps are skipped, because only the next applied step shows
+/// whether the weights are good. Weights without a finite loss are not saved, so that they do not replace a good
+/// checkpoint.
 void Trainer::saveIfDue() {
   const RunOptions &options = context.options;
   if (!context.checkpoints)
@@ -146,7 +149,7 @@ void Trainer::saveIfDue() {
   if (!isLast && (!isSaveDue || waits))
     return;
   isSaveDue = false;
-  // The first micro-batch of the step that has just been trained.
+  // Evaluates the first micro-batch of the step that has just been trained.
   Loss loss = evaluateBatches(trainingBatches, state.consumed - static_cast<int64_t>(settings.global_batch()), 1);
   if (!std::isfinite(loss.sum)) {
     divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
@@ -155,7 +158,7 @@ void Trainer::saveIfDue() {
   context.checkpoints->save(executor, agreement, state, isLast);
 }
 
-/// Whoever has heard of the end has all behind it: no rank can fail any more.
+/// Ends the run on all ranks. After the agreement on the signal, no rank can fail any more.
 void Trainer::endRun() {
   if (!context.options.trace.empty() && state.step > firstStep)
     writeTrace(context.program, executor.rankProgram().rank, recorder, agreement, context.options.trace);
@@ -203,8 +206,8 @@ Trainer::Loss Trainer::evaluateBatches(BatchLoader &from, int64_t consumed, int6
   return loss;
 }
 
-/// Those that hold every sample once. The last one is filled up with samples that do not count, where the model can
-/// leave them out.
+/// Returns the number of micro-batches that hold every sample once. If the model can exclude samples from the loss, the
+/// last micro-batch is padded with such samples.
 int64_t Trainer::wholeBatches() const {
   int64_t samples = context.heldOut->sampleCount();
   int64_t each = static_cast<int64_t>(settings.micro_batch_size()) * dataReplicas(context.program.mesh());

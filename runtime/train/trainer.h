@@ -1,4 +1,4 @@
-// One rank's loop: steps, evaluations and checkpoints in the order that all ranks share.
+// The loop of one rank: steps, evaluations and checkpoints, in the same order on all ranks.
 #pragma once
 
 #include "runtime/checkpoint/checkpoint.h"
@@ -15,32 +15,34 @@
 
 namespace espalier::rt {
 
-/// What the ranks of a process share. Between processes nothing is: what must be equal there comes out of an entry or
-/// an Agreement.
+/// The objects that the ranks of a process share. Different processes share nothing, so values that must be equal come
+/// from an entry or an Agreement.
 struct RunContext {
   const Program &program;
   const RunOptions &options;
   const Dataset &training;
   const Dataset *heldOut = nullptr; ///< null: no evaluation
-  double peakFlops = 0;             ///< of all ranks; 0: not known
+  double peakFlops = 0;             ///< of all ranks; 0: unknown
   Metrics metrics;
   Gatherer gatherer;
-  RunResult result;                       ///< steps by rank 0, its end by the first rank of the process
-  Checkpoints *checkpoints = nullptr;     ///< null: none
-  const StartingWeights *start = nullptr; ///< null: initial values, or what a checkpoint of the run has
-  std::string loadFault; ///< why no weights could be loaded: the user's error; written by the process's first rank
-  bool isPeakExceeded = false; ///< by a step: the machine was busy while its peak was measured
+  RunResult result;                       ///< rank 0 adds the steps; the first rank of the process sets how it ended
+  Checkpoints *checkpoints = nullptr;     ///< null: no checkpoints
+  const StartingWeights *start = nullptr; ///< null: initial values, or the run's own checkpoint
+  std::string loadFault; ///< why no weights could be loaded (a user error); the first rank of the process writes it
+  bool isPeakExceeded = false; ///< by a step, because the machine was busy while its peak was measured
 };
 
+/// Trains or evaluates on one rank.
 class Trainer {
 public:
+  /// Prepares the loop of one rank. `context` and the other arguments must outlive the trainer.
   Trainer(RunContext &context, Executor &executor, Agreement &agreement, ThreadPool &pool);
 
-  /// Initialises, loads or resumes, then trains to the end; or evaluates, where the plan is for that.
+  /// Initializes, loads or resumes, then trains to the end. If the plan only evaluates, evaluates instead.
   void run();
 
 private:
-  /// A list of the plan, by its name, and the number of micro-batches that it takes.
+  /// An entry of the plan, with its index and its number of micro-batches.
   struct EntryPlace {
     uint32_t number, microBatches;
   };
@@ -51,12 +53,12 @@ private:
 
   EntryPlace entryNamed(const char *name) const;
   uint32_t exchangeNamed(const char *name) const;
-  /// Runs an entry on micro-batches of the samples behind `consumed`, from micro-batch `first` on.
+  /// Runs an entry on micro-batches of the samples after `consumed`, starting with micro-batch `first`.
   Scalars runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader &from, int64_t consumed, int64_t first = 0);
-  /// The signal that has come to this process, as far as this rank is the one that looks.
+  /// Returns the signal that this process has received, or 0 on ranks that do not poll for signals.
   int signalHere() const;
 
-  /// Fills the rank's parameters. False, on all ranks, where they cannot be loaded.
+  /// Initializes or loads the rank's parameters. Returns false on all ranks if any rank cannot load them.
   bool begin();
   void train();
   void trainStep();
@@ -71,18 +73,18 @@ private:
   RunContext &context;
   Executor &executor;
   Agreement &agreement;
-  ThreadPool &pool; ///< for work on the host
+  ThreadPool &pool; ///< for host work
   const pb::Settings &settings;
   ScalarState state;
   BatchLoader trainingBatches;
   std::optional<BatchLoader> heldOutBatches;
-  const EntryPlace evaluateEntry, trainEntry; ///< where the plan is for evaluation they are the same
+  const EntryPlace evaluateEntry, trainEntry; ///< equal if the plan only evaluates
   const uint32_t scalarsExchange, resultsExchange;
-  TraceRecorder recorder; ///< of the last step, where one is asked for
+  TraceRecorder recorder; ///< of the last step, if a trace was requested
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
-  std::string divergence; ///< the rule's verdict
-  bool isStopped = false; ///< by a signal: on all ranks after the same entry
+  std::string divergence; ///< the result of the rule
+  bool isStopped = false; ///< by a signal, on all ranks after the same entry
   bool isSaveDue = false;
 };
 

@@ -13,15 +13,15 @@
 namespace espalier::rt {
 namespace {
 
-/// The signal of which a second one ended the process at once; 0 for none.
+/// Returns the signal that ended the process when it arrived for the second time, or 0.
 int endSignalOf(const RunOptions &options, const Process &process) {
   bool wasAsked = options.stopSignal && options.stopSignal() != 0;
   int code = process.status && WIFEXITED(*process.status) ? WEXITSTATUS(*process.status) : 0;
   return wasAsked && code > 128 ? code - 128 : 0;
 }
 
-/// Ends that are no failure of the run: where one rank of any host was asked to end at once, all do; so do all where
-/// rank 0 ended because nobody reads its lines.
+/// Ends this process in the same way as its ranks if their end is no failure: a second signal on any host, or a broken
+/// pipe on rank 0's output.
 void endAsRanksDid(const Failure &failure, std::span<const Process> processes) {
   auto hasNoReader = [](const Process &process) {
     return process.status && WIFSIGNALED(*process.status) && WTERMSIG(*process.status) == SIGPIPE;
@@ -53,7 +53,7 @@ Patience launcherPatienceOf(const RunOptions &options) {
 std::optional<RankFailure> watchRun(const Program &program, const RunOptions &options, ShmWorld &world,
                                     std::vector<Process> &processes, const OtherWatchers &others) {
   Supervision how{.patience = patienceOf(options), .neighbours = others.neighbours, .others = others.launchers};
-  // mpirun gives those that it ends a second, within which somebody has to say why.
+  // mpirun kills its processes one second after the first error, so the report must appear within that second.
   constexpr int stoppingLooks = 3;
   if (others.launchers)
     how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);

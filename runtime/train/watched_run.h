@@ -1,4 +1,4 @@
-// What the process that starts ranks as processes and watches them does, whatever they share.
+// Shared code of all processes that fork ranks and supervise them.
 #pragma once
 
 #include "runtime/launch/processes.h"
@@ -8,28 +8,30 @@
 
 namespace espalier::rt {
 
-/// Three fifths of --failure-timeout for silence, one for the others' end; the rest for who is slow.
+/// Returns the timeouts of ranks: three fifths of --failure-timeout for silence and one fifth for stopping. The rest is
+/// a margin.
 Patience patienceOf(const RunOptions &options);
 
-/// Of launchers with each other: half of it for silence, as their daemons have to be ended, too.
+/// Returns the timeouts between launchers. Silence gets half of --failure-timeout, because daemons must also be stopped
+/// in this time.
 Patience launcherPatienceOf(const RunOptions &options);
 
-/// Who watches other ranks of the run.
+/// The peers that supervise other ranks of the run.
 struct OtherWatchers {
   std::vector<Neighbour> neighbours = {}; ///< of this host
-  launch::Launchers *launchers = nullptr; ///< that hear of each other over the control channel; null for none
+  launch::Launchers *launchers = nullptr; ///< peers on the control channel; null: none
 };
 
-/// Watches the processes of `world` to their end. A failure of any rank is returned as the report has it, with
-/// launchers that of all hosts. Where a rank was told to end by a second signal, this process ends as that rank did.
+/// Supervises the processes of `world` until they end. Returns the failure for the report; with launchers, the failure
+/// of all hosts. If a second signal ended a rank, this process ends in the same way.
 std::optional<RankFailure> watchRun(const Program &program, const RunOptions &options, ShmWorld &world,
                                     std::vector<Process> &processes, const OtherWatchers &others);
 
-/// In the process of a rank that has done its work: ends what rank 0 writes, and leaves the result for who watches. Of
-/// all that rank 0 says, others tell their status.
+/// Called in a rank's process after the rank has completed. Closes the output of rank 0 and writes the result for the
+/// parent. For errors that rank 0 reports, other ranks write only the status.
 void leaveResult(PreparedRun &run, int rank, const ResultFile &results);
 
-/// What leaveResult has left. Throws what the rank was refused.
+/// Returns the result that leaveResult has written. Throws the start-up error of the rank, if any.
 RunResult resultOf(const ResultFile &results);
 
 } // namespace espalier::rt

@@ -12,7 +12,7 @@ namespace {
 
 enum Track { microBatchTrack = 0, stepTrack = 1, waitTrack = 2, firstQueueTrack = 3 };
 
-/// What people call the subprograms of a micro-batch.
+/// Returns the conventional letter for a subprogram of a micro-batch.
 const char *letterOf(const std::string &role) {
   static const std::map<std::string, const char *> letters = {{"forward", "F"}, {"backward", "B"}, {"weight", "W"}};
   auto letter = letters.find(role);
@@ -29,7 +29,7 @@ private:
   void name(const char *what, const std::string &as, int track);
   void add(const TraceEvent &event);
   void slice(int track, const std::string &name, const TraceEvent &event);
-  /// The chunk of a call.
+  /// Returns the index of the chunk that contains a call.
   int chunkOf(uint32_t call) const;
   void comma() { text += text.empty() ? "\n" : ",\n"; }
 
@@ -59,7 +59,7 @@ void StageTrace::name(const char *what, const std::string &as, int track) {
 
 int StageTrace::chunkOf(uint32_t call) const {
   for (int i = 0; i < stage.chunks_size(); ++i)
-    if (call - stage.chunks(i).first_call() < stage.chunks(i).calls()) // unsigned: not below the first
+    if (call - stage.chunks(i).first_call() < stage.chunks(i).calls()) // unsigned: false for calls before the first
       return i;
   return 0;
 }
@@ -100,7 +100,7 @@ void writeTrace(const Program &program, int rank, const TraceRecorder &recorder,
   bool isFirstOfStage = rank == 0 || mesh.stage(rank - 1) != stage; // pp is the outermost axis
   std::string mine = isFirstOfStage ? traceEvents(program.plan(), stage, recorder.events()) : "";
   std::vector<std::string> texts;
-  // Words have a bounded length.
+  // Messages have a bounded length, so a long text takes several rounds.
   for (size_t sent = 0;;) {
     std::string part = mine.substr(std::min(sent, mine.size()), Agreement::wordBytes - 1);
     sent += part.size();

@@ -1,4 +1,5 @@
-// Rule B: a buffer lies in what its call binds, in every slot and for every coordinate; a place in its arena.
+// Rule B: each buffer lies inside the memory that its call binds, for every ring slot and mesh coordinate. Each
+// allocation lies inside its arena.
 #include "runtime/verify/rules.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ private:
   const pb::Plan &plan;
   const Mesh &mesh;
   PlanErrors &errors;
-  std::vector<std::vector<int64_t>> reach; ///< by subprogram and region: the end of what is touched
+  std::vector<std::vector<int64_t>> reach; ///< by subprogram and region: the end of the accessed bytes
 };
 
 void Bounds::check() {
@@ -86,7 +87,7 @@ void Bounds::checkParts() {
   }
 }
 
-/// An own part is one of all that its value has, or a value of which each rank has its own.
+/// Checks that a sharded buffer is one of the equal shards of its value, or that each rank has a value of its own.
 void Bounds::checkPart(const std::string &name, const pb::Buffer &buffer) {
   uint32_t axes = mesh.divided(buffer.part());
   if (axes == 0)
@@ -101,7 +102,8 @@ void Bounds::checkPart(const std::string &name, const pb::Buffer &buffer) {
         value.name(), whole, mesh.divided(value.split()));
 }
 
-/// What lies behind the last buffer must be bound too: a guard counts as touched.
+/// Checks the guards of a subprogram. A guard counts as accessed, so the binding must also cover the bytes behind the
+/// last buffer.
 void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
   int64_t touched = workspace;
   for (const pb::Guard &guard : subprogram.guards()) {
@@ -115,10 +117,11 @@ void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
   }
 }
 
-/// The host fills one turn while the device reads the other: all copies of what is exchanged lie apart.
+/// Checks the allocations of a stage. Both copies of a host staging buffer lie apart in all slots, because the host
+/// fills one copy while the device reads the other.
 void Bounds::checkPlaces(int index) {
   const pb::Stage &stage = plan.stages(index);
-  std::map<uint64_t, std::pair<uint64_t, int>> exchanged; // by begin: end and place
+  std::map<uint64_t, std::pair<uint64_t, int>> exchanged; // host staging buffers by first byte: end and allocation
   for (int i = 0; i < stage.places_size(); ++i) {
     const pb::Place &place = stage.places(i);
     uint64_t slots = stage.lifetimes(static_cast<int>(place.lifetime())).slots() * (place.exchanged() ? 2 : 1);
@@ -165,7 +168,7 @@ int64_t Bounds::boundBytes(const pb::Stage &stage, const pb::Call &call, uint32_
          static_cast<int64_t>(binding->offset());
 }
 
-/// What a call uses is resident, or in a lifetime whose slots its chunk is told.
+/// Checks that an allocation that a call uses is resident, or that the call's chunk lists the allocation's live range.
 void Bounds::checkLifetime(const std::string &name, const pb::Stage &stage, const pb::Call &call,
                            const pb::Place &place) {
   uint32_t number = 0;
@@ -235,7 +238,7 @@ void Bounds::checkExchange(int index, const pb::Exchange &exchange) {
 
 void Bounds::checkFlights(int index) {
   const pb::Stage &stage = plan.stages(index);
-  std::set<std::pair<uint32_t, uint32_t>> seen; // transfer and call
+  std::set<std::pair<uint32_t, uint32_t>> seen; // pairs of transfer and call
   for (const pb::Actions &entry : stage.entries())
     for (const pb::Block &block : entry.blocks())
       for (const pb::Action &action : block.actions())

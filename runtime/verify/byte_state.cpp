@@ -47,7 +47,7 @@ void ByteState::close(Span span, bool isWrite) {
   });
 }
 
-/// From now on the own part has a content of its own.
+/// Gives the rank's own shard a content that is separate from the content of the other shards.
 void ByteState::cut(Piece &piece, const Span &span) {
   if (piece.cut || !span.part)
     return;
@@ -57,7 +57,7 @@ void ByteState::cut(Piece &piece, const Span &span) {
   piece.cutEnd = span.end;
 }
 
-/// Parts that hold the same are no parts.
+/// Merges the shards of a piece again if all of them have the same content.
 void ByteState::uncut(Piece &piece) {
   if (piece.cut && !(piece.own == piece.rest))
     return;

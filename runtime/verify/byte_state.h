@@ -1,4 +1,4 @@
-// What every byte holds: an interval map. Neighbours with equal states are one piece.
+// The state of every byte of a memory, as an interval map. Neighbouring intervals with equal states are merged.
 #pragma once
 
 #include "runtime/verify/events.h"
@@ -9,24 +9,27 @@
 
 namespace espalier::rt::verify {
 
-/// Why a byte does not hold what is asked of it.
+/// The reason why a byte does not have the expected state.
 struct Fault {
+  /// The content is another one, a transfer writes or reads the byte, or the byte is cut along other axes.
   enum Kind { OtherContent, Written, Read, OtherCut };
   Kind kind;
   int64_t byte;
   Content found;
 };
 
-/// No queue: nobody asks in the name of a flight.
+/// Marks a check that no in-flight transfer makes.
 constexpr uint32_t noQueue = 0;
 
+/// An interval map from the bytes of one memory to their content and to the in-flight transfers that access them.
 class ByteState {
 public:
-  /// Bytes [0, end) that hold `content`.
+  /// Creates a map in which the bytes [0, end) hold `content`.
   explicit ByteState(int64_t end, Content content = {});
 
-  /// The first byte of the span (of its own part) whose content `isGood` refuses, or that a flight writes, unless one
-  /// of the same queue: that has ended by then.
+  /// Returns a fault at the first byte of the span (of the own shard, if the span has one) whose content `isGood`
+  /// rejects, or that an in-flight transfer writes. Writers on `queue` are allowed, because transfers of one queue
+  /// finish in order.
   template <typename IsGood> std::optional<Fault> check(Span span, IsGood isGood, uint32_t queue = noQueue) const {
     for (auto piece = at(span.begin); piece != pieces.end() && piece->first < span.end; ++piece) {
       const Piece &state = piece->second;
@@ -43,13 +46,13 @@ public:
     return std::nullopt;
   }
 
-  /// No flight reads or writes the bytes, but for those of a queue.
+  /// Returns a fault at the first byte that an in-flight transfer reads or writes. Transfers on `queue` are allowed.
   std::optional<Fault> free(Span span, uint32_t queue = noQueue) const;
 
-  /// What the span holds from now on; of an own part, other parts keep what they held.
+  /// Sets the content of the span. If the span is a shard, the other shards keep their content.
   void set(Span span, const Content &content);
 
-  /// Changes the content of each piece of the span.
+  /// Calls change(begin, content) for each piece of the span.
   template <typename Change> void change(Span span, Change change) {
     forEachPiece(span, [&](int64_t begin, Piece &piece) {
       cut(piece, span);
@@ -60,11 +63,13 @@ public:
     });
   }
 
-  /// A flight of a queue that reads or writes the bytes begins or ends.
+  /// Records that an in-flight transfer on `queue` starts to read or write the bytes.
   void open(Span span, bool isWrite, uint32_t queue);
+  /// Records that an in-flight transfer no longer reads or writes the bytes.
   void close(Span span, bool isWrite);
 
-  /// Goes over all pieces: span and content; where parts differ, first what the others hold, then the own part.
+  /// Calls visit(span, content) for all pieces in order. If the shards differ, visits the other shards before the own
+  /// shard.
   template <typename Visit> void forEach(Visit visit) const {
     for (auto piece = pieces.begin(); std::next(piece) != pieces.end(); ++piece) {
       const Piece &state = piece->second;
@@ -80,10 +85,11 @@ private:
     Axes cut = 0;
     int64_t cutBegin = 0, cutEnd = 0;
     uint32_t readers = 0, writers = 0;
-    uint32_t queue = 0; ///< of all flights that read or write it; `manyQueues` where they differ
+    uint32_t queue =
+        0; ///< the queue of all in-flight transfers that access the piece; `manyQueues` if they use several
     bool operator==(const Piece &) const = default;
   };
-  using Pieces = std::map<int64_t, Piece>; ///< by their first byte; each reaches to the next
+  using Pieces = std::map<int64_t, Piece>; ///< by first byte; each piece ends where the next one begins
   static constexpr uint32_t manyQueues = ~0u;
 
   static bool isCutOtherwise(const Piece &piece, const Span &span) {

@@ -1,4 +1,4 @@
-// Named dimensions of values: what a tensor is on one rank, where it begins in the whole one.
+// Named dimensions of values: the shape of a tensor on one rank, and the shard's offset in the unsharded tensor.
 #pragma once
 
 #include "runtime/verify/rules.h"
@@ -9,7 +9,7 @@
 
 namespace espalier::rt::verify {
 
-/// One dimension: its elements on a rank, and the axes of more than one rank over which it lies in parts.
+/// One dimension: its number of elements on a rank, and the mesh axes of size above 1 that shard the dimension.
 struct Dim {
   std::string name;
   int64_t size = 1;
@@ -18,13 +18,13 @@ struct Dim {
 };
 using Dims = std::vector<Dim>;
 
-/// Product of the sizes.
+/// Returns the product of the sizes.
 int64_t elementsOf(const Dims &dims);
-/// "[batch 4, seq 8 over 2]".
+/// Formats the dimensions, for example "[batch 4, seq 8 over 2]".
 std::string textOf(const Dims &dims);
-/// One behind the other.
+/// Concatenates lists of dimensions.
 Dims joined(std::initializer_list<Dims> parts);
-/// Those of `from` for which `keep` holds, in its order.
+/// Returns the dimensions of `from` for which `keep` holds, in their order.
 template <typename Keep> Dims where(const Dims &from, Keep keep) {
   Dims kept;
   for (const Dim &dim : from)
@@ -32,31 +32,36 @@ template <typename Keep> Dims where(const Dims &from, Keep keep) {
       kept.push_back(dim);
   return kept;
 }
+/// Returns whether `dims` contains a dimension equal to `dim`.
 bool contains(const Dims &dims, const Dim &dim);
 
-/// Of a tensor in equal parts that lie one behind the other, which dimension they are parts of.
+/// Describes how a tensor is cut into equal shards along one dimension.
 struct Cut {
-  int64_t outer = 1, parts = 1; ///< blocks before that dimension, parts of it
-  uint32_t axes = 0;            ///< over which a part is split and the whole is not
+  int64_t outer = 1, parts = 1; ///< the blocks before that dimension, and its number of shards
+  uint32_t axes = 0;            ///< the axes that split the shard but not the whole tensor
 };
 
-/// How `part` is a part of `whole`: alike but for one dimension. Nothing where it is not.
+/// Returns the cut that makes `part` of `whole`, or nothing if they differ in more than one dimension.
 std::optional<Cut> cutOf(const Dims &whole, const Dims &part);
 
-/// Dims and origins of a plan's values.
+/// Computes the dimensions of a plan's buffers, and the offsets of shards in the unsharded dimensions.
 class Shapes {
 public:
+  /// Keeps references to the plan and its mesh.
   Shapes(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) {}
 
-  /// Of what a buffer holds; nothing for values without a shape. A single element has none.
+  /// Returns the dimensions of a buffer's content, or nothing if the value has no shape. A single element has no
+  /// dimensions.
   std::optional<Dims> of(const pb::Buffer &buffer) const;
-  /// Whether a buffer holds less than its value, which entries of unlike lengths share: its dims are not the buffer's.
+  /// Returns whether a buffer holds fewer elements than its value. Entries of different lengths share values, so the
+  /// value's dims do not describe this buffer.
   bool isLess(const pb::Buffer &buffer) const;
-  /// Elements of a dimension on all ranks.
+  /// Returns the size of the unsharded dimension.
   int64_t whole(const Dim &dim) const { return dim.size * mesh.count(dim.split); }
-  /// Where a rank's part begins, `stride` for each element: later micro-batches follow with their samples.
+  /// Returns the offset of a rank's shard, times `stride`. The samples of a later micro-batch follow those of all
+  /// ranks.
   pb::Affine origin(const Dim &dim, int64_t stride = 1) const;
-  /// The rank's index over `axes`, times `stride`.
+  /// Returns the rank's index over `axes`, times `stride`.
   pb::Affine index(uint32_t axes, int64_t stride) const;
 
 private:
@@ -64,26 +69,28 @@ private:
   const Mesh &mesh;
 };
 
-/// Of queries [batch, seq, heads.., head_dim] a rank's first head among all.
+/// Returns the index of the first head on a rank, for queries of shape [batch, seq, heads.., head_dim].
 pb::Affine firstHead(const Shapes &shapes, const Dims &queries);
 
-/// The kind of a scalar by the name that functions.def gives it.
+/// Returns the kind of the scalar that functions.def calls `name`.
 pb::Kernel::Scalar scalarKind(const std::string &name);
-/// What a scalar of a kind must be by the dims of its space; `found` where these do not say.
+/// Returns the value that the dims of `space` require for a scalar of this kind, or `found` if the dims do not
+/// determine the scalar.
 pb::Affine scalarOf(pb::Kernel::Scalar kind, const Shapes &shapes, const Dims &space, const pb::Affine &found);
 
-/// A number without variables.
+/// Returns an affine expression without variables.
 pb::Affine constant(int64_t number);
-/// a + b.
+/// Returns a + b.
 pb::Affine sum(pb::Affine a, const pb::Affine &b);
+/// Returns whether two affine expressions have equal constants and coefficients.
 bool isSame(const pb::Affine &a, const pb::Affine &b);
-/// "constant: 3 layer: 256".
+/// Formats an affine expression, for example "constant: 3 layer: 256".
 std::string textOf(const pb::Affine &affine);
 
-/// Returns what is wrong with the sizes and scalars of a launch that stands for a library call, by the dims of its
-/// operands; empty if nothing is, and for launches of generated kernels.
+/// Checks the sizes and scalars of a launch that stands for a library call against the dims of its operands. Returns
+/// the fault. Returns an empty string if there is no fault or if the kernel is generated.
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch);
-/// The same for a library call, its transposition and its constants.
+/// Checks the sizes, transposition and constants of a library call in the same way.
 std::string faultOfProduct(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call);
 
 } // namespace espalier::rt::verify

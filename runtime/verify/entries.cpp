@@ -1,4 +1,4 @@
-// Rule J: what an entry finds, what the host has filled, and what must be there at its end.
+// Rule J: the state in which an entry begins, the values that the host fills, and the state that an entry must leave.
 #include "runtime/abi.h"
 #include "runtime/verify/play.h"
 
@@ -25,7 +25,7 @@ void Play::begin() {
   call = -1;
 }
 
-/// Stored values and state are as the entry before has left them.
+/// Marks the stored values and the optimizer state of a bucket as ready, because the previous entry has written them.
 void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number) {
   const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(number));
   auto set = [&](const pb::Buffer &buffer) {
@@ -51,7 +51,7 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
   slotOf[lifetime] = 0;
 }
 
-/// Nothing but zeros ever lies between parameters.
+/// Marks the padding between parameters as zeros. No instruction ever writes anything else there.
 void Play::beginGradient(const pb::Bucket &bucket, const pb::Buffer &buffer) {
   Operand gradient = view.values.operandOf(buffer, Access::Write);
   Where at = where(gradient.region);
@@ -78,7 +78,8 @@ void Play::beginGradient(const pb::Bucket &bucket, const pb::Buffer &buffer) {
   bytesOf(at).set({next, all.end, 0}, zeros);
 }
 
-/// Resident values besides buckets, as a cache: what subprograms ask for in a region that the entry finds.
+/// Returns whether the operand is a resident value outside of all buckets, such as a cache, in a region that the entry
+/// finds.
 bool Play::isCache(const Operand &need) const {
   const ValueInfo &info = view.values[need.value];
   return info.isResident && info.part == ValueInfo::None && finds(static_cast<uint32_t>(need.region));
@@ -97,7 +98,7 @@ void Play::findResident() {
       }
 }
 
-/// Found ready, and left ready: an entry may follow itself.
+/// Checks that resident values are ready at the end of the entry, so that the next entry finds them.
 void Play::keepResident() {
   for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
     if (const Summary *summary = view.summaryOf(stage.calls(call), role))
@@ -106,7 +107,7 @@ void Play::keepResident() {
           checkReady(need, noQueue, "ends without");
 }
 
-/// In slot m of its place lies what micro-batch m reads.
+/// Marks the values that the host fills as ready. Ring slot m holds the value of micro-batch m.
 void Play::fill(const pb::Exchange &exchange) {
   call = static_cast<int>(exchange.call());
   Operand operand = view.values.operandOf(exchange.buffer(), Access::Write);
@@ -182,7 +183,7 @@ void Play::readByHost(const pb::Exchange &exchange) {
   }
 }
 
-/// The sums that the host reads are those of all ranks, and what a process was asked all of them know.
+/// Checks that the sums that the host reads are all-reduced over all ranks, as are the stop requests.
 void Play::checkAgreed(const pb::Exchange &exchange, const Operand &operand) {
   uint32_t all = view.mesh.divided(allAxes), root = view.values[operand.value].root;
   Where at = where(operand.region);

@@ -1,5 +1,5 @@
-// What the proof is about: spans of bytes, what they hold, and steps that ask something of them and change them. No
-// protobuf: the front end makes these from a plan.
+// The event model of the proof: byte spans, their contents, and steps with preconditions and effects on them. This
+// header does not depend on protobuf. The front end builds the events from a plan.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace espalier::rt::verify {
 /// A set of mesh axes of size above 1, as bits.
 using Axes = uint32_t;
 
-/// Bytes [begin, end). With `part`, of each rank the own one of equal parts, by its index among the ranks that differ
-/// in these axes: parts of all members are disjoint and cover the span.
+/// The bytes [begin, end). With `part`, the span denotes one of its equal shards: the one at the rank's index among the
+/// ranks that differ in these axes. The shards of all members are disjoint and cover the span.
 struct Span {
   int64_t begin = 0, end = 0;
   Axes part = 0;
@@ -20,26 +20,29 @@ struct Span {
   bool operator==(const Span &) const = default;
 };
 
-/// What the proof knows of a value of the plan.
+/// The properties of a plan's value that the proof uses.
 struct ValueInfo {
+  /// The origin of a value's layer: the call, the stage (no layer), or the owner of the bucket.
   enum Layering : uint8_t { OfCall, OfStage, OfBucket };
+  /// The role of a value in its bucket.
   enum Part : uint8_t { None, Stored, Gathered, Gradient, Total, State };
 
-  uint32_t root = 0;            ///< the value that it is a piece of, or itself
-  int64_t begin = 0, end = 0;   ///< its bytes in the root
-  int64_t width = 4;            ///< bytes of an element
-  bool isPerMicroBatch = false; ///< else one instance for all
-  bool isResident = false;      ///< lives from entry to entry
-  bool isSum = false;           ///< something adds to it
+  uint32_t root = 0;            ///< the value that this value is a slice of, or the value itself
+  int64_t begin = 0, end = 0;   ///< the value's byte range in the root
+  int64_t width = 4;            ///< bytes per element
+  bool isPerMicroBatch = false; ///< false: one instance serves all micro-batches
+  bool isResident = false;      ///< stays alive between entries
+  bool isSum = false;           ///< some instruction accumulates into it
   Layering layering = OfCall;
-  Part part = None;    ///< of a bucket's values
-  uint32_t bucket = 0; ///< of a bucket's values
-  Axes share = 0;      ///< of a dense own part of a bucket's accumulator or stored values: over which axes ...
-  int64_t shares = 1;  ///< ... and of how many
-  uint32_t tag = 0;    ///< above 0: what a transfer makes of a piece of the root, which only those ask for that name it
+  Part part = None;    ///< the value's role in its bucket
+  uint32_t bucket = 0; ///< valid if `part` is not None
+  Axes share = 0;      ///< the axes that shard a dense accumulator or stored value of a bucket
+  int64_t shares = 1;  ///< the number of these shards
+  uint32_t tag =
+      0; ///< above 0: a transfer gives this slice another meaning, which only readers of exactly this value get
 };
 
-/// Which value: the root, whose layer, of which micro-batch.
+/// Identifies a value at run time: the root, the layer and the micro-batch.
 struct Instance {
   uint32_t value = 0;
   int32_t layer = 0;
@@ -47,38 +50,39 @@ struct Instance {
   bool operator==(const Instance &) const = default;
 };
 
-/// What bytes hold.
+/// The content of a byte range.
 struct Content {
+  /// Found is the content of bytes that a subprogram has not written.
   enum Kind : uint8_t { Undefined, Found, Ready, Sum };
   Kind kind = Undefined;
   Instance instance;
-  int64_t origin = 0;     ///< where the instance's first byte would lie
-  uint32_t version = 0;   ///< of bytes of a bucket: how often written since the entry began
+  int64_t origin = 0;     ///< the address of the instance's first byte
+  uint32_t version = 0;   ///< bucket values: the number of writes since the entry began
   uint32_t tag = 0;       ///< as ValueInfo.tag
-  uint32_t sum = 0;       ///< of a sum: the value that is added to
-  uint64_t terms = 0;     ///< of a sum: a hash of the set of its terms
-  bool isPadding = false; ///< of a sum: zeros from the beginning, between parameters
-  bool isRead = false;    ///< of a sum: nothing may be added any more
-  uint32_t writer = 0;    ///< who left it, for errors
+  uint32_t sum = 0;       ///< sums: the value that is accumulated into
+  uint64_t terms = 0;     ///< sums: a hash of the set of accumulated terms
+  bool isPadding = false; ///< sums: the zeros between parameters
+  bool isRead = false;    ///< sums: has been read, so no term may follow
+  uint32_t writer = 0;    ///< the writer, for error messages
   bool operator==(const Content &) const = default;
 };
 
-/// How a step uses an operand. Update: reads and writes; of a resident value this makes the next version.
+/// The kind of an operand's access. Update reads and writes; an update of a resident value creates its next version.
 enum class Access : uint8_t { Read, Write, Update, Add, AddUnlessFirst };
 
-/// Bytes of a region that name a value of layer `layer` + the call's.
+/// A byte span of a region that holds a value. The layer is `layer` plus the layer of the call.
 struct Operand {
   int region = 0;
   Access access = Access::Read;
   Span span;
   uint32_t value = 0;
   int32_t layer = 0;
-  int64_t valueBegin = 0, valueEnd = 0; ///< the value's bytes in its root, where all parts are counted
-  int64_t origin = 0;                   ///< where a write puts the root's first byte
+  int64_t valueBegin = 0, valueEnd = 0; ///< the value's byte range in its root, all shards included
+  int64_t origin = 0;                   ///< the address at which a write puts the root's first byte
   bool operator==(const Operand &) const = default;
 };
 
-/// One instruction. Operands of a Start come in pairs, source then target.
+/// One instruction. The operands of a Start come in pairs of source and target.
 struct Step {
   enum Kind : uint8_t { Compute, Start, Wait };
   Kind kind = Compute;
@@ -86,9 +90,9 @@ struct Step {
   uint32_t transfer = 0;
   uint32_t queue = 0;
   std::vector<Operand> operands;
-  std::vector<uint64_t> over; ///< by operand: operands in whose place it may be written, as bits
-  bool isGenerated = false;   ///< a kernel that writes nothing but what somebody reads
-  double squares = 0;         ///< above 0: adds the squares of its operands to the norm, with this weight
+  std::vector<uint64_t> over; ///< by operand: a bit mask of the operands that it may overwrite in place
+  bool isGenerated = false;   ///< a generated kernel, whose every output must have a reader
+  double squares = 0;         ///< above 0: adds the squares of its operands to the norm with this weight
 };
 
 } // namespace espalier::rt::verify

@@ -1,5 +1,5 @@
-// Flights in the play: from START to WAIT their sources are not written and their targets not touched, but by flights
-// of the same queue behind them.
+// In-flight transfers in the simulation. Between START and WAIT no step writes a transfer's sources or touches its
+// targets. Later transfers on the same queue are the exception.
 #include "runtime/verify/limits.h"
 #include "runtime/verify/play.h"
 
@@ -52,7 +52,7 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
     const ValueInfo &info = view.values[to.value];
     Content content = contentOf(to, at, *instance);
     bool isKept = info.part == ValueInfo::Stored || info.part == ValueInfo::State;
-    // What own parts are brought together from is as old as they are.
+    // Gathered shards keep the version of the shards.
     bool isBrought = sources > 0 && isKept && view.values[operands[i - sources].value].root == info.root;
     uint32_t version = 0;
     if (isBrought) {
@@ -62,7 +62,7 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
         return true;
       });
     }
-    // Own parts that are left in the place of the whole leave nothing of it, but for zeros between parameters.
+    // Writing shards in place destroys the unsharded value. Only the zeros between parameters remain.
     auto clear = [](int64_t, Content &old) { old = old.isPadding ? old : Content(); };
     if (span.part && !opened.read.empty())
       for (const auto &[memory, source] : opened.read)
@@ -71,7 +71,7 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
     bytesOf(at).change(span, [&](int64_t, Content &old) {
       Content before = std::exchange(old, content);
       old.version = isBrought ? version : isKept ? before.version + 1 : 0;
-      old.isPadding = before.isPadding && info.part == ValueInfo::Total; // sums of zeros
+      old.isPadding = before.isPadding && info.part == ValueInfo::Total; // a sum of zeros is zero
       old.sum = old.isPadding ? before.sum : 0;
     });
     if (transfer.kind() == pb::Transfer::COPY) {
@@ -82,7 +82,7 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
   }
 }
 
-/// A copy of a whole whose pieces have come to mean something else says so, too.
+/// Copies the tags of a value's slices, so that the copy of a slice keeps the meaning that a transfer gave it.
 void Play::copyTags(const Operand &from, const Where &to, const Span &target) {
   Where there = where(from.region);
   Span source = spanOf(from, there);
@@ -97,8 +97,8 @@ void Play::copyTags(const Operand &from, const Where &to, const Span &target) {
     bytesOf(to).change(span, [&, is = tag](int64_t, Content &content) { content.tag = is; });
 }
 
-/// What the host has filled is, of sums that this entry counts, a sum without terms: whoever reads it before all of
-/// them are there is too early.
+/// Marks the sums of this entry that the host has initialized as sums without terms. A read before all terms are added
+/// then fails.
 void Play::beginSums(const Operand &from, const Operand &to, const Instance &instance) {
   Span source = spanOf(from, where(from.region));
   auto isFilled = [&](const Span &given) { return given.overlaps(source); };

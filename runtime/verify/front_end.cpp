@@ -1,4 +1,4 @@
-// Plan to events: launches, library calls and transfers as steps with operands.
+// Converts a plan into events: launches, library calls and transfers become steps with operands.
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/program_view.h"
 
@@ -105,8 +105,8 @@ void FrontEnd::addCall(const pb::LibraryCall &call, Step &step) const {
     step.operands.push_back(values.operandOf(call.workspace(), Access::Write));
 }
 
-/// The norm is one call, or a kernel that squares and those behind it that add these squares, before any others, and
-/// know the weight.
+/// Returns the weight with which an instruction adds squares to the gradient norm, or 0. The norm is one library call,
+/// or a squaring kernel followed by the kernels that add its partial sums. Those kernels hold the weight.
 double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction) const {
   const pb::Instruction &source = subprogram.instructions(instruction);
   if (source.call().function() == pb::LibraryCall::SQUARED_NORM && source.has_call())
@@ -132,7 +132,7 @@ double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction)
   return weight;
 }
 
-/// Of a value that is written piece by piece the first piece is where it begins.
+/// Sets the origin of values that are written slice by slice: the first accessed byte of the value is its beginning.
 void FrontEnd::placePieces(std::vector<Step> &steps) const {
   std::map<std::tuple<int, uint32_t, int32_t>, int64_t> begins; // by region, value, layer
   auto keyOf = [](const Operand &operand) { return std::tuple(operand.region, operand.value, operand.layer); };
@@ -168,7 +168,7 @@ void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
   for (const pb::Stage &stage : plan.stages())
     for (const pb::Exchange &exchange : stage.exchanges())
       isWanted[values[exchange.buffer().value()].root] = true;
-  // An instruction that adds it, or the rest of a term, has been left out.
+  // An output without a reader shows that the instruction that accumulates this output is missing from the plan.
   for (int i = 0; i < plan.subprograms_size(); ++i)
     for (const auto &[instruction, operand] : view.summaries[static_cast<size_t>(i)].leftOver)
       if (!isWanted[values[operand.value].root])

@@ -1,5 +1,6 @@
-// Rule E: an instruction gives its kernel what that declares: operands and scalars in number, types, and exactly the
-// bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in functions.def.
+// Rule E: each instruction matches the declaration of its kernel in the number of operands and scalars, in types, and
+// in the exact bytes that the kernel accesses. The plan declares generated kernels, and functions.def declares library
+// functions.
 #include "runtime/geometry.h"
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
@@ -36,8 +37,8 @@ private:
 
   const pb::Plan &plan;
   PlanErrors &errors;
-  const bool isByHand; ///< no kernel says what its scalars are
-  std::string name;    ///< of the instruction at hand
+  const bool isByHand; ///< a hand-written plan, in which kernels do not declare their scalars
+  std::string name;    ///< the current instruction
 };
 
 void Kernels::check() {
@@ -54,7 +55,7 @@ void Kernels::check() {
     }
 }
 
-/// The code says for which grid it was written, line by line.
+/// Compares each geometry with the text of the code. The first lines of the code state the geometry of each kernel.
 void Kernels::checkGeometries(const pb::Object &object) {
   std::string_view code = object.code();
   for (int i = 0; i < object.geometry_size(); ++i) {
@@ -90,10 +91,10 @@ void Kernels::checkLaunch(const pb::Launch &launch) {
   checkGrid(launch);
 }
 
-constexpr int64_t greatestDivisor = INT32_MAX; // generated code divides numbers of 32 bits
+constexpr int64_t greatestDivisor = INT32_MAX; // generated code uses 32-bit division
 
-/// Sizes and divisors are the same on every rank and in every run; `first` is what an operand overwrites by, and stands
-/// alone.
+/// Checks that sizes and divisors are constant. The scalar `first`, which selects overwrite instead of accumulate, has
+/// no other term.
 void Kernels::checkScalars(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
   if (!isByHand && static_cast<uint32_t>(kernel.uses_size()) != kernel.scalars())
@@ -122,7 +123,7 @@ void Kernels::checkScalars(const pb::Launch &launch) {
   }
 }
 
-/// Each row is in one block, and blocks are as nearly equal as they can be.
+/// Checks that each row lies in exactly one block, and that the blocks are as equal as possible.
 void Kernels::checkBlocks(const pb::Launch &launch, int index) {
   bool isSquare = plan.kernels(static_cast<int>(launch.kernel())).shape() == "square_blocks";
   int64_t each = launch.scalars(index).constant(), rows = index > 0 ? launch.scalars(index - 1).constant() : 0;
@@ -157,10 +158,10 @@ bool isGenerated(const pb::Kernel &kernel) {
 }
 
 // Factors of Operand.reach in generated kernels.
-constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2; ///< rows: of column kernels, else the extent
+constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2; ///< rows: column kernels; else the extent
 
-/// The terms of a walk cover the operand without gaps, and go through it equally often. Returns how many rows they tell
-/// apart; 0 after an error.
+/// Checks that the terms of a strided access cover the operand without gaps, each element equally often. Returns the
+/// number of rows that the access distinguishes, or 0 after an error.
 int64_t Kernels::checkWalk(const pb::Launch &launch, int index, int64_t rows) {
   const pb::Operand &operand = plan.kernels(static_cast<int>(launch.kernel())).operands(index);
   bool hasColumns = !operand.reach().empty() && operand.reach(operand.reach_size() - 1) == columnsFactor;
@@ -184,8 +185,8 @@ int64_t Kernels::checkWalk(const pb::Launch &launch, int index, int64_t rows) {
   return most;
 }
 
-/// Generated kernels have the rows and columns that their operands have: those that an operand reaches one behind the
-/// other, else those that the walks tell apart.
+/// Checks that a generated kernel has the rows and columns of its operands. A dense operand fixes the number of rows.
+/// Without a dense operand, the strided accesses fix the number.
 void Kernels::checkRows(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
   bool isColumn = kernel.shape() == "column";
@@ -206,7 +207,8 @@ void Kernels::checkRows(const pb::Launch &launch) {
     add("goes through {} columns, its buffers have one", launch.scalars(0).constant());
 }
 
-/// What overwrites in the first micro-batch asks for the bucket that it adds to, or always does the same.
+/// Checks the scalar that selects overwrite (beta = 0) in the first micro-batch. The scalar names the bucket of the
+/// accumulator, or is the constant 0 or 1.
 void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index) {
   const pb::Affine &scalar = launch.scalars(static_cast<int>(operand.unless()) - 1);
   bool isFixed = isConstant(scalar) && (scalar.constant() == 0 || scalar.constant() == 1);
@@ -219,7 +221,8 @@ void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, i
     add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
 }
 
-/// Where no operand reaches by the extent, it is a product of scalars, of which a tiled one goes up to whole blocks.
+/// Checks the extent of a launch that no operand depends on. The extent is a product of scalars; tiled scalars are
+/// rounded up to whole blocks.
 void Kernels::checkExtent(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
   const KernelSignature *row = findKernel(kernel.shape());
@@ -236,7 +239,7 @@ void Kernels::checkExtent(const pb::Launch &launch) {
     add("is launched over {} iterations, its sizes give {}", launch.extent(), wanted);
 }
 
-/// As CUDA has it: 2^31 - 1 blocks in x, 65535 in y.
+/// Checks the grid against the limits of CUDA: 2^31 - 1 blocks in x, 65535 blocks in y.
 void Kernels::checkGrid(const pb::Launch &launch) {
   for (const pb::Object &object : plan.objects()) {
     if (object.geometry().empty())
@@ -251,7 +254,7 @@ void Kernels::checkGrid(const pb::Launch &launch) {
   }
 }
 
-/// `ofAll`: the type of the first operand of the type e.
+/// Returns whether a type matches the letter of a signature. `ofAll` is the type of the first operand of type e.
 bool hasType(char letter, pb::DataType type, pb::DataType ofAll) {
   switch (letter) {
   case 's':
@@ -291,7 +294,8 @@ void Kernels::checkCall(const pb::LibraryCall &call) {
     add("{} adds to nothing", function);
 }
 
-/// What a launch holds that no use of its kernel has, by the use that is most alike; empty: it is one of the uses.
+/// Describes how the values of a launch differ from the most similar use that its kernel was compiled for. Returns an
+/// empty string if the launch is one of these uses.
 std::string otherThanMade(const pb::Plan &plan, const pb::Kernel &kernel, const pb::Launch &launch) {
   int uses = kernel.operands().empty() ? 0 : kernel.operands(0).values_size();
   int most = -1, other = launch.buffers().empty() ? -1 : 0;

@@ -1,4 +1,5 @@
-// Rule D: parameters in their bucket, buckets in the regions of calls, who holds and updates them, and parts.
+// Rule D: parameters in their buckets, buckets in the regions of calls, the stages that hold and update them, and
+// slices.
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
 
@@ -10,16 +11,16 @@
 namespace espalier::rt::verify {
 namespace {
 
-constexpr int64_t granule = 128; ///< elements: parameters begin at multiples of it
+constexpr int64_t granule = 128; ///< in elements: parameters begin at multiples of this number
 
-/// Bytes of an arena where something of a bucket lies.
+/// The byte range of a bucket's buffer in an arena.
 struct Extent {
   int memory;
   int64_t begin, end;
   auto operator<=>(const Extent &) const = default;
 };
 
-/// A bucket as its owner's.
+/// A bucket and its owner.
 using Owned = std::pair<uint32_t, uint32_t>;
 
 class Layout {
@@ -77,7 +78,7 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
   checkBuffers(bucket);
 }
 
-/// How many elements of a parameter a rank has; 0 where the split is no split.
+/// Returns the number of a parameter's elements on one rank, or 0 if the split is invalid.
 int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parameter) {
   int64_t elements = 1;
   uint32_t used = mesh.divided(bucket.partial()) | PP;
@@ -145,7 +146,8 @@ void Layout::checkBuffers(const pb::Bucket &bucket) {
     add("bucket '{}': has whole gradients, and none of its own", bucket.name());
 }
 
-/// What calls add to is partial over the bucket's axes, the share of it over those that are left behind the scatter.
+/// Checks that accumulated gradients are partial over the bucket's axes. The sharded gradient is partial over the axes
+/// that remain after the reduce-scatter.
 void Layout::checkGradients(const pb::Bucket &bucket) {
   int64_t elements = static_cast<int64_t>(bucket.elements());
   bool hasShare = bucket.has_whole_gradient();
@@ -173,7 +175,8 @@ void Layout::checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb:
         bytes, elements);
 }
 
-/// A bucket of an owner is on one stage, or on all its holders, and updated once on each.
+/// Checks that the bucket of an owner is on one stage, or on exactly its holders, and that each of them updates it
+/// once.
 void Layout::checkHolders() {
   std::map<Owned, std::map<int, int>> updates; // by owner and stage
   std::set<Owned> owners;
@@ -200,7 +203,7 @@ void Layout::checkHolders() {
   }
 }
 
-/// Buckets are apart, but for uses of one owner, which coincide.
+/// Checks that the buffers of different owners' buckets are disjoint, and that all uses of one owner's bucket coincide.
 void Layout::checkPlaces(int index) {
   const pb::Stage &stage = plan.stages(index);
   std::map<std::tuple<Owned, int>, Extent> known; // by owner and buffer
@@ -238,7 +241,8 @@ void Layout::checkPlaces(int index) {
   }
 }
 
-/// The step is bits of an integer among numbers: only the widths are the same.
+/// Checks that each slice lies inside its whole value. Types may differ, because the step is an integer among floats,
+/// but their widths may not.
 void Layout::checkWholes() {
   for (const pb::Value &value : plan.values()) {
     if (value.whole() == 0)
@@ -250,7 +254,7 @@ void Layout::checkWholes() {
   }
 }
 
-/// A slice by coordinate is read, never written.
+/// Checks that buffers whose address depends on the mesh coordinate are only read.
 void Layout::checkReads(const pb::Subprogram &subprogram) {
   for (int i = 0; i < subprogram.instructions_size(); ++i) {
     const pb::Instruction &instruction = subprogram.instructions(i);

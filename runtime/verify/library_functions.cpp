@@ -23,7 +23,7 @@ pb::Operand::Access accessOf(Access access, pb::Store store) {
   return store == pb::OVERWRITE ? pb::Operand::WRITE : pb::Operand::ADD;
 }
 
-/// The operand of this name as a bit; 0 for no name.
+/// Returns the bit of the operand with this name, or 0 for an unknown name.
 uint32_t bitOf(const std::vector<const OperandSignature *> &operands, const std::string &name) {
   auto found = std::ranges::find(operands, name, &OperandSignature::name);
   return found == operands.end() ? 0 : uint32_t{1} << (found - operands.begin());
@@ -48,7 +48,7 @@ std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) 
     rule.elements = *elements;
     rule.unlessFirst = operand->isStored() && call.store() == pb::ADD_UNLESS_FIRST;
     rule.over = bitOf(operands, operand->over);
-    // What is added to terms is terms; a bias would be added once by each rank with a term.
+    // An epilogue that is not linear, such as a bias, must not see partial sums: each rank would add the bias once.
     bool isLinear = operand->isLinear && (!rows.epilogue || rows.epilogue->isLinear);
     rule.linear = isLinear && operand->isRead() ? ++factors : 0;
     rule.reduces = operand->isSum;

@@ -1,4 +1,4 @@
-// How large a plan's numbers may be: so that sums and products of a few of them stay below 63 bits, and the proof ends.
+// Upper limits of the numbers in a plan. They keep sums and products of a few numbers below 2^63 and bound the proof.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,20 @@
 namespace espalier::rt::verify {
 
 constexpr uint64_t maxBytes = uint64_t(1) << 48;
-constexpr uint64_t maxStride = uint64_t(1) << 44; ///< of a place
-constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< of settings
+constexpr uint64_t maxStride = uint64_t(1) << 44; ///< of an allocation
+constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< of the settings
 constexpr int64_t maxCoefficient = int64_t(1) << 40;
 constexpr uint64_t maxRanks = 1 << 20;
 constexpr uint32_t maxSlots = 1 << 16;
 constexpr uint32_t maxMicroBatches = 1 << 20;
-constexpr uint64_t maxActions = 1 << 25; ///< of all stages of an entry, rounds multiplied out
+constexpr uint64_t maxActions = 1 << 25; ///< of all stages in an entry, with rounds expanded
 constexpr int64_t maxSubprograms = 1 << 16;
 constexpr int64_t maxTable = 1 << 20;
 constexpr int64_t maxNames = 64;
 constexpr int64_t maxOperands = 64;
 constexpr int64_t maxScalars = 32;
-constexpr int64_t maxFactors = 8;     ///< of what a kernel reaches
-constexpr uint32_t maxThreads = 1024; ///< of a block of a GPU
-constexpr int maxOpen = 64;           ///< flights on a queue
+constexpr int64_t maxFactors = 8;     ///< of an operand's access extent
+constexpr uint32_t maxThreads = 1024; ///< per GPU block
+constexpr int maxOpen = 64;           ///< in-flight transfers per queue
 
 } // namespace espalier::rt::verify

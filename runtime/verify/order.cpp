@@ -1,5 +1,6 @@
-// Rules H and I: what stages say to each other is the same on both sides, and they all reach their ends on devices that
-// run one transfer at a time in order of issue. Ranks of a stage go through one list: one rank per stage is enough.
+// Rules H and I: the transfers between stages match on both sides, and all stages finish on devices that run one
+// transfer at a time in order of issue. The ranks of a stage run the same instruction stream, so one rank per stage is
+// enough.
 #include "runtime/verify/order.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace espalier::rt::verify {
 namespace {
 
-/// Lists the flights of all stages in an entry and says who meets whom.
+/// Lists the in-flight transfers of all stages in an entry, and matches the transfers that run together.
 class Matcher {
 public:
   Matcher(const pb::Plan &plan, const Mesh &mesh, const Values &values, int entry, PlanErrors &errors)
@@ -32,8 +33,8 @@ private:
   PlanErrors &errors;
   std::vector<Line> lines;
   uint32_t stage = 0;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> open; ///< flights by transfer, call, micro-batch
-  /// By line, sender and receiver: what was sent and what was received.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> open; ///< in flight: transfer, call, micro-batch
+  /// By channel, sender and receiver: the sequence of sends and the sequence of receives.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::array<std::vector<uint32_t>, 2>> exchanges;
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> groups; ///< group, queue; stage
   uint32_t meetings = 0;
@@ -75,13 +76,14 @@ void Matcher::listAction(const pb::Action &action, uint64_t moved) {
   for (const pb::Flight &flight : action.wait().flights()) {
     auto found = open.find({flight.transfer(), flight.call(), static_cast<uint32_t>(flight.micro_batch() + moved)});
     if (found == open.end())
-      continue; // the play of its stage says so
+      continue; // the simulation of the stage reports this error
     lines[stage].steps.push_back({found->second, true});
     open.erase(found);
   }
 }
 
-/// Transfers of instructions queue up as all others do; those of one subprogram are as good as one, which it waits for.
+/// Records the transfers of a RUN's instructions. They queue up like all other transfers. The RUN waits for them, so
+/// one entry represents all of them.
 void Matcher::listRun(const pb::Run &run) {
   for (uint32_t i = 0; i < run.calls(); ++i) {
     const pb::Call &call = plan.stages(static_cast<int>(stage)).calls(static_cast<int>(run.first_call() + i));
@@ -98,7 +100,7 @@ void Matcher::listRun(const pb::Run &run) {
     line.flights.push_back({nullptr, 0, 0, static_cast<uint32_t>(line.actions.size() - 1)});
     line.steps.push_back({flight, false});
     line.steps.push_back({flight, true});
-    return; // one of a RUN stands for all of them
+    return; // one transfer represents all transfers of a RUN
   }
 }
 
@@ -141,7 +143,7 @@ std::string Matcher::nameOf(uint32_t which, uint32_t flight) const {
                      issued.microBatch);
 }
 
-/// The n-th of each member is the same.
+/// Checks that the n-th transfers of all members are equal.
 void Matcher::match(const std::string &what, const std::vector<std::vector<uint32_t>> &sequences,
                     const std::vector<uint32_t> &members) {
   for (size_t i = 1; i < members.size(); ++i)
@@ -183,7 +185,7 @@ bool Matcher::isSame(const Issued &a, const Issued &b, int stageA, int stageB) c
   return true;
 }
 
-/// Lets every stage go on as far as it can; whoever does not reach its end waits for ever.
+/// Advances every stage as far as possible. A stage that does not reach its end is deadlocked.
 class Order {
 public:
   Order(const pb::Plan &plan, int entry, std::vector<Line> lines, PlanErrors &errors)
@@ -199,8 +201,8 @@ private:
   const int entry;
   std::vector<Line> lines;
   PlanErrors &errors;
-  std::vector<uint32_t> waiting;                    ///< stages that may be able to go on
-  std::map<uint32_t, std::vector<uint32_t>> fronts; ///< by meeting that is not complete: stages that stand at it
+  std::vector<uint32_t> waiting;                    ///< stages that may be able to advance
+  std::map<uint32_t, std::vector<uint32_t>> fronts; ///< by incomplete collective: the stages that have it in front
 };
 
 void Order::check() {
@@ -229,7 +231,7 @@ void Order::check() {
   }
 }
 
-/// One step of a stage, or the end of its front transfer.
+/// Advances a stage by one step, or ends its front transfer. Returns whether either was possible.
 bool Order::advance(uint32_t stage) {
   Line &line = lines[stage];
   if (line.next < line.steps.size()) {
@@ -244,7 +246,7 @@ bool Order::advance(uint32_t stage) {
   return line.front < line.issued.size() && endFront(stage);
 }
 
-/// The front ends when it is the front of all its members.
+/// Ends the front transfer of a stage if that transfer is in front on all its members.
 bool Order::endFront(uint32_t stage) {
   Line &line = lines[stage];
   Issued &issued = line.flights[line.issued[line.front]];
@@ -270,7 +272,8 @@ bool Order::endFront(uint32_t stage) {
   return true;
 }
 
-/// Each group on a queue, and each line between two stages, is listed once if it occurs, and else not.
+/// Checks that the plan lists exactly the communicators that occur: each group on a queue, and each channel between two
+/// stages, once.
 class Communicators {
 public:
   Communicators(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) : plan(plan), mesh(mesh), errors(errors) {}
@@ -278,14 +281,15 @@ public:
   void check();
 
 private:
-  using Key = std::tuple<bool, uint32_t, uint32_t, uint32_t>; // is it a line; group and queue, or line and stages
+  using Key =
+      std::tuple<bool, uint32_t, uint32_t, uint32_t>; // is it a channel; then group and queue, or channel and stages
   void use(const pb::Transfer &transfer, uint32_t stage);
   void useSubprograms();
 
   const pb::Plan &plan;
   const Mesh &mesh;
   PlanErrors &errors;
-  std::map<Key, std::string> used; ///< with the name of a transfer
+  std::map<Key, std::string> used; ///< with the name of one transfer
 };
 
 void Communicators::use(const pb::Transfer &transfer, uint32_t stage) {

@@ -1,32 +1,33 @@
-// Flights of a stage in order of issue, as rules H and I see them.
+// The transfers of a stage in order of issue, as rules H and I use them.
 #pragma once
 
 #include "runtime/verify/play.h"
 
 namespace espalier::rt::verify {
 
-/// A flight of a stage; without a transfer, what the instructions of a RUN start.
+/// An issued transfer of a stage. The transfer is null if it represents the transfers that the instructions of a RUN
+/// start.
 struct Issued {
   const pb::Transfer *transfer = nullptr;
   uint32_t call = 0, microBatch = 0;
-  uint32_t action = 0;  ///< that starts it, by Line.actions
-  uint32_t meeting = 0; ///< the same for all that take part in it; 0: nobody else does
+  uint32_t action = 0;  ///< the action that starts it, as an index into Line.actions
+  uint32_t meeting = 0; ///< equal for all stages that take part; 0: no other stage does
   uint32_t members = 1;
   bool hasEnded = false;
 };
 
-/// A flight is issued, or waited for.
+/// A step of a stage: issues a transfer or waits for one.
 struct LineStep {
   uint32_t flight = 0;
   bool isWait = false;
 };
 
-/// A stage's list, rounds multiplied out.
+/// The instruction stream of a stage, with rounds expanded.
 struct Line {
   std::vector<Issued> flights;
   std::vector<LineStep> steps;
-  std::vector<std::pair<const pb::Action *, uint64_t>> actions; ///< with what their round adds to micro-batches
-  std::vector<uint32_t> issued;                                 ///< in order; `front` is the next to end
+  std::vector<std::pair<const pb::Action *, uint64_t>> actions; ///< with the micro-batch offset of their round
+  std::vector<uint32_t> issued; ///< in order of issue; `front` indexes the next one to end
   size_t next = 0, front = 0;
 };
 

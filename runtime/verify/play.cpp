@@ -83,7 +83,7 @@ void Play::play() {
     advance = block.advance();
     for (round = 0; round < block.rounds(); ++round) {
       act(block);
-      if (errors.list.size() > 16) // what follows follows from these
+      if (errors.list.size() > 16) // later errors are likely to be consequences of the first ones
         return;
     }
   }
@@ -140,7 +140,8 @@ Content Play::contentOf(const Operand &operand, const Where &at, const Instance 
   return content;
 }
 
-/// All bytes hold the instance that the operand names, of one write and one version; a sum is whole.
+/// Checks that all bytes hold the instance that the operand names, from one write and of one version. A sum must also
+/// be complete.
 bool Play::checkReady(const Operand &operand, uint32_t queue, std::string_view verb) {
   std::optional<Instance> instance = instanceOf(operand);
   if (!instance)
@@ -152,7 +153,7 @@ bool Play::checkReady(const Operand &operand, uint32_t queue, std::string_view v
   std::optional<uint32_t> version;
   bool hasSums = false, isIncomplete = false;
   auto isGood = [&](const Content &content) {
-    // Between parameters there are the same zeros in every gradient that has its turn there.
+    // All gradients that use this ring slot have the same zeros between parameters.
     if (content.isPadding && content.sum == info.root)
       return content.origin == at.base + operand.origin;
     if (content.instance != *instance || content.kind < Content::Ready ||
@@ -187,7 +188,7 @@ bool Play::checkReady(const Operand &operand, uint32_t queue, std::string_view v
   return true;
 }
 
-/// No flight touches the bytes, and no sum lies there that is still to be read.
+/// Checks that no in-flight transfer touches the bytes, and that they hold no sum that is still to be read.
 bool Play::checkFree(const Where &at, const Span &span, uint32_t queue, std::string_view what) {
   std::optional<Fault> fault = bytesOf(at).free(span, queue);
   if (!fault)
@@ -230,7 +231,7 @@ void Play::runCall(const pb::Run &run, int index) {
   applyGives(*summary);
 }
 
-/// Regions that a subprogram touches are apart, but for what it only reads.
+/// Checks that the regions that a subprogram accesses are disjoint. Regions that it only reads may overlap.
 void Play::checkPlaces(const Summary &summary) {
   for (size_t i = 0; i < summary.touched.size(); ++i)
     for (size_t j = i + 1; j < summary.touched.size(); ++j) {
@@ -251,9 +252,9 @@ void Play::applyTerms(const Summary &summary, const pb::Run &run) {
     applyTerm(term, run);
 }
 
-/// Other orders of additions have other bits. A role adds what it makes of micro-batches in their order, call by call;
-/// to sums of the stage what calls make of one micro-batch in the order of calls. Backward of calls with one bucket
-/// follows from each other.
+/// Checks the order of additions, because another order gives different bits. A role adds the micro-batches of a call
+/// in ascending order. For sums of the stage, calls add in ascending order within a micro-batch. The backward
+/// subprograms of calls that share a bucket depend on each other.
 void Play::checkTurn(uint32_t sum, const pb::Run &run, const Instance &instance) {
   uint32_t &before = lastMicroBatch.try_emplace({sum, run.role(), call}, microBatch).first->second;
   if (microBatch < before)
@@ -295,7 +296,7 @@ void Play::applyTerm(const Operand &term, const pb::Run &run) {
     uint64_t before = isFirst || content.kind != Content::Sum ? 0 : content.terms;
     content = fresh;
     content.terms = before + added;
-    content.writer = 0; // so that neighbours that were added to alike are one piece
+    content.writer = 0; // without a writer, so that neighbours with equal terms are merged
   });
 }
 

@@ -1,5 +1,5 @@
-// A stage's list of an entry, played on summaries: one rank stands for all of the stage. Rule C; what begins and ends
-// an entry, rule J, is in entries.cpp.
+// Simulates the instruction stream of a stage in an entry with summaries; one rank represents all ranks of the stage.
+// Checks rule C. entries.cpp holds the beginning and the end of an entry, rule J.
 #pragma once
 
 #include "runtime/verify/byte_state.h"
@@ -9,31 +9,35 @@
 
 namespace espalier::rt::verify {
 
+/// Simulates one entry on one stage and reports violations of rules C, F and J.
 class Play {
 public:
+  /// Prepares the simulation of entry number `entry` on stage number `stage`.
   Play(const ProgramView &view, int stage, int entry, PlanErrors &errors);
 
+  /// Runs the simulation from the first action to the end of the entry.
   void play();
 
 private:
-  /// Where a region of the running call begins.
+  /// The address at which a region of the current call begins.
   struct Where {
     int memory = 0;
     int64_t base = 0;
   };
-  /// A region that a call binds.
+  /// A region as a call binds it.
   struct Bound {
     const pb::Place *place = nullptr;
     int64_t offset = 0;
   };
-  /// Who wrote something.
+  /// The RUN and call that wrote a byte.
   struct Writer {
     const pb::Action *action = nullptr;
     uint32_t round = 0;
     int call = -1;
   };
+  /// The byte ranges that an in-flight transfer reads and writes.
   struct Flight {
-    std::vector<std::pair<int, Span>> read, written; ///< with the memory
+    std::vector<std::pair<int, Span>> read, written; ///< each with its memory
   };
 
   // entries.cpp
@@ -72,7 +76,7 @@ private:
   void beginSums(const Operand &from, const Operand &to, const Instance &instance);
   void waitFlight(const pb::Flight &flight);
 
-  // what all of them use
+  // Used by all three files.
   ByteState &bytesOf(const Where &where) { return memories[static_cast<size_t>(where.memory)]; }
   Where where(int region) const;
   Span spanOf(const Operand &operand, const Where &where) const {
@@ -102,25 +106,25 @@ private:
   std::vector<ByteState> memories;                    ///< by memory
   std::vector<std::vector<Bound>> bounds;             ///< by call and region
   std::vector<const pb::Chunk *> chunkOf;             ///< by call
-  std::vector<uint32_t> slotOf;                       ///< by lifetime, of what runs
+  std::vector<uint32_t> slotOf;                       ///< the current ring slot, by live range
   std::vector<Writer> writers = {Writer()};           ///< by Content.writer; 0 is before the entry
   std::set<std::tuple<uint32_t, int, uint32_t>> done; ///< role, call, micro-batch
-  std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions were found apart
+  std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions are known to be disjoint
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Flight> flights; ///< by transfer, call, micro-batch
   std::map<uint32_t, int> openOnQueue;
-  // What was last added to a sum, by the sum, the role, and the call: its micro-batch; or the micro-batch: its call.
+  // The last addition to a sum: its micro-batch, by sum, role and call; its call, by sum, role and micro-batch.
   std::map<std::tuple<uint32_t, uint32_t, int>, uint32_t> lastMicroBatch;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> lastCall; ///< of sums of the stage
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> lastCall; ///< sums of the stage only
   std::vector<Span> filled;                                         ///< host memory that the host fills
 
-  // Where the play stands.
+  // The current position.
   const pb::Action *action = nullptr;
   uint32_t round = 0, advance = 0;
   int call = -1;
   uint32_t microBatch = 0;
 };
 
-/// "RUN backward of block.0 to head, micro-batch 2".
+/// Formats an action, for example "RUN backward of block.0 to head, micro-batch 2".
 std::string actionText(const pb::Plan &plan, const pb::Stage &stage, const pb::Action &action, uint64_t moved);
 
 } // namespace espalier::rt::verify

@@ -1,5 +1,5 @@
-// Rule K for library calls: sizes, transposition and scalars follow from the names of dimensions. Most functions follow
-// from their row of functions.def; MATMUL, COPY and REARRANGE have rules of their own.
+// Rule K for library calls: the names of dimensions determine sizes, transposition and scalars. The rows of
+// functions.def describe most functions. MATMUL, COPY and REARRANGE have rules of their own.
 #include "runtime/abi.h"
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
@@ -15,7 +15,7 @@ public:
   Product(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call)
       : plan(plan), mesh(mesh), shapes(plan, mesh), call(call), rows(call) {}
 
-  /// What is wrong with the call, or nothing.
+  /// Returns the first fault of the call, or an empty string.
   std::string fault();
 
 private:
@@ -52,7 +52,7 @@ std::string Product::fault() {
     return "";
   operands = rows.operands(call.buffers_size());
   if (operands.size() != static_cast<size_t>(call.buffers_size()))
-    return ""; // rule E says so
+    return ""; // rule E reports this error
   for (const std::string &found : {flags(), slots(), floats()})
     if (!found.empty())
       return found;
@@ -61,7 +61,7 @@ std::string Product::fault() {
     bool isSlice = call.function() == Call::COPY && dims.empty() && call.sizes_size() == 3 &&
                    call.sizes(0) * call.sizes(1) != call.sizes(2);
     if (shapes.isLess(buffer) && !isSlice)
-      return ""; // rule E's bytes are all that is known
+      return ""; // only rule E's byte counts are known
     std::optional<Dims> found = shapes.of(buffer);
     known += found && !plan.values(static_cast<int>(buffer.value())).dims().empty();
     dims.push_back(found.value_or(Dims()));
@@ -82,7 +82,7 @@ std::string Product::fault() {
   }
 }
 
-/// Fields that belong to other functions.
+/// Checks that fields of other functions are unset.
 std::string Product::flags() const {
   const FunctionSignature &row = *rows.function;
   if (call.causal() && !row.hasFlag("causal"))
@@ -96,7 +96,7 @@ std::string Product::flags() const {
   return "";
 }
 
-/// A plan that is made by hand may hold the step alone.
+/// Checks the slots of the scalars. A hand-written plan may declare only the step.
 std::string Product::slots() const {
   for (int i = 0; i < call.buffers_size(); ++i) {
     const OperandSignature &operand = *operands[static_cast<size_t>(i)];
@@ -122,7 +122,7 @@ std::string Product::sizes(const std::vector<int64_t> &wanted) const {
   return fmt::format("has sizes {}, its dims give {}", fmt::join(found, " "), fmt::join(wanted, " "));
 }
 
-/// What the dims of the space say of the scalars.
+/// Checks the scalars against the dims of the row's space operand.
 std::string Product::scalars() const {
   const FunctionSignature &row = *rows.function;
   if (static_cast<size_t>(call.scalars_size()) != row.scalars.size())
@@ -136,7 +136,8 @@ std::string Product::scalars() const {
   return "";
 }
 
-/// Sizes are the elements of the dimensions that the row's dims stand for. A size that no operand has is free.
+/// Checks that each size is the product of the dimensions that its dim is bound to. A size without a dimension in any
+/// operand is not checked.
 std::string Product::bySignature() {
   std::vector<DimBinding::Bound> bound;
   for (int i = 0; i < call.buffers_size(); ++i)
@@ -145,7 +146,7 @@ std::string Product::bySignature() {
   if (std::string found = binding.bind(); !found.empty())
     return found;
   if (!rows.sizes)
-    return ""; // rule E says so
+    return ""; // rule E reports this error
   std::vector<int64_t> wanted;
   for (size_t i = 0; i < rows.sizes->size(); ++i)
     wanted.push_back(binding.sizeOf(rows.function->sizes[i].name, /*inBytes=*/true).value_or((*rows.sizes)[i]));
@@ -153,13 +154,14 @@ std::string Product::bySignature() {
     std::optional<size_t> same = rows.function->findSize(rows.function->sizes[last].initial);
     if (!same || wanted[last] != wanted[*same])
       break;
-    wanted.pop_back(); // left out
+    wanted.pop_back(); // an omitted size
   }
   std::string found = sizes(wanted);
   return found.empty() ? scalars() : found;
 }
 
-/// What stands behind c has its dims or those of its columns; sums may be the only part of a gradient's.
+/// Checks the operands of the epilogue. They have the dims of c or of its columns; bias sums may be the only shard of a
+/// gradient.
 std::string Product::epilogue(const std::map<std::string, Dims> &dimsOf) const {
   for (int i = 3; i < call.buffers_size(); ++i) {
     Dims found = of(i), wanted;
@@ -173,7 +175,7 @@ std::string Product::epilogue(const std::map<std::string, Dims> &dimsOf) const {
   return "";
 }
 
-/// c = op(a) op(b): batch is what all three have, m and n what c has of one, k what a and b have and c has not.
+/// Checks c = op(a) op(b). The batch dims are in all three; m is in a and c, n in b and c, and k in a and b.
 std::string Product::matmul() {
   const Dims &a = of(0), &b = of(1), &c = of(2);
   auto isIn = [](const Dims &dims) { return [&dims](const Dim &dim) { return contains(dims, dim); }; };
@@ -194,7 +196,7 @@ std::string Product::matmul() {
   return sizes({elementsOf(m), elementsOf(n), elementsOf(k), elementsOf(batch)});
 }
 
-/// The same, or the rank's own part along one dimension.
+/// Checks that the result equals the source, or is the rank's shard of the source along one dimension.
 std::string Product::copy() {
   std::optional<Cut> cut = cutOf(of(0), of(1));
   if (!cut)
@@ -209,7 +211,7 @@ std::string Product::copy() {
   return sizes({outer, cut->parts * bytes, bytes});
 }
 
-/// From parts one behind the other to their places in the whole, or back.
+/// Checks a copy between a sequence of shards and their positions in the whole value, in either direction.
 std::string Product::rearrange() {
   bool fromParts = !of(0).empty() && of(0).front().name == "part";
   const Dims &parts = of(fromParts ? 0 : 1), &whole = of(fromParts ? 1 : 0);

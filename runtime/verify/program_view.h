@@ -1,4 +1,4 @@
-// A plan as the play of its stages reads it: what is said once is prepared once.
+// A plan with the data that all simulations of its stages share.
 #pragma once
 
 #include "runtime/verify/summary.h"
@@ -6,6 +6,7 @@
 
 namespace espalier::rt::verify {
 
+/// The plan, and the values, summaries and operands that the front end has derived from it.
 struct ProgramView {
   const pb::Plan &plan;
   const Mesh &mesh;
@@ -13,14 +14,14 @@ struct ProgramView {
   std::vector<Summary> summaries;              ///< by subprogram
   std::vector<std::vector<Operand>> transfers; ///< by transfer: sources, then targets
 
-  /// The summary of a call's subprogram for a role, or null.
+  /// Returns the summary of a call's subprogram for a role, or null if the call has no such subprogram.
   const Summary *summaryOf(const pb::Call &call, uint32_t role) const {
     bool isThere = role < static_cast<uint32_t>(call.programs_size()) && call.programs(static_cast<int>(role)) > 0;
     return isThere ? &summaries[call.programs(static_cast<int>(role)) - 1] : nullptr;
   }
 };
 
-/// Plays an entry's list of a stage: rules C, F and J.
+/// Simulates the instruction stream of a stage in an entry. Checks rules C, F and J.
 void playEntry(const ProgramView &view, int stage, int entry, PlanErrors &errors);
 
 } // namespace espalier::rt::verify

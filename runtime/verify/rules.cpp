@@ -1,4 +1,4 @@
-// What several rules ask of a plan.
+// Functions that several rules share.
 #include "runtime/verify/rules.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The rules of the proof, a function each, by the letters of README.md; verify_plan.cpp says in which order they can
+// The entry points of the rules, with the letters of README.md. verify_plan.cpp defines the order in which the rules
 // rely on each other.
 #pragma once
 
@@ -12,9 +12,10 @@
 
 namespace espalier::rt {
 
-/// Collects errors up to a bound.
+/// Collects errors up to a limit.
 class PlanErrors {
 public:
+  /// Adds an error, unless the limit is reached.
   void add(std::string sentence) {
     if (list.size() < limit)
       list.push_back(std::move(sentence));
@@ -26,42 +27,43 @@ private:
   static constexpr size_t limit = 64;
 };
 
-/// "block.forward, instruction 3 (matmul at gpt2.yaml:31:7)".
+/// Names an instruction, for example "block.forward, instruction 3 (matmul at gpt2.yaml:31:7)".
 std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram, int instruction);
 
 namespace verify {
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 inline int64_t widthOf(pb::DataType type) { return static_cast<int64_t>(elementBytes(type)); }
 
-/// Product of the factors; -1 where one is negative or it passes 2^62.
+/// Returns the product of the factors, or -1 if a factor is negative or the product exceeds 2^62.
 int64_t product(const std::vector<int64_t> &factors);
 
-/// Numbers [least, greatest].
+/// The numbers from `least` to `greatest`, both included.
 struct Range {
   int64_t least = 0, greatest = 0;
 };
 
-/// What an affine number may be on some rank, in some layer and micro-batch of the plan. Without seed and `first`.
+/// Returns the values that an affine expression takes over all ranks, layers and micro-batches of the plan, without the
+/// terms for the seed and `first`.
 Range rangeOf(const pb::Affine &affine, const pb::Plan &plan);
 
-/// Whether an affine number is one number everywhere.
+/// Returns whether an affine expression has no variables.
 bool isConstant(const pb::Affine &affine);
 
-/// Bytes [least, greatest) of its region that a buffer may mean on some rank: all parts, wherever it reads. A buffer
-/// that is too large to count ends at 2^62.
+/// Returns the bytes [least, greatest) of its region that a buffer may access on any rank. The range covers all shards
+/// and every address that `reads_at` gives. The range of a buffer that is too large ends at 2^62.
 Range bytesOf(const pb::Buffer &buffer, const pb::Plan &plan, const Mesh &mesh);
 
-/// Where a place lies in a slot, in its first copy.
+/// Returns the offset of an allocation's first copy in a ring slot.
 int64_t offsetOf(const pb::Place &place, uint64_t slot);
 
-/// "stage 1, block.3".
+/// Names a call, for example "stage 1, block.3".
 std::string callName(const pb::Plan &plan, int stage, uint32_t call);
 
-/// The binding of a region, or null.
+/// Returns the binding of a region, or null.
 const pb::Binding *bindingOf(const pb::Call &call, uint32_t region);
 
-/// The use of a bucket by a call, or null.
+/// Returns the use of a bucket by a call, or null.
 const pb::BucketUse *useOf(const pb::Call &call, uint32_t bucket);
 
 /// Calls visit(buffer) for each buffer that an instruction touches.
@@ -81,34 +83,36 @@ template <typename Visit> void forEachBuffer(const pb::Plan &plan, const pb::Ins
     visit(buffer);
 }
 
-/// A: indices, enumerations, counts and sizes. What every other rule takes for granted.
+/// Rule A: checks indices, enumerations, counts and sizes. All other rules rely on this one.
 void verifyStructure(const pb::Plan &plan, PlanErrors &errors);
+/// Rule A for stages: checks allocations, calls, chunks and instruction streams.
 void verifyStages(const pb::Plan &plan, PlanErrors &errors);
 
-/// B: buffers lie in what their calls bind, bindings in places, places in the arenas.
+/// Rule B: checks that buffers lie inside their bindings, bindings inside allocations, and allocations inside arenas.
 void verifyBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// D: parameters in buckets, buckets in regions, parts.
+/// Rule D: checks parameters in buckets, buckets in regions, and slices in their whole values.
 void verifyLayout(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// E: launches and library calls give what their kernels declare.
+/// Rule E: checks that launches and library calls match the declarations of their kernels.
 void verifyKernels(const pb::Plan &plan, PlanErrors &errors);
 
-/// E: launches hand over the values that their kernels were compiled to take.
+/// Rule E: checks that launches pass the values that their kernels were compiled for.
 void verifyUses(const pb::Plan &plan, PlanErrors &errors);
 
-/// G: transfers change shardings as their kind does.
+/// Rule G: checks that transfers change shardings as their kind requires.
 void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
-/// G: instructions add up what ranks hold terms of, and leave terms of what they add up over parts.
+/// Rule G: checks that instructions use partial sums only linearly, and that sums over sharded dimensions are declared
+/// partial.
 void verifyTerms(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// K: values have the dims that parameters, transfers and library calls make of them.
+/// Rule K: checks that the dims of values agree with parameters, transfers and library calls.
 void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// C, F, J: each byte is followed through every subprogram and every stage's lists.
+/// Rules C, F and J: tracks every byte through the subprograms and the instruction streams of all stages.
 void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// H, I: transfers of all stages meet, and no rank waits for ever.
+/// Rules H and I: checks that the transfers of all stages match and that no rank deadlocks.
 void verifyOrder(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
 } // namespace verify

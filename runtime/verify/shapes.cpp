@@ -1,4 +1,4 @@
-// Rule K: what values are, by named dimensions, and that parameters, transfers and library calls agree on it.
+// Rule K: the named dimensions of values, and their agreement with parameters, transfers and library calls.
 #include "runtime/abi.h"
 #include "runtime/functions.h"
 #include "runtime/verify/dims.h"
@@ -37,8 +37,8 @@ private:
   PlanErrors &errors;
   std::map<std::string, uint32_t> kernels;                          ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
-  std::map<uint32_t, int64_t> capacities;                           ///< of experts, by value of the slots
-  std::optional<std::pair<uint32_t, int64_t>> scalars;              ///< where slot 0 lies: region and offset
+  std::map<uint32_t, int64_t> capacities;              ///< slots per expert, by the value that holds the slots
+  std::optional<std::pair<uint32_t, int64_t>> scalars; ///< the address of scalar slot 0: region and offset
 };
 
 void ShapeRule::check() {
@@ -82,7 +82,7 @@ void ShapeRule::checkValue(const pb::Value &value) {
     add("value '{}': is split over {}, its dims over {}", value.name(), mesh.divided(value.split()), split);
 }
 
-/// The values of a parameter and of its gradient have its dims.
+/// Checks that the values of a parameter and of its gradient have the parameter's dims.
 void ShapeRule::checkParameters(const pb::Bucket &bucket) {
   std::vector<uint32_t> roots = {(bucket.has_whole_stored() ? bucket.whole_stored() : bucket.stored()).value()};
   if (bucket.has_gradient())
@@ -106,7 +106,8 @@ void ShapeRule::checkParameters(const pb::Bucket &bucket) {
     }
 }
 
-/// What is moved keeps its dims, but for the one along which it is gathered or scattered. Of buckets only bytes count.
+/// Checks that a transfer keeps the dims, except the one that it gathers or scatters. Bucket transfers have no dims to
+/// check.
 void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
   bool isGather = transfer.kind() == pb::Transfer::ALL_GATHER,
        isScatter = transfer.kind() == pb::Transfer::REDUCE_SCATTER;
@@ -133,7 +134,7 @@ void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
   }
 }
 
-/// Samples and positions that the host fills or reads lie in parts as those of its value do.
+/// Checks that host staging buffers are sharded over samples and positions in the same way as their value.
 void ShapeRule::checkExchange(const pb::Exchange &exchange) {
   const pb::Value &value = valueOf(exchange.buffer());
   if (value.dims().empty())
@@ -164,7 +165,8 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
   }
 }
 
-/// The slots that an instruction gives or goes by, and how many of them it takes an expert to have.
+/// Returns the value of expert slots that an instruction assigns or uses, and the number of slots per expert that the
+/// instruction assumes.
 std::optional<std::pair<uint32_t, int64_t>> slotsOf(const pb::Plan &plan, const pb::Instruction &instruction) {
   if (instruction.has_call()) {
     const pb::LibraryCall &call = instruction.call();
@@ -186,7 +188,7 @@ std::optional<std::pair<uint32_t, int64_t>> slotsOf(const pb::Plan &plan, const 
   return std::nullopt;
 }
 
-/// A token has a slot where its expert has room: who gives slots and who goes by them mean the same room.
+/// Checks that all instructions that assign or use expert slots assume the same capacity.
 void ShapeRule::checkCapacity(const pb::Instruction &instruction, const std::string &name) {
   auto slots = slotsOf(plan, instruction);
   if (!slots)
@@ -197,7 +199,8 @@ void ShapeRule::checkCapacity(const pb::Instruction &instruction, const std::str
         plan.values(static_cast<int>(slots->first)).name(), known->second);
 }
 
-/// The host fills all slots of the scalars: what is made of one in another place would not be what is read.
+/// Checks that all scalars have one address per slot. The host fills every slot, so no error would show if an
+/// instruction wrote a copy at another address.
 void ShapeRule::checkScalars(const pb::Instruction &instruction, const std::string &name) {
   const auto &buffers = instruction.has_launch() ? instruction.launch().buffers() : instruction.call().buffers();
   for (const pb::Buffer &buffer : buffers) {
@@ -227,7 +230,7 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
     add("{}: {}", name, fault);
 }
 
-/// What a person reads about an instruction is what it runs.
+/// Checks that the location of a launch names the kernel that runs.
 void ShapeRule::checkLocation(const pb::Instruction &instruction, const std::string &name) {
   if (plan.locations().empty() || !instruction.has_launch())
     return;

@@ -1,11 +1,11 @@
-// Rule G: each kind of transfer changes what ranks hold of a value in one way: over which axes it is split, over which
-// they hold terms of it, and how many elements each has.
+// Rule G: each kind of transfer changes the sharding of a value in one way. A sharding is the set of axes that split
+// the value, the set of axes over which it is partial, and the elements per rank.
 #include "runtime/verify/rules.h"
 
 namespace espalier::rt::verify {
 namespace {
 
-/// What a rank holds of a value in a buffer. An own part counts as split over its axes.
+/// The sharding of a value in a buffer. A buffer with `part` counts as split over these axes.
 struct Sharding {
   uint32_t split, partial;
   int64_t elements;
@@ -44,7 +44,7 @@ void Shardings::check(const pb::Transfer &transfer) {
   }
 }
 
-/// Of a value all is moved, or a rank's own part.
+/// Checks that the buffer holds the whole value, or the rank's shard of it.
 void Shardings::checkSizes(const pb::Transfer &transfer, const pb::Buffer &buffer) {
   const pb::Value &value = valueOf(buffer);
   int64_t whole = static_cast<int64_t>(value.elements()) * widthOf(value.type());
@@ -112,7 +112,8 @@ void Shardings::checkPair(const pb::Transfer &transfer, const pb::Buffer &from, 
         valueOf(to).name(), after.split, after.partial, after.elements, wanted.split, wanted.partial, wanted.elements);
 }
 
-/// In place is the same place, or the own part's place in the whole.
+/// Checks that an overlap of source and target is in place: equal ranges, or a shard at its position in the whole
+/// range.
 void Shardings::checkOverlap(const pb::Transfer &transfer, const pb::Buffer &from, const pb::Buffer &to) {
   Range a = bytesOf(from, plan, mesh), b = bytesOf(to, plan, mesh);
   if (from.region() != to.region() || a.least >= b.greatest || b.least >= a.greatest)

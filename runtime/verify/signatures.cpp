@@ -1,11 +1,11 @@
-// Binds operand by operand: one whose dims have at most one unknown length at a time.
+// Binds the dims operand by operand. An operand can be bound if at most one of its dims has an unknown length.
 #include "runtime/verify/signatures.h"
 
 #include <algorithm>
 
 namespace espalier::rt::verify {
 
-/// How many dimensions a dim stands for; nothing if this is not known yet.
+/// Returns how many dimensions a dim stands for, or nothing if this is not known yet.
 std::optional<size_t> DimBinding::lengthOf(const SignatureDim &dim) const {
   if (!dim.flag.empty()) {
     auto flag = flags.find(dim.flag);
@@ -27,7 +27,7 @@ std::string DimBinding::bind() {
     left.push_back(&operand);
   while (!left.empty()) {
     auto next = std::ranges::find_if(left, [&](const Bound *operand) { return isReady(*operand); });
-    if (next == left.end()) // the row says too little; no row does, see functions_test
+    if (next == left.end()) // the row is ambiguous; functions_test checks that no row is
       return fmt::format("buffer {} holds {}, whose dims nothing tells apart", left[0]->buffer, textOf(left[0]->dims));
     if (std::string fault = bind(**next); !fault.empty())
       return fault;
@@ -78,8 +78,8 @@ std::string DimBinding::bind(const SignatureDim &dim, const Dims &found, const B
   return "";
 }
 
-/// A size that may be left out stands for the same dimension as its initial value, or for the whole of it; sizes that
-/// `whole` lists do not lie in parts.
+/// Checks sizes with an initial value and sizes in `whole`. A size with an initial value stands for the same dimension
+/// as that value, or for the unsharded one. Sizes in `whole` are not sharded.
 std::string DimBinding::faultOfWhole() const {
   for (const NumberSignature &size : function.sizes) {
     auto ours = meanings.find(size.name), other = meanings.find(size.initial);

@@ -1,4 +1,4 @@
-// How the dims of a row of functions.def stand for the named dimensions of the values that a call or launch is given.
+// Binds the dims of a row of functions.def to the named dimensions of the values that a call or launch gets.
 #pragma once
 
 #include "runtime/functions.h"
@@ -8,8 +8,8 @@
 
 namespace espalier::rt::verify {
 
-/// What each dim of a row stands for. Example: x [batch 4, seq 6, heads 2, head_dim 8] and positions [batch 4, seq 6]
-/// of ROPE bind `tokens` to [batch 4, seq 6], `heads` to [heads 2] and `head_dim` to [head_dim 8].
+/// The dimensions that each dim of a row stands for. Example: x [batch 4, seq 6, heads 2, head_dim 8] and positions
+/// [batch 4, seq 6] of ROPE bind `tokens` to [batch 4, seq 6], `heads` to [heads 2] and `head_dim` to [head_dim 8].
 class DimBinding {
 public:
   /// An operand and the dimensions of the value in buffer `buffer`, whose elements have `width` bytes.
@@ -23,14 +23,14 @@ public:
   DimBinding(const FunctionSignature &function, const Shapes &shapes, std::vector<Bound> operands)
       : function(function), shapes(shapes), operands(std::move(operands)) {}
 
-  /// What does not fit together, or nothing. Binds the dims.
+  /// Binds the dims. Returns the first mismatch, or an empty string.
   std::string bind();
-  /// The elements of a dim (bytes if an operand of the type b has it and `inBytes`), or the value of a flag; nothing
-  /// for a dim that no operand has.
+  /// Returns the elements of a dim, or the value of a flag. Returns bytes if an operand of type b has the dim and
+  /// `inBytes` is set. Returns nothing for a dim that no operand has.
   std::optional<int64_t> sizeOf(const std::string &name, bool inBytes) const;
 
 private:
-  /// Dimensions, and which operand has them.
+  /// The dimensions that a dim is bound to, and the operand that bound it.
   struct Meaning {
     Dims dims;
     const Bound *from;

@@ -1,5 +1,5 @@
 // Rule K for kernels that stand for library calls: the sizes and origins in their scalars follow from their row of
-// functions.def and the names of dimensions, as those of the calls do.
+// functions.def and the named dimensions of their operands.
 #include "runtime/verify/dims.h"
 #include "runtime/verify/signatures.h"
 
@@ -32,7 +32,7 @@ private:
 
 std::string Space::fault() {
   const KernelSignature *row = findKernel(kernel.shape());
-  return row ? faultOfSignature(*row) : ""; // rule E holds a generated kernel to its declared accesses
+  return row ? faultOfSignature(*row) : ""; // rule E checks the declared accesses of generated kernels
 }
 
 std::string Space::faultOfScalars() const {
@@ -57,7 +57,7 @@ std::string Space::faultOfSignature(const KernelSignature &row) {
     return fmt::format("has {} buffers, a kernel of shape {} takes {}", launch.buffers_size(), row.name,
                        operands.size());
   auto isLess = [&](const pb::Buffer &buffer) { return shapes.isLess(buffer); };
-  bool isKnown = std::ranges::none_of(launch.buffers(), isLess); // else rule E's bytes are all that is known
+  bool isKnown = std::ranges::none_of(launch.buffers(), isLess); // else only rule E's byte counts are known
   if (kernel.space() > 0) {
     std::optional<Dims> dims = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
     if (!dims && isKnown)
@@ -69,7 +69,7 @@ std::string Space::faultOfSignature(const KernelSignature &row) {
   return hasScalars ? faultOfScalars() : found;
 }
 
-/// Scalars that are sizes say what the dims of the operands say.
+/// Checks that scalars that are sizes agree with the dims of the operands.
 std::string Space::faultOfSizes(const KernelSignature &row,
                                 const std::vector<const OperandSignature *> &operands) const {
   std::map<const OperandSignature *, int> times;

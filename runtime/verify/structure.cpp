@@ -1,5 +1,5 @@
-// Rule A, the tables of the plan: every index points at something, every enumeration is known, every size is small
-// enough that sums and products of a few of them stay below 63 bits.
+// Rule A for the tables of the plan: every index is in range and every enumeration is known. Sizes are bounded, so that
+// sums and products of a few of them stay below 2^63.
 #include "runtime/abi.h"
 #include "runtime/device/cpu/kernel_object.h"
 #include "runtime/plan_file.h"
@@ -39,7 +39,7 @@ private:
   void checkStageList(const google::protobuf::RepeatedField<uint32_t> &stages, const std::string &name);
   void checkEntries();
 
-  /// An index into a table.
+  /// Checks an index into a table of `size` entries.
   void index(uint64_t value, int64_t size, std::string_view what, const std::string &name) {
     if (value >= static_cast<uint64_t>(size))
       add("{}: {} {} of {}", name, what, value, size);
@@ -84,7 +84,7 @@ void Structure::checkSettings(const Mesh &mesh) {
     if (size == 0 || size > maxCount)
       return add("micro-batch size, micro-batches, global batch and sequence must lie in 1 to {}, got: {}", maxCount,
                  size);
-  // Divided rather than multiplied: the product of three counts may overflow.
+  // Divides, because the product of three counts may overflow.
   uint64_t replicas = mesh.count(DP | EP), perReplica = settings.global_batch() / replicas;
   if (settings.global_batch() % replicas != 0 || perReplica % settings.micro_batches() != 0 ||
       perReplica / settings.micro_batches() != settings.micro_batch_size())
@@ -134,7 +134,7 @@ void Structure::checkTables() {
     checkSubprogram(subprogram);
 }
 
-/// What is found by its name has one of its own.
+/// Checks that names are unique in every table that is searched by name.
 void Structure::checkNames() {
   auto check = [&](const char *what, const auto &table, auto nameOf) {
     std::set<std::string_view> names;
@@ -237,7 +237,8 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
   }
 }
 
-/// Each level once, so that a machine runs the same code whatever became of the file: another level's rounds otherwise.
+/// Checks that the plan has code for each level exactly once. If a level were missing, a machine would run another
+/// level, which rounds differently.
 void Structure::checkLevels() {
   std::vector<std::string_view> levels;
   for (const pb::Object &object : plan.objects())

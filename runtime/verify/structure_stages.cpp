@@ -1,4 +1,4 @@
-// Rule A, the stages: lifetimes, places, calls, chunks and lists of actions.
+// Rule A for stages: live ranges, allocations, calls, chunks and instruction streams.
 #include "runtime/abi.h"
 #include "runtime/program.h"
 #include "runtime/verify/limits.h"
@@ -37,7 +37,7 @@ private:
     if (value >= static_cast<uint64_t>(size))
       add("{} {} of {}", what, value, size);
   }
-  /// An error of the stage or action at hand.
+  /// Adds an error of the current stage or action.
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
     errors.add(name + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
@@ -45,9 +45,9 @@ private:
   const pb::Plan &plan;
   PlanErrors &errors;
   std::string name;
-  std::vector<const pb::Chunk *> chunkOf; ///< by call of the stage at hand
+  std::vector<const pb::Chunk *> chunkOf; ///< by call of the current stage
   uint64_t actions = 0;
-  uint64_t greatestMicroBatch = 0, rounds = 1, advance = 0; ///< of the entry and block at hand
+  uint64_t greatestMicroBatch = 0, rounds = 1, advance = 0; ///< of the current entry and block
 };
 
 void Stages::check() {
@@ -145,7 +145,7 @@ void Stages::checkCall(const pb::Stage &stage, const pb::Call &call) {
   }
 }
 
-/// Each call lies in one chunk, and chunks follow each other.
+/// Checks that each call lies in exactly one chunk and that chunks are contiguous.
 void Stages::checkChunks(const pb::Stage &stage) {
   uint64_t next = 0;
   for (const pb::Chunk &chunk : stage.chunks()) {
@@ -169,7 +169,7 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
   index(buffer.value(), plan.values_size(), "value");
   if (buffer.offset() > maxBytes || buffer.bytes() > maxBytes || buffer.part() || buffer.has_reads_at())
     add("exchange '{}' has {} bytes at {}", exchange.name(), buffer.bytes(), buffer.offset());
-  // What the host reads at the end are the scalars that it has filled, as they have become.
+  // The results that the host reads are the scalars that it has filled, after the entry has updated them.
   std::string_view called = exchange.name();
   if (called == "results")
     called = "scalars";
@@ -183,7 +183,7 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
     index(entry, plan.entries_size(), "entry");
 }
 
-/// A trainer tells each stage the scalars of a step and reads its results, whichever entry it runs.
+/// Checks that each stage receives the scalars of a step and returns its results, both in training and in evaluation.
 void Stages::checkScalars(const pb::Stage &stage) {
   for (const char *entry : {"train_step", "evaluate"}) {
     std::optional<uint32_t> number = findEntry(plan, entry);
@@ -198,9 +198,9 @@ void Stages::checkScalars(const pb::Stage &stage) {
   }
 }
 
-/// Layers of all stages are 0 .. n-1, each once. Those between the first and the last repeat: a stage says how many it
-/// has, and the first one. Ranks add sums up in the order of stages, which is that of their first layers: in another
-/// order sums of several stages have other bits.
+/// Checks that the layers of all stages are 0 .. n-1, each once. A stage states the number and the first of its
+/// repeated layers. Stages are in the order of their first layers, because ranks add sums in the order of stages and
+/// another order gives different bits.
 void Stages::checkLayers() {
   std::set<int32_t> layers;
   std::set<std::string_view> names;
@@ -214,7 +214,7 @@ void Stages::checkLayers() {
     }
   if (!layers.empty() && *layers.rbegin() + 1 != static_cast<int64_t>(layers.size()))
     return add("call {} layers of {}", layers.size(), *layers.rbegin() + 1);
-  int32_t before = -1; // the first layer of the last stage that has any
+  int32_t before = -1; // the first layer of the previous stage that has layers
   for (int i = 0; i < plan.stages_size(); ++i) {
     std::set<int64_t> own;
     int32_t least = std::numeric_limits<int32_t>::max();

@@ -32,7 +32,8 @@ private:
   void collectGives();
 
   const ValueInfo &info(const Operand &operand) const { return values[operand.value]; }
-  /// The first of the bucket's elements that a rank touches, how many all ranks do, and over which axes in parts.
+  /// Returns the first of the bucket's elements that a rank accesses, the number that all ranks access, and the axes
+  /// that shard them.
   std::tuple<int64_t, int64_t, Axes> elementsOf(const Operand &operand) const {
     const ValueInfo &known = info(operand);
     return {(operand.span.begin - operand.origin) / known.width,
@@ -53,8 +54,8 @@ private:
   const std::vector<std::string> &regionNames;
   PlanErrors &errors;
   std::vector<ByteState> states; ///< by region
-  std::map<uint32_t, Step> open; ///< flights, by transfer
-  /// What terms have gone on with and has not changed since: the sum, and where the operands lie.
+  std::map<uint32_t, Step> open; ///< in-flight transfers, by transfer
+  /// Completed terms whose inputs have not changed since: the sum, and the addresses of the inputs.
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   std::vector<std::pair<int, Operand>> leftOver; ///< as Summary.leftOver
@@ -101,7 +102,8 @@ void Summarizer::touch(const Operand &operand) {
   touched.isWritten |= operand.access != Access::Read;
 }
 
-/// Within one instruction nothing is said about the order of reads and writes.
+/// Checks that the written operands of one instruction overlap no other operand, because an instruction does not define
+/// the order of its reads and writes.
 void Summarizer::checkDisjoint(const Step &step) {
   for (size_t i = 0; i < step.operands.size(); ++i)
     for (size_t j = 0; j < step.operands.size(); ++j) {
@@ -144,7 +146,8 @@ void Summarizer::compute(const Step &step) {
     }
 }
 
-/// In another order than that of the buckets, and of places in one, the norm has other bits.
+/// Records squares for the gradient norm. Squares must be in the order of buckets, and of addresses in a bucket,
+/// because another order gives different bits.
 void Summarizer::square(const Step &step, const Operand &operand) {
   auto turnOf = [&](const Operand &squared) { return std::pair(info(squared).bucket, squared.span.begin); };
   if (!summary.squares.empty() && turnOf(operand) < turnOf(summary.squares.back().operand))
@@ -152,7 +155,7 @@ void Summarizer::square(const Step &step, const Operand &operand) {
   summary.squares.push_back({operand, step.squares});
 }
 
-/// Value and state of a bucket are written from its gradient, element by element.
+/// Checks that an update writes the values and state of a bucket from the same elements of the bucket's gradient.
 void Summarizer::checkUpdate(const Step &step) {
   const Operand *written = nullptr, *total = nullptr;
   for (const Operand &operand : step.operands) {
@@ -179,7 +182,8 @@ void Summarizer::checkUpdate(const Step &step) {
     add(step, "updates other elements of a bucket than it has the gradient of");
 }
 
-/// To the share of an accumulator is added that of what the ranks have made of one micro-batch.
+/// Checks that a sharded accumulator adds the same shard of the gradient that was reduced over the ranks for one
+/// micro-batch.
 void Summarizer::checkShare(const Step &step) {
   for (const Operand &sum : step.operands) {
     bool isAdded = sum.access == Access::Add || sum.access == Access::AddUnlessFirst;
@@ -230,8 +234,9 @@ bool Summarizer::checkFree(const Step &step, const Operand &operand, uint32_t qu
   return false;
 }
 
-/// What is added to is looked at by the play, which counts runs: within one nothing but squares is added to a sum of
-/// the stage a second time, whose order nothing would say. An update of a sum goes on with the term that was begun.
+/// Records an addition to a sum; the simulation of the entry counts the runs. A subprogram adds at most once to a sum
+/// of the stage, because nothing would define the order of two additions. Squares are an exception. An update of a sum
+/// continues a term that an addition has begun.
 void Summarizer::addTo(const Step &step, const Operand &operand) {
   auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
   if (stateOf(operand).check(operand.span, isUntouched))
@@ -247,7 +252,8 @@ void Summarizer::addTo(const Step &step, const Operand &operand) {
   summary.terms.push_back(operand);
 }
 
-/// The play counts what begins a term: nothing is added to it twice.
+/// Checks that no term is continued twice with the same inputs. The simulation counts only the additions that begin a
+/// term.
 void Summarizer::goOnOnce(const Step &step, const Operand &sum) {
   std::vector<std::pair<int, Span>> sources;
   for (const Operand &operand : step.operands)
@@ -266,7 +272,7 @@ void Summarizer::write(const Operand &operand, uint32_t version) {
   content.instance = {info(operand).root, operand.layer, 0};
   content.tag = info(operand).tag;
   content.origin = operand.origin;
-  // The version counts writes; pieces that were written differently often stay apart.
+  // The version counts writes. Slices that were written a different number of times often stay separate intervals.
   std::erase_if(counted, [&](const auto &term) {
     return std::ranges::any_of(term.second, [&](const auto &source) {
       return source.first == operand.region && source.second.overlaps(operand.span);

@@ -29,8 +29,8 @@ void Sums::countRoles() {
         microBatches[action.run().role()].insert(action.run().micro_batch() + round * block.advance());
 }
 
-/// Whether only other entries of the stage run the role: training counts what evaluation does not, as the balance of
-/// experts.
+/// Returns whether only other entries of the stage run the role. For example, training counts the load of experts, and
+/// evaluation does not.
 bool Sums::isOfOthers(uint32_t role) const {
   auto runsIt = [&](const pb::Actions &list) {
     return std::ranges::any_of(list.blocks(), [&](const pb::Block &block) {
@@ -41,7 +41,7 @@ bool Sums::isOfOthers(uint32_t role) const {
   return microBatches[role].empty() && std::ranges::any_of(stage.entries(), runsIt);
 }
 
-/// Whether any stage runs a subprogram in this entry that adds to the value.
+/// Returns whether any stage runs a subprogram in this entry that adds to the value.
 bool Sums::isCounted(uint32_t sum) const {
   auto isAddedBy = [&](const pb::Stage &any, const pb::Run &run) {
     for (uint32_t call = run.first_call(); call < run.first_call() + run.calls(); ++call) {
@@ -59,7 +59,7 @@ bool Sums::isCounted(uint32_t sum) const {
   return false;
 }
 
-/// Sums of these tell sets with counts apart (a finalizer of SplitMix64).
+/// Returns the hash of one term (a finalizer of SplitMix64). Sums of these hashes distinguish multisets of terms.
 uint64_t Sums::term(uint32_t call, uint32_t microBatch) {
   uint64_t x = (uint64_t(call) << 32 | microBatch) + 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -76,8 +76,8 @@ uint64_t Sums::expected(uint32_t sum, const Instance &instance) {
   return place->second;
 }
 
-/// Each call with the bucket adds once for each micro-batch; to one's gradient for that; the call that updates the
-/// bucket adds the shares of all.
+/// Returns the hash of a gradient. Each call with the bucket adds once per micro-batch; a gradient of one micro-batch
+/// counts that micro-batch only. To a sharded accumulator, the call that updates the bucket adds all shards.
 uint64_t Sums::expectedGradient(const ValueInfo &info, const Instance &instance) const {
   uint64_t sum = 0;
   for (int call = 0; call < stage.calls_size(); ++call) {
@@ -91,7 +91,7 @@ uint64_t Sums::expectedGradient(const ValueInfo &info, const Instance &instance)
   return sum;
 }
 
-/// Each call whose subprogram adds to it does so whenever its role is run.
+/// Returns the hash of a statistic. Each call whose subprogram adds to the sum does so whenever its role runs.
 uint64_t Sums::expectedStatistic(uint32_t sum) const {
   uint64_t hash = 0;
   for (int call = 0; call < stage.calls_size(); ++call)
@@ -129,7 +129,7 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
                      const std::function<void(std::string)> &add) const {
   const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(use.bucket()));
   auto norm = norms.find({use.bucket(), use.owner()});
-  // Shares are squared as own parts of the whole, or each as a whole.
+  // Shards are squared with `part` of the whole gradient, or each shard as a whole value.
   int64_t shares = bucket.has_whole_gradient() ? view.mesh.count(bucket.share()) : 1;
   Axes part = bucket.has_whole_gradient() ? 0 : view.mesh.divided(bucket.share());
   int64_t wanted = static_cast<int64_t>(bucket.elements()) / shares * 4, found = 0;
@@ -150,8 +150,9 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
                     bucket.name(), call.name(), bucket.norm_weight()));
 }
 
-/// What every entry that is read by the host counts: all that a role adds to, besides the norm, which only an update
-/// asks for, and what a stage adds in other entries to a sum that has terms of other stages in this one.
+/// Checks that an entry that the host reads counts every statistic that a role adds to. The norm is an exception,
+/// because only an update needs it. Roles that only other entries run are an exception unless the sum has terms of
+/// other stages.
 void Sums::checkStatistics(const std::function<void(std::string)> &add) const {
   bool isRead = std::ranges::any_of(stage.exchanges(), [&](const pb::Exchange &exchange) {
     return !exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0;

@@ -1,31 +1,34 @@
-// Rule F: what a sum must hold before it is read, and the norm of the gradients.
+// Rule F: the terms that a sum must have before it is read, and the norm of the gradients.
 #pragma once
 
 #include "runtime/verify/program_view.h"
 
 namespace espalier::rt::verify {
 
+/// Computes the expected terms of the sums of an entry on a stage, and checks the gradient norm.
 class Sums {
 public:
+  /// Prepares the sums of entry number `entry` on stage number `stage`.
   Sums(const ProgramView &view, int stage, int entry);
 
-  /// What one addition by a call's subprogram adds to a sum's hash.
+  /// Returns the number that one addition by a call's subprogram adds to the hash of a sum.
   static uint64_t term(uint32_t call, uint32_t microBatch);
 
-  /// The hash of all terms of a sum: `sum` the value that is added to, `instance` whose and, where it is one
-  /// micro-batch's, of which.
+  /// Returns the hash of all terms of a sum. `sum` is the value that is accumulated into. `instance` gives the layer
+  /// and, for a sum of one micro-batch, the micro-batch.
   uint64_t expected(uint32_t sum, const Instance &instance);
 
-  /// A subprogram of a call has read these bytes for the norm.
+  /// Records that a subprogram of a call has read these bytes for the norm.
   void square(uint32_t call, const Square &square, const Span &span);
 
-  /// A subprogram reads these values: the norm among them?
+  /// Records that a subprogram reads these values, which may include the norm.
   void read(const Summary &summary);
 
-  /// A subprogram updates buckets, which needs the norm.
+  /// Returns whether a subprogram may update buckets. An update needs the norm.
   bool knowsNorm() const { return hasReadNorm || normValues.empty(); }
 
-  /// Each total of a bucket that the entry updates is in the norm once, and each sum that the host reads has terms.
+  /// Checks that the norm contains each gradient total that the entry updates exactly once, and that each sum that the
+  /// host reads has its terms.
   void check(const std::function<void(std::string)> &add) const;
 
 private:
@@ -46,8 +49,8 @@ private:
   const pb::Entry &entry;
   const int entryIndex;
   std::map<std::tuple<uint32_t, int32_t, uint32_t>, uint64_t> known; ///< by sum, layer and micro-batch
-  std::vector<std::set<uint32_t>> microBatches;                      ///< by role: those that the stage runs it for
-  std::set<uint32_t> normValues;                                     ///< to which the stage adds squares
+  std::vector<std::set<uint32_t>> microBatches; ///< by role: the micro-batches for which the stage runs the role
+  std::set<uint32_t> normValues;                ///< the values to which the stage adds squares
   bool hasReadNorm = false;
   std::map<std::pair<uint32_t, uint32_t>, Squared> norms; ///< by bucket and owner
 };

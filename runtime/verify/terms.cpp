@@ -1,5 +1,5 @@
-// Rule G through instructions: what ranks hold terms of is only added up, what is added up over parts leaves terms, and
-// a kernel that goes on with a sum over its columns has all of them.
+// Rule G through instructions: only linear operations read partial sums, sums over sharded dimensions are partial, and
+// a kernel that uses a sum over its columns has all columns.
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
 
@@ -9,7 +9,7 @@
 namespace espalier::rt::verify {
 namespace {
 
-/// A buffer of an instruction as a sum sees it.
+/// A buffer of an instruction, with the properties that rule G uses.
 struct Use {
   const pb::Buffer *buffer;
   pb::Operand::Access access;
@@ -44,10 +44,10 @@ private:
   const Mesh &mesh;
   Shapes shapes;
   PlanErrors &errors;
-  std::string name; ///< of the instruction at hand
+  std::string name; ///< the current instruction
 };
 
-/// Axes over which a value lies in parts.
+/// Returns the axes that shard a value.
 uint32_t Terms::axesOf(const pb::Buffer &buffer) const {
   uint32_t axes = valueOf(buffer).split() | buffer.part();
   for (const Dim &dim : shapes.of(buffer).value_or(Dims()))
@@ -80,7 +80,7 @@ void Terms::check(const pb::Instruction &instruction, const std::string &its) {
   std::vector<Use> uses = usesOf(instruction);
   auto isKnown = [&](const Use &use) { return shapes.of(*use.buffer).has_value(); };
   if (!std::ranges::all_of(uses, isKnown))
-    return; // of buckets, and of plans made by hand, nothing says over what their elements lie
+    return; // values of buckets and of hand-written plans have no dims, so their sharding is unknown
   readTerms(uses, /*isProduct=*/isCall);
   for (const Use &use : uses)
     if (!use.isRead())
@@ -89,7 +89,7 @@ void Terms::check(const pb::Instruction &instruction, const std::string &its) {
     checkEpilogue(instruction.call());
 }
 
-/// Who adds to terms adds a term.
+/// Checks that the epilogue of a partial product adds only a value that is partial over the same axes.
 void Terms::checkEpilogue(const pb::LibraryCall &call) {
   using Call = pb::LibraryCall;
   const pb::Buffer &result = call.buffers(2);
@@ -101,7 +101,7 @@ void Terms::checkEpilogue(const pb::LibraryCall &call) {
     add("adds a bias to terms of '{}'", valueOf(result).name());
 }
 
-/// The innermost dims of an operand that are as many elements as a row has columns.
+/// Returns the innermost dims of an operand that together have as many elements as a row has columns.
 Dims columnsOf(Dims dims, int64_t columns) {
   size_t first = dims.size();
   for (int64_t count = 1; count < columns && first > 0;)
@@ -110,10 +110,11 @@ Dims columnsOf(Dims dims, int64_t columns) {
   return dims;
 }
 
-/// A softmax over a vocabulary in parts would be one of this rank's part.
+/// Checks that the columns of a kernel that reduces over whole rows are not sharded. A softmax over a sharded
+/// vocabulary would normalize over one shard only.
 void Terms::checkColumns(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
-  constexpr uint32_t columns = 1; // a factor of Operand.reach: scalar 0
+  constexpr uint32_t columns = 1; // the factor of Operand.reach that is scalar 0
   for (int i = 0; kernel.whole_columns() && i < kernel.operands_size(); ++i) {
     const auto &reach = kernel.operands(i).reach();
     std::optional<Dims> dims = shapes.of(launch.buffers(i));
@@ -125,7 +126,7 @@ void Terms::checkColumns(const pb::Launch &launch) {
   }
 }
 
-/// Only what is linear takes terms: all of what is added up alike, and one factor of a product.
+/// Checks that only linear operations read partial sums: all summands alike, or one factor of a product.
 void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
   std::map<uint32_t, uint32_t> terms; // axes by number of Operand.linear
   for (const Use &use : uses) {
@@ -145,7 +146,8 @@ void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
     add("multiplies terms by terms");
 }
 
-/// A result is partial over what its operands are, and where it is a sum over what they lie in parts over.
+/// Checks that a result is partial over the axes of its operands' terms, and over the axes that split the dimensions it
+/// sums over.
 void Terms::checkResult(const Use &use, const std::vector<Use> &uses, bool isProduct) {
   const pb::Value &value = valueOf(*use.buffer);
   uint32_t partial = partialOf(*use.buffer), read = 0, passed = 0;
@@ -159,7 +161,7 @@ void Terms::checkResult(const Use &use, const std::vector<Use> &uses, bool isPro
     passed |= isPassed ? partialOf(*source.buffer) : 0;
   }
   uint32_t wanted = passed | (use.reduces ? read & ~axesOf(*use.buffer) : 0);
-  // What each rank counts is told apart by a weight in the kernel where it counts the same.
+  // Kernels weight a statistic if several ranks count the same tokens, so a statistic may be partial over more axes.
   bool isStatistic = use.access == pb::Operand::ADD && value.additions() == 0;
   if (isStatistic ? (wanted & ~partial) != 0 : wanted != partial)
     add("makes terms of '{}' over {}, and it is partial over {}", value.name(), wanted, partial);

@@ -65,7 +65,7 @@ void Values::addBuckets() {
   }
 }
 
-/// What a transfer makes of a bucket's gradient is its total, after any number of transfers.
+/// Marks every result of transfers of a bucket's gradient as the gradient's total, over any number of transfers.
 void Values::followTransfers() {
   for (bool isChanged = true; isChanged;) {
     isChanged = false;
@@ -88,14 +88,14 @@ bool Values::inherit(const pb::Transfer &transfer, int pair) {
     target.layering = ValueInfo::OfBucket;
     return true;
   }
-  // Own parts that are gathered where they lie are the gathered value's own parts.
+  // Shards that are gathered in place are shards of the gathered value.
   bool isInPlace = from.region() == to.region() && from.offset() == to.offset() && from.part();
   if (transfer.kind() == pb::Transfer::ALL_GATHER && isInPlace && target.part == ValueInfo::Stored &&
       sourceRoot == from.value() && source.part == ValueInfo::None) {
     source = target;
     return true;
   }
-  // A piece of the same whole that means something else, as a sum that all agree on.
+  // A slice of the same root gets a tag if it has another meaning, such as an all-reduced sum.
   uint32_t &tag = infos[to.value()].tag;
   if (source.part == ValueInfo::None && sourceRoot == targetRoot && from.value() != to.value() && tag == 0) {
     tag = to.value() + 1;
@@ -104,8 +104,8 @@ bool Values::inherit(const pb::Transfer &transfer, int pair) {
   return false;
 }
 
-/// A value of the stage has no layer: what is exchanged with the host, copies of it, and resident values in a region
-/// that all calls of a stage bind alike.
+/// Marks the values that belong to the stage and have no layer: host staging buffers, copies of them, and resident
+/// values in a region that all calls of a stage bind alike.
 void Values::findStageValues() {
   for (const pb::Stage &stage : plan.stages())
     for (const pb::Exchange &exchange : stage.exchanges())
@@ -125,7 +125,7 @@ void Values::findStageValues() {
           isShared[binding.region()] = false;
       }
   }
-  std::vector<bool> isApart(infos.size(), false); // by value: lies in a region that is not shared
+  std::vector<bool> isApart(infos.size(), false); // by value: lies in a region that calls bind differently
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (const pb::Instruction &instruction : subprogram.instructions())
       forEachBuffer(plan, instruction, [&](const pb::Buffer &buffer) {
@@ -137,7 +137,7 @@ void Values::findStageValues() {
       infos[i].layering = ValueInfo::OfStage;
 }
 
-/// Sums are what something adds to for all calls to read: loss, tokens, the norm; a bucket's gradients besides.
+/// Marks the values that all calls add to, such as loss, tokens and the norm, and the gradients of buckets.
 void Values::findSums() {
   auto mark = [&](const pb::Buffer &buffer, pb::Operand::Access access) {
     ValueInfo &info = infos[buffer.value()];
@@ -166,7 +166,7 @@ Operand Values::operandOf(const pb::Buffer &buffer, Access access) const {
   operand.layer = buffer.layer();
   operand.valueBegin = info.begin;
   operand.valueEnd = info.end;
-  // Of a value that is itself a part, each rank has its own; all of them lie in the span.
+  // If the value itself is a shard, each rank has its own, and the span covers all of them.
   if (operand.span.part && static_cast<int64_t>(buffer.bytes()) == info.end - info.begin)
     operand.valueEnd = info.begin + bytes.greatest - bytes.least;
   operand.origin = operand.span.begin - operand.valueBegin;

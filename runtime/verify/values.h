@@ -1,4 +1,4 @@
-// Values of a plan as the proof tells them apart: pieces and the whole, whose layer they have, whose bucket they are.
+// The values of a plan as the proof distinguishes them: slices and whole values, their layers and their buckets.
 #pragma once
 
 #include "runtime/verify/events.h"
@@ -8,19 +8,21 @@
 
 namespace espalier::rt::verify {
 
+/// Derives the ValueInfo of every value of a plan.
 class Values {
 public:
+  /// Analyzes the values of a plan.
   Values(const pb::Plan &plan, const Mesh &mesh);
 
   const ValueInfo &operator[](uint32_t value) const { return infos[value]; }
-  /// All of them, by number.
+  /// Returns the properties of all values, by number.
   const std::vector<ValueInfo> &all() const { return infos; }
 
-  /// A buffer as an operand; without `origin` where it is a piece of what is written.
+  /// Converts a buffer to an operand. The origin is not set if the buffer is a slice of the written value.
   Operand operandOf(const pb::Buffer &buffer, Access access) const;
 
-  /// Which instance a value of `layer` + the call's is, of a RUN or flight of the call for a micro-batch. Nothing where
-  /// it is a bucket's that the call does not use.
+  /// Returns the instance of a value at `layer` plus the layer of the call, in a RUN or transfer of the call for a
+  /// micro-batch. Returns nothing for a value of a bucket that the call does not use.
   std::optional<Instance> instanceOf(uint32_t value, int32_t layer, const pb::Call &call, uint32_t microBatch) const;
 
 private:
