@@ -176,20 +176,20 @@ struct Divisibility {
   bool timesTensorRanks = false; ///< the product of the axis and tp splits the value
 };
 
-/// A link level: bytes per second and direction that one device can use, seconds per message.
+/// One link level: bytes per second per direction that one device can use, and seconds per message.
 struct Link {
   double bytesPerSecond = 0;
   double latencySeconds = 0;
 };
 
-/// Memory of a host and the link to it from its devices. Without bytes per second nothing can be offloaded.
+/// A host's memory and its link to the devices. Offloading is impossible if bytesPerSecond is 0.
 struct HostMemory {
   double bytes = 0;          ///< of one host
   double bytesPerSecond = 0; ///< of one link, each direction
   int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
 };
 
-/// What a machine has and reaches; where each constant comes from stands in configs/clusters.
+/// The machine: devices, memory and links. The files in configs/clusters give the source of each constant.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
