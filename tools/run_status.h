@@ -1,4 +1,4 @@
-// The statuses with which `espalier run` ends; others are of what carried it to its hosts.
+// Exit statuses of `espalier run`. Other statuses come from the program that started it on a host.
 #pragma once
 
 #include <csignal>

@@ -37,7 +37,7 @@ struct RecomputeChoices {
   int64_t visits = 0;                ///< visited chunks: a measure of the work
 };
 
-/// Returns the Pareto set of choices that fit: each is the fastest in some action of some chunk. With `onlyFastest`,
+/// Returns the Pareto set of choices that fit: between any two, each is faster in some action. With `onlyFastest`,
 /// only the choice that is fastest overall. If nothing fits, the choice that needs the smallest share of memory.
 RecomputeChoices chooseRecompute(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
                                  bool onlyFastest);

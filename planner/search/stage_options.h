@@ -29,9 +29,9 @@ public:
                std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>(),
                std::shared_ptr<const CostTable> costs = nullptr);
 
-  /// Returns the Pareto set of options that fit, fastest overall first: each is the fastest in some action of some
-  /// chunk. If nothing fits, returns the option that needs the smallest share of memory. Options that fit do not have
-  /// their bytes summed.
+  /// Returns the Pareto set of options that fit, fastest overall first: between any two,
+  /// each is faster in some action. If nothing fits, returns the option that needs the smallest share of memory.
+  /// Options that fit do not have their bytes summed.
   std::vector<StageOption> options(int stage, std::span<const LayerRange> chunks);
 
   /// Returns only the first option; faster.
