@@ -22,7 +22,8 @@ std::string trimmed(const std::string &text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-// Cuts commas between groups of three digits (`2,097,152`) off the integer part; false when they lie elsewhere.
+// Removes commas between groups of three digits (`2,097,152`) from the integer part. Returns false if they are
+// elsewhere.
 bool dropSeparators(std::string &number) {
   size_t end = std::min(number.find_first_not_of("0123456789,"), number.size()), first = number.find(',');
   if (first == std::string::npos || first >= end)
