@@ -197,7 +197,8 @@ const Refusal lists[] = {
     // Both stages send to each other on both channels. Without layer names one stage could be mistaken for the other.
     {"StagesSwapped", &halfV, "stage 1: begins with layer 0, the stage before it with layer 2",
      [](pb::Plan &p) { p.mutable_stages()->SwapElements(0, 1); }},
-    // Stage 1 receives its second activation after its first gradient, which stage 0 sends after that activation.
+    // Stage 1 receives its second activation after it sends its first gradient.
+    // Stage 0 receives this gradient after it sends that activation.
     {"OneQueueInOrder", &pipeline, "waits for ever",
      [](pb::Plan &p) {
        int sent = rt::findFlight(p, 1, /*isStart=*/true, "din", 0);

@@ -54,7 +54,7 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
 
 /// Compares gradients. A gradient g' of n out of N elements passes if
-/// g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Returns an empty string when all pass.
+/// |g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Returns an empty string when all pass.
 std::string compareGradients(const std::map<std::string, std::vector<double>> &expected,
                              const std::map<std::string, std::vector<double>> &actual, double relative = 1e-4);
 
