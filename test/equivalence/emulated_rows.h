@@ -14,7 +14,7 @@ struct EmulatedRow {
 
 RunConfig runOf(const EmulatedRow &row);
 
-/// Run file settings: dropout at each place; parameters and arithmetic in a 16-bit type.
+/// Returns run-file settings: dropout at each location, or a 16-bit type for parameters and arithmetic.
 std::vector<std::string> dropoutSets();
 std::vector<std::string> storageSets(const std::string &type);
 

@@ -265,7 +265,7 @@ TEST_F(OnlyOffloaded, IsOneOfTheSmallestRelaxations) {
     EXPECT_THAT(relaxation.change, Not(HasSubstr("offload")));
 }
 
-// Parameters and gradients take all 8 GB of the device. Offloaded, only a few layers of them remain.
+// Parameters and gradients take 8 GB and leave no space for anything else. Offloaded, only a few layers of them remain.
 TEST_F(OnlyOffloaded, ParametersAreTheLastResort) {
   problem.machine.memoryBytes = 7e9;
   SearchResult result = search(problem, options);
