@@ -35,7 +35,7 @@ void SamplePlanBuilder::scalar(pb::Launch *to, int64_t constant, int64_t perTp) 
   scalar->set_tp(perTp);
 }
 
-/// Adds the flag that the gradient is overwritten (beta = 0).
+/// Adds the scalar that tells whether the gradient is overwritten (beta = 0).
 void SamplePlanBuilder::isFirst(pb::Launch *to, const ToyBucket &bucket) {
   to->add_scalars()->set_first(bucket.number + 1);
 }

@@ -6,7 +6,7 @@
 
 namespace espalier::planner {
 
-/// What the published TFLOP/s of a system count.
+/// The operations that the published TFLOP/s of a system count.
 enum class PublishedFlops {
   Model,
   WithRecompute, ///< the convention until 2022
