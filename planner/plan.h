@@ -27,8 +27,10 @@ enum class Recompute {
   Full,      ///< only the layer's input; the whole forward is repeated
 };
 
+/// All recompute classes, by ascending recompute.
 inline constexpr Recompute kRecomputes[] = {Recompute::None, Recompute::Selective, Recompute::Full};
 
+/// One value per recompute class.
 template <typename T> using PerRecompute = EnumArray<Recompute, T, 3>;
 
 /// Returns the name that run files use: none, selective or full.
@@ -66,7 +68,9 @@ struct ParallelConfig {
   bool offloadParameters = false;         ///< parameter and gradient shards live in host memory; requires ZeRO 3
   Schedule schedule = Schedule::OneFOneB;
 
+  /// Whether any state is offloaded to host memory.
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
+  /// Number of devices.
   int ranks() const { return dp * tp * pp * cp * ep; }
   /// Number of data-parallel ranks. Samples are sharded over dp and ep.
   int replicas() const { return dp * ep; }
@@ -142,6 +146,7 @@ struct Capability {
   const char *whyNot(const ParallelConfig &config) const;
   const char *whyNot(const Plan &plan) const;
   const char *whyNot(const Pins &pins) const;
+  /// Whether the executor supports a plan, config or pins.
   template <typename Asked> bool runs(const Asked &asked) const { return !whyNot(asked); }
 };
 
@@ -154,6 +159,7 @@ struct StageMemory {
   double reserved = 0;      ///< memory that the driver and libraries take
   /// Offloaded state, in host memory.
   double hostParameters = 0, hostGradients = 0, hostOptimizer = 0, hostActivations = 0;
+  /// Bytes in host memory.
   double host() const { return hostParameters + hostGradients + hostOptimizer + hostActivations; }
   /// Bytes on the device.
   double total() const {
@@ -175,6 +181,7 @@ struct TimeBreakdown {
     return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
            dataCommunication + pipelineCommunication + bubble + optimizer;
   }
+  /// Multiplies every entry by `factor`.
   void scale(double factor) {
     for (double *part : {&compute, &recompute, &tensorCommunication, &contextCommunication, &expertCommunication,
                          &dataCommunication, &pipelineCommunication, &bubble, &optimizer, &hostTransfer})
@@ -193,6 +200,7 @@ struct Prediction {
   double memoryLimitBytes = 0;
   double marginBytes = 0;                       ///< device memory beyond the limit, left free
   double hostPeakBytes = 0, hostLimitBytes = 0; ///< host bytes of the largest rank; a rank's share of its host
+  /// Whether the plan fits into device and host memory.
   bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };
 

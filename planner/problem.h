@@ -16,6 +16,7 @@ namespace espalier::planner {
 /// Mesh axes, outermost first in the mesh order pp, dp, cp, ep, tp (tp varies fastest).
 enum class Axis { Pp, Dp, Cp, Ep, Tp };
 inline constexpr int kAxes = 5;
+/// One value per mesh axis.
 template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 
 /// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then Problem::dimensions. `batch` is
@@ -63,6 +64,7 @@ struct ComputeTerm {
   bool operator==(const ComputeTerm &) const = default;
 };
 
+/// The kinds of communication.
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
 
 /// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered or the reduced tensor), not of
@@ -212,6 +214,7 @@ struct Machine {
   /// Whether transfers overlap with compute. False if the link's traffic would take the whole memory bandwidth: the
   /// link is then the memory itself, and the cores copy instead of computing.
   bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
+  /// Whether devices have a link to host memory.
   bool canOffload() const { return host.bytesPerSecond > 0; }
   /// Host memory available to one rank. The ranks of a host get equal shares, wherever stages are placed.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }
@@ -219,6 +222,7 @@ struct Machine {
   double hostBytesPerSecond() const {
     return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
   }
+  /// Number of devices of all hosts.
   int devices() const { return hosts * devicesPerHost; }
 };
 
@@ -279,6 +283,7 @@ struct Problem {
   ModelError error;
   Pins pins;
   Capability capability;
+  /// Number of layers, without embed and head.
   int layerCount() const {
     int count = 0;
     for (const LayerRun &run : layers)

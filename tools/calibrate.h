@@ -34,7 +34,9 @@ struct CalibrationRound {
   double launch = 0, hop = 0;
 };
 
+/// Number of rounds of a calibration.
 inline constexpr int calibrationRounds = 3;
+/// Relative spread above which a figure is reported as not repeatable.
 inline constexpr double noticedSpread = 0.1;
 
 /// Measures with `ranks` threads in several rounds. Each product and collective runs for at least `seconds`. A value

@@ -11,6 +11,7 @@ namespace espalier {
 /// DataError if a pattern has no match.
 std::vector<std::string> expandPatterns(const std::vector<std::string> &patterns);
 
+/// Adds `data train-tokenizer`.
 void addTrainTokenizer(const Verb &data);
 
 } // namespace espalier

@@ -13,6 +13,7 @@
 
 namespace espalier {
 
+/// The options that select and configure a model.
 struct ModelWords {
   std::string plan, device;
   std::filesystem::path checkpoint;

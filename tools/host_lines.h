@@ -6,6 +6,7 @@
 
 namespace espalier {
 
+/// A host and the shell line to run on it.
 struct HostLine {
   std::string address, line;
 };

@@ -12,6 +12,7 @@ struct PhaseSeconds {
   double compute = 0;
   PerAxis<double> communication{};
   double hostTransfer = 0; ///< exposed transfers to or from host memory
+  /// Returns the sum of all entries.
   double total() const;
 };
 

@@ -20,6 +20,7 @@ namespace espalier::planner {
 struct ChunkSeconds {
   double forward = 0, backward = 0, weight = 0;
   double total() const { return forward + backward + weight; }
+  /// Adds `times` times the seconds of `other`.
   void add(const ChunkSeconds &other, double times = 1) {
     forward += times * other.forward, backward += times * other.backward, weight += times * other.weight;
   }
@@ -52,6 +53,7 @@ struct CriticalPath {
 /// durations. It is computed once, and each simulation is one pass over it.
 class OrderedSchedule {
 public:
+  /// Orders the actions of a table. A deadlock leaves `finished` false.
   explicit OrderedSchedule(const ScheduleTable &table);
 
   /// Simulates the table. chunks[i] belongs to model chunk i.
@@ -62,6 +64,7 @@ public:
 
   /// inFlightPeaks() of each stage, for V-shaped schedules only.
   const std::vector<InFlightPeaks> &inFlightPeaks() const { return peaks; }
+  /// Number of actions of all stages.
   size_t actions() const { return order.size(); }
 
 private:

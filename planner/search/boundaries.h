@@ -23,8 +23,10 @@ public:
   /// Tabulates mostLayers() under the target of the last narrow().
   void tabulateMost(double target);
 
+  /// The lowest and the highest first layer of a stage.
   int lowest(int stage) const { return from[stage]; }
   int highest(int stage) const { return to[stage]; }
+  /// Number of possible first layers of a stage.
   size_t width(int stage) const { return to[stage] - from[stage] + 1; }
 
   /// The fewest and the most layers of a stage whose layers begin at `first`.

@@ -18,7 +18,9 @@ public:
   /// All arguments must outlive the table.
   CutTable(StageRanges &ranges, const SplitPlayer &player, const Boundaries &boundaries, int stages);
 
+  /// Adds a cut. tabulate() fills its entries.
   void add(Cut cut) { cuts.push_back(std::move(cut)); }
+  /// Number of cuts.
   size_t size() const { return cuts.size(); }
 
   /// Clears the table and opens all boundaries. Required when their domains were narrowed to another target.
@@ -34,6 +36,7 @@ public:
   /// Returns a lower bound of all splits through open boundaries; 0 until the table is filled.
   double lowerBound() const;
 
+  /// Whether a stage may still begin at layer `first`.
   bool isOpen(int stage, int first) const { return open[stage][first - boundaries.lowest(stage)]; }
 
   /// The seconds of each cut on a stage with layers first .. first + count - 1: the least over its options, and under

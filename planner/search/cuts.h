@@ -36,6 +36,7 @@ public:
   /// Returns the seconds of a cut on a stage under an option.
   double seconds(const Cut &cut, int stage, const StageOption &option) const;
 
+  /// Number of actions of one simulation.
   int64_t actions() { return static_cast<int64_t>(schedule().actions()); }
 
 private:

@@ -24,6 +24,7 @@ struct Incumbent {
 /// The best plan of each mesh. At most two plans of a family are reported, and other plans must beat the last of them.
 class Incumbents {
 public:
+  /// `wanted` is the number of plans to report, at least 1.
   explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
 
   /// Adds a plan. Of equally fast plans of a mesh, keeps the first in the order of enumeration.
@@ -32,6 +33,7 @@ public:
   /// Returns the time that a plan must beat: the plan of its mesh, the last reported plan, and the last of its family.
   double limitFor(const ParallelConfig &config) const;
 
+  /// Step of the fastest plan; infinite if there is none.
   double bestSeconds() const { return best; }
   /// Returns the step of the last reported plan, and at most a quarter above the best.
   double lastSeconds() const { return last; }

@@ -42,6 +42,7 @@ public:
   /// Returns a lower bound of the bytes of the fullest stage.
   double leastBytes(const Candidate &candidate) const;
 
+  /// Whether all layers are of one kind.
   bool hasOneKind() const { return isOneKind; }
 
   /// Returns the complete config of a candidate.

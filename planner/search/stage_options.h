@@ -54,8 +54,11 @@ public:
 
   const ParallelConfig &config() const { return parallel; }
   const CostTable &table() const { return *costs; }
+  /// Whether all layers are of one kind.
   bool hasOneKind() const { return isOneKind; }
+  /// Number of chunks per stage under the config.
   int chunksPerStage() const { return perStage; }
+  /// Returns the ordered schedule of the config.
   std::shared_ptr<const OrderedSchedule> schedule() const;
 
 private:

@@ -15,7 +15,9 @@ public:
   /// All arguments must outlive this object.
   StageRanges(const Problem &problem, StageOptions &stageOptions);
 
+  /// Whether the user pinned the layers of each stage.
   bool arePinned() const { return !totals.empty(); }
+  /// The fewest layers of a stage.
   int fewestLayers(int stage) const { return arePinned() ? totals[stage] : leastLayers(problem, config, stage); }
   /// Whether the cost of a stage depends on which layers it has, not only on how many.
   bool areUnlike() const { return !stageOptions.hasOneKind() && !arePinned(); }

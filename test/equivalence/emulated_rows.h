@@ -12,6 +12,7 @@ struct EmulatedRow {
   SplitCase split;
 };
 
+/// Returns the run configuration of a row.
 RunConfig runOf(const EmulatedRow &row);
 
 /// Returns run-file settings: dropout at each location, or a 16-bit type for parameters and arithmetic.

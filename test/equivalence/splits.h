@@ -11,12 +11,15 @@ struct Model {
   std::vector<std::string> sets;
 };
 
+/// The models of the suite.
 const std::vector<Model> &models();
 
+/// The splits that the suite runs with models().
 const std::vector<SplitCase> &splits();
 
 /// Splits with several chunks of layers per stage. These models have enough layers, which are spread unevenly.
 const std::vector<SplitCase> &chunkSplits();
+/// The models of chunkSplits().
 const std::vector<Model> &deepModels();
 
 /// Splits of the sequence over context ranks.

@@ -44,13 +44,16 @@ struct TrainingRecord {
 /// Reads test/equivalence/<model>.yaml with overrides ("section.key=value").
 RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets = {});
 
+/// Returns the plan of a split.
 planner::Plan planOf(const RunConfig &run, const SplitCase &split);
 
 /// The samples that all runs train on.
 std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
 
+/// Trains with the compiled plan.
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1,
                              const std::string &target = "cpu");
+/// Trains in the interpreter.
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
 
 /// Compares gradients. A gradient g' of n out of N elements passes if

@@ -10,8 +10,10 @@
 
 namespace espalier::rt {
 
+/// The work of one rank.
 using Rank = std::function<void(Communicator &)>;
 
+/// A communicator back end under test.
 struct BackEnd {
   const char *name;
   /// Returns why the back end cannot run here; empty if it can.

@@ -9,6 +9,7 @@
 
 namespace espalier::rt {
 
+/// Sizes and techniques of the sample plan.
 struct SampleOptions {
   int dp = 1, tp = 1, pp = 1;
   int layers = 3;

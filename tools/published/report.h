@@ -14,6 +14,7 @@ namespace espalier::planner {
 struct MeanError {
   int rows = 0;
   double sum = 0;
+  /// Returns the mean, or 0 without rows.
   double mean() const { return rows ? sum / rows : 0; }
 };
 

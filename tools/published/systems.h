@@ -18,6 +18,7 @@ struct PublishedOffload {
   bool optimizer = false, parameters = false, activations = false;
 };
 
+/// The system of a row, with defaults for empty columns.
 struct PublishedSystem {
   System system;
   PublishedOffload offload; ///< in addition to the row's own

@@ -41,6 +41,7 @@ struct TableFault {
   std::string message;
 };
 
+/// The rows of a table and its faults.
 struct PublishedTable {
   std::vector<PublishedRow> rows;
   std::vector<TableFault> faults; ///< rows with a fault are not in `rows`

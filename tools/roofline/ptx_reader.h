@@ -30,6 +30,7 @@ enum class PtxUnit : uint8_t {
   Control
 };
 
+/// One PTX instruction.
 struct PtxInstruction {
   std::string_view opcode; ///< "ld.global.v4.u32"
   std::string_view base;   ///< "ld"
@@ -47,6 +48,7 @@ struct PtxInstruction {
   int64_t flops = 0; ///< per lane; for warp-wide instructions, of a warp / 32
 };
 
+/// One kernel: its instructions and the number of its registers.
 struct PtxKernel {
   std::vector<PtxInstruction> instructions;
   uint32_t registers = 0;

@@ -32,6 +32,7 @@ struct RooflineRow {
   std::string limit; ///< memory, instructions, special functions, products, launches
 };
 
+/// The kernels and products of one entry, and a lower bound of its time.
 struct Roofline {
   std::vector<RooflineRow> rows; ///< slowest first
   int stage = 0;                 ///< of the slowest stage
