@@ -25,9 +25,8 @@ double tileEfficiency(double m, double n, double count, int multiprocessors);
 /// share is 1 from 64 elements (128 bytes) and 0.8 at 8 elements (16 bytes, the widest load). Source: NVIDIA's guide,
 /// section on tensor cores. Values in between are coarse and the same for all GPUs. Below 8 elements:
 /// - A single product still uses tensor cores (cuBLAS 11 and later, same guide), but with narrower loads. The share
-/// falls
-///   with the cube root of the load width to 0.4 for an odd size. By this rule a step of GPT-2 124M on A100 takes 1.24
-///   x as long with a vocabulary of 50,257 as with 50,304. nanoGPT measured 1.25.
+///   falls with the cube root of the load width to 0.4 for an odd size. By this rule a step of GPT-2 124M on A100 takes
+///   1.24 x as long with a vocabulary of 50,257 as with 50,304. nanoGPT measured 1.25.
 /// - In a batch of `count` products each product starts at the end of the previous one, off the 16-byte alignment. It
 ///   does not use tensor cores: a sixteenth of the peak (19.5 of 312 TFLOP/s on A100). The BLOOM sweep agrees: with
 ///   heads of 108 or 150 attention takes 1.2 to 1.4 x the whole step with heads of 104, 112 or 144.

@@ -62,11 +62,10 @@ std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const P
 ///   for compute and one for transfer, in each direction. Embedding and head (not `isLayer`) are not offloaded: their
 ///   backward follows at once, or they keep little.
 /// - Parameters: a rank's shard of P bytes arrives before each all-gather of ZeRO 3, beside forward and beside
-/// backward.
-///   G bytes of gradients leave after each reduction, beside backward or beside the separate weight gradients, and are
-///   summed on the host. Once per step max(P, G) is transferred with S. The buffers take 2 (P + G), one for compute and
-///   one for transfer, or P + G for embedding and head. DeepSpeed's offload_param and FSDP's CPUOffloadPolicy do the
-///   same.
+///   backward. G bytes of gradients leave after each reduction, beside backward or beside the separate weight
+///   gradients, and are summed on the host. Once per step max(P, G) is transferred with S. The buffers take 2 (P + G),
+///   one for compute and one for transfer, or P + G for embedding and head. DeepSpeed's offload_param and FSDP's
+///   CPUOffloadPolicy do the same.
 void addOffload(SegmentCost &cost, const Machine &machine, const ParallelConfig &config, bool isLayer);
 
 } // namespace espalier::planner
