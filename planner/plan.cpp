@@ -66,7 +66,7 @@ const char *Capability::whyNot(const Plan &plan) const {
   return whyNot(static_cast<const ParallelConfig &>(plan));
 }
 
-// Of what is not pinned, the least that plans may have.
+// Unpinned fields take their defaults, which demand the least of the executor.
 const char *Capability::whyNot(const Pins &pins) const {
   Plan plan;
   static_cast<ParallelConfig &>(plan) = pins.config();

@@ -1,6 +1,6 @@
-// The planner's answer as plain data: how the devices are split, who holds which layers, what is
-// kept. Written by the search or by hand (a pinned plan); read by the compiler, which needs nothing
-// else.
+// The planner's result as plain data: the device mesh, the layers of each stage, and what each layer keeps for
+// backward. The search or the user (a pinned plan) writes a plan. The compiler reads it and needs no other planner
+// output.
 #pragma once
 
 #include <array>
@@ -13,26 +13,29 @@
 
 namespace espalier::planner {
 
-/// An array that an enumeration indexes: values[Recompute::Full].
+/// An array that is indexed by an enumeration: values[Recompute::Full].
 template <typename Enum, typename T, size_t entries> struct EnumArray : std::array<T, entries> {
   using std::array<T, entries>::operator[];
   T &operator[](Enum entry) { return (*this)[static_cast<size_t>(entry)]; }
   const T &operator[](Enum entry) const { return (*this)[static_cast<size_t>(entry)]; }
 };
 
-/// What a layer keeps from forward to backward.
+/// The values that a layer keeps from forward to backward.
 enum class Recompute {
   None,      ///< every value that backward reads
   Selective, ///< results of matrix products and attention; element-wise work is repeated
   Full,      ///< only the layer's input; the whole forward is repeated
 };
 
+/// All recompute classes, by ascending recompute.
 inline constexpr Recompute kRecomputes[] = {Recompute::None, Recompute::Selective, Recompute::Full};
 
+/// One value per recompute class.
 template <typename T> using PerRecompute = EnumArray<Recompute, T, 3>;
 
-/// Name as the run file spells it: none, selective, full.
+/// Returns the name that run files use: none, selective or full.
 const char *recomputeName(Recompute recompute);
+/// Returns the class with this run-file name, or nothing when the name is unknown.
 std::optional<Recompute> recomputeNamed(std::string_view name);
 
 /// Order of forward and backward actions of a pipeline.
@@ -47,8 +50,8 @@ struct StagePlan {
   std::vector<Recompute> recompute; ///< one entry per layer of the stage
 };
 
-/// What the search chooses beside the split of layers: the mesh, micro-batches and techniques, which is all that the
-/// cost of a layer depends on. Ranks are numbered with the mesh order pp, dp, cp, ep, tp (tp varies fastest).
+/// The mesh, the micro-batches and the techniques of a plan. The cost of one layer depends on nothing else. Ranks
+/// follow the mesh order pp, dp, cp, ep, tp (tp varies fastest).
 struct ParallelConfig {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
@@ -59,28 +62,30 @@ struct ParallelConfig {
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool splitsExperts = true;              ///< each expert is split over tp; otherwise experts are spread over ep and tp
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
-  bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
-  bool offloadOptimizer = false;      ///< masters and moments live in host memory
-  bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
-  bool offloadParameters = false;     ///< shares of parameters and gradients live in host memory; ZeRO 3 only
+  bool sliceRecomputedInputs = false;     ///< split inputs kept under full recompute over tp; backward all-gathers them
+  bool offloadOptimizer = false;          ///< masters and moments live in host memory
+  bool offloadActivations = false;        ///< values that layers keep for backward live in host memory
+  bool offloadParameters = false;         ///< parameter and gradient shards live in host memory; requires ZeRO 3
   Schedule schedule = Schedule::OneFOneB;
 
+  /// Whether any state is offloaded to host memory.
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
+  /// Number of devices.
   int ranks() const { return dp * tp * pp * cp * ep; }
-  /// Samples are split over dp and ep: what users call data-parallel ranks.
+  /// Number of data-parallel ranks. Samples are sharded over dp and ep.
   int replicas() const { return dp * ep; }
-  /// Sequence parallelism has split what layers keep already.
+  /// Whether kept layer inputs are split over tp. False under sequence parallelism, which has already split them.
   bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
   bool operator==(const ParallelConfig &) const = default;
 };
 
-/// A complete plan: also which layers lie on each stage and what they keep.
+/// A complete plan: the config, the layers of each stage, and what each layer keeps.
 struct Plan : ParallelConfig {
   std::vector<StagePlan> stages;
 };
 
-/// What the user fixed; empty fields are free.
+/// The fields that the user fixed. Empty fields are free.
 struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
@@ -88,25 +93,26 @@ struct Pins {
   std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
-  /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
+  /// Layers per stage, or per chunk in model order. If a stage has several chunks, some of them may have no layers.
   std::optional<std::vector<int>> stageLayers;
-  /// Only those that the terms of a problem may hold for: without them it needs other terms.
+  /// Returns only the pins that choose the profiled terms. A problem without these pins needs other terms.
   Pins profiled() const {
     Pins pins;
     pins.vocabParallel = vocabParallel;
     pins.splitsExperts = splitsExperts;
     return pins;
   }
-  /// Fields as they are pinned; others take their defaults.
+  /// Returns a config with the pinned fields. Other fields take their defaults.
   ParallelConfig config() const;
-  /// These, and over them those that are set in `other`.
+  /// Returns these pins, overridden by the pins that are set in `other`.
   Pins with(const Pins &other) const;
-  /// Whether a plan is as they want it; its layers keep what `recompute` says.
+  /// Whether `plan` satisfies these pins. `recompute` requires the given class of every layer.
   bool hold(const Plan &plan) const;
 };
 
-/// Calls visit(key, name, pin, field) for each pin, from the cheapest to give up on: its key as run files spell it, its
-/// name for people, the member of Pins and that of ParallelConfig; null for what is said of stages and layers.
+/// Calls visit(key, name, pin, field) for each pin, cheapest to give up first. `key` is the run-file key and `name` is
+/// the display name. `pin` and `field` are members of Pins and ParallelConfig. `field` is null for pins on stages and
+/// layers.
 template <typename Visit> void visitFields(Visit visit) {
   visit("recompute", "recompute", &Pins::recompute, nullptr);
   visit("micro_batch_size", "the micro-batch size", &Pins::microBatchSize, &ParallelConfig::microBatchSize);
@@ -129,16 +135,18 @@ template <typename Visit> void visitFields(Visit visit) {
   visit("ep", "ep", &Pins::ep, &ParallelConfig::ep);
 }
 
-/// What the executor can run; plans beyond it are priced.
+/// The features that the executor supports. The planner prices plans with other features but marks them not
+/// executable.
 struct Capability {
-  bool zeroWithWeights = false; ///< ZeRO 2 and 3 where weight gradients are actions of their own
+  bool zeroWithWeights = false; ///< ZeRO 2 and 3 with separate weight-gradient actions
   bool offloads = false;
-  bool emptyInnerChunks = false; ///< stages and chunks without layers between others
+  bool emptyInnerChunks = false; ///< stages and chunks without layers between stages with layers
 
-  /// What of a plan, or of all plans with this config or these pins, cannot be executed yet; null when all can.
+  /// Returns the feature of the plan, config or pins that the executor does not support. Null when it supports all.
   const char *whyNot(const ParallelConfig &config) const;
   const char *whyNot(const Plan &plan) const;
   const char *whyNot(const Pins &pins) const;
+  /// Whether the executor supports a plan, config or pins.
   template <typename Asked> bool runs(const Asked &asked) const { return !whyNot(asked); }
 };
 
@@ -147,31 +155,33 @@ struct StageMemory {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;   ///< saved for backward, all micro-batches in flight
   double workspace = 0;     ///< transient peak of one segment, logits included
-  double communication = 0; ///< boundary and gather buffers, and those that transfers to the host go through
-  double reserved = 0;      ///< what the machine's software takes
-  /// Offloaded: in host memory, not on the device.
+  double communication = 0; ///< boundary and gather buffers, and host staging buffers
+  double reserved = 0;      ///< memory that the driver and libraries take
+  /// Offloaded state, in host memory.
   double hostParameters = 0, hostGradients = 0, hostOptimizer = 0, hostActivations = 0;
+  /// Bytes in host memory.
   double host() const { return hostParameters + hostGradients + hostOptimizer + hostActivations; }
-  /// On the device.
+  /// Bytes on the device.
   double total() const {
     return parameters + gradients + optimizer + activations + workspace + communication + reserved;
   }
 };
 
-/// Where the time of the devices goes, in the mean over the stages; the entries sum to the step time.
+/// Device time by cause, averaged over the stages. The entries sum to the step time.
 struct TimeBreakdown {
   double compute = 0; ///< forward and backward without recompute
   double recompute = 0;
   double tensorCommunication = 0, contextCommunication = 0, expertCommunication = 0;
-  double dataCommunication = 0; ///< gradients, and parameters under ZeRO, where not hidden
+  double dataCommunication = 0; ///< exposed time of gradient collectives, and of parameter collectives under ZeRO
   double pipelineCommunication = 0;
   double bubble = 0; ///< idle
   double optimizer = 0;
-  double hostTransfer = 0; ///< to and from host memory, where not hidden
+  double hostTransfer = 0; ///< exposed transfers to and from host memory
   double total() const {
     return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
            dataCommunication + pipelineCommunication + bubble + optimizer;
   }
+  /// Multiplies every entry by `factor`.
   void scale(double factor) {
     for (double *part : {&compute, &recompute, &tensorCommunication, &contextCommunication, &expertCommunication,
                          &dataCommunication, &pipelineCommunication, &bubble, &optimizer, &hostTransfer})
@@ -179,17 +189,18 @@ struct TimeBreakdown {
   }
 };
 
-/// What the planner expects of a plan.
+/// The predicted cost of a plan.
 struct Prediction {
   double stepSeconds = 0, tokensPerSecond = 0, mfu = 0;
-  double timeError = 0;   ///< share of the step by which a measurement may differ; 0: not known
-  double bubbleShare = 0; ///< of the time of all devices, idle
+  double timeError = 0;   ///< relative error of the predicted step; 0: unknown
+  double bubbleShare = 0; ///< idle share of the time of all devices
   TimeBreakdown time;
   std::vector<StageMemory> memory; ///< per stage
-  double peakBytes = 0;            ///< of the fullest stage
+  double peakBytes = 0;            ///< bytes of the fullest stage
   double memoryLimitBytes = 0;
-  double marginBytes = 0;                       ///< of the device, beyond the limit: left free
-  double hostPeakBytes = 0, hostLimitBytes = 0; ///< of the rank with most in host memory; a rank's share of its host
+  double marginBytes = 0;                       ///< device memory beyond the limit, left free
+  double hostPeakBytes = 0, hostLimitBytes = 0; ///< host bytes of the largest rank; a rank's share of its host
+  /// Whether the plan fits into device and host memory.
   bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };
 

@@ -1,4 +1,4 @@
-// One given plan: its price, and what forbids it.
+// Prices one given plan and lists the constraints that the plan violates.
 #pragma once
 
 #include "planner/problem.h"
@@ -8,23 +8,23 @@
 
 namespace espalier::planner {
 
-/// A plan and what is expected of it.
+/// A plan and its predicted cost.
 struct PricedPlan {
   Plan plan;
   Prediction prediction;
   bool executable = true; ///< false: the executor cannot run it yet
 };
 
-/// Prices one given plan. Stages may be empty: then layers are spread evenly and keep what the pins say.
+/// Prices one given plan. If the plan has no stages, spreads the layers evenly and applies the pinned recompute class.
 PricedPlan pricePlan(const Problem &problem, Plan plan);
 
-/// Faults of a problem (zero devices, missing links, pins out of range), all at once; empty when it is sound.
+/// Returns all faults of a problem at once: zero devices, missing links, pins out of range. Empty when it is valid.
 std::vector<std::string> checkProblem(const Problem &problem);
 
-/// The constraints of the problem that a plan violates, each as a sentence. Memory is not looked at.
+/// Returns the constraints of the problem that a plan violates, each as a sentence. Does not check memory.
 std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
-/// The same without asking whether the model has terms for the plan: quick.
+/// Same as violations(), but does not check whether the problem has terms for the plan. Fast.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
 } // namespace espalier::planner

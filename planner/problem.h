@@ -1,7 +1,6 @@
-// The planner's input as plain data: what one step costs, as terms over dimension and axis sizes,
-// and the machine. The compiler fills it by profiling its own IR, once per pattern; the planner
-// only evaluates. Notation: a symbol is a mesh axis or a named dimension; sizes are sums of
-// monomials over symbols.
+// The planner's input as plain data: the machine, and the terms that one step costs. The compiler profiles its IR once
+// per pattern and fills the terms. The planner only evaluates them. A symbol is a mesh axis or a named dimension. A
+// size is a sum of monomials over symbols.
 #pragma once
 
 #include "planner/plan.h"
@@ -17,12 +16,12 @@ namespace espalier::planner {
 /// Mesh axes, outermost first in the mesh order pp, dp, cp, ep, tp (tp varies fastest).
 enum class Axis { Pp, Dp, Cp, Ep, Tp };
 inline constexpr int kAxes = 5;
+/// One value per mesh axis.
 template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 
-/// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then
-/// Problem::dimensions. `batch` is the samples of one micro-batch over *all* replicas
-/// (microBatchSize * dp * ep); a tensor whose batch is split over dp therefore has batch^1 dp^-1, and
-/// one whose batch is split over all replicas batch^1 dp^-1 ep^-1.
+/// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then Problem::dimensions. `batch` is
+/// the number of samples of one micro-batch over *all* replicas (microBatchSize * dp * ep). A tensor whose batch
+/// dimension is sharded over dp has batch^1 dp^-1. Sharded over all replicas, it has batch^1 dp^-1 ep^-1.
 inline constexpr int kBatchSymbol = kAxes;
 inline constexpr int kFirstDimension = kAxes + 1;
 
@@ -40,15 +39,15 @@ struct Monomial {
   bool operator==(const Monomial &) const = default;
 };
 
-/// A sum of monomials; empty is zero. Sizes are per rank: the powers of axes hold the splitting.
+/// A sum of monomials. An empty size is zero. Sizes are per rank: negative powers of axes express sharding.
 using Size = std::vector<Monomial>;
 
-/// When a term is executed. Forward, Backward and Weight once per micro-batch, Step once per step;
-/// Recompute only where its `recomputed` flags say so, before backward.
+/// The phase that executes a term. Forward, Backward and Weight run once per micro-batch. Step runs once per step.
+/// Recompute runs before backward the terms whose `recomputed` flags are set.
 enum class Phase { Forward, Backward, Weight, Step, Recompute };
 
-/// MatMul: m, n, k, batch products of 2 m n k operations. Attention: fused, `operations` given.
-/// Memory: element-wise and reductions, costs its bytes.
+/// MatMul: `count` products of 2 m n k operations each. Attention: a fused kernel of `operations` operations. Memory:
+/// an element-wise kernel or a reduction, bound by its bytes.
 enum class ComputeClass { MatMul, Attention, Memory };
 
 /// One kernel or library call on one rank.
@@ -65,45 +64,47 @@ struct ComputeTerm {
   bool operator==(const ComputeTerm &) const = default;
 };
 
+/// The kinds of communication.
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
 
-/// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered result, the
-/// tensor that is reduced), not of one rank's part; for AllToAll one rank's buffer, of which it keeps
-/// its own part, and for Send what one rank sends.
+/// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered or the reduced tensor), not of
+/// one rank's shard. For AllToAll, `bytes` is one rank's buffer, including the chunk that stays local. For Send,
+/// `bytes` is what one rank sends.
 struct CollectiveTerm {
   std::string name;
   CollectiveKind kind = CollectiveKind::AllReduce;
   Axis axis = Axis::Tp;
   Phase phase = Phase::Forward;
   Size bytes;
-  double calls = 1; ///< how many collectives share the bytes (latency is paid for each)
+  double calls = 1; ///< number of collectives that share the bytes; each pays the latency
   bool recomputedSelective = false;
   bool recomputedFull = false;
-  /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
+  /// Axis::Dp only: the group also includes ep. True for gradients of parameters that are not experts'.
   bool overExperts = false;
-  /// Compute at positions from `start` to before `wait` of the same program may run beside it; none where they are
-  /// equal.
+  /// Compute at positions from `start` to `wait` of the same program may overlap with this collective. Equal positions
+  /// mean no overlap.
   int start = 0, wait = 0;
-  bool besideLastBackward = false; ///< Phase::Step: sums of gradients that start as soon as these are final
+  bool besideLastBackward = false; ///< Phase::Step: gradient reductions that start as soon as their gradients are final
   bool operator==(const CollectiveTerm &) const = default;
 };
 
-/// Parameters of one segment that are split and stored alike; of those that lie side by side, one bucket.
+/// Parameters of one segment with the same sharding and storage. Adjacent parameters form one bucket.
 struct ParameterTerm {
   std::string name;
   Size elements;             ///< on one rank before ZeRO
-  double padding = 0;        ///< elements left free so that each parameter begins at a round one
-  double shareMultiple = 0;  ///< elements of a ZeRO share, or of all, are a multiple of so many; 0: of one
-  double parameterBytes = 4; ///< per element, what forward reads
+  double padding = 0;        ///< padding elements that align the start of each parameter
+  double shareMultiple = 0;  ///< the shard size (without ZeRO: the total) is a multiple of this; 0: no rounding
+  double parameterBytes = 4; ///< per element, as forward reads them
   double gradientBytes = 4;  ///< per element, the accumulator
-  bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
+  bool tied = false;         ///< the head's copy of the embedding: costs nothing if both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
-  bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
-  double unshardedShare = 1; ///< how much of it is unsharded at once, of what ZeRO shards (UnshardedBuffers)
+  bool expert = false;       ///< sharded over ep, so that ZeRO can shard over the remaining sample axes only
+  double unshardedShare = 1; ///< of parameters that ZeRO shards: the share that is unsharded at once (UnshardedBuffers)
   bool operator==(const ParameterTerm &) const = default;
 };
 
-/// Which axes exceed one, and what else changes the terms. An empty field matches any value.
+/// A condition on plans: which axes exceed one, and the other properties that change the terms. Empty fields match any
+/// plan.
 struct Pattern {
   std::optional<bool> dp, tp, cp, ep, sequenceParallel, vocabParallel;
   std::optional<int> zero;
@@ -112,8 +113,8 @@ struct Pattern {
   bool operator==(const Pattern &) const = default;
 };
 
-/// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
-/// collectives by start (`orderTerms` of segment.h).
+/// The terms of one segment under plans that match `pattern`. Terms of a program are in program order: compute by
+/// position, collectives by start (`orderTerms` of segment.h).
 struct PatternTerms {
   Pattern pattern;
   std::vector<ComputeTerm> compute;
@@ -124,72 +125,73 @@ struct PatternTerms {
   Size keptCollectiveBytes;
   PerRecompute<Size> forwardPeakBytes;  ///< transient bytes while forward runs, beyond what is saved
   PerRecompute<Size> backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
-  /// Transient bytes of compiled programs: what lives at their instructions, of which the largest counts. Instructions
-  /// where less lives than at another one, whatever the plan, are left out.
+  /// Transient bytes of compiled programs: the live bytes at each instruction. The largest entry counts. Instructions
+  /// that another instruction exceeds under every plan are omitted.
   PerRecompute<std::vector<Size>> workspaceBytes;
-  /// The same for micro-batches of one sample: their sequences are cut and joined without copies. Empty: no difference.
+  /// Same for micro-batches of one sample, whose sequences are sliced and concatenated without copies. Empty: no
+  /// difference.
   PerRecompute<std::vector<Size>> oneSampleWorkspaceBytes;
-  Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
-  std::vector<Size> stepPeakBytes; ///< transients of what runs once per step, of which the largest counts
+  Size stepBytes;                  ///< live only during the optimizer step, when no forward values are live
+  std::vector<Size> stepPeakBytes; ///< transient bytes of work once per step; the largest entry counts
   bool operator==(const PatternTerms &) const = default;
 };
 
-/// A kind of segment; the first pattern that matches a plan is used.
+/// A kind of segment. The first pattern that matches a plan is used.
 struct SegmentKind {
   std::string name;
   std::vector<PatternTerms> patterns;
 };
 
-/// `count` successive layers of one kind.
+/// `count` consecutive layers of one kind.
 struct LayerRun {
   int kind = 0; ///< index into Problem::kinds
   int count = 0;
 };
 
-/// Buffers of the stream's size on one stage: `always`, for each neighbour, and, with a next stage,
-/// for each micro-batch in flight.
+/// Buffers of one stage, each of the size of the boundary activation: `always`, `receives` and `sends` for each
+/// neighbour, and `sendsInFlight` for each micro-batch in flight if there is a next stage.
 struct StreamBuffers {
   double always = 0, receives = 2, sends = 2, sendsInFlight = 0;
-  /// Inputs and streams received for so many micro-batches that are not begun yet, if there are as many to come.
+  /// Number of upcoming micro-batches whose inputs and activations are received ahead, if that many are left.
   double ahead = 0;
-  /// Where backward does not read the stream that came in, it takes a buffer until forward has passed it on.
+  /// Whether a received activation that backward does not read occupies a buffer until forward has passed it on.
   bool holdsPassedStream = false;
-  /// Chunks of a stage share no room: each holds what it alone has at its fullest moment, and has buffers of its own.
+  /// Whether each chunk of a stage has its own buffers, sized for the chunk's own peak. False: chunks share buffers.
   bool ofEachChunk = false;
 };
 
-/// Where embedding, head and two layers have their unsharded parameters and gradients under ZeRO 3: gathered and not
-/// yet reduced.
+/// Placement of the unsharded parameters and gradients of embedding, head and two layers under ZeRO 3. Unsharded means
+/// gathered, or not yet reduced.
 enum class UnshardedBuffers {
-  Shared,   ///< in the room that the largest of them takes
-  Separate, ///< in places of their own, two layers of each kind in turn; so does the compiler, ZeRO 2 with gradients
+  Shared,   ///< they share the space of the largest one
+  Separate, ///< separate allocations, with two layers of each kind in turn, as the compiler does; ZeRO 2: gradients too
 };
 
-/// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
-/// (zigzag). What only sequence parallelism splits is split over cp first.
+/// A constraint: value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2 (zigzag). A
+/// dimension that only sequence parallelism splits is first split over cp.
 struct Divisibility {
   std::string name;
   int64_t value = 1;
   Axis axis = Axis::Tp;
   int factor = 1;
   bool onlySequenceParallel = false;
-  bool timesTensorRanks = false; ///< the axis and tp together split it
+  bool timesTensorRanks = false; ///< the product of the axis and tp splits the value
 };
 
-/// A link level: bytes per second and direction that one device can use, seconds per message.
+/// One link level: bytes per second per direction that one device can use, and seconds per message.
 struct Link {
   double bytesPerSecond = 0;
   double latencySeconds = 0;
 };
 
-/// Memory of a host and the link to it from its devices. Without bytes per second nothing can be offloaded.
+/// A host's memory and its link to the devices. Offloading is impossible if bytesPerSecond is 0.
 struct HostMemory {
   double bytes = 0;          ///< of one host
   double bytesPerSecond = 0; ///< of one link, each direction
   int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
 };
 
-/// What a machine has and reaches; where each constant comes from stands in configs/clusters.
+/// The machine: devices, memory and links. The files in configs/clusters give the source of each constant.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
@@ -204,74 +206,76 @@ struct Machine {
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
   double marginBytes = 0;         ///< left free beside memoryBytes; plans may take it if the user gives it up
   HostMemory host;
-  /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
+  /// Bandwidth of one send to another host, which uses fewer channels than a ring; 0: as the network.
   double sendBytesPerSecond = 0;
-  /// How much longer collectives over hosts take with each doubling of them, as a share: switches and ports are shared
-  /// with other rings. Example: 0.06 over 128 hosts make it 1.42 times as long.
+  /// Relative slowdown of multi-host rings for each doubling of the hosts, because rings share switches and ports.
+  /// Example: 0.06 over 128 hosts makes them 1.42 times as long.
   double ringSlope = 0;
-  /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
-  /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
+  /// Whether transfers overlap with compute. False if the link's traffic would take the whole memory bandwidth: the
+  /// link is then the memory itself, and the cores copy instead of computing.
   bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
+  /// Whether devices have a link to host memory.
   bool canOffload() const { return host.bytesPerSecond > 0; }
-  /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
+  /// Host memory available to one rank. The ranks of a host get equal shares, wherever stages are placed.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }
-  /// Between one device and host memory, each direction, while all devices move.
+  /// Bandwidth between one device and host memory, in each direction, while all devices transfer.
   double hostBytesPerSecond() const {
     return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
   }
+  /// Number of devices of all hosts.
   int devices() const { return hosts * devicesPerHost; }
 };
 
-/// What the software that runs a plan makes of its machine. Programs say which compute may run beside a collective;
-/// these are the shares of its time that the software is known to run there. The rest stalls the compute.
+/// How the training software uses the machine. A program marks the compute that may overlap with a collective. The
+/// `hidden` fields are the shares of the collective's time that this software overlaps; the rest stalls compute.
 struct Software {
   std::string name;
   double hiddenTensor = 1, hiddenContext = 1, hiddenExpert = 1;
-  double hiddenGathers = 1;   ///< of ZeRO 3's parameters
-  double hiddenGradients = 1; ///< sums of gradients, in each micro-batch or beside the last backward
-  /// What it has: plans beyond it are looked at only where pins ask for them.
+  double hiddenGathers = 1;   ///< parameter all-gathers of ZeRO 3
+  double hiddenGradients = 1; ///< gradient reductions, in each micro-batch or beside the last backward
+  /// Supported features. The search considers plans beyond them only if a pin asks for them.
   PerAxis<bool> lacks{};           ///< axes that it cannot split
   int mostZero = 3;                ///< highest ZeRO stage
   std::vector<Schedule> schedules; ///< empty: all
 };
 
-/// How far the model is from measurements on machines of this class under this software, as shares of a time.
+/// Error of the model against measurements on this machine class and software, as a share of a time.
 struct ModelError {
-  double time = 0; ///< of a predicted step; 0: not known
-  /// Of the ratio of two steps of one run, in which what both plans share cancels: plans that differ by less are equal.
+  double time = 0; ///< error of a predicted step; 0: unknown
+  /// Error of the ratio of two steps of one run. Errors common to both plans cancel. Plans that differ by less are
+  /// equal.
   double comparison = 0;
-  /// Whether a step is as short as the fastest one, as far as the model can tell.
+  /// Whether a step is as fast as the fastest one, within the model error.
   bool isEqual(double seconds, double fastestSeconds) const { return seconds <= fastestSeconds * (1 + comparison); }
 };
 
-/// A named dimension and its size, at the position that gives its symbol.
+/// A named dimension and its size. Its index gives its symbol.
 struct Dimension {
   std::string name;
   int64_t size = 1;
 };
 
-/// Everything the search needs. Layers run embed, runs of blocks, head; embed is on the first
-/// stage, head on the last.
+/// The complete input of the search. Segments run in the order embed, layers, head. embed is on the first stage and
+/// head on the last.
 struct Problem {
   std::string name;
   std::vector<Dimension> dimensions; ///< symbol kFirstDimension + index
   std::vector<SegmentKind> kinds;
   int embed = -1, head = -1; ///< kinds of the first and last segment; -1: none
   std::vector<LayerRun> layers;
-  /// The stream between two stages, per micro-batch and rank; with sequence parallelism it is split
-  /// over tp.
+  /// Bytes of the activation between two stages, per micro-batch and rank. Sequence parallelism splits it over tp.
   Size boundaryBytes;
-  bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
+  bool boundaryScatters = false; ///< send the activation as tp shards; the receiver all-gathers it
   StreamBuffers streamBuffers;
   UnshardedBuffers unshardedBuffers = UnshardedBuffers::Shared;
-  Size inputBytes;              ///< tokens and the like, per micro-batch in flight, on the stages that read them
-  bool layersReadInputs = true; ///< else embed and head alone do
+  Size inputBytes;              ///< tokens and other inputs, per micro-batch in flight, on the stages that read them
+  bool layersReadInputs = true; ///< false: only embed and head read them
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step
-  double modelFlops = 0;   ///< of one sample without recompute, for MFU: forward and, where it trains, backward
+  double modelFlops = 0;   ///< of one sample without recompute, for MFU: forward, and backward when training
   double parameters = 0;   ///< elements of the whole model
   int64_t tokensPerSample = 1;
-  /// Embed and head share weights: their gradients are summed over stages.
+  /// embed and head share weights, so that their gradients are summed over the first and the last stage.
   bool tiedEmbedding = false;
   Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
@@ -279,6 +283,7 @@ struct Problem {
   ModelError error;
   Pins pins;
   Capability capability;
+  /// Number of layers, without embed and head.
   int layerCount() const {
     int count = 0;
     for (const LayerRun &run : layers)

@@ -1,5 +1,5 @@
-// The search: the best plan of the whole space under the cost model, with a certificate, or why
-// none fits.
+// The search: finds the best plan of the whole space under the cost model, with a certificate. If no plan fits,
+// reports the binding limit.
 #pragma once
 
 #include "planner/price.h"
@@ -9,41 +9,41 @@
 
 namespace espalier::planner {
 
-/// What the search may use and how much it reports.
+/// Options of the search.
 struct SearchOptions {
-  bool all = false;     ///< also plans that the executor cannot run yet
+  bool all = false;     ///< also consider plans that the executor cannot run yet
   int alternatives = 5; ///< best plans of other kinds to report, at most two of one family (simplicity.h)
   int threads = 1;      ///< the result does not depend on it
-  /// Go through all that bounds leave open below the best; otherwise only through the most promising, for an answer at
-  /// once with the gap that is left.
+  /// Examine every candidate whose lower bound is below the best plan. Otherwise examine only the most promising ones
+  /// and return early with the remaining gap.
   bool prove = true;
-  /// Among plans whose times are equal as far as the model can tell (`Problem::error`) the simplest one is the best;
-  /// otherwise the fastest.
+  /// Return the simplest of the plans whose times are equal within the model error (`Problem::error`). Otherwise
+  /// return the fastest plan.
   bool simplest = true;
-  bool diagnose = true; ///< when nothing fits, say what binds
-  bool relax = true;    ///< ... and look for the smallest relaxations
+  bool diagnose = true; ///< when nothing fits, report the binding limit
+  bool relax = true;    ///< ... and the smallest relaxations
 };
 
-/// A change that would let a plan fit, smallest first.
+/// A change to the problem that lets a plan fit.
 struct Relaxation {
   std::string change;   ///< for people: `recompute=full`, `devices=64`, ...
   double needBytes = 0; ///< of the fullest stage with the change
 };
 
-/// Sizes and the certificate of a search.
+/// Size of the search and its certificate.
 struct SearchStatistics {
   double space = 0;      ///< plans in the space, at most 1e300
   int64_t evaluated = 0; ///< plans whose pipeline was played
   double seconds = 0;
-  double fastestSeconds = 0;    ///< of the fastest plan that was found
+  double fastestSeconds = 0;    ///< step of the fastest plan found
   double lowerBoundSeconds = 0; ///< no plan of the space is faster
   bool optimal = false;         ///< lower bound = fastest
 };
 
-/// plans[0] is the best: of those as fast as the fastest one, within the model's error, the simplest. Then come others
-/// of this class, the simplest first, and the fastest of the rest. When plans is empty, `errors` says what is wrong
-/// with the input (pins that contradict, a batch that does not divide), or `binding` what does not fit, with
-/// `relaxations`.
+/// The result of a search. plans[0] is the best plan: the simplest of those as fast as the fastest plan within the
+/// model error. Other plans that are equally fast follow, simplest first, and then the fastest of the rest. If `plans`
+/// is empty, either `errors` lists faults of the input (conflicting pins, an indivisible batch), or `binding` names
+/// the limit and `relaxations` the changes that would let a plan fit.
 struct SearchResult {
   std::vector<PricedPlan> plans;
   ModelError error; ///< the problem's
@@ -54,7 +54,8 @@ struct SearchResult {
   SearchStatistics statistics;
 };
 
-/// Exact under the cost model. Deterministic: same problem, same result, whatever the thread count.
+/// Searches for the best plan. Exact under the cost model. Deterministic: the result does not depend on the thread
+/// count.
 SearchResult search(const Problem &problem, const SearchOptions &options = {});
 
 } // namespace espalier::planner

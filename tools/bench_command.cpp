@@ -1,5 +1,5 @@
-// `espalier bench plans`: the cost model against tables of published runs. Needs no compiler: shape, plan and machine
-// come from the columns.
+// `espalier bench plans`: compares the cost model with tables of published runs. Needs no compiler, because the
+// columns describe shape, plan and machine.
 #include "tools/commands.h"
 
 #include "runtime/status.h"
@@ -38,10 +38,10 @@ std::string readText(const std::string &file) {
   return text;
 }
 
-/// Null where no row has a measurement to compare with.
+/// Returns null if no row has a measurement.
 ordered_json meanOrNull(const MeanError &error) { return error.rows ? ordered_json(error.mean()) : ordered_json(); }
 
-/// The keys are a contract with tests; times, errors and regrets are shares, not per cent.
+/// Tests depend on the JSON keys. Times, errors and regrets are fractions, not per cent.
 ordered_json describe(const TableReport &report) {
   ordered_json skipped = ordered_json::array(), groups = skipped, searched = skipped;
   for (const auto &[reason, count] : report.skipped)
@@ -89,7 +89,7 @@ int benchPlans(const PlansArguments &arguments) {
       fmt::print(stderr, "{}:{}: error: {}\n", file, fault.line, fault.message);
     sound = sound && table.faults.empty();
     if (table.rows.empty() && !table.faults.empty())
-      continue; // no table
+      continue; // not a table
     TableReport &report = reports.emplace_back(evaluateTable(file, table.rows));
     if (!table.faults.empty()) {
       report.rows += static_cast<int>(table.faults.size());

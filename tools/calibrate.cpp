@@ -1,4 +1,4 @@
-// Ranks are threads, as in a run. A measurement starts on all of them together, because they share memory and cores.
+// Ranks are threads, as in a run. Each measurement runs on all ranks at once, because ranks share memory and cores.
 #include "tools/calibrate.h"
 
 #include "runtime/comm/local.h"
@@ -37,8 +37,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Seconds of one call of `work`: the fastest of samples that together take at least `seconds`, because other programs
-/// only ever slow it down.
+/// Returns the seconds of one call of `work`: the fastest of samples that take at least `seconds` in total. Other
+/// programs can only slow a sample down.
 double timeOnce(double seconds, const std::function<void()> &work) {
   work(); // touches its memory
   std::vector<double> samples;
@@ -51,7 +51,7 @@ double timeOnce(double seconds, const std::function<void()> &work) {
   return *std::min_element(samples.begin(), samples.end());
 }
 
-/// Median over the ranks of what each measures while all of them do.
+/// Returns the median over the ranks of a measurement that all ranks make at once.
 double onAllRanks(int ranks, const std::function<double()> &measure) {
   std::vector<double> results(static_cast<size_t>(ranks));
   std::barrier<> start(ranks);
@@ -65,10 +65,10 @@ double onAllRanks(int ranks, const std::function<double()> &measure) {
   return median(results);
 }
 
-/// Aligned memory of one library call.
+/// Allocates the aligned memory of one library call.
 class CallMemory {
 public:
-  /// Buffers of one type, but for the one, if any, that holds the step.
+  /// Allocates buffers of one type. Buffer `step`, if any, holds the step number.
   CallMemory(rt::pb::LibraryCall &call, rt::pb::DataType type, std::initializer_list<int64_t> elements, int step = -1) {
     std::vector<rt::pb::DataType> types(elements.size(), type);
     if (step >= 0)
@@ -115,8 +115,8 @@ double productFlops(int ranks, double seconds, rt::pb::DataType type, int64_t si
   });
 }
 
-/// Causal self-attention of one sample, forward and backward. Operations as the model dialect counts them: two products
-/// forward and five backward, each 2 n n d per head and halved by the mask.
+/// Causal self-attention of one sample, forward and backward. Counts operations as the model dialect does: two
+/// products forward and five backward, each 2 n n d per head, halved by the mask.
 double attentionFlops(int ranks, double seconds) {
   constexpr int64_t sequence = attentionSequence, heads = 8, headDim = 64, all = sequence * heads * headDim;
   return onAllRanks(ranks, [&] {
@@ -148,7 +148,7 @@ double copyRate(int ranks, double seconds) {
 }
 
 double launchTime(int ranks, double seconds) {
-  constexpr int calls = 1000; // one is below the clock's step
+  constexpr int calls = 1000; // a single call is below the clock's resolution
   return onAllRanks(ranks, [&] {
     rt::pb::LibraryCall call;
     call.set_function(rt::pb::LibraryCall::ZERO);
@@ -163,7 +163,8 @@ double launchTime(int ranks, double seconds) {
   });
 }
 
-/// Seconds of one all-reduce of `elements` f32 over all ranks. Each rank takes as many samples: a collective needs all.
+/// Returns the seconds of one all-reduce of `elements` f32. All ranks take the same number of samples, as collectives
+/// must.
 double allReduceSeconds(int ranks, int64_t elements, int samples) {
   rt::LocalWorld world(ranks);
   std::vector<double> taken;
@@ -189,7 +190,7 @@ double allReduceSeconds(int ranks, int64_t elements, int samples) {
   return *std::min_element(taken.begin(), taken.end());
 }
 
-/// A figure of a round, the key of the cluster file that it decides, and whether more of it is better.
+/// A figure of a round, its key in the cluster file, and whether larger is better.
 struct Figure {
   double CalibrationRound::*value;
   const char *key;
@@ -205,10 +206,10 @@ constexpr Figure figures[] = {{&CalibrationRound::fastest, "peak_flops.f32", tru
                               {&CalibrationRound::launch, "launch_seconds", false},
                               {&CalibrationRound::hop, "link.latency", false}};
 
-/// The ring of the cost model, 2 (n - 1) / n B / W + 2 (n - 1) hops, through a small and a large buffer.
+/// Fits the cost model's ring, 2 (n - 1) / n B / W + 2 (n - 1) hops, to a small and a large buffer.
 void measureLink(int ranks, double seconds, CalibrationRound &round) {
   double n = ranks, bytes = 4.0 * reducedElements;
-  // With many ranks on few cores each rank is as slow as the turns of its threads: a few calls decide how many follow.
+  // With many ranks on few cores thread scheduling dominates. A few probe calls determine the number of samples.
   auto measure = [&](int64_t elements, double wanted) {
     double probe = allReduceSeconds(ranks, elements, fewestSamples);
     int samples = static_cast<int>(std::clamp(wanted / probe, double(fewestSamples), 1000.0));
@@ -273,7 +274,7 @@ void keepBest(const std::vector<CalibrationRound> &rounds, MeasuredMachine &mach
   }
   machine.f32Flops = best.fastest;
   machine.matmulEfficiency = best.large / best.fastest;
-  // The share of the peak is one for all types: theirs is what makes the large product right.
+  // All types share one efficiency, so that the 16-bit peaks are scaled to match the measured large product.
   machine.bf16Flops = best.bf16 / machine.matmulEfficiency;
   machine.f16Flops = best.f16 / machine.matmulEfficiency;
   machine.attentionEfficiency = best.attention / machine.f32Flops;

@@ -30,7 +30,7 @@ struct CalibrateWords {
   double seconds = 0.1;
 };
 
-/// Letters, digits, - and _ of the file's stem: what a name is in YAML without quotes.
+/// Returns the letters, digits, - and _ of the file's stem, which YAML accepts without quotes.
 std::string nameOf(const std::string &output) {
   std::string name;
   for (char c : std::filesystem::path(output).stem().string())
@@ -39,7 +39,7 @@ std::string nameOf(const std::string &output) {
   return isWord ? name : name.empty() ? "measured" : "measured_" + name;
 }
 
-/// The threads as ranks, with a line for each measurement: of many ranks on few cores they take minutes.
+/// Measures the threads as ranks and prints a line per measurement, because many ranks on few cores take minutes.
 MeasuredMachine measureCpu(const CalibrateWords &words) {
   rt::FreeMemory free = rt::freeMemory();
   if (uint64_t needed = calibrationBytes(words.ranks); needed > free.bytes)
@@ -100,7 +100,7 @@ void addCalibrateCommand(const Verb &app) {
   calibrate.option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores").range(1, 256);
   calibrate.option("--seconds", words->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
   calibrate.action([words] {
-    std::optional<rt::AtomicFile> file; // opened first: what cannot be written is not measured
+    std::optional<rt::AtomicFile> file; // fail before the measurement if the file cannot be written
     if (!words->output.empty())
       file.emplace(words->output);
     if (!words->device.empty() && words->target != "cuda")

@@ -1,4 +1,4 @@
-// One queue of the first device is timed; collectives have a thread for each device, as ranks have.
+// Measures one stream of the first device. Collectives use one thread per device, as ranks do.
 #include "tools/calibrate_device.h"
 
 #include "compiler/import/cluster_file.h"
@@ -23,10 +23,10 @@ using namespace rt::cuda;
 using rt::Storage;
 
 constexpr int fewestSamples = 5;
-/// Algorithms of a product that are tried.
+/// Number of algorithms to try per product.
 constexpr int mostAlgorithms = 16;
 
-/// What is measured on hardware, and what an emulator gets through.
+/// Problem sizes, for hardware and for the emulator.
 struct Sizes {
   std::vector<int64_t> products; ///< rows, columns and depth
   int64_t tokens, hidden;        ///< of a layer: the product that has no ideal shape
@@ -46,8 +46,8 @@ Sizes sizesFor(bool isEmulated) {
           .reduced = 1 << 26};
 }
 
-/// Seconds of one `work` in the queue: the fastest of samples that together take at least `seconds`. The first one
-/// loads what it needs.
+/// Returns the seconds of one `work` on the stream: the fastest of samples that take at least `seconds` in total. The
+/// first call warms up.
 double timeOnce(Queue &queue, double seconds, const std::function<void()> &work) {
   work();
   double best = INFINITY, sum = 0;
@@ -59,12 +59,12 @@ double timeOnce(Queue &queue, double seconds, const std::function<void()> &work)
     end.wait();
     double taken = end.secondsSince(begin);
     best = std::min(best, taken);
-    sum += std::max(taken, 1e-6); // events have a step, too
+    sum += std::max(taken, 1e-6); // events have a finite resolution
   }
   return std::max(best, 1e-9);
 }
 
-/// Operands one after the other.
+/// Byte offsets of consecutive operands.
 struct Places {
   explicit Places(const MatmulShape &shape)
       : b(roundUp(shape.bytesOfA())), c(b + roundUp(shape.bytesOfB())), row(c + roundUp(shape.bytesOfC())),
@@ -73,7 +73,7 @@ struct Places {
   const uint64_t b, c, row, matrix, end;
 };
 
-/// The distinct products of plans by productName(), for operands that lie well.
+/// The distinct products of plans by productName(), for aligned operands.
 using Products = std::map<std::string, MatmulShape>;
 
 Products productsOf(std::span<const rt::pb::Plan> plans) {
@@ -104,10 +104,10 @@ Products productsOf(std::span<const rt::pb::Plan> plans) {
   return products;
 }
 
-/// The first device, at work alone.
+/// Measures the first device while the other devices are idle.
 class Trial {
 public:
-  /// With room for products of `products`.
+  /// Allocates memory for the products of `products`.
   Trial(const Driver &driver, const CublasLt &cublas, double seconds, bool isEmulated, const Products &products)
       : context(driver, 0), sizes(sizesFor(isEmulated)), seconds(isEmulated ? 0 : seconds), queue(driver),
         matmuls(context, cublas), memory(context, queue, roomBytes(products), Matmuls::workspaceBytes) {}
@@ -170,8 +170,8 @@ public:
   const Sizes sizes;
 
 private:
-  /// Products and copies one after the other in the same place. It holds zeros, which draw less power than numbers: on
-  /// a device whose clocks depend on that the rates are upper ends.
+  /// Products and copies share one allocation. It holds zeros, which draw less power than random numbers. If the
+  /// device's clocks depend on power, the rates are upper bounds.
   uint64_t roomBytes(const Products &products) const {
     uint64_t largest = 0;
     for (const auto &[name, shape] : products)
@@ -187,7 +187,7 @@ private:
   Memory memory;
 };
 
-/// Seconds of one all-reduce of `elements` f32 over all devices.
+/// Returns the seconds of one all-reduce of `elements` f32 over all devices.
 double allReduceSeconds(const Driver &driver, const Nccl &nccl, int devices, int64_t elements, double seconds) {
   ncclUniqueId id = {};
   nccl.ncclGetUniqueId(&id);
@@ -209,7 +209,7 @@ double allReduceSeconds(const Driver &driver, const Nccl &nccl, int devices, int
     CUdeviceptr place = memory.at(0);
     Event begin(driver, /*isTimed=*/true), end(driver, /*isTimed=*/true);
     for (int i = 0; i <= samples; ++i) {
-      if (i == 1) // the first one connects
+      if (i == 1) // the first call connects the ranks
         queue.record(begin);
       groups.start(joined, shape, {&place, 1}, {&place, 1}, queue.stream());
     }
@@ -235,7 +235,7 @@ double allReduceSeconds(const Driver &driver, const Nccl &nccl, int devices, int
   return taken;
 }
 
-/// The ring of the cost model, 2 (n - 1) / n B / W + 2 (n - 1) hops, through a small and a large buffer.
+/// Fits the cost model's ring, 2 (n - 1) / n B / W + 2 (n - 1) hops, to a small and a large buffer.
 void measureLink(const Driver &driver, const Nccl &nccl, const Sizes &sizes, double seconds, MeasuredDevice &result) {
   double n = result.devices, bytes = 4.0 * static_cast<double>(sizes.reduced);
   double small = allReduceSeconds(driver, nccl, result.devices, 16, seconds);

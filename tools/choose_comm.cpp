@@ -1,4 +1,4 @@
-// What started this process decides where nothing is said.
+// Derives unset communication options from the launcher of this process.
 #include "tools/choose_comm.h"
 
 #include "runtime/launch/topology.h"
@@ -34,7 +34,7 @@ LaunchOptions launchOptions(const CommWords &words) {
   return options;
 }
 
-/// The first line of --token-file, "-" for standard input; else ESPALIER_TOKEN. Empty where neither is given.
+/// Returns the first line of --token-file ("-": standard input), else ESPALIER_TOKEN, else an empty string.
 std::string readToken(const std::string &file) {
   if (file.empty()) {
     const char *token = std::getenv("ESPALIER_TOKEN");
@@ -54,7 +54,7 @@ std::string readToken(const std::string &file) {
   return token;
 }
 
-/// How CPU ranks talk; `wish`: local, shm or mpi, empty for none.
+/// Returns the communicator of CPU ranks. `wish` is local, shm, mpi or empty.
 rt::Comm commOf(const Topology &topology, const std::string &wish, const std::string &file) {
   bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
   if (wish == "mpi" && !hasMpi)
@@ -78,7 +78,7 @@ rt::Comm commOf(const Topology &topology, const std::string &wish, const std::st
   return isMpi ? rt::Comm::mpi : rt::Comm::shm;
 }
 
-/// How ranks of a plan for GPUs do: as processes, but as threads where one process has to see all tensors.
+/// Returns the communicator of GPU ranks: processes, or threads if one process must access all tensors.
 rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt::RunOptions &options) {
   if (!topology.isOneHost())
     return rt::Comm::hosts;
@@ -124,7 +124,7 @@ void chooseMeeting(const CommWords &words, rt::RunOptions &options) {
   options.token = readToken(words.tokenFile);
   Topology topology = findMeeting(environmentOfProcess(), launchOptions(words));
   bool isSlurm = topology.launcher == Topology::Slurm;
-  if (topology.launcher == Topology::Mpi) // which ends all with this process
+  if (topology.launcher == Topology::Mpi) // which aborts all ranks with this process
     options.comm = rt::Comm::mpi;
   else if (topology.isOneHost())
     options.comm = topology.meeting.empty() ? rt::Comm::local : rt::Comm::shm;

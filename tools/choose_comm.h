@@ -1,4 +1,4 @@
-// `run`: which ranks this process has, how they find the others, and how they talk.
+// Options of `run` that choose the ranks of this process, their rendezvous and their communicator.
 #pragma once
 
 #include "runtime/program.h"
@@ -10,24 +10,24 @@
 
 namespace espalier {
 
-/// What the command line says of it.
+/// The communication options of the command line.
 struct CommWords {
-  std::string comm; ///< local, shm, mpi or nccl; empty: what started this process says it
+  std::string comm; ///< local, shm, mpi or nccl; empty: derived from the launcher
   bool processes = false;
   std::optional<int> nodes, nodeRank;
   std::string rendezvous, tokenFile, rankTable, serverId, deviceRange;
   bool sharesDevices = false;
 };
 
-/// Adds the options that fill `words`.
+/// Adds the options that set `words`.
 void addCommOptions(const Verb &run, CommWords &words);
 
-/// Before the plan is read: sets options.token and, as far as it needs no plan to know them, options.comm and topology,
-/// so that who waits for this process can be told why it does not come. Throws PlanError.
+/// Sets options.token and, as far as possible without a plan, options.comm and topology. Runs before the plan is read,
+/// so that peers learn about a start-up failure of this process. Throws PlanError.
 void chooseMeeting(const CommWords &words, rt::RunOptions &options);
 
-/// Sets options.comm, topology, and whether this process speaks. Returns the topology in words, to be printed
-/// by rank 0; empty where nothing was said of it. Throws PlanError.
+/// Sets options.comm, topology, and whether this process prints. Returns a description of the topology for rank 0 to
+/// print, or an empty string if the command line has no topology options. Throws PlanError.
 std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options);
 

@@ -1,5 +1,4 @@
-// A library that is loaded already is what dlopen finds under its name: the back end needs to know nothing of
-// emulation.
+// dlopen returns an already loaded library of the same name. The back end thus needs no code for emulation.
 #include "tools/choose_device.h"
 
 #include "runtime/mesh.h"

@@ -1,4 +1,4 @@
-// `--device` of `run`, `generate` and `serve`: which device a plan is run on.
+// Option `--device` of `run`, `generate` and `serve`: the device that runs a plan.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -7,12 +7,12 @@
 
 namespace espalier {
 
-/// Refuses, by PlanError, a device that `plan`, the file at `file`, is not compiled for; for "emulated" puts the
-/// libraries of the emulated GPU in the place of the driver's and cuBLASLt's. Empty: the device of the plan's target.
+/// Throws PlanError if `plan` (read from `file`) is not compiled for `device`. For "emulated", replaces the driver and
+/// cuBLASLt by the libraries of the emulated GPU. An empty `device` means the target of the plan.
 void chooseDevice(const std::string &device, const rt::pb::Plan &plan, const std::string &file);
 
-/// Puts the libraries of the emulated GPU in the place of the driver's, cuBLASLt's and NCCL's, with so many devices
-/// unless the environment says otherwise. Throws PlanError where they are not built.
+/// Replaces the driver, cuBLASLt and NCCL by the libraries of the emulated GPU, with `devices` devices unless the
+/// environment sets a number. Throws PlanError if the libraries are not built.
 void loadEmulatedDevice(int devices);
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// `espalier cluster`: makes, joins and checks rank tables.
+// `espalier cluster`: generates, merges and checks rank tables.
 #include "tools/commands.h"
 
 #include "runtime/counted.h"
@@ -20,7 +20,7 @@ struct ClusterWords {
   std::vector<std::string> tables;
 };
 
-/// "1 host, 8 ranks".
+/// Formats the size of a table: "1 host, 8 ranks".
 std::string sizeOf(const launch::RankTable &table) {
   return rt::counted(static_cast<int64_t>(table.servers.size()), "host") + ", " + rt::counted(table.ranks(), "rank");
 }

@@ -1,5 +1,4 @@
-// The verbs of `espalier`, one function each: it adds the verb's options and what happens when it
-// is chosen.
+// The verbs of `espalier`. Each function adds the options and the action of one verb.
 #pragma once
 
 #include "compiler/command_line.h"
@@ -7,38 +6,38 @@
 
 namespace espalier {
 
-/// `run X.plan`: trains and evaluates.
+/// Adds `run X.plan`: trains or evaluates.
 void addRunCommand(const Verb &app);
 
-/// `generate X.plan`: continues prompts.
+/// Adds `generate X.plan`: continues prompts.
 void addGenerateCommand(const Verb &app);
 
-/// `serve X.plan`: the same over HTTP.
+/// Adds `serve X.plan`: continues prompts over HTTP.
 void addServeCommand(const Verb &app);
 
-/// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
+/// Adds `inspect PATH`: shows the contents of a plan, a checkpoint folder or a dataset.
 void addInspectCommand(const Verb &app);
 
-/// `verify PATH`: every byte of a plan or a checkpoint.
+/// Adds `verify PATH`: checks every byte of a plan or a checkpoint.
 void addVerifyCommand(const Verb &app);
 
-/// `bench plans FILE.csv ...`: the planner against tables of published runs.
+/// Adds `bench plans FILE.csv ...`: compares predictions with tables of published runs.
 void addBenchCommand(const Verb &app);
 
-/// `bench roofline X.plan`, a verb of `bench`: what its kernels take at least.
+/// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);
 
-/// `cluster generate | merge | check`: rank tables.
+/// Adds `cluster generate | merge | check`: handles rank tables.
 void addClusterCommand(const Verb &app);
 
-/// `launch --hosts FILE -- run X.plan ...`: starts a run on hosts where nothing else does.
+/// Adds `launch --hosts FILE -- run X.plan ...`: starts a run on hosts without another launcher.
 void addLaunchCommand(const Verb &app);
 
-/// `calibrate`: measures this machine as a cluster file.
+/// Adds `calibrate`: measures this machine and writes a cluster file.
 void addCalibrateCommand(const Verb &app);
 
-/// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
-/// loaded only then. After a compilation the written plan is verified.
+/// Adds `plan`, `compile`, `import-args` and `explain`. They load the compiler's library on demand and pass their
+/// arguments to it unchanged. After a compilation the written plan is verified.
 void addCompilerCommands(const Verb &app, int argc, char **argv);
 
 } // namespace espalier

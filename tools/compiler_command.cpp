@@ -1,5 +1,5 @@
-// The verbs of the compiler. Its library holds MLIR and LLVM and is loaded from beside this
-// program, or from ../lib.
+// The verbs of the compiler. The compiler is a library with MLIR and LLVM, loaded from this program's folder or
+// ../lib.
 #include "tools/commands.h"
 
 #include "runtime/program.h"
@@ -20,7 +20,7 @@ constexpr const char *libraryName = "libespalier_compiler.so";
 
 using CompilerMain = int (*)(int argc, char **argv, const OpenKernelRunner &openKernelRunner);
 
-/// The library's entry. Never unloaded: LLVM does not survive that.
+/// Loads the library and returns its entry function. Never unloads it, because LLVM does not support that.
 CompilerMain loadCompiler() {
   std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const std::filesystem::path &folder : {here.parent_path() / "lib", here}) {
@@ -39,7 +39,7 @@ CompilerMain loadCompiler() {
                                   libraryName));
 }
 
-/// The file after -o or --output, empty when there is none.
+/// Returns the file after -o or --output, or an empty string.
 std::string outputOf(int argc, char **argv) {
   std::string output;
   for (int i = 2; i < argc; ++i) {
@@ -54,8 +54,7 @@ std::string outputOf(int argc, char **argv) {
   return output;
 }
 
-/// A plan that does not hold is a fault of the compiler: it is taken away again and every error
-/// told.
+/// Verifies the written plan. An invalid plan is a bug of the compiler: removes the file and prints every error.
 int verifyWritten(const std::string &file) {
   if (file.empty() || !std::filesystem::exists(file))
     return Success;

@@ -1,4 +1,4 @@
-// `espalier convert`: the run file says which model the weights are of, its model file where others keep them.
+// `espalier convert`: the run file names the model of the weights, and its model file maps names to other systems.
 #include "tools/convert_command.h"
 
 #include "tools/commands.h"
@@ -19,7 +19,7 @@ struct ConvertWords {
   int64_t tp = 1, pp = 1, shards = 0;
 };
 
-/// Ends the command where there are errors, which are printed.
+/// Prints the diagnostics and throws if there are errors.
 void requireNone(const Diagnostics &diagnostics) {
   fmt::print(stderr, "{}", diagnostics.render());
   if (diagnostics.hasErrors())

@@ -1,4 +1,4 @@
-// The verbs `convert` and `import-hf`: what others' files are, in and out.
+// The verbs `convert` and `import-hf`: conversion from and to the file formats of other systems.
 #pragma once
 
 #include "compiler/import/import_run.h"
@@ -8,13 +8,13 @@
 
 namespace espalier {
 
-/// The model of a run without what it computes, with the names that its model file has for others' files.
+/// Returns the parameters of a run's model, with their names in other systems' files from the model file.
 rt::ConvertedModel convertedModel(const ImportedRun &run);
 
-/// `convert SRC DST --to SYSTEM --model RUN.yaml`.
+/// Adds `convert SRC DST --to SYSTEM --model RUN.yaml`.
 void addConvertCommand(const Verb &app);
 
-/// `import-hf DIR -o RUN.yaml`.
+/// Adds `import-hf DIR -o RUN.yaml`.
 void addImportHfCommand(const Verb &app);
 
 } // namespace espalier

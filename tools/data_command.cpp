@@ -1,4 +1,4 @@
-// Options in, one call into runtime/data, a short report out.
+// Parses options, makes one call into runtime/data, and prints a short report.
 #include "tools/data_command.h"
 
 #include "tools/data_verbs.h"
@@ -40,7 +40,7 @@ void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
 
 namespace {
 
-/// Prints rate and time left to a terminal, at most ten times a second.
+/// Prints progress rate and remaining time to a terminal, at most ten times a second.
 class ProgressLine {
 public:
   void show(const TokenizeProgress &now) {
@@ -66,7 +66,7 @@ private:
   double lastShown = 0;
 };
 
-/// Opens a set; what is none of it, though another command takes it, is told so.
+/// Opens an indexed dataset. For other kinds of files, the error names the command that accepts them.
 IndexedDataset openIndexed(const std::string &prefix) {
   PathKind kind = pathKind(prefix);
   if (kind != PathKind::Dataset && kind != PathKind::Unknown)

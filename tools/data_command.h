@@ -1,5 +1,5 @@
-// The verbs that prepare and look at data: `espalier data tokenize | verify | merge | index |
-// train-tokenizer | inspect`. The last is also what `espalier inspect PREFIX` does.
+// The verbs that prepare and inspect data: `espalier data tokenize | verify | merge | index | train-tokenizer |
+// inspect`. `espalier inspect PREFIX` does the same as the last one.
 #pragma once
 
 #include "runtime/data/tokenizer.h"
@@ -12,23 +12,23 @@ namespace espalier {
 /// Adds the verbs. Their actions throw rt::DataError.
 void addDataCommands(const Verb &app);
 
-/// True when `path` is PREFIX, PREFIX.idx or PREFIX.bin of an indexed dataset that exists.
+/// Returns true if `path` is PREFIX, PREFIX.idx or PREFIX.bin of an existing indexed dataset.
 bool isIndexedDataset(const std::string &path);
 
-/// How to show a set: the tokenizer that turns documents into text (none: ids), how many documents.
+/// How to print a dataset: the tokenizer that decodes documents (none: ids) and the number of documents.
 struct DatasetView {
   DatasetView() { tokenizer.kind.clear(); }
   rt::TokenizerOptions tokenizer;
   int documents = 3;
 };
 
-/// Adds the options that fill `view`.
+/// Adds the options that set `view`.
 void addDatasetView(const Verb &command, DatasetView &view);
 
 /// Prints counts, a histogram of lengths and the first documents of a set. Throws rt::DataError.
 void inspectDataset(const std::string &path, const DatasetView &view);
 
-/// --tokenizer and the files that its kinds need.
+/// Adds --tokenizer and the options for the files that each kind of tokenizer needs.
 void addTokenizerOptions(const Verb &command, rt::TokenizerOptions &options);
 
 } // namespace espalier

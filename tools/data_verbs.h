@@ -1,4 +1,4 @@
-// What the files of the data verbs share.
+// Functions shared by the data verbs.
 #pragma once
 
 #include "compiler/command_line.h"
@@ -7,10 +7,11 @@
 
 namespace espalier {
 
-/// Names as given, patterns as the files they match, in the order of their names. Throws DataError
-/// for a pattern without a match.
+/// Expands file patterns. Names without a pattern are returned as given, and matches are sorted by name. Throws
+/// DataError if a pattern has no match.
 std::vector<std::string> expandPatterns(const std::vector<std::string> &patterns);
 
+/// Adds `data train-tokenizer`.
 void addTrainTokenizer(const Verb &data);
 
 } // namespace espalier

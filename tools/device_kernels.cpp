@@ -1,4 +1,4 @@
-// A plan of the kernels alone, with an arena that holds the buffers of one launch.
+// Builds a plan with only the kernels, and an arena for the buffers of one launch.
 #include "tools/device_kernels.h"
 
 #include "runtime/comm/local.h"

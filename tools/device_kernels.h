@@ -1,11 +1,11 @@
-// Single kernels of a plan for GPUs, for `compile --check`.
+// Runs single kernels of a GPU plan, for `compile --check`.
 #pragma once
 
 #include "compiler/kernel_runner.h"
 
 namespace espalier {
 
-/// On the first GPU of this machine or, where it has no driver, on the emulated device. Throws PlanError.
+/// Opens the first GPU of this machine, or the emulated device if there is no driver. Throws PlanError.
 std::unique_ptr<KernelRunner> openDeviceKernels(const rt::pb::Plan &plan);
 
 } // namespace espalier

@@ -1,5 +1,4 @@
-// espalier: plans, compiles, runs and inspects. Starts without LLVM; the compiler is a library of
-// its own.
+// espalier: plans, compiles, runs and inspects. Starts without LLVM, because the compiler is a separate library.
 #include "tools/commands.h"
 #include "tools/convert_command.h"
 #include "tools/data_command.h"
@@ -22,7 +21,7 @@
 
 namespace {
 
-/// The form of every user error that has no place in a file.
+/// Prints a user error without a source location.
 int report(const char *message, espalier::ExitCode code) {
   std::fprintf(stderr, "espalier: error: %s\n", message);
   return code;
@@ -35,7 +34,7 @@ int main(int argc, char **argv) {
   app.requireVerb();
   app.version("espalier " ESPALIER_VERSION);
   std::signal(SIGCHLD, SIG_DFL); // an ignored SIGCHLD is inherited, and waitpid would then find no child
-  std::signal(SIGXFSZ, SIG_IGN); // a file at the limit of its size (ulimit -f) is an error of the write
+  std::signal(SIGXFSZ, SIG_IGN); // exceeding the file size limit (ulimit -f) becomes a write error
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app);
   espalier::addGenerateCommand(app);
@@ -58,16 +57,16 @@ int main(int argc, char **argv) {
   } catch (const espalier::rt::MemoryError &error) {
     return report(error.what(), espalier::DoesNotFit);
   } catch (const espalier::rt::launch::TableError &error) {
-    std::fprintf(stderr, "%s\n", error.what()); // has places of its own
+    std::fprintf(stderr, "%s\n", error.what()); // the text includes source locations
     return espalier::UserError;
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {
-    std::fprintf(stderr, "%s\n", error.what()); // has a place of its own
+    std::fprintf(stderr, "%s\n", error.what()); // the text includes its source location
     return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);
-  } catch (const std::filesystem::filesystem_error &error) { // of a path that the user gave
+  } catch (const std::filesystem::filesystem_error &error) { // for a path from the user
     std::string text = error.path1().string() + ": " + error.code().message();
     return report(text.c_str(), espalier::UserError);
   } catch (const std::bad_alloc &) {
@@ -75,7 +74,7 @@ int main(int argc, char **argv) {
   } catch (const std::exception &error) {
     return report(error.what(), espalier::Failed);
   }
-  // A run has told so itself, and goes on where it leaves files.
+  // `run` reports write errors itself, and continues if it writes files.
   if (exitCode == espalier::Success && app.chosenVerb() != "run" && std::fflush(stdout) != 0) {
     std::string text = std::string("standard output cannot be written: ") + std::strerror(errno);
     return report(text.c_str(), espalier::Failed);

@@ -1,4 +1,4 @@
-// `espalier generate`: prompts in, text out.
+// `espalier generate`: reads prompts and prints completions.
 #include "tools/commands.h"
 #include "tools/generate_words.h"
 
@@ -27,7 +27,7 @@ struct GenerateWords {
   std::vector<Option> ofDraws; ///< have no effect at temperature 0
 };
 
-/// At temperature 0 nothing is drawn: what is said of draws would be ignored.
+/// Rejects sampling options at temperature 0, where they would have no effect.
 void refuseUnusedOptions(const GenerateWords &words) {
   if (words.request.sampling.temperature > 0)
     return;
@@ -38,7 +38,7 @@ void refuseUnusedOptions(const GenerateWords &words) {
                                       option.name(), option.name()));
 }
 
-/// Says which texts the end of the context ends before --max-tokens.
+/// Prints which texts the context length ends before --max-tokens.
 void noteShortContext(const GenerateWords &words, const rt::Request &request, const std::string &name,
                       int64_t context) {
   int64_t left = context - static_cast<int64_t>(request.prompt.size());
@@ -47,7 +47,7 @@ void noteShortContext(const GenerateWords &words, const rt::Request &request, co
                context, left, request.maxTokens);
 }
 
-/// Ids in decimal, with spaces or commas between.
+/// Parses decimal ids, separated by spaces or commas.
 std::vector<int32_t> parseIds(const std::string &text) {
   std::vector<int32_t> ids;
   std::stringstream words(text);
@@ -64,12 +64,12 @@ std::vector<int32_t> parseIds(const std::string &text) {
   return ids;
 }
 
-/// A text to continue, and what an error calls it.
+/// A text to continue, and its name in error messages.
 struct Prompt {
   std::string text, name;
 };
 
-/// A prompt per line of a file.
+/// Reads one prompt per line of a file.
 std::vector<Prompt> readLines(const std::string &file) {
   std::ifstream stream(file);
   if (!stream || std::filesystem::is_directory(file))
@@ -107,7 +107,7 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
   return requests;
 }
 
-/// As many at once as the plan has sequences; answers in the order of requests.
+/// Completes requests in batches of the plan's number of sequences. Returns completions in the order of requests.
 std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model,
                                         const std::vector<rt::Request> &requests) {
   rt::Generator generator(decoder, model.tokenizer.get());

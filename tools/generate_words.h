@@ -1,4 +1,4 @@
-// What `generate` and `serve` have in common on the command line.
+// Options shared by `generate` and `serve`.
 #pragma once
 
 #include "runtime/checkpoint/start.h"
@@ -13,27 +13,28 @@
 
 namespace espalier {
 
+/// The options that select and configure a model.
 struct ModelWords {
   std::string plan, device;
   std::filesystem::path checkpoint;
   CommWords comm;
-  rt::RunOptions run; ///< threads, and what is said of failures
+  rt::RunOptions run; ///< threads and failure options
   rt::TokenizerOptions tokenizer;
   Option tokenizerGiven;
 };
 
-/// The plan, --checkpoint, --device, --threads and the tokenizer's options.
+/// Adds the plan argument, --checkpoint, --device, --threads and the tokenizer options.
 void addModelOptions(const Verb &command, ModelWords &words);
 
-/// A plan for generation with what it needs to begin.
+/// A plan for generation, and the state that generation needs.
 struct Model {
   std::unique_ptr<rt::Program> program;
   std::unique_ptr<rt::StartingWeights> weights;
-  std::unique_ptr<rt::Tokenizer> tokenizer; ///< null where none was asked for
-  rt::RunOptions run;                       ///< how its ranks talk, and their threads
+  std::unique_ptr<rt::Tokenizer> tokenizer; ///< null if not requested
+  rt::RunOptions run;                       ///< communicator and threads of its ranks
 };
 
-/// Throws as the runtime does: PlanError for a plan that trains.
+/// Opens the plan and loads its weights. Throws PlanError for a training plan, and the runtime's other exceptions.
 Model openModel(const ModelWords &words);
 
 } // namespace espalier

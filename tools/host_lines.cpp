@@ -1,5 +1,5 @@
-// The words of `command` are split by a shell, as mpirun does with its agent. Signals come through a file of the
-// kernel, so that one loop waits for them and for the processes.
+// A shell splits the words of `command`, as mpirun does with its agent. Signals arrive through a signalfd, so that one
+// poll loop waits for signals and processes.
 #include "tools/host_lines.h"
 
 #include "runtime/launch/frames.h"
@@ -26,10 +26,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// After one host ended ill the others have heard of it, or have missed the same, and end by themselves; after a signal
-/// they save first.
+/// Time limits after which remaining processes are killed. After a failure the other hosts end by themselves. After a
+/// signal they first save a checkpoint.
 constexpr std::chrono::milliseconds afterFailure{1500}, afterSignal{600000};
-/// ssh's own status where it does not reach a host.
+/// ssh's exit status for an unreachable host.
 constexpr int unreached = 255;
 
 struct HostProcess {
@@ -39,7 +39,7 @@ struct HostProcess {
   std::optional<int> status;
 };
 
-/// A line more on its standard input.
+/// Writes a line to the standard input of a host's process.
 void say(HostProcess &process, std::string_view line) {
   if (process.input >= 0) [[maybe_unused]]
     ssize_t written = write(process.input, line.data(), line.size());
@@ -79,7 +79,7 @@ HostProcess start(const std::string &command, const HostLine &line, const std::s
 
 int statusOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-/// The processes of all hosts until they have ended.
+/// The processes of all hosts, until they have exited.
 class Hosts {
 public:
   Hosts(const std::string &command, const std::vector<HostLine> &lines, const std::string &token);
@@ -180,7 +180,7 @@ std::string makeToken() {
 
 std::string makeRendezvous(const std::string &address) {
   rt::Digest random = rt::launch::makeNonce();
-  constexpr int firstPort = 20000, ports = 12000; // below those that systems give away themselves
+  constexpr int firstPort = 20000, ports = 12000; // below the usual ephemeral ports
   bool isV6 = address.find(':') != std::string::npos;
   std::string host = address.substr(address.find('@') + 1); // npos + 1: the whole
   return fmt::format("{}:{}", isV6 ? "[" + host + "]" : host, firstPort + (random[0] * 256 + random[1]) % ports);

@@ -1,4 +1,4 @@
-// A line on each of several hosts, by ssh or what takes its place: all end when one ends ill.
+// Runs one command line on each of several hosts, over ssh or a replacement. A failure on one host ends all of them.
 #pragma once
 
 #include <string>
@@ -6,21 +6,22 @@
 
 namespace espalier {
 
+/// A host and the shell line to run on it.
 struct HostLine {
   std::string address, line;
 };
 
-/// A secret that nobody guesses, as text.
+/// Returns a random secret as text.
 std::string makeToken();
 
-/// "ADDRESS:PORT" with a port that another run hardly has.
+/// Returns "ADDRESS:PORT" with a random port, so that concurrent runs rarely collide.
 std::string makeRendezvous(const std::string &address);
 
-/// Runs `command ADDRESS LINE` for each, with the token on standard input, and waits for all. Their output is this
-/// process's. A signal that asks for an end is passed on as a line of their input, and so is a second one; the first
-/// that ends ill asks all others to end by closing it. Who has not ended a while later is killed. Returns 128 and the
-/// first signal, or the status of the first that ended ill, 1 where that is none of a run's, or 0. Throws PlanError
-/// where the command cannot be started.
+/// Runs `command ADDRESS LINE` for each line, with the token on standard input, and waits for all. The children share
+/// this process's standard output. A termination signal is forwarded as one line on each child's standard input, and
+/// so is a second signal. If a child fails, the others are asked to end by closing their standard input. A child that
+/// does not end in time is killed. Returns 128 + the first signal; else the status of the first failed child, or 1 if
+/// that is not a status of a run; else 0. Throws PlanError if the command cannot be started.
 int runHostLines(const std::string &command, const std::vector<HostLine> &lines, const std::string &token);
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// `espalier import-hf`: a folder of transformers as a run file.
+// `espalier import-hf`: converts the folder of a transformers model to a run file.
 #include "tools/convert_command.h"
 
 #include "tools/commands.h"
@@ -44,7 +44,7 @@ ExitCode importHf(const ImportHfWords &words) {
     return Success;
   }
   rt::writeWhole(words.output, imported.yaml);
-  // The checks of run files hold for it, too.
+  // Validate the result like any run file.
   ImportedRun run = importRun(words.output);
   fmt::print(stderr, "{}", run.diagnostics.render());
   return run.ok() ? Success : UserError;

@@ -1,13 +1,13 @@
-// How `espalier inspect` shows a checkpoint.
+// Prints a checkpoint for `espalier inspect`.
 #pragma once
 
 #include <string>
 
 namespace espalier {
 
-/// Shows the newest checkpoint of a folder, or the one of a step; as JSON its keys are a contract with tests. False
-/// where shards are missing, cut or have damaged headers: each is told on standard error. Throws PlanError where the
-/// manifest itself cannot be believed.
+/// Prints the newest checkpoint of a folder, or the checkpoint of a step. Tests depend on the JSON keys. Returns false
+/// if shards are missing, truncated or have damaged headers, and reports each on standard error. Throws PlanError if
+/// the manifest is invalid.
 bool inspectCheckpoint(const std::string &path, bool isJson);
 
 } // namespace espalier

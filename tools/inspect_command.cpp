@@ -1,5 +1,5 @@
-// `espalier inspect`: what a path is decides how it is shown. A plan and a checkpoint are also shown as JSON,
-// whose keys are a contract with tests.
+// `espalier inspect`: prints a path according to its kind. Plans and checkpoints can be printed as JSON, whose keys
+// tests depend on.
 #include "tools/commands.h"
 
 #include "tools/data_command.h"
@@ -21,13 +21,13 @@
 namespace espalier {
 namespace {
 
-/// Repeated layers of a chunk: the first one, and how many. The model's first and last call are none of them.
+/// The range of repeated layers of a chunk, without the model's first and last call.
 struct ChunkLayers {
   int32_t first = 0, count = 0;
   auto operator<=>(const ChunkLayers &) const = default;
 };
 
-/// Those of each chunk of a stage but the last, which is the step's.
+/// Returns the layers of each chunk of a stage. The last list is skipped, because it belongs to the step.
 std::vector<ChunkLayers> chunksOf(const rt::pb::Plan &plan, const rt::pb::Stage &stage) {
   int32_t last = 0;
   for (const rt::pb::Stage &other : plan.stages())
@@ -42,7 +42,7 @@ std::vector<ChunkLayers> chunksOf(const rt::pb::Plan &plan, const rt::pb::Stage 
   return chunks;
 }
 
-/// "layers 0 to 1, 4 to 5"
+/// Formats layer ranges: "layers 0 to 1, 4 to 5".
 std::string layersText(const rt::pb::Plan &plan, const rt::pb::Stage &stage) {
   std::vector<std::string> ranges;
   for (const ChunkLayers &chunk : chunksOf(plan, stage))
@@ -51,7 +51,7 @@ std::string layersText(const rt::pb::Plan &plan, const rt::pb::Stage &stage) {
   return ranges.empty() ? "no layers" : fmt::format("layers {}", fmt::join(ranges, ", "));
 }
 
-/// All chunks in the order of the model.
+/// Describes all chunks in model order.
 nlohmann::ordered_json describeChunks(const rt::pb::Plan &plan) {
   std::vector<ChunkLayers> chunks;
   for (const rt::pb::Stage &stage : plan.stages())
@@ -109,7 +109,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
           {"compiler", plan.compiler()}};
 }
 
-/// "inputs 3, saved 2, in 2": of all lifetimes but the resident one.
+/// Formats the ring slots of all live ranges except the resident one: "inputs 3, saved 2, in 2".
 std::string slotsText(const rt::pb::Stage &stage) {
   std::vector<std::string> texts;
   for (int i = 1; i < stage.lifetimes_size(); ++i)

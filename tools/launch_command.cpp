@@ -1,6 +1,6 @@
-// `espalier launch`: starts a run on the hosts of a file. CPU plans go to mpirun, which starts the hosts itself; for
-// CUDA plans each host gets a line to run by ssh or what takes its place. mpirun is started on one of the hosts: on a
-// machine without ranks nobody could end it where it waits for a host that does not answer.
+// `espalier launch`: starts a run on the hosts of a file. CPU plans use mpirun, which starts the hosts itself. For
+// CUDA plans each host runs one command line over ssh or a replacement. mpirun is started on one of the hosts: from a
+// machine without ranks it could not be ended while it waits for a host that does not answer.
 #include "tools/commands.h"
 
 #include "runtime/counted.h"
@@ -33,10 +33,10 @@ struct LaunchWords {
   std::vector<std::string> run; ///< "run", "X.plan", ...
 };
 
-/// Options of ssh for a host that does not answer: without them it waits for two minutes.
+/// ssh options for a host that does not answer. The default timeout is two minutes.
 constexpr const char *connectOptions = "-o ConnectTimeout=10";
 
-/// A line per host, so that one knows which does not answer.
+/// Prints a line per host, so that the user sees which host does not answer.
 void sayStarts(const std::vector<Host> &hosts) {
   for (const Host &host : hosts)
     fmt::print(stderr, "espalier: starting {} on {}\n", rt::counted(host.slots, "rank"), host.address);
@@ -44,7 +44,7 @@ void sayStarts(const std::vector<Host> &hosts) {
 
 std::string ownFile() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-/// The hosts have as many slots as the plan has ranks, or a sentence says what they have.
+/// Throws unless the hosts have as many slots as the plan has ranks.
 void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
   int slots = 0;
   for (const Host &host : hosts)
@@ -59,7 +59,7 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
   std::vector<std::string> places;
   for (const Host &host : hosts)
     places.push_back(fmt::format("{}:{}", host.address, host.slots));
-  // Ranks of several threads are bound to no core.
+  // Do not bind ranks to cores, because they may have several threads.
   std::vector<std::string> line = {
       "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
   if (!words.ssh.empty())
@@ -71,8 +71,8 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
   return runMpirun(std::move(line));
 }
 
-/// What a host runs to run `command`. The token is the first line of its standard input; a second one, or the end, asks
-/// for the run's end, and a third one for its end at once.
+/// Returns the shell line that runs `command` on a host. The first line of its standard input is the token. A second
+/// line, or end of file, requests the end of the run. A third line ends it at once.
 std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()}, resume = {std::getenv(launchedBy)};
   std::string script =
@@ -85,12 +85,12 @@ std::string lineOf(const std::vector<std::string> &command) {
 }
 
 std::string sshOf(const LaunchWords &words) {
-  // Or it would wait for a host that does not answer.
+  // The keep-alive options end the wait for a host that does not answer.
   return words.ssh.empty() ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3", connectOptions)
                            : words.ssh;
 }
 
-/// Whether an address or name is this machine's.
+/// Whether an address or name belongs to this machine.
 bool isHere(const Host &host) {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) == 0 && host.address == name)
@@ -103,7 +103,7 @@ bool isHere(const Host &host) {
   }
 }
 
-/// The same command on the first host, as this machine is none of them.
+/// Runs the same command on the first host, because this machine is not one of the hosts.
 int runFromOutside(const LaunchWords &words, const std::vector<Host> &hosts) {
   fmt::print(stderr, "espalier: starting mpirun on {}, as this machine is none of the hosts\n", hosts.front().address);
   std::vector<std::string> command = {ownFile(), "launch", "--here", "--hosts",
@@ -141,7 +141,7 @@ int launch(const LaunchWords &words) {
     throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
   std::vector<Host> hosts = rt::launch::readHosts(words.hosts);
   rt::pb::Plan plan = rt::readPlan(words.run[1]);
-  setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // or this is what `launch` started on the first host
+  setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // keeps the value if an outer `launch` has set it
   int ranks = rt::Mesh(plan.mesh()).ranks();
   checkSlots(words, hosts, ranks);
   if (plan.target() != "cpu")

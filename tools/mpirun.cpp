@@ -1,5 +1,5 @@
-// mpirun kills its ranks a second after it is asked to end, which is too soon for a checkpoint. It has a process group
-// of its own, as a terminal sends a signal to all of one.
+// mpirun kills its ranks one second after a termination request, too soon for a checkpoint. mpirun gets its own
+// process group, because a terminal signals a whole group.
 #include "tools/mpirun.h"
 
 #include "runtime/status.h"
@@ -20,7 +20,7 @@ namespace espalier {
 namespace {
 
 constexpr std::array endSignals = {SIGTERM, SIGINT, SIGHUP};
-/// So many requests are passed on: the second ends ranks at once. Those after them end mpirun.
+/// Number of requests to forward: the second one ends ranks at once. Later ones end mpirun.
 constexpr int passedOn = 2;
 
 sigset_t awaitedSignals() {
@@ -33,12 +33,12 @@ sigset_t awaitedSignals() {
   return awaited;
 }
 
-/// In the child. Says why it did not become mpirun.
+/// Runs in the child: executes mpirun, or reports why that failed.
 [[noreturn]] void become(std::vector<std::string> &line, const sigset_t &mask, int fault) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
-    dup2(nothing, STDIN_FILENO); // a group in the background may not read from a terminal
+    dup2(nothing, STDIN_FILENO); // background process groups may not read from a terminal
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   std::vector<char *> pointers;
   for (std::string &word : line)
@@ -69,8 +69,8 @@ pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
   return id;
 }
 
-/// What mpirun's end means. Where it had to be ended, or crashes while it loses a host, the run has failed; what the
-/// ranks said last may be lost with it.
+/// Maps mpirun's wait status to this process's exit status. If mpirun was killed, or crashed when it lost a host, the
+/// run has failed, and the last output of the ranks may be lost.
 int statusFor(int status, int signalHere) {
   if (WIFEXITED(status) && isStatusOfRun(WEXITSTATUS(status)))
     return signalHere != 0 && WEXITSTATUS(status) == 128 + SIGUSR1 ? 128 + signalHere : WEXITSTATUS(status);
@@ -92,7 +92,7 @@ int runMpirun(std::vector<std::string> line) {
     int signal = sigwaitinfo(&awaited, nullptr);
     if (signal < 0 || signal == SIGCHLD)
       continue;
-    if (signal == SIGTSTP) { // which mpirun passes on to all ranks, as what lets them go on
+    if (signal == SIGTSTP) { // mpirun forwards it to all ranks, and the continue signal too
       kill(id, SIGTSTP);
       raise(SIGSTOP);
       kill(id, SIGCONT);

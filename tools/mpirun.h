@@ -1,4 +1,4 @@
-// mpirun as a child of this process, which asks its ranks to end by a signal that mpirun only passes on.
+// Runs mpirun as a child process. Termination requests reach the ranks as a signal that mpirun only forwards.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace espalier {
 
-/// Runs `line`, whose first word is mpirun, to its end and returns the status with which this process is to end.
-/// SIGTERM, SIGINT and SIGHUP reach the ranks as SIGUSR1; where they end of it the status is 128 and the signal that
-/// came here. Throws PlanError where mpirun cannot be started.
+/// Runs `line`, whose first word is mpirun, and returns the exit status for this process. Forwards SIGTERM, SIGINT and
+/// SIGHUP to the ranks as SIGUSR1. If the ranks end because of it, the status is 128 + the original signal. Throws
+/// PlanError if mpirun cannot be started.
 int runMpirun(std::vector<std::string> line);
 
 } // namespace espalier

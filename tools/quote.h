@@ -1,4 +1,4 @@
-// Words for a shell to read.
+// Quotes arguments for a shell.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// The words as a line that a POSIX shell takes apart into the same words: it's -> 'it'\''s'.
+/// Joins the words to a line that a POSIX shell splits into the same words: it's -> 'it'\''s'.
 std::string quote(std::span<const std::string> words);
 
 } // namespace espalier

@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-/// Takes `--NAME VALUE` or `--NAME=VALUE` out of the words; the last one counts, as for every option.
+/// Removes `--NAME VALUE` or `--NAME=VALUE` from the words and returns the value. The last occurrence wins.
 std::optional<std::string> take(std::vector<std::string> &words, const std::string &name) {
   std::optional<std::string> value;
   for (size_t i = 0; i < words.size();) {
@@ -27,7 +27,7 @@ std::optional<std::string> take(std::vector<std::string> &words, const std::stri
   return value;
 }
 
-/// Whether a file begins as a rank table does; the cluster's own reader says what else is wrong.
+/// Whether a file looks like a rank table. The cluster reader reports any other fault.
 bool looksLikeTable(const std::string &file) {
   if (!file.ends_with(".json") || !std::filesystem::is_regular_file(file))
     return false;

@@ -1,4 +1,5 @@
-// `--rank-table T.json` of the compiler's verbs: hosts and devices of a table, rates of a cluster's file.
+// Option `--rank-table T.json` of the compiler's verbs: hosts and devices from a rank table, rates from a cluster
+// file.
 #pragma once
 
 #include <string>
@@ -6,9 +7,9 @@
 
 namespace espalier {
 
-/// The words of a command in which `--cluster NAME --rank-table T.json` has become `--cluster NAME:HOSTSxDEVICES`.
-/// Throws rt::PlanError where the table is none, its hosts have unequal numbers of devices, --cluster is missing or
-/// names a table itself.
+/// Replaces `--cluster NAME --rank-table T.json` by `--cluster NAME:HOSTSxDEVICES`. Throws rt::PlanError if the table
+/// is invalid, if its hosts have unequal numbers of devices, if --cluster is missing, or if --cluster is itself a
+/// table.
 std::vector<std::string> resolveRankTable(std::vector<std::string> words);
 
 } // namespace espalier

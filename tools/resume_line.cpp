@@ -23,7 +23,7 @@ Words wordsOf(const std::string &process) {
   return words;
 }
 
-/// Whether a line ends with another one, whose program it may have found in a folder.
+/// Whether `line` ends with `end`, ignoring the folder of its program.
 bool endsWith(const Words &line, const Words &end) {
   if (end.empty() || line.size() <= end.size())
     return false;
@@ -32,7 +32,7 @@ bool endsWith(const Words &line, const Words &end) {
   return isProgram && std::equal(rest + 1, line.end(), end.begin() + 1);
 }
 
-/// What a launcher that cannot be asked was told at least.
+/// Returns the least arguments that an unknown launcher was given.
 Words wordsOfLauncher(const Topology &topology) {
   std::string world = std::to_string(topology.world), nodes = std::to_string(topology.nodes);
   if (topology.launcher == Topology::Mpi)

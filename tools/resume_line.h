@@ -1,4 +1,4 @@
-// The command that goes on with a run.
+// The command line that resumes a run.
 #pragma once
 
 #include "runtime/launch/topology.h"
@@ -7,14 +7,14 @@
 
 namespace espalier {
 
-/// The words of `espalier launch`, told to the processes that it starts.
+/// Environment variable that passes the command line of `espalier launch` to the processes that it starts.
 inline constexpr const char *launchedBy = "ESPALIER_RESUME";
 
-/// The line that started this process, with --resume.
+/// Returns the command line of this process with --resume.
 std::string ownLine();
 
-/// The line that started the run, with --resume: that of the launcher where this process was started by one. Of a
-/// launcher on another host no more is known than how many ranks it started.
+/// Returns the command line that resumes the run: the launcher's, if a launcher started this process. For a launcher
+/// on another host, only the number of ranks is known.
 std::string resumeLine(const rt::launch::Topology &topology);
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// `espalier bench roofline`: what the kernels of a plan take at least, and the tokens/s that follow.
+// `espalier bench roofline`: prints lower bounds of kernel times and the resulting tokens/s.
 #include "tools/commands.h"
 #include "tools/roofline/roofline.h"
 
@@ -22,8 +22,8 @@ struct RooflineWords {
   bool json = false;
 };
 
-/// 128 lanes of a multiprocessor each do a multiplication and an addition per cycle: half the peak of f32 is how many
-/// instructions the lanes begin.
+/// Each of the 128 lanes of a multiprocessor does one multiply-add per cycle. The lanes thus start half the f32 peak
+/// in instructions per second.
 std::optional<DeviceRates> ratesOf(const std::string &name, Diagnostics &diagnostics) {
   std::optional<ClusterConfig> half = readClusterFile(name, DType::BF16, diagnostics);
   std::optional<ClusterConfig> whole = readClusterFile(name, DType::F32, diagnostics);

@@ -33,7 +33,7 @@ struct RunWords {
   Verb evaluation; ///< what says how
 };
 
-/// Writes the tensors of every step as "STEP/NAME".
+/// Writes the tensors of every step, with names "STEP/NAME".
 void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &steps, int64_t lastStep) {
   std::vector<rt::TensorBytes> tensors;
   for (size_t i = 0; i < steps.size(); ++i)
@@ -45,7 +45,7 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
   rt::writeSafetensors(file, tensors, {});
 }
 
-/// Before hours of training: whether what is written once they have begun has a place.
+/// Checks before training that all output files can be written.
 void checkPlaces(const RunWords &words) {
   const rt::RunOptions &options = words.options;
   for (const auto &[option, file] : std::initializer_list<std::pair<const char *, std::filesystem::path>>{
@@ -61,7 +61,7 @@ void checkPlaces(const RunWords &words) {
   }
 }
 
-/// An evaluation has no steps: what is said of them would be ignored.
+/// Rejects training options for an evaluation, where they would have no effect.
 void refuseTrainingOptions(const RunWords &words) {
   const rt::RunOptions &options = words.options;
   for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
@@ -78,7 +78,7 @@ void refuseTrainingOptions(const RunWords &words) {
                       option, words.plan));
 }
 
-/// The plan, if it is one that this command runs as it is asked to.
+/// Reads and returns the plan. Throws if this command cannot run it with these options.
 rt::pb::Plan readTrainingPlan(const RunWords &words) {
   checkPlaces(words);
   rt::pb::Plan plan = rt::readPlan(words.plan);
@@ -97,7 +97,7 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
   return plan;
 }
 
-/// Sets the number of steps and returns it in words: "100 steps (--steps)".
+/// Sets the number of steps and describes it: "100 steps (--steps)".
 std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
   int64_t planned = settings.learning_rate().total_steps();
   const char *origin = "the default; --steps N or lr_schedule.total_steps gives more";
@@ -110,7 +110,7 @@ std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
   return fmt::format("{} ({})", rt::counted(words.options.steps, "step"), origin);
 }
 
-/// More threads than cores only wait for each other.
+/// Warns if there are more threads than cores.
 void noteThreads(const rt::RunOptions &options, int hostRanks) {
   int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (options.threads > cores)
@@ -142,9 +142,9 @@ int runPlanFile(RunWords &words) {
     fmt::print("{}: {}, {} for {}{}\n{}", words.plan, rt::counted(program.mesh().ranks(), "rank"),
                rt::counted(program.plan().kernels_size(), "kernel"), level.empty() ? "no processor" : level, steps,
                topology);
-  std::fflush(stdout); // the steps may be far
+  std::fflush(stdout); // the first step may take long
   rt::stopOnSignals();
-  std::signal(SIGPIPE, SIG_IGN); // what a closed standard output means is decided where it is written
+  std::signal(SIGPIPE, SIG_IGN); // a closed standard output is handled at each write
   rt::RunResult result = rt::runPlan(program, words.options);
   int64_t last = result.steps.empty() ? 0 : result.steps.back().step;
   if (!words.dumpGradients.empty())

@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-/// That asks the server to end. Written on whatever thread takes the signal, read on another.
+/// The signal that asks the server to end. Any thread may set it, and the main thread reads it.
 std::atomic<int> endSignal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -24,7 +24,7 @@ struct ServeWords {
   rt::ServerOptions options;
 };
 
-/// The first line of --token-file, or ESPALIER_TOKEN.
+/// Returns the first line of --token-file, or ESPALIER_TOKEN.
 std::string readToken(const std::string &file) {
   const char *given = std::getenv("ESPALIER_TOKEN");
   std::string token = given ? given : "";

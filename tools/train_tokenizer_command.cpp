@@ -1,4 +1,4 @@
-// `espalier data train-tokenizer`: texts in, tokenizer.json out.
+// `espalier data train-tokenizer`: reads texts and writes tokenizer.json.
 #include "tools/data_verbs.h"
 
 #include "runtime/data/atomic_file.h"
@@ -23,7 +23,8 @@ struct TrainArguments {
 
 bool isJson(const std::string &path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
 
-/// JSON lines give their key's texts; other files give their lines, each with its line end.
+/// Counts the words of a file. In JSON lines a text is the value of `key`; in other files it is a line with its line
+/// end.
 void countFile(const std::string &path, const std::string &key, WordCounts &words) {
   LineReader reader(path);
   std::string_view line;

@@ -1,4 +1,4 @@
-// `espalier verify`: whether every byte of a plan or a checkpoint is what was written.
+// `espalier verify`: checks that every byte of a plan or a checkpoint is as written.
 #include "tools/commands.h"
 
 #include "runtime/checkpoint/commit.h"
@@ -20,7 +20,7 @@ struct VerifyWords {
   bool isJson = false;
 };
 
-/// What does not hold of a file that can be read. Throws PlanError where it cannot.
+/// Returns the errors of a readable file. Throws PlanError if the file cannot be read.
 std::vector<std::string> errorsOf(const std::string &path) {
   if (!std::filesystem::is_directory(path))
     return rt::verifyPlan(rt::readPlan(path));

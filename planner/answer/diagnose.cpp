@@ -1,4 +1,4 @@
-// Relaxations are found by searching again with one thing changed, from the cheapest change on.
+// Finds relaxations by repeated searches with one change each, cheapest first.
 #include "planner/answer/diagnose.h"
 
 #include "planner/answer/explain.h"
@@ -13,13 +13,14 @@ namespace espalier::planner {
 
 namespace {
 
-// The share of what a rank may use that it takes, on the device or in its host's memory, whichever is tighter.
+// Returns the used share of a rank's memory, on the device or in host memory, whichever is larger.
 double memoryShare(const Machine &machine, double bytes, double hostBytes) {
   double onHost = hostBytes > 0 ? hostBytes / machine.hostShareBytes() : 0;
   return std::max(bytes / machine.memoryBytes, onHost);
 }
 
-// Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
+// Spreads layers evenly. Each stage keeps what fits, or what needs least. Sets `share` to the fullest stage's
+// memoryShare.
 Plan leastPlan(const Problem &problem, const ParallelConfig &config, const std::shared_ptr<ScheduleCache> &schedules,
                double *share) {
   StageOptions options(problem, config, schedules);
@@ -33,10 +34,10 @@ Plan leastPlan(const Problem &problem, const ParallelConfig &config, const std::
   return plan;
 }
 
-// The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
-// worth laying out.
+// Returns the plan that uses the least share of memory. The evenly spread lower bound tells which configs are worth a
+// layout.
 Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs) {
-  std::vector<std::pair<double, size_t>> order; // of equal ones the first
+  std::vector<std::pair<double, size_t>> order; // ties keep the order of configs
   for (size_t i = 0; i < configs.size(); ++i)
     order.emplace_back(configs[i].leastBytes, i);
   std::sort(order.begin(), order.end());
@@ -56,7 +57,7 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs
   return nearest;
 }
 
-// The stage with the most bytes, on the device or (`onHost`) in host memory.
+// Returns the stage with the most bytes, on the device or (`onHost`) in host memory.
 int fullest(const Prediction &prediction, bool onHost) {
   int stage = 0;
   auto bytes = [&](int i) { return onHost ? prediction.memory[i].host() : prediction.memory[i].total(); };
@@ -78,7 +79,7 @@ std::string largestClass(const StageMemory &memory) {
   return std::string(largest->second) + " " + describeBytes(largest->first);
 }
 
-// The changed problem's best plan, where one fits.
+// Returns the best plan of the changed problem, if one fits.
 std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) {
   options.diagnose = options.simplest = false;
   options.alternatives = 0;
@@ -86,15 +87,15 @@ std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) 
   return changed.plans.empty() ? std::nullopt : std::optional(std::move(changed.plans.front()));
 }
 
-// Searches the changed problem; when it fits, reports what the best plan needs.
+// Searches the changed problem. If a plan fits, reports the memory of the best one.
 void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
   if (std::optional<PricedPlan> best = bestOf(problem, options))
     result.relaxations.push_back({change, best->prediction.peakBytes});
 }
 
-using Names = std::vector<const char *>; ///< of visitFields()
+using Names = std::vector<const char *>; ///< as in visitFields()
 
-// Pins that are set and may be left to the planner, from the cheapest to give up on. Others need other terms.
+// Returns the set pins that may be freed, cheapest first. Profiled pins are left out, because they need other terms.
 Names freeable(const Pins &pins) {
   Names names;
   visitFields([&](const char *, const char *name, auto pin, auto) {
@@ -137,7 +138,7 @@ std::vector<FreedPins> freePins(const Problem &problem, const SearchOptions &opt
   std::optional<PricedPlan> best = bestWithout(freed);
   if (!best)
     return list;
-  for (size_t i = freed.size(); i-- > 0;) { // back in place, the axes first
+  for (size_t i = freed.size(); i-- > 0;) { // pin again where possible, axes first
     Names fewer = freed;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     if (std::optional<PricedPlan> still = bestWithout(fewer)) {
@@ -150,8 +151,8 @@ std::vector<FreedPins> freePins(const Problem &problem, const SearchOptions &opt
 
 namespace {
 
-// What may move to the host under plans that the executor could run otherwise, or under ZeRO 3; more of it only where
-// less is too little.
+// Tries offloading where the executor could run the plan otherwise, or under ZeRO 3. Offloads more only if less is not
+// enough.
 void tryOffload(const Problem &problem, SearchOptions options, SearchResult &result) {
   if (options.all || !problem.machine.canOffload())
     return;
@@ -181,8 +182,8 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
     attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
 }
 
-// Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step. `beside` is what else
-// the problem leaves open.
+// Doubles the hosts until a plan fits, then reduces them by eighths of the last step. `beside` names the other
+// relaxations of the problem.
 void tryMoreDevices(const Problem &problem, const SearchOptions &options, const std::string &beside,
                     SearchResult &result) {
   Problem changed = problem;
@@ -207,7 +208,7 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
   }
 }
 
-// A limit stated by the user is taken at its word; that of the cluster leaves a margin free.
+// Tries to use the margin that a cluster's limit leaves free. A limit from the user has no margin.
 void tryWithoutMargin(const Problem &problem, const SearchOptions &options, SearchResult &result) {
   if (problem.machine.marginBytes <= 0)
     return;
@@ -230,13 +231,13 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
   tryMoreDevices(problem, options, "", result);
   if (!result.relaxations.empty())
     return;
-  Problem changed = problem; // neither pins nor devices alone are to blame
+  Problem changed = problem; // neither the pins nor the devices alone are the cause
   changed.pins = problem.pins.profiled();
   tryMoreDevices(changed, options, ", " + leftToPlanner(freeable(problem.pins)), result);
 }
 
-// The nearest global batches below and above for which there are plans: multiples of a number of replicas that the
-// devices and the model allow.
+// Names the nearest global batches below and above for which plans exist. They are multiples of a replica count that
+// the devices and the model allow.
 void nameBatches(const Problem &problem, const SearchOptions &options, SearchResult &result) {
   int64_t devices = problem.machine.devices(), below = 0, above = 0;
   for (int64_t replicas = 1; replicas <= devices; ++replicas) {

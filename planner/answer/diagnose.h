@@ -1,4 +1,5 @@
-// When no plan fits: which bytes bind, and relaxations, the smallest changes that would make one fit.
+// Diagnoses a search without a plan: names the binding bytes, and finds the smallest changes that would let a plan
+// fit.
 #pragma once
 
 #include "planner/search.h"
@@ -8,27 +9,27 @@
 
 namespace espalier::planner {
 
-/// "a, b and c left to the planner".
+/// Formats a list of pins as "a, b and c left to the planner".
 std::string leftToPlanner(const std::vector<const char *> &names);
 
-/// What fits when pins are given up, and the best plan then.
+/// Pins to free, and the best plan without them.
 struct FreedPins {
   std::string change;
   PricedPlan best;
 };
 
-/// Single pins whose freedom is enough, from the cheapest to give up; where none is, a set of which each one is needed.
-/// Pins that the terms of the problem were profiled for stay.
+/// Returns the single pins that let a plan fit when freed, cheapest first. If no single pin is enough, returns a
+/// minimal set. Keeps the pins for which the terms of the problem were profiled.
 std::vector<FreedPins> freePins(const Problem &problem, const SearchOptions &options);
 
-/// A choice that was allowed, and the bytes that its fullest stage needs at least.
+/// A config that was allowed, and the least bytes of its fullest stage.
 struct SizedConfig {
   double leastBytes = 0;
   ParallelConfig config;
 };
 
-/// Fills binding, nearest and relaxations of a result without plans. `configs` are the choices that
-/// were allowed; when there are none, the binding limit is divisibility.
+/// Sets `binding`, `nearest` and `relaxations` of a result without plans. `configs` are the allowed configs. If there
+/// are none, the binding limit is divisibility.
 void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedConfig> &configs,
               SearchResult &result);
 

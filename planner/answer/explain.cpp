@@ -1,4 +1,4 @@
-// Text for people; every number comes from Prediction.
+// Formats explanations as text. All numbers come from Prediction.
 #include "planner/answer/explain.h"
 
 #include "planner/answer/format.h"
@@ -10,14 +10,14 @@ namespace espalier::planner {
 
 namespace {
 
-constexpr double kLeastGigabytes = 100 * 0x1p20; // below, bytes are told in a smaller unit
+constexpr double kLeastGigabytes = 100 * 0x1p20; // smaller totals use a smaller unit
 
 double exposed(const TimeBreakdown &time) {
   return time.tensorCommunication + time.contextCommunication + time.expertCommunication + time.dataCommunication +
          time.pipelineCommunication;
 }
 
-// Breaks a line behind commas and semicolons at what a terminal or a page has; what follows is indented.
+// Breaks a line after commas and semicolons at 100 columns. Continuation lines are indented.
 std::string wrapped(const std::string &line, size_t indent) {
   constexpr size_t columns = 100;
   std::string text, rest = line;
@@ -33,7 +33,7 @@ std::string wrapped(const std::string &line, size_t indent) {
   return text + rest + "\n";
 }
 
-// Small models are told in a smaller unit, so that their classes are not all 0.00.
+// Small models use a smaller unit, so that their classes do not all print as 0.00.
 struct Unit {
   double bytes;
   const char *name;
@@ -67,7 +67,7 @@ std::string describeSeconds(double seconds, double error) {
 }
 
 std::string withoutMargin(double bytes) {
-  std::string limit = describeBytes(bytes); // as a run file has it
+  std::string limit = describeBytes(bytes); // run files write it without a space
   std::erase(limit, ' ');
   return "max_device_memory=" + limit + ", without a margin";
 }
@@ -116,13 +116,13 @@ std::string describePlan(const PricedPlan &priced) {
 
 std::string whatBinds(const Prediction &prediction) {
   std::vector<std::pair<std::string, double>> list = timeEntries(prediction.time);
-  list.erase(list.begin()); // compute is what is wanted
+  list.erase(list.begin()); // compute is not a limit
   std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   std::string text = format("compute is %.1f %% of the step", 100 * prediction.time.compute / prediction.stepSeconds);
   for (const auto &[name, seconds] : list)
-    if (seconds >= 0.0005 * prediction.stepSeconds) // what is not 0.0 %
+    if (seconds >= 0.0005 * prediction.stepSeconds) // skip what would print as 0.0 %
       text += format(", %s %.1f %%", name.c_str(), 100 * seconds / prediction.stepSeconds);
   auto full = [](double bytes, double limit) {
     return format("%.1f %% full (%s of %s)", 100 * bytes / limit, describeBytes(bytes).c_str(),
@@ -152,7 +152,7 @@ std::string planTable(const std::vector<PricedPlan> &plans) {
                                              hasError ? "step s ± error" : "step s", unit.name);
   for (const PricedPlan &priced : plans) {
     const Prediction &p = priced.prediction;
-    // The sign has two bytes and one column.
+    // The ± sign has two bytes and one column.
     std::string line =
         hasError ? format("%*s", width + 1, describeSeconds(p).c_str()) : format("%*.4g", width, p.stepSeconds);
     line += format(" %8.0f %5.1f%% %5.1f%% %6.1f%% %9.1f  ", p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
@@ -182,7 +182,7 @@ std::string stageTable(const Prediction &prediction) {
   return text;
 }
 
-// Which plans are equal, which of them is taken, and whether a faster one may exist.
+// Formats which plans are equal, which one is chosen, and whether a faster one may exist.
 std::string verdict(const SearchResult &result) {
   const Prediction &first = result.plans.front().prediction;
   const SearchStatistics &statistics = result.statistics;

@@ -1,4 +1,5 @@
-// Why this plan: plans in words, the table of the best ones, and what binds. Every number comes from Prediction.
+// Explains plans as text: descriptions, the table of the best plans, and the binding limits. All numbers come from
+// Prediction.
 #pragma once
 
 #include "planner/search.h"
@@ -9,40 +10,41 @@
 
 namespace espalier::planner {
 
-/// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of 40 layers".
+/// Formats a plan: "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of 40
+/// layers".
 std::string describePlan(const Plan &plan);
 
-/// The same, and "not executable yet" where that is so.
+/// Same, with "not executable yet" appended if the executor cannot run the plan.
 std::string describePlan(const PricedPlan &priced);
 
-/// "1.50 GB", "12.25 MB" or "80 B": binary units, as run files have them (1GB = 2^30).
+/// Formats bytes in binary units, as run files do (1GB = 2^30): "1.50 GB", "12.25 MB" or "80 B".
 std::string describeBytes(double bytes);
 
-/// "max_device_memory=78.00GB, without a margin": how a user takes all that a device has.
+/// Formats the run-file setting that uses all device memory: "max_device_memory=78.00GB, without a margin".
 std::string withoutMargin(double bytes);
 
-/// "15.62 s ± 12 %": a time with the error that the model is known to have; without one, as "15.62 s", where it is not.
+/// Formats a time with the known model error: "15.62 s ± 12 %". If the error is unknown (0): "15.62 s".
 std::string describeSeconds(double seconds, double error);
 
-/// Of the step.
+/// Formats the time of the predicted step.
 inline std::string describeSeconds(const Prediction &prediction) {
   return describeSeconds(prediction.stepSeconds, prediction.timeError);
 }
 
-/// For each plan step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then the memory of each
-/// stage of the first plan by class, the limit and the margin behind it; what binds; which plans are equal. Lines have
-/// at most 100 columns. What a machine's software reserves is in the totals and in no column: a run file's limit is
-/// what it leaves.
+/// Prints a table of the plans: step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then
+/// prints the memory of each stage of the first plan by class, with the limit and the margin, the binding limits, and
+/// the equal plans. Lines have at most 100 columns. Memory that the machine's software reserves is included in the
+/// totals but has no column: the limit of a run file excludes it.
 std::string explainPlans(const SearchResult &result);
 
-/// What limits a plan: all shares of the step that are not compute, the largest first, with the communication of each
-/// axis that nothing hides; and how full memory is.
+/// Prints what limits a plan: all non-compute shares of the step, largest first, with the exposed communication of
+/// each axis, and the memory use.
 std::string whatBinds(const Prediction &prediction);
 
-/// The parts of a step by name, in a fixed order; they sum to it.
+/// Returns the causes of step time by name, in a fixed order. The entries sum to the step.
 std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &time);
 
-/// "global batch 64" on a line of its own: all plans that are compared have the same one.
+/// Formats "global batch 64" as its own line, because all compared plans have the same one.
 std::string batchLine(const Plan &plan);
 
 } // namespace espalier::planner

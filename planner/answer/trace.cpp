@@ -9,8 +9,7 @@ namespace espalier::planner {
 
 namespace {
 
-// A slice of the trace. Both ends are rounded to nanoseconds: slices that follow each other must not overlap, viewers
-// drop those that do.
+// Formats one slice of the trace. Both ends are rounded to nanoseconds, because viewers drop slices that overlap.
 std::string slice(int stage, int track, const std::string &name, double startSeconds, double endSeconds) {
   auto start = std::llround(1e9 * startSeconds), duration = std::llround(1e9 * endSeconds) - start;
   return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld}", stage,
@@ -33,7 +32,7 @@ std::string nameOf(const Action &action) {
 } // namespace
 
 std::string traceJson(const Problem &problem, const Plan &given) {
-  Plan plan = pricePlan(problem, given).plan; // with stages
+  Plan plan = pricePlan(problem, given).plan; // with stages filled in
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds, /*wantTrace=*/true);
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";

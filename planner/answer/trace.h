@@ -1,4 +1,4 @@
-// A plan's simulated step as a trace to look at.
+// Exports a plan's simulated step as a trace.
 #pragma once
 
 #include "planner/search.h"
@@ -7,8 +7,8 @@
 
 namespace espalier::planner {
 
-/// The simulated step in Chrome's trace event format: one process per stage, one track per stream
-/// (compute, and the work once per step). Times in microseconds.
+/// Returns the simulated step in Chrome's trace event format. Each stage is a process, with one track for compute and
+/// one for the work once per step. Times are in microseconds.
 std::string traceJson(const Problem &problem, const Plan &plan);
 
 } // namespace espalier::planner

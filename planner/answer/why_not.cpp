@@ -16,7 +16,7 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
   SearchOptions one = options;
   one.alternatives = 0;
   one.relax = one.prove = one.simplest =
-      false; // an answer at once, within the gap of the bounds: the fastest as wished
+      false; // return early, within the gap of the bounds, with the fastest plan of the wish
   bool isAsWished = chosen.prediction.fits() && wished.pins.hold(chosen.plan);
   WhyNot answer;
   answer.chosen = chosen;
@@ -25,7 +25,7 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
     answer.best = chosen;
     answer.lowerBoundSeconds = solved.statistics.lowerBoundSeconds;
   }
-  // A plan that the user pinned may be as wished without being the best such plan.
+  // A plan that the user pinned may satisfy the wish without being the best plan of the wish.
   if (!isAsWished || !solved.statistics.optimal) {
     SearchResult result = search(wished, one);
     bool isFound = !result.plans.empty();
@@ -77,7 +77,7 @@ std::string printWhyNot(const WhyNot &answer) {
   if (!answer.violated.empty())
     return text;
   text = verdict(answer) + "\n" + batchLine(answer.best.plan) + describePlan(answer.best) + "\n";
-  // Four digits of the step, so that differences of short steps are not all 0.0000.
+  // Print four digits of the step, so that differences of short steps do not all print as 0.0000.
   int decimals = 4;
   for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)
     ++decimals;

@@ -1,4 +1,5 @@
-// Why not another plan: the best one as wished beside the chosen one, itemised, or what forbids it.
+// Explains why another plan was not chosen: compares the best plan under a wish with the chosen plan, or names the
+// constraint that forbids it.
 #pragma once
 
 #include "planner/search.h"
@@ -9,31 +10,32 @@
 
 namespace espalier::planner {
 
-/// Why a wish was not chosen. Either `violated` says what forbids it (with bytes), or `items` are
-/// the seconds that it takes more (negative: less) than the chosen plan, by cause; they sum to `moreSeconds`.
+/// The comparison of a wish with the chosen plan. Either `violated` names the violated constraints (with bytes), or
+/// `items` are the extra seconds by cause (negative: less). The items sum to `moreSeconds`.
 struct WhyNot {
   std::vector<std::string> violated;
-  bool impossible = false; ///< no plan at all is as the wish, whatever the memory: a mistake
-  PricedPlan best;         ///< the best plan that honours the wish, when nothing is violated
-  PricedPlan chosen;       ///< what it is compared with
+  bool impossible = false; ///< no plan satisfies the wish, whatever the memory: an input error
+  PricedPlan best;         ///< the best plan that satisfies the wish, if nothing is violated
+  PricedPlan chosen;       ///< the plan to compare with
   ModelError error;
-  bool isSimpler = false; ///< than the chosen one
+  bool isSimpler = false; ///< than the chosen plan
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;
-  double lowerBoundSeconds = 0; ///< no plan as wished is faster; below the best plan's step where that is not proved
-  /// Whether the two steps differ by less than the model can tell.
+  double lowerBoundSeconds = 0; ///< no plan under the wish is faster; less than the best plan's step if not proved
+  /// Whether the two steps differ by less than the model error.
   bool isEqual() const;
 };
 
-/// "8 s slower, outside the error: ..." or "equal within the error, simpler: no: ...", with both times.
+/// Formats the verdict with both times: "8 s slower, outside the error: ..." or "equal within the error, simpler: no:
+/// ...".
 std::string verdict(const WhyNot &answer);
 
-/// Searches under `wish` (its set fields replace the problem's pins) and compares with the first plan of `solved`, an
-/// answer for the problem's pins whose lower bound holds for them. Settles for a plan that is not proved best where the
+/// Searches under `wish`, whose set fields replace the problem's pins, and compares with the first plan of `solved`.
+/// `solved` is a result for the problem's pins, and its lower bound holds for them. Returns an unproved plan if the
 /// proof would take long.
 WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options = {});
 
-/// For people.
+/// Formats the comparison as text.
 std::string printWhyNot(const WhyNot &answer);
 
 } // namespace espalier::planner

@@ -1,4 +1,4 @@
-// All faults of a problem at once, before anything is searched; and the constraints that a given plan violates.
+// Validates the input problem before a search, and lists the constraints that a plan violates.
 #include "planner/model/stage.h"
 #include "planner/price.h"
 
@@ -165,7 +165,8 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
     faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
   const auto &pinned = problem.pins.stageLayers;
-  bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
+  bool placed = !plan.stages.empty() ||
+                (pinned && static_cast<int>(pinned->size()) == chunks); // the user pinned some chunks without layers
   if (leastLayers(problem, plan) > problem.layerCount() && !(placed && chunks > plan.pp))
     faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
   std::string schedule =

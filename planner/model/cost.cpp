@@ -22,7 +22,8 @@ std::vector<double> symbolValues(const Problem &problem, const ParallelConfig &c
 double evaluate(const Size &size, const std::vector<double> &symbols) {
   double sum = 0;
   for (const Monomial &monomial : size) {
-    double product = monomial.coefficient, divisor = 1; // one division: a search evaluates millions of monomials
+    double product = monomial.coefficient,
+           divisor = 1; // one division, because a search evaluates millions of monomials
     for (const Power &power : monomial.powers) {
       double value = symbols[power.symbol];
       if (power.exponent == 1)
@@ -40,7 +41,7 @@ double evaluate(const Size &size, const std::vector<double> &symbols) {
 double tileEfficiency(double m, double n, double count, int multiprocessors) {
   if (multiprocessors <= 0)
     return 1;
-  // Larger tiles reuse operands better; the last column is the share of the peak inside a full wave.
+  // Larger tiles reuse operands better. The last column is the share of the peak inside a full wave.
   struct Tile {
     double m, n, share;
   };
@@ -65,18 +66,18 @@ double alignmentEfficiency(double m, double n, double k, double count) {
   for (double size : {m, n, k}) {
     auto value = static_cast<uint64_t>(size + 0.5);
     if (std::abs(size - static_cast<double>(value)) > 1e-9 * size)
-      return shares[0]; // a head dimension that does not divide: padded or strided operands
+      return shares[0]; // an indivisible head dimension: padded or strided operands
     worst = std::min(worst, std::countr_zero(value));
   }
   return shares[worst];
 }
 
-/// Seconds of the arithmetic at `fullSeconds` for full waves of tiles. Where the tiles of a result fill their waves
-/// badly and k is long, as of gradients of weights, libraries cut k: each part makes all tiles, and sums of f32 are
-/// written and read once more for each.
+/// Seconds of arithmetic that takes `fullSeconds` in full waves of tiles. If the tiles of a result fill their waves
+/// badly and k is long, as for weight gradients, libraries split k. Each split computes all tiles, and writes and
+/// reads one more f32 partial sum.
 static double wavesSeconds(double m, double n, double k, double count, double fullSeconds, const Machine &machine) {
   constexpr double bad = 0.8, leastDepth = 1024,
-                   mostParts = 8; // depth of a part: shorter ones are prologue and epilogue
+                   mostParts = 8; // depth of a split: shorter ones are prologue and epilogue
   double tiles = tileEfficiency(m, n, count, machine.multiprocessors), least = fullSeconds / tiles;
   for (int parts = 2; tiles < bad && parts <= mostParts && k / parts >= leastDepth; ++parts) {
     double sums = 2 * 4 * m * n * count * parts / machine.memoryBytesPerSecond;
@@ -130,7 +131,7 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
   group.linkBytesPerSecond = machine.link.bytesPerSecond;
   group.networkBytesPerSecond = machine.network.bytesPerSecond;
   if (group.perHost < ranks) {
-    // A send between neighbouring stages is one rank's; a ring has the shares of all its members on a host.
+    // A send between neighbouring stages uses one rank's share. A ring uses the shares of all its members on a host.
     double across = axis != Axis::Pp                 ? group.perHost * machine.network.bytesPerSecond
                     : machine.sendBytesPerSecond > 0 ? machine.sendBytesPerSecond
                                                      : machine.network.bytesPerSecond;
@@ -179,7 +180,7 @@ double boundarySeconds(const Problem &problem, const ParallelConfig &config) {
   Group group = groupOf(Axis::Pp, config, problem.machine);
   // Neighbouring stages: members of one host come first, so most boundaries of wide stages cross hosts.
   if (config.sequenceParallel)
-    bytes /= config.tp; // the stream's sequence is split over tp
+    bytes /= config.tp; // the sequence of the activation is split over tp
   if (!problem.boundaryScatters || config.sequenceParallel || config.tp == 1)
     return collectiveSeconds(CollectiveKind::Send, bytes, 1, group);
   return collectiveSeconds(CollectiveKind::Send, bytes / config.tp, 1, group) +

@@ -12,7 +12,7 @@ StageContent chunkContent(const Problem &problem, const CostTable &table, const 
   return content;
 }
 
-// The stage with the layers of all its chunks, and what these hold at once.
+// Returns the stage with the layers of all its chunks, and with their peak of micro-batches in flight.
 StageContent stageContent(const Problem &problem, const Plan &plan, const Layout &layout, int stage) {
   StageContent content = stageEnds(plan, stage);
   content.layers.resize(problem.kinds.size());

@@ -1,4 +1,4 @@
-// A plan laid out on stages: what is played and summed to its price, and drawn in its trace.
+// A plan with the work and memory of its stages. The price sums a layout, and the trace draws it.
 #pragma once
 
 #include "planner/model/stage.h"
@@ -7,17 +7,17 @@
 
 namespace espalier::planner {
 
-/// Per chunk in model order, and per stage.
+/// The costs of a plan, per chunk in model order and per stage.
 struct Layout {
   CostTable table;
   ScheduleTable schedule;
-  std::vector<StageContent> chunks;  ///< layers alone
-  std::vector<ChunkSeconds> seconds; ///< of the chunks, with what they take beside their layers
-  std::vector<PhaseSeconds> step;    ///< of the stages, once per step
+  std::vector<StageContent> chunks;  ///< without embedding and head
+  std::vector<ChunkSeconds> seconds; ///< of the chunks, with embedding, head and sends
+  std::vector<PhaseSeconds> step;    ///< of the stages, work once per step
   std::vector<StageMemory> memory;
 };
 
-/// Requires a plan with stages.
+/// Computes the layout. Requires a plan with stages.
 Layout layOut(const Problem &problem, const Plan &plan);
 
 } // namespace espalier::planner

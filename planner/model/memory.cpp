@@ -1,4 +1,4 @@
-// Sums per class; no class depends on another.
+// Sums bytes per class. The classes are independent of each other.
 #include "planner/model/memory.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
   memory.optimizer += count * cost.optimizerBytes;
 }
 
-// Updates are element-wise, so embedding and head pass in pieces as large as a layer.
+// Updates are element-wise, so that embedding and head are transferred in pieces of the size of a layer.
 void moveOptimizer(StageMemory &memory, double buffer) {
   if (buffer <= 0)
     return;
@@ -28,7 +28,7 @@ void moveOptimizer(StageMemory &memory, double buffer) {
   memory.optimizer = 0;
 }
 
-// A gather takes the whole share of a segment, so that embedding and head pass in one piece.
+// An all-gather needs the whole shard of a segment, so that embedding and head are transferred in one piece.
 void moveParameters(StageMemory &memory, double buffer) {
   if (buffer <= 0)
     return;
@@ -38,7 +38,7 @@ void moveParameters(StageMemory &memory, double buffer) {
   memory.parameters = memory.gradients = 0;
 }
 
-// What layers keep: on the device, or on the host behind a buffer where there is one.
+// Adds what layers keep: on the device, or in host memory with a staging buffer on the device.
 void addSaved(StageMemory &memory, double saved, double buffer) {
   if (buffer <= 0) {
     memory.activations += saved;
@@ -107,7 +107,7 @@ std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &c
 
 namespace {
 
-// Whether forward passes on the stream that comes in and keeps it nowhere.
+// Whether forward passes the received activation on and no layer keeps it.
 bool passesStream(const CostTable &table, const StageContent &content) {
   if (!table.passesStream || !content.receives)
     return false;
@@ -116,10 +116,10 @@ bool passesStream(const CostTable &table, const StageContent &content) {
   return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[Recompute::Full] > 0; });
 }
 
-// Slots of inputs and of the streams received beyond those of the micro-batches in flight.
+// Bytes of received inputs and activations beyond those of the micro-batches in flight.
 double aheadBytes(const StreamBuffers &buffers, const CostTable &table, const StageContent &content) {
   auto ahead = [&](double inFlight) { return std::clamp(table.microBatches - inFlight, 0.0, buffers.ahead); };
-  auto streams = [&](double inFlight, bool isPassed) { // one that is passed on is in flight alone
+  auto streams = [&](double inFlight, bool isPassed) { // without keeping, only one activation is in flight
     return table.boundaryBytes * (buffers.holdsPassedStream && isPassed ? 1 + ahead(1) : ahead(inFlight));
   };
   double bytes = 0;
@@ -138,7 +138,7 @@ double aheadBytes(const StreamBuffers &buffers, const CostTable &table, const St
   return bytes;
 }
 
-// Buffers for streams and cotangents on their way.
+// Number of buffers for activations and gradients in transfer.
 double streamCount(const StreamBuffers &buffers, const StageContent &content) {
   auto count = [&](bool receives, bool sends, double inFlight) {
     return (receives ? buffers.receives : 0) + (sends ? buffers.sends + buffers.sendsInFlight * inFlight : 0);
@@ -148,11 +148,11 @@ double streamCount(const StreamBuffers &buffers, const StageContent &content) {
   double streams = buffers.always;
   for (const ChunkEnds &chunk : content.chunks)
     streams += count(chunk.receives, chunk.sends, chunk.inFlight);
-  // At the turn of a V one chunk hands its stream to the next in place; there is a cotangent between them.
+  // At the turn of a V one chunk passes its activation to the next in place, with one gradient buffer between them.
   return streams + (content.chunks.front().sends ? 0 : 1);
 }
 
-// Unsharded parameters and gradients of embedding, head and two layers.
+// Returns the bytes of unsharded parameters and gradients of embedding, head and two layers.
 double unshardedBytes(const Problem &problem, const CostTable &table, const StageContent &content) {
   int layers = 0;
   double ofEachKind = 0, largest = 0;
@@ -210,7 +210,8 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   addSaved(memory, saved.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
   moveParameters(memory, parameterBuffer);
-  memory.workspace += std::max(0.0, step - memory.activations - memory.workspace); // where these have been
+  memory.workspace +=
+      std::max(0.0, step - memory.activations - memory.workspace); // reuses the memory of activations and workspace
   memory.reserved = problem.machine.reservedBytes;
   return memory;
 }

@@ -36,7 +36,7 @@ void addSegment(TimeBreakdown &time, const SegmentCost &cost, Recompute recomput
   time.hostTransfer += count * microBatches * transfer;
 }
 
-// Adds the time of one stage and its idle time, so that the entries grow by `stepSeconds`.
+// Adds the time of one stage and its idle time. The entries grow by `stepSeconds` in all.
 void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const Played &played, int stage,
               double stepSeconds) {
   double m = static_cast<double>(plan.microBatches);
@@ -57,7 +57,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
-  time.bubble += std::max(0.0, stepSeconds - played.busySeconds[stage] - step.total()); // sums are rounded
+  time.bubble += std::max(0.0, stepSeconds - played.busySeconds[stage] - step.total()); // rounding may make it negative
   time.optimizer += step.compute;
   step.compute = 0;
   addPhase(time, step, 1);

@@ -1,4 +1,4 @@
-// Builders of schedule tables with closed forms, and what stages hold under them.
+// Builds schedule tables from closed forms, and computes the micro-batches in flight under them.
 #include "planner/model/schedule.h"
 
 #include "planner/model/v_schedule.h"
@@ -91,8 +91,8 @@ std::vector<Action> oneFOneBStage(int stage, int stages, int microBatches) {
   return actions;
 }
 
-// As 1F1B; the weight gradient of micro-batch i waits until `stage` more backwards have run, so
-// that every stage holds as much as the first one and the upstream stages get their gradients earlier.
+// Same as 1F1B, but the weight gradient of micro-batch i waits for `stage` more backwards. Every stage then holds as
+// much as the first one, and upstream stages get their gradients earlier.
 std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
   std::vector<Action> actions;
   for (const Action &action : oneFOneBStage(stage, stages, microBatches)) {
@@ -105,7 +105,7 @@ std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
   return actions;
 }
 
-// The k-th forward of a stage: micro-batches come in groups of `stages`, each group runs through all chunks.
+// Returns the k-th forward of a stage. Micro-batches come in groups of `stages`; each group runs through all chunks.
 Action interleavedForward(int k, int stages, int chunks) {
   int group = k / (stages * chunks), inGroup = k % (stages * chunks);
   return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};
@@ -175,7 +175,7 @@ int peakInFlight(const ScheduleTable &table, int stage) {
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {
   ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
   std::vector<int> held(table.chunksPerStage);
-  InFlightPeaks moments; // in their order; of those on a straight line its ends
+  InFlightPeaks moments; // in time order; only the ends of straight lines
   std::vector<int> step, lastStep;
   bool isGrowing = false;
   for (const Action &action : table.stages[stage])
@@ -197,8 +197,8 @@ InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {
     }
   std::ranges::sort(moments);
   moments.erase(std::ranges::unique(moments).begin(), moments.end());
-  // A moment that holds at least as much of every chunk as another one holds more in all: with many chunks nearly all
-  // hold the same, so that few pairs are compared chunk by chunk.
+  // A moment that dominates another one has a larger total. With many chunks nearly all totals are equal, so that few
+  // pairs need a comparison per chunk.
   std::vector<int> totals;
   for (const std::vector<int> &moment : moments)
     totals.push_back(std::accumulate(moment.begin(), moment.end(), 0));

@@ -1,5 +1,5 @@
-// Pipeline schedules as tables of actions, one list per stage, in the order the stage executes
-// them. The same tables are played by the simulator and compiled into the run plan.
+// Pipeline schedules as tables of actions: one list per stage, in execution order. The simulator plays these tables,
+// and the compiler compiles them into the run plan.
 #pragma once
 
 #include "planner/plan.h"
@@ -9,11 +9,11 @@
 
 namespace espalier::planner {
 
-/// Forward keeps values; Backward gives the input's gradient (and the weights' unless the schedule
-/// splits them off as Weight).
+/// Forward keeps values for backward. Backward computes the gradients of the input and of the weights. Weight computes
+/// the gradients of the weights if the schedule separates them from Backward.
 enum class ActionKind { Forward, Backward, Weight };
 
-/// One action of a stage: `chunk` counts the chunks that lie on this stage, in model order.
+/// One action of a stage. `chunk` is an index into the chunks of this stage, in model order.
 struct Action {
   ActionKind kind = ActionKind::Forward;
   int microBatch = 0;
@@ -21,11 +21,11 @@ struct Action {
   bool operator==(const Action &) const = default;
 };
 
-/// One list per stage.
+/// The actions of each stage.
 struct ScheduleTable {
   std::vector<std::vector<Action>> stages;
   int chunksPerStage = 1;
-  bool splitsBackward = false; ///< weight gradients are actions of their own
+  bool splitsBackward = false; ///< weight gradients are separate actions
   bool vShape = false;         ///< the second chunk runs from the last stage back to the first
 };
 
@@ -36,12 +36,13 @@ inline constexpr Schedule kSchedules[] = {Schedule::OneFOneB,     Schedule::GPip
 
 /// Name as the run file spells it: 1f1b, gpipe, interleaved, zero_bubble_h1, zero_bubble_v, v_half, v_min.
 const char *scheduleName(Schedule schedule);
+/// Returns the schedule with this run-file name, or nothing when the name is unknown.
 std::optional<Schedule> scheduleNamed(std::string_view name);
 
-/// Whether each stage has two chunks of which the second runs from the last stage back to the first.
+/// Whether each stage has two chunks and the second chunks run from the last stage back to the first.
 bool isVShaped(Schedule schedule);
 
-/// Whether weight gradients are actions of their own.
+/// Whether weight gradients are separate actions.
 bool splitsBackward(Schedule schedule);
 
 /// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
@@ -53,28 +54,29 @@ int modelChunk(int stage, int chunk, int stages, bool vShape);
 /// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (V-shaped).
 int chunksOf(Schedule schedule, int virtualStages);
 
-/// Why a schedule cannot be built for these sizes; empty when it can. Interleaved needs
-/// micro-batches that divide by the stages and at least two chunks.
+/// Returns why a schedule cannot be built for these sizes; empty when it can. Interleaved schedules need a number of
+/// micro-batches that divides by the number of stages, and at least two chunks.
 std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages);
 
-/// Builds the table. Requires whyNotSchedulable() to be empty. Sources: GPipe (Huang 2019), 1F1B
-/// (PipeDream- Flush, Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V, V-Half and V-Min (Qi
-/// 2024).
+/// Builds the table. Requires whyNotSchedulable() to be empty. Sources: GPipe (Huang 2019), 1F1B (PipeDream-Flush,
+/// Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V, V-Half and V-Min (Qi 2024).
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages = 1);
 
-/// Most micro-batches (of any chunk) whose saved values stage `stage` holds at once, by playing its
-/// list: +1 at Forward, -1 at Backward, or at Weight where the schedule splits backward.
+/// Returns the most micro-batches (of any chunk) whose saved values the stage holds at once. Plays the actions: +1 at
+/// Forward, -1 at Backward, or -1 at Weight if the schedule splits backward.
 int peakInFlight(const ScheduleTable &table, int stage);
 
-/// What a stage holds of each of its chunks at its fullest moments, by playing its list as in peakInFlight(): [moment]
-/// [chunk]. No moment holds at least as much of every chunk as another; moments on a straight line between two others
-/// are left out, as any sum over chunks is larger at one of its ends.
+/// The peaks of the chunks that a stage holds, as [moment][chunk], by playing its actions as in peakInFlight().
+/// Dominated moments are omitted. Moments on a straight line between two others are omitted too, because any weighted
+/// sum over chunks is larger at one of the line's ends.
 using InFlightPeaks = std::vector<std::vector<int>>;
+/// Plays the actions of `stage` and returns its peaks.
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage);
 
-/// The same by closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p); interleaved repeats itself after p
-/// micro-batches, so that a short list is played. V-shaped schedules have none: their table is built.
-inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, what repeats itself, cool-down
+/// Returns the same peaks from closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p). Interleaved schedules are
+/// periodic in p micro-batches, so that a short table is played. V-shaped schedules have no closed form; their whole
+/// table is built.
+inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, one period, cool-down
 InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

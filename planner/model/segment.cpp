@@ -1,5 +1,5 @@
-// Terms are evaluated one by one; the programs of a segment are then played, so that communication competes with the
-// compute that runs beside it.
+// Evaluates terms one by one, then simulates the programs of a segment to account for overlap of communication and
+// compute.
 #include "planner/model/segment.h"
 
 #include "planner/model/schedule.h"
@@ -28,19 +28,20 @@ bool matches(const Pattern &pattern, const ParallelConfig &config) {
 
 namespace {
 
-// Plays one program with a stream of kernels and one of transfers. Of the collectives that have started, the one that
-// is waited for first moves; a wait stalls the kernels until it is done, and all that must be done before it. So no
-// compute hides two collectives. Example: a transfer of 3 s beside kernels of 2 s exposes 0.1 * 3 + 0.9 * (3 - 2) =
-// 1.2 s.
+// Simulates one program with a compute stream and a transfer stream. Of the started collectives, the one with the
+// earliest wait is transferred first. A wait stalls compute until its collective and all that precede it are done. The
+// same compute thus never hides two collectives. Example: a transfer of 3 s beside kernels of 2 s exposes 0.1 * 3 +
+// 0.9 * (3 - 2) = 1.2 s.
 class ProgramPlayer {
 public:
-  // A collective that runs beside compute, in the order of starts; its exposed time is added to `exposed`.
+  // Adds a collective that overlaps with compute. Calls follow the order of starts. Its exposed time is added to
+  // `exposed`.
   void add(const CollectiveTerm &term, double seconds, double &exposed) {
     exposed += kCompetition * seconds;
     transfers.push_back({term.start, term.wait, seconds, &exposed});
   }
 
-  // A kernel, in the order of positions; starts and waits of the same position come before it.
+  // Runs a kernel. Calls follow the order of positions. Starts and waits at the same position come before the kernel.
   void run(int position, double seconds) {
     if (transfers.empty())
       return;
@@ -90,7 +91,7 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   return 0;
 }
 
-/// The share of a collective that the software runs beside compute, where its program allows that.
+/// Returns the share of a collective that the software overlaps with compute if the program allows it.
 double hiddenShare(const CollectiveTerm &term, const Software &software) {
   switch (term.axis) {
   case Axis::Tp:
@@ -107,7 +108,7 @@ double hiddenShare(const CollectiveTerm &term, const Software &software) {
   return 1;
 }
 
-// The programs of one segment: of each phase, and what a class of recompute runs before backward.
+// The programs of one segment: one per phase, and one per recompute class for the work before backward.
 class SegmentPrograms {
 public:
   SegmentPrograms(const ParallelConfig &config, const Problem &problem, SegmentCost &cost)
@@ -196,7 +197,7 @@ double largest(const std::vector<Size> &sizes, const std::vector<double> &symbol
 
 double roundedUp(double size, double multiple) { return multiple > 0 ? std::ceil(size / multiple) * multiple : size; }
 
-// Bytes of one element that ZeRO shards while it is unsharded.
+// Bytes per element of a ZeRO-sharded parameter while it is unsharded.
 double unshardedBytes(const ParameterTerm &term, int zero, UnshardedBuffers room) {
   if (zero == 3)
     return term.parameterBytes + term.gradientBytes;
@@ -216,8 +217,8 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     cost.parameterBytes += parameters;
     cost.gradientBytes += gradients;
     cost.optimizerBytes += optimizer;
-    bool isShared = replicas > 1 ||
-                    problem.unshardedBuffers == UnshardedBuffers::Shared; // which gathers what a rank has alone, too
+    bool isShared = replicas > 1 || problem.unshardedBuffers ==
+                                        UnshardedBuffers::Shared; // which also gathers parameters of a single rank
     double unsharded =
         isShared ? term.unshardedShare * room * unshardedBytes(term, config.zero, problem.unshardedBuffers) : 0;
     cost.unshardedBytes += unsharded;
@@ -244,7 +245,7 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
 } // namespace
 
 void orderTerms(PatternTerms &terms) {
-  auto insert = [](auto &list, auto place) { // one by one behind its equals; most are in order already
+  auto insert = [](auto &list, auto place) { // stable insertion sort; most lists are already sorted
     for (auto next = list.begin(); next != list.end(); ++next)
       std::rotate(std::ranges::upper_bound(list.begin(), next, (*next).*place, {}, place), next, next + 1);
   };
@@ -268,7 +269,7 @@ std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const P
 
 namespace {
 
-// What a transfer of `bytes` to or from the host adds to what runs beside it.
+// Returns the exposed time of a transfer of `bytes` to or from the host beside `besideSeconds` of work.
 double exposedTransfer(double besideSeconds, double bytes, const Machine &machine) {
   return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
 }

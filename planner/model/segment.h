@@ -1,4 +1,4 @@
-// What one segment costs under a plan: the sums of its terms, by phase and class.
+// The cost of one segment under a plan: the sums of its terms, by phase and class.
 #pragma once
 
 #include "planner/model/cost.h"
@@ -7,26 +7,26 @@
 
 namespace espalier::planner {
 
-/// Time of one micro-batch (or step) of one layer, on one rank. All communication in it is exposed
-/// time.
+/// Seconds of one micro-batch (or step) in one layer, on one rank. Communication counts its exposed time only.
 struct PhaseSeconds {
   double compute = 0;
   PerAxis<double> communication{};
-  double hostTransfer = 0; ///< to or from host memory, beyond what runs beside the rest
+  double hostTransfer = 0; ///< exposed transfers to or from host memory
+  /// Returns the sum of all entries.
   double total() const;
 };
 
-/// What one segment costs under a config: seconds of one micro-batch, of `step` once per step; bytes on one rank.
+/// The cost of one segment under a config: seconds of one micro-batch (`step`: of one step), and bytes on one rank.
 struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;
   PerRecompute<PhaseSeconds> recompute;                     ///< extra time before backward
-  PerRecompute<double> forwardTransfer{}, weightTransfer{}; ///< extra time where something is offloaded
+  PerRecompute<double> forwardTransfer{}, weightTransfer{}; ///< extra time if values are offloaded
   PerAxis<double> hideableStep{};                           ///< once per step, beside the last backward
 
   double elements = 0;                                              ///< parameters before ZeRO
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
-  double unshardedBytes = 0;                                        ///< ZeRO 2 and 3: gathered, or not yet reduced
-  /// Part of the above: what is free where embedding and head, which are tied, lie on one stage.
+  double unshardedBytes = 0; ///< ZeRO 2 and 3: gathered parameters and gradients before their reduction
+  /// The bytes above that a stage saves if it holds both the embedding and the tied head.
   double tiedParameterBytes = 0, tiedGradientBytes = 0, tiedOptimizerBytes = 0, tiedUnshardedBytes = 0;
 
   PerRecompute<double> savedBytes{};                                              ///< kept for backward
@@ -34,7 +34,7 @@ struct SegmentCost {
   double stepBytes = 0;                                                           ///< held only while the step runs
   double stepPeakBytes = 0;                                                       ///< transient while it runs
 
-  /// Device buffers that offloaded state, parameters and kept values go through; 0 where nothing is offloaded.
+  /// Device staging buffers for offloaded optimizer state, parameters and kept values; 0 without offloading.
   double optimizerBufferBytes = 0, parameterBufferBytes = 0;
   PerRecompute<double> savedBufferBytes{};
   bool keepsOptimizerOnDevice() const { return optimizerBufferBytes <= 0; }
@@ -42,29 +42,30 @@ struct SegmentCost {
   bool keepsSavedOnDevice(Recompute recompute) const { return savedBufferBytes[recompute] <= 0; }
 };
 
-/// Whether a set of terms holds for a plan.
+/// Whether the terms of a pattern hold for a plan.
 bool matches(const Pattern &pattern, const ParallelConfig &config);
 
-/// Puts terms in the order of their programs, as segmentCost reads them; those at one position keep theirs.
+/// Sorts terms into program order, as segmentCost() requires. The sort is stable.
 void orderTerms(PatternTerms &terms);
 
-/// Sums the terms of the first pattern that matches; empty where none does. Kind -1, no segment, costs nothing.
+/// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.
 std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const ParallelConfig &config);
 
-/// Adds what it costs that something of a segment lives in host memory, behind a link of W bytes per second in each
-/// direction. B bytes that move beside work of t seconds make it max(t, B / W) + 0.1 min.
+/// Adds the cost of offloading state of a segment to host memory, over a link of W bytes per second in each direction.
+/// A transfer of B bytes beside t seconds of work takes max(t, B / W) + 0.1 min.
 ///
-/// - S bytes of masters and moments pass through the device once per step, coming and going at once. Buffers 2 S: what
-///   is updated and what comes next, in the place of what has left. So does Megatron-LM's --offload-optimizer-states;
-///   ZeRO-Offload (Ren et al. 2021) updates on the host instead.
-/// - K bytes that a layer keeps of a micro-batch leave beside its forward and come back beside its backward with what
-///   that repeats; where the schedule splits weight gradients off, once more beside those. Buffers 4 K: what is
-///   computed and what is in transfer, in each direction. Embedding and head, not `isLayer`, keep theirs: they run
-///   right before or behind their backward, or keep little.
-/// - P bytes of parameters, a rank's share, come before each gather of ZeRO 3, beside forward and beside backward. G
-///   bytes of gradients leave as they are reduced, beside backward or weight gradients apart, and are added up on the
-///   host. Once per step max(P, G) pass with S. Buffers 2 (P + G), what is whole and what is in transfer, or P + G of
-///   embedding and head. So do DeepSpeed's offload_param and FSDP's CPUOffloadPolicy.
+/// - Optimizer: S bytes of masters and moments pass through the device once per step, in both directions at once. Two
+///   buffers (2 S) suffice: one for the update, and one for the outgoing and then the next state. Megatron-LM's
+///   --offload-optimizer-states does the same. ZeRO-Offload (Ren et al. 2021) updates on the host instead.
+/// - Activations: a layer keeps K bytes of a micro-batch. They leave beside its forward and return beside its recompute
+///   and backward, and once more beside its weight gradients if the schedule splits those. The buffers take 4 K: one
+///   for compute and one for transfer, in each direction. Embedding and head (not `isLayer`) are not offloaded: their
+///   backward follows at once, or they keep little.
+/// - Parameters: a rank's shard of P bytes arrives before each all-gather of ZeRO 3, beside forward and beside
+///   backward. G bytes of gradients leave after each reduction, beside backward or beside the separate weight
+///   gradients, and are summed on the host. Once per step max(P, G) is transferred with S. The buffers take 2 (P + G),
+///   one for compute and one for transfer, or P + G for embedding and head. DeepSpeed's offload_param and FSDP's
+///   CPUOffloadPolicy do the same.
 void addOffload(SegmentCost &cost, const Machine &machine, const ParallelConfig &config, bool isLayer);
 
 } // namespace espalier::planner

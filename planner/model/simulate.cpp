@@ -1,4 +1,4 @@
-// Ordering keeps one position per stage and advances every stage as far as its inputs allow; playing follows that
+// Ordering keeps one position per stage and advances every stage as far as its inputs allow. Playing follows this
 // order.
 #include "planner/model/simulate.h"
 
@@ -9,7 +9,7 @@ namespace espalier::planner {
 
 namespace {
 
-// Where the ends of forward and backward actions are noted. Nobody waits for a weight gradient.
+// Slots with the end times of forward and backward actions. No action waits for a weight gradient.
 struct Slots {
   uint32_t microBatches, chunks;
   uint32_t forward(int chunk, int microBatch) const { return 1 + chunk * microBatches + microBatch; }
@@ -105,7 +105,7 @@ CriticalPath OrderedSchedule::criticalPath(const std::vector<ChunkSeconds> &chun
   constexpr uint32_t none = ~0U;
   std::vector<std::array<double, 3>> durations = durationsOf(chunks);
   std::vector<double> ends(slots), free(stages);
-  std::vector<uint32_t> before(order.size()), endedBy(slots, none), lastOf(stages, none); // places in `order`
+  std::vector<uint32_t> before(order.size()), endedBy(slots, none), lastOf(stages, none); // indices into `order`
   for (uint32_t i = 0; i < order.size(); ++i) {
     const Step &step = order[i];
     bool waits = ends[step.waitsFor] > free[step.stage];
@@ -149,14 +149,14 @@ std::shared_ptr<const std::vector<InFlightPeaks>> ScheduleCache::inFlightPeaks(S
                                                                                int microBatches, int virtualStages) {
   bool vShape = isVShaped(schedule);
   Key key(schedule, stages, vShape ? microBatches : std::min(microBatches, kRepeatedBatches * stages), virtualStages);
-  bool isKept = false; // the ordered table
+  bool isKept = false; // whether the cache keeps the ordered table
   {
     std::lock_guard lock(mutex);
     if (auto found = peaks.find(key); found != peaks.end())
       return found->second;
     isKept = vShape && (known.contains(key) || actions + 6.0 * stages * microBatches <= mostActions);
   }
-  if (isKept) { // read off it
+  if (isKept) { // take the peaks from it
     std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
     return {ordered, &ordered->inFlightPeaks()};
   }

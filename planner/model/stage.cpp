@@ -111,7 +111,7 @@ std::vector<int> evenChunks(const Problem &problem, const ParallelConfig &config
     totals.push_back(leastLayers(problem, config, stage));
   }
   int left = problem.layerCount() - std::accumulate(totals.begin(), totals.end(), 0);
-  if (left < 0) { // too few for so many chunks
+  if (left < 0) { // too few layers for so many chunks
     left = problem.layerCount();
     std::ranges::fill(totals, 0);
   }
@@ -127,14 +127,14 @@ std::vector<int> evenChunks(const Problem &problem, const ParallelConfig &config
 
 namespace {
 
-// Of the layer at a place in the order in which those of its kind recompute.
+// Returns the class of the layer at index `place` of the recompute order of its kind.
 Recompute recomputeAt(const RecomputedLayers &recomputed, int place) {
   return place < recomputed.full                          ? Recompute::Full
          : place < recomputed.full + recomputed.selective ? Recompute::Selective
                                                           : Recompute::None;
 }
 
-// Calls visit(chunk, place in the chunk, kind) for all layers of a stage in the order in which they recompute.
+// Calls visit(chunk, index in the chunk, kind) for all layers of a stage, in recompute order.
 template <typename Visit> void visitLayers(const CostTable &costs, std::span<const LayerRange> chunks, Visit visit) {
   int most = 0;
   for (const LayerRange &chunk : chunks)

@@ -1,5 +1,5 @@
-// What one stage of a pipeline does: its chunks in each action, what it does once per step, how many layers its chunks
-// have, and which of them recompute.
+// The work of one pipeline stage: the duration of each action, the work once per step, the number of layers per chunk,
+// and the layers that recompute.
 #pragma once
 
 #include "planner/model/memory.h"
@@ -11,65 +11,67 @@
 
 namespace espalier::planner {
 
-/// What lies on a stage beside its layers: embedding, head and neighbours.
+/// Returns the embedding, head and neighbours of a stage, without its layers.
 StageContent stageEnds(const ParallelConfig &config, int stage);
 
-/// Time of one segment of which a class of recompute keeps what backward reads.
+/// Returns the time of one segment whose recompute class is `recompute`.
 ChunkSeconds segmentSeconds(const SegmentCost &cost, Recompute recompute);
 
-/// Time of the layers of one chunk.
+/// Returns the time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 
-/// What a chunk costs beside its layers: the embedding (first chunk), the head (last), and its
-/// sends to chunks on other stages.
+/// Returns the time of a chunk beside its layers: the embedding (first chunk), the head (last chunk), and sends to
+/// other stages.
 ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage, bool vShape);
 
-/// Time once per step, all chunks of the stage: optimizer and gradient reduction. What can hide
-/// runs beside the backward of the last micro-batch (recompute not counted, so that it stays
-/// independent of what is kept).
+/// Returns the work once per step of all chunks of the stage: optimizer and gradient reduction. Hideable collectives
+/// overlap with the backward of the last micro-batch. Recompute is not counted there, so that the result does not
+/// depend on what layers keep.
 PhaseSeconds stepPhase(const CostTable &table, const StageContent &content);
 
-/// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;
-/// the first ones have more, but on the first stage of an interleaved schedule, whose first chunk has the embedding,
-/// the last.
+/// Returns the layers of each chunk in model order if stages hold `totals` layers. The chunks of a stage differ by at
+/// most one layer, and the earlier chunks have more. Exception: on the first stage of an interleaved schedule the last
+/// chunks have more, because its first chunk has the embedding.
 std::vector<int> spreadOverChunks(const ParallelConfig &config, const std::vector<int> &totals);
 
-/// The layers of one of the chunks of a stage, in its own order, when the stage holds `layers`.
+/// Returns the number of layers of chunk `chunk` (an index on its stage) if the stage holds `layers`.
 int layersOfChunk(const ParallelConfig &config, int stage, int chunk, int layers);
 
-/// Fewest layers of a stage: one for each chunk, but of several for those that hold the embedding or the head.
+/// Returns the fewest layers of a stage: one per chunk. With several chunks, those with the embedding or the head may
+/// have none.
 int leastLayers(const Problem &problem, const ParallelConfig &config, int stage);
 
-/// The same of all stages together.
+/// Returns the fewest layers of all stages together.
 int leastLayers(const Problem &problem, const ParallelConfig &config);
 
-/// Layers per chunk in model order as they are pinned; else spread evenly over stages, one more first for those between
-/// the ends, and over their chunks by spreadOverChunks(). Example: 10 layers on 4 stages are 2, 3, 3, 2.
+/// Returns layers per chunk in model order: as pinned, else spread evenly over stages and over their chunks by
+/// spreadOverChunks(). Inner stages get the remainder first. Example: 10 layers on 4 stages are 2, 3, 3, 2.
 std::vector<int> evenChunks(const Problem &problem, const ParallelConfig &config);
 
-/// A chunk's layers: first .. first + count - 1.
+/// The layers of a chunk: first .. first + count - 1.
 struct LayerRange {
   int first = 0, count = 0;
   auto operator<=>(const LayerRange &) const = default;
 };
 
-/// How many layers of one kind recompute on a stage: the first `full` in their order, then `selective`.
+/// The number of recomputing layers of one kind on a stage: the first `full` in their order, then `selective`.
 struct RecomputedLayers {
   int full = 0, selective = 0;
 };
 
-/// The layers of a stage that are of one kind.
+/// The layers of one kind on a stage.
 struct LikeLayers {
   int kind = 0;
-  std::vector<int> chunks; ///< of each, in the order in which they recompute
+  std::vector<int> chunks; ///< chunk of each layer, in recompute order
 };
 
-/// The layers of a stage by kind, in rising order of kinds. Layers recompute in the order of their places in their
-/// chunks, the first of every chunk before the second of any, so that chunks recompute as evenly as they can. Example:
-/// of chunks of 2 and 1 like layers, they are those on chunk 0, 1, 0.
+/// Returns the layers of a stage by kind, in ascending order of kinds. Layers recompute by their position in their
+/// chunks: the first layer of every chunk comes before the second layer of any. Recompute is thus spread evenly over
+/// the chunks. Example: equal layers in chunks of 2 and 1 are on chunks 0, 1, 0.
 std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
 
-/// What each layer of each chunk keeps. `recomputed`: of each kind on the stage, in rising order; empty: none do.
+/// Returns what each layer of each chunk keeps. `recomputed` is indexed by kind on the stage, ascending; empty: no
+/// recompute.
 std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,
                                                       const std::vector<RecomputedLayers> &recomputed);
 

@@ -6,16 +6,17 @@ namespace espalier::planner {
 
 namespace {
 
-// One stage while the table is built. `held` counts chunks between forward and weight gradient.
+// One stage while the table is built. `held` counts chunks between their forward and their weight gradient.
 struct VStage {
   int nextForward[2] = {0, 0}, nextBackward[2] = {0, 0}, nextWeight[2] = {0, 0};
   int held = 0;
 };
 
-// Chunks that a stage of a V-shaped schedule may hold. A micro-batch stays 4 p unit steps on a stage, both chunks
-// together (p forwards and p backwards lie between two passages), and every sixth step a new one comes: 2 p / 3 chunks
-// are the least that keeps all stages busy (V-Min, a third of 1F1B's memory); V-Half holds half, zero-bubble V all.
-// With two chunks more for V-Half and four for V-Min the greedy order below loses no step in the steady state.
+// Returns the number of chunks that a stage of a V-shaped schedule may hold. A micro-batch stays 4 p unit steps on a
+// stage, counting both chunks: p forwards and p backwards lie between its two visits. A new micro-batch comes every
+// sixth step. All stages stay busy with at least 2 p / 3 chunks (V-Min, a third of 1F1B's memory). V-Half holds half,
+// and zero-bubble V all. With two extra chunks for V-Half and four for V-Min the greedy order below loses no step in
+// the steady state.
 int chunksHeld(Schedule schedule, int stages) {
   switch (schedule) {
   case Schedule::VMin:
@@ -27,9 +28,10 @@ int chunksHeld(Schedule schedule, int stages) {
   }
 }
 
-// Builds a V-shaped schedule in unit time steps: each stage takes the first of backward, forward, weight that is ready
-// and fits. At most `stages` micro-batches are between their first forward and last backward on a stage, and the last
-// place is kept for a second chunk: the oldest micro-batch always finds one, so the greedy loop cannot stall.
+// Builds a V-shaped schedule in unit time steps. Each stage takes the first of backward, forward and weight that is
+// ready and fits. At most `stages` micro-batches are between their first forward and last backward on a stage. The
+// last free slot is reserved for a second chunk, so that the oldest micro-batch always finds one and the greedy loop
+// cannot stall.
 class VBuilder {
 public:
   VBuilder(int stages, int microBatches, int mostHeld)

@@ -7,8 +7,8 @@ Boundaries::Boundaries(StageRanges &ranges, int stages, int layers) : ranges(ran
     fewestInAll += fewest.emplace_back(ranges.fewestLayers(stage));
 }
 
-// The most layers, from `least` to `limit`, with which a stage whose layers begin (or end) at `border` ends by
-// `target`; -1 when there is no such number. Fewer layers take no longer, so bisection finds it.
+// Returns the most layers, from `least` to `limit`, of a stage that begins (or ends) at `border` and ends by `target`;
+// -1 if there are none. Fewer layers never take longer, so that bisection finds it.
 int Boundaries::longest(int stage, int least, int limit, bool endsAt, int border, double target) {
   auto ends = [&](int count) {
     return ranges.stageBound(stage, endsAt ? border - count : border, count, target) <= target;
@@ -29,7 +29,7 @@ int Boundaries::longest(int stage, int least, int limit, bool endsAt, int border
 
 bool Boundaries::narrow(double target) {
   std::vector<int> low(stages + 1, layers), high(stages + 1, 0);
-  int above = 0, below = fewestInAll; // layers that the other stages have at least
+  int above = 0, below = fewestInAll; // least layers of the other stages
   for (int stage = 0; stage < stages; ++stage) {
     below -= fewest[stage];
     int count = longest(stage, fewest[stage], layers - below - high[stage], /*endsAt=*/false, high[stage], target);

@@ -1,6 +1,6 @@
-// Domains of the boundaries between stages: where the layers of each stage may begin so that the stages above it, and
-// it with those below, can each alone end by a target. Example: 12 like layers on 3 stages of which each ends by the
-// target with at most 5: the second stage begins at layer 2 to 5, the third at 7 to 10.
+// Domains of the boundaries between stages. The first layer of a stage is restricted so that the stages above, and the
+// stage with those below, can each alone end by a target. Example: 12 equal layers on 3 stages, and at most 5 layers
+// end by the target. The second stage then begins at layer 2 to 5, and the third at 7 to 10.
 #pragma once
 
 #include "planner/search/stage_ranges.h"
@@ -10,23 +10,26 @@
 
 namespace espalier::planner {
 
+/// The possible first layers of each stage under a target.
 class Boundaries {
 public:
   /// `ranges` must outlive this.
   Boundaries(StageRanges &ranges, int stages, int layers);
 
-  /// Narrows the domains to a target; false, and as they were, when one is empty. A part of a range takes no longer
-  /// than the range, so the longest ranges from both ends tell.
+  /// Narrows the domains to a target. Returns false and leaves them unchanged if one becomes empty. A subrange never
+  /// takes longer than its range, so that only the longest ranges from both ends are tested.
   bool narrow(double target);
 
-  /// Tabulates mostLayers() under the target that they were narrowed to.
+  /// Tabulates mostLayers() under the target of the last narrow().
   void tabulateMost(double target);
 
+  /// The lowest and the highest first layer of a stage.
   int lowest(int stage) const { return from[stage]; }
   int highest(int stage) const { return to[stage]; }
+  /// Number of possible first layers of a stage.
   size_t width(int stage) const { return to[stage] - from[stage] + 1; }
 
-  /// Layers that a stage whose layers begin at `first` may have, at least and at most.
+  /// The fewest and the most layers of a stage whose layers begin at `first`.
   int leastLayers(int stage, int first) const { return std::max(fewest[stage], from[stage + 1] - first); }
   int mostLayers(int stage, int first) const { return most[stage][first - from[stage]]; }
 

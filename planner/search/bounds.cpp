@@ -8,8 +8,8 @@ namespace espalier::planner {
 
 namespace {
 
-// Adds `count` segments, each at its least under any class of recompute that it may have; embedding and head, not
-// `isLayer`, recompute nothing.
+// Adds `count` segments, each with its least values over its recompute classes. Embedding and head (not `isLayer`) do
+// not recompute.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool isLayer, double count,
                  WorkSum &sum) {
   double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, traversal = least;
@@ -40,7 +40,7 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.stateBytes += count * cost.optimizerBytes;
 }
 
-// Whether two choices differ in what is offloaded alone.
+// Whether two choices differ only in offloading.
 bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   a.offloadOptimizer = b.offloadOptimizer;
   a.offloadActivations = b.offloadActivations;
@@ -48,17 +48,17 @@ bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   return a == b;
 }
 
-// State and what `inFlight` chunks keep where both are spread evenly.
+// State bytes and the bytes kept by `inFlight` chunks, both spread evenly.
 double spreadBytes(const WorkSum &sum, const Machine &machine, double inFlight, int stages, int chunksPerStage) {
   return (sum.stateBytes + inFlight * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
 }
 
-// The slack is for rounding.
+// The slack covers rounding.
 bool mayFit(const WorkSum &sum, const Machine &machine, double inFlight, int stages, int chunksPerStage) {
   return spreadBytes(sum, machine, inFlight, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
 }
 
-// Chunks that some stage holds at once, at least.
+// Returns a lower bound of the chunks that some stage holds at once.
 double leastInFlight(const ParallelConfig &config) {
   return config.schedule == Schedule::GPipe ? static_cast<double>(config.microBatches) : 1;
 }
@@ -82,15 +82,15 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
-  std::vector<int> chunks; // of a stage at most
+  std::vector<int> chunks; // most chunks of a stage
   for (const ParallelConfig &config : choices)
     chunks.push_back(mostChunks(config.pp));
   auto add = [&](int kind, bool isLayer, double count) {
-    std::optional<SegmentCost> plain; // nothing offloaded
+    std::optional<SegmentCost> plain; // without offloading
     std::optional<size_t> last;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!sums[i] || !mayFit(*sums[i], problem.machine, /*inFlight=*/1, choices[i].pp, chunks[i]))
-        continue; // what the other kinds need changes nothing
+        continue; // the choice has no terms or does not fit
       if (!last || !areAlikeOnDevice(choices[*last], choices[i]))
         plain = segmentCost(problem, kind, choices[i]);
       last = i;
@@ -117,28 +117,29 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
 
 namespace {
 
-// Transfers of one micro-batch between stages, forward and backward.
+// Seconds to transfer one micro-batch between all stages, forward and backward.
 double sentSeconds(const WorkSum &sum, const ParallelConfig &config, int chunks) {
   int pairs = isVShaped(config.schedule) ? 2 * (config.pp - 1) : config.pp > 1 ? config.pp * chunks - 1 : 0;
   return 2.0 * pairs * sum.boundarySeconds;
 }
 
-// The least T for stages of work x_s, in all `work`, and y_s once per step, in all `once`, where stage s waits for a
-// share of the work above it: share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, all
-// are equal for z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least work + once / m. Example:
-// 2 stages, 4 micro-batches, work 3 s, share 1 / 3: stages of 1.565 and 1.435 s end together at 6.261 s, not 6 s.
+// Returns the least T for stages with work x_s (sum: `work`) and work once per step y_s (sum: `once`). Stage s waits
+// for a share of the work above: share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m,
+// all are equal for z_s = (T + share / m * once) / m (1 - share / m)^s. Their sum is at least work + once / m.
+// Example: 2 stages, 4 micro-batches, work 3 s, share 1 / 3: stages of 1.565 and 1.435 s end together at 6.261 s, not
+// 6 s.
 double warmUpBound(double share, double work, double once, double m, double p) {
   if (share <= 0)
     return 0;
   return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
 }
 
-// Interleaved with any layers on each chunk. Before its first forward of chunk c a stage has had p of each chunk before
-// it, and these come last again in backward, so that a path enters and leaves stage s by chunk c:
-//     T >= sum over chunks before c of w_0 + .. + w_(p-1) + w_(c,0) + .. + w_(c,s-1) + m w_s - p (what s had of them)
-// Over all s and c the mean is m W / p + sum over i of w_i (p - 1 - i) / (v p), least where the last stages have all
-// they may, T / m: n = m W / T of them. That leaves T >= m W / p + W (n - 1) / (2 v p). Example: W = 8 s, m = 4,
-// p = v = 2: 16.9 s, not 16 s.
+// Bound for interleaved schedules with any layers on each chunk. Before its first forward of chunk c, a stage has run
+// p forwards of each earlier chunk, and their backwards run last. A path thus enters and leaves stage s by chunk c:
+//     T >= sum over chunks before c of w_0 + .. + w_(p-1) + w_(c,0) + .. + w_(c,s-1) + m w_s - p (those on stage s)
+// Averaged over all s and c: m W / p + sum over i of w_i (p - 1 - i) / (v p). This is least when the last n = m W / T
+// stages have all they may, T / m. Hence T >= m W / p + W (n - 1) / (2 v p). Example: W = 8 s, m = 4, p = v = 2: 16.9
+// s, not 16 s.
 double interleavedBound(double work, double m, double p, double chunks) {
   double each = work / (2 * chunks * p), half = (m * work / p - each) / 2;
   return half + std::sqrt(half * half + each * m * work);
@@ -163,21 +164,22 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelCo
     return std::numeric_limits<double>::infinity();
   double sent = sentSeconds(sum, config, chunks), work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
-  // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
-  // backward, which are at least the mean, m - 1 times more.
+  // All forwards, then all backwards: one micro-batch through all stages, plus m - 1 times the longest forward and
+  // backward, which are at least the mean.
   if (config.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
-  if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
+  if (chunks > 1 && !chunksAlike) // the first chunk of a stage may be almost empty
     return std::max(bound, config.schedule == Schedule::Interleaved ? interleavedBound(work, m, p, chunks)
                                                                     : sum.traversal + sent);
-  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
-  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
+  // Stage s waits for the forwards of the first micro-batch on one chunk of each stage above. Half of the sends go
+  // forward. A V ends on its first stage, so that the head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
   double first = isVShaped(config.schedule) ? sum.layerWork + sent : work;
-  // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
+  // The first chunk of a stage has at least its share of layers; on the first stage of interleaved schedules it is
+  // rounded down.
   double less = config.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
   bound = std::max(bound, warmUpBound(share, first, sum.once, m, p) - less);
-  // Without split weights the last backward goes up again to the first stage, which sends none.
+  // Without split weight gradients, the last backward returns to the first stage, which does not send.
   if (config.schedule == Schedule::OneFOneB)
     bound = std::max(bound, warmUpBound(1, work, 0, m, p));
   if (config.schedule == Schedule::Interleaved)

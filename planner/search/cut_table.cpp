@@ -49,7 +49,7 @@ void CutTable::extend(Row &row, int stage, int first, int count) {
   }
 }
 
-// Calls visit(count, what each cut takes at least on so many layers) for all open boundaries that may follow `first`.
+// Calls visit(count, least seconds of each cut on `count` layers) for all open boundaries that may follow `first`.
 template <typename Visit> void CutTable::visitOpen(int stage, int first, Visit visit) {
   int most = boundaries.mostLayers(stage, first);
   for (int count = boundaries.leastLayers(stage, first); count <= most; ++count)
@@ -77,8 +77,8 @@ int64_t CutTable::tabulate() {
   return sums;
 }
 
-// Goes down the stages with what each cut takes at least above a boundary; with its cost-to-go that is the least of any
-// split with this boundary.
+// Descends the stages with the least seconds of each cut above a boundary. Added to the cost-to-go, this is the least
+// over all splits with this boundary.
 bool CutTable::close(double target) {
   std::vector<std::vector<double>> above = {std::vector<double>(cuts.size())}, next; // [first - lowest][cut]
   bool isAny = false;

@@ -1,7 +1,8 @@
-// Dynamic programming over cuts: what each takes at least on a stage, and from a boundary on (its cost-to-go), under a
-// target. All cuts are asked at once, so that a row holds one number for each, side by side. Example: a cut takes 3 s a
-// layer on stage 0 and 2 s a layer on stage 1; of 4 layers, of which stage 1 may begin at layer 1 or 2, its cost-to-go
-// there is 6 s or 4 s, and at layer 0 of stage 0 min(3 + 6, 6 + 4) = 9 s: no split ends earlier.
+// Dynamic programming over cuts under a target. For each cut it tabulates the least seconds on a stage, and from a
+// boundary on (the cost-to-go). A row stores one number per cut, so that all cuts are evaluated together. Example: a
+// cut takes 3 s per layer on stage 0 and 2 s per layer on stage 1. There are 4 layers, and stage 1 may begin at layer
+// 1 or 2. Its cost-to-go there is 6 s or 4 s. At layer 0 of stage 0 it is min(3 + 6, 6 + 4) = 9 s: no split ends
+// earlier.
 #pragma once
 
 #include "planner/search/boundaries.h"
@@ -11,43 +12,47 @@
 
 namespace espalier::planner {
 
+/// The tabulated seconds of all cuts, and the boundaries that are still open.
 class CutTable {
 public:
-  /// All must outlive this.
+  /// All arguments must outlive the table.
   CutTable(StageRanges &ranges, const SplitPlayer &player, const Boundaries &boundaries, int stages);
 
+  /// Adds a cut. tabulate() fills its entries.
   void add(Cut cut) { cuts.push_back(std::move(cut)); }
+  /// Number of cuts.
   size_t size() const { return cuts.size(); }
 
-  /// Forgets what was tabulated and opens all boundaries: their domains were narrowed to another target.
+  /// Clears the table and opens all boundaries. Required when their domains were narrowed to another target.
   void reset();
 
-  /// Tabulates the cuts that are not yet; returns how many sums that took.
+  /// Tabulates new cuts. Returns the number of sums that this took.
   int64_t tabulate();
 
-  /// Closes the boundaries by which some cut takes longer than `target`, whatever the others are; then forgets what was
-  /// tabulated. Whether there are any.
+  /// Closes each boundary at which some cut exceeds `target` under every choice of the other boundaries, and clears
+  /// the table. Returns whether any was closed.
   bool close(double target);
 
-  /// No split has all its boundaries open and ends earlier than this; 0 as long as nothing is tabulated.
+  /// Returns a lower bound of all splits through open boundaries; 0 until the table is filled.
   double lowerBound() const;
 
+  /// Whether a stage may still begin at layer `first`.
   bool isOpen(int stage, int first) const { return open[stage][first - boundaries.lowest(stage)]; }
 
-  /// What each cut takes on a stage with layers first .. first + count - 1 under its best option, at least; and under
-  /// one of the options.
+  /// The seconds of each cut on a stage with layers first .. first + count - 1: the least over its options, and under
+  /// one option.
   const double *least(int stage, int first, int count) { return rowOf(stage, first, count).least.data(); }
   const double *under(int stage, int first, int count, size_t option) {
     return rowOf(stage, first, count).options[option].data();
   }
 
-  /// What each cut takes at least on a stage whose layers begin at `first` and on all below it.
+  /// The least seconds of each cut on the stage that begins at `first` and on all stages below.
   const double *costToGo(int stage, int first) const {
     return costsToGo[stage][first - boundaries.lowest(stage)].data();
   }
 
 private:
-  /// Of a stage with given layers, one number for each cut.
+  /// The seconds of a stage with given layers, one number per cut.
   struct Row {
     std::vector<double> least;
     std::vector<std::vector<double>> options;
@@ -62,8 +67,8 @@ private:
   const Boundaries &boundaries;
   int stages;
   std::vector<Cut> cuts;
-  size_t tabulated = 0;                                    // cuts of which all is tabulated
-  std::vector<std::vector<std::vector<Row>>> rows;         // [stage][first][count]; of like layers first is 0
+  size_t tabulated = 0;                                    // number of fully tabulated cuts
+  std::vector<std::vector<std::vector<Row>>> rows;         // [stage][first][count]; first is 0 for equal layers
   std::vector<std::vector<std::vector<double>>> costsToGo; // [stage][first - lowest][cut]
   std::vector<std::vector<char>> open;                     // [stage][first - lowest]
 };

@@ -4,7 +4,7 @@ namespace espalier::planner {
 
 namespace {
 
-// Seconds of so many actions of a chunk.
+// Seconds of the given number of actions of a chunk.
 double pathSeconds(const std::array<double, 3> &counts, const ChunkSeconds &chunk) {
   return counts[0] * chunk.forward + counts[1] * chunk.backward + counts[2] * chunk.weight;
 }
@@ -28,7 +28,7 @@ const OrderedSchedule &SplitPlayer::schedule() {
   return *ordered;
 }
 
-// Where weight gradients are part of backward they count as often as it does.
+// If weight gradients are part of backward, their count equals that of backward.
 Cut SplitPlayer::cutOf(const CriticalPath &path) const {
   Cut cut{{}, std::vector<double>(config.pp), path.lastStage, path.seconds};
   for (const std::array<int, 3> &counts : path.counts)

@@ -1,4 +1,4 @@
-// The best plans that a search has found so far, of which those that are reported bound the others.
+// The best plans found so far. The plans to report bound the rest of the search.
 #pragma once
 
 #include "planner/search/space.h"
@@ -11,36 +11,38 @@
 
 namespace espalier::planner {
 
-/// Steps that differ by less, relatively, are the same.
+/// Steps with a smaller relative difference count as equal.
 inline constexpr double kSameStep = 1e-9;
 
 /// A config with its best split.
 struct Incumbent {
   ParallelConfig config;
   SplitResult result;
-  std::pair<uint32_t, uint32_t> place; ///< choice and schedule in the order of enumeration
+  std::pair<uint32_t, uint32_t> place; ///< choice and schedule, in the order of enumeration
 };
 
-/// The best plan of each mesh. At most two of a family are reported; others must beat the last one that is.
+/// The best plan of each mesh. At most two plans of a family are reported, and other plans must beat the last of them.
 class Incumbents {
 public:
+  /// `wanted` is the number of plans to report, at least 1.
   explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
 
-  /// Of equally fast plans of a mesh the first in the order of enumeration is kept.
+  /// Adds a plan. Of equally fast plans of a mesh, keeps the first in the order of enumeration.
   void offer(const ParallelConfig &config, const SplitResult &result, const Candidate &candidate);
 
-  /// A plan must beat that of its mesh, or of a new mesh the last one that is reported, of all and of its family.
+  /// Returns the time that a plan must beat: the plan of its mesh, the last reported plan, and the last of its family.
   double limitFor(const ParallelConfig &config) const;
 
+  /// Step of the fastest plan; infinite if there is none.
   double bestSeconds() const { return best; }
-  /// Of the last one that is reported; where there are fewer than wanted, a quarter above the best.
+  /// Returns the step of the last reported plan, and at most a quarter above the best.
   double lastSeconds() const { return last; }
 
-  /// Fastest first; of equally fast plans the order of enumeration decides.
+  /// Returns all plans, fastest first. Ties keep the order of enumeration.
   std::vector<Incumbent> sorted() const;
 
-  /// Leaves the wanted number of a list in its order, at most two of a family. The first and the fastest come before
-  /// others.
+  /// Shortens a list to the wanted number, with at most two plans of a family. Keeps the first and the fastest plan,
+  /// and then the others in their order.
   void shorten(std::vector<Incumbent> &list) const;
 
 private:
@@ -53,7 +55,7 @@ private:
   int wanted;
   std::map<Mesh, Incumbent> meshes;
   double best = std::numeric_limits<double>::infinity(), last = best;
-  std::map<int, double> lastOfFamily; ///< where two of it are known
+  std::map<int, double> lastOfFamily; ///< set when two plans of the family are known
 };
 
 } // namespace espalier::planner

@@ -12,7 +12,7 @@ namespace espalier::planner {
 namespace {
 
 constexpr int64_t kQuickBudget = 100'000, kMostBudget = 4'000'000;
-constexpr int64_t kOptionWork = 2'000; // of choosing what a layer keeps, in actions played
+constexpr int64_t kOptionWork = 2'000; // cost of one recompute choice, in simulated actions
 constexpr double kSlack = 1 - 1e-9;    // for rounding
 
 class LocalSearch {
@@ -45,8 +45,8 @@ public:
   }
 
 private:
-  // Layers of each chunk so that the longest chunk is as short as can be: by bisection over its seconds, each chunk
-  // filled up to them.
+  // Returns the layers of each chunk that make the longest chunk shortest. Bisects over its seconds and fills each
+  // chunk up to them.
   std::vector<int> balanced() const {
     std::vector<int> counts;
     auto fill = [&](double most) {
@@ -69,7 +69,7 @@ private:
     return counts;
   }
 
-  // Of a stage whose chunks have their layers where `firstLayers` says.
+  // Returns the options of a stage whose chunks begin at `firstLayers`.
   const std::vector<StageOption> &optionsOf(int stage) {
     ranges.clear();
     for (int chunk = 0; chunk < perStage; ++chunk) {
@@ -91,14 +91,14 @@ private:
       firstLayers.push_back(firstLayers.back() + count);
   }
 
-  // Memory that a stage lacks, as a share of what there is.
+  // Returns the memory that a stage lacks, as a share of the capacity.
   double excessOf(const StageOption &option) const {
     const Machine &machine = problem.machine;
     double onHost = option.hostBytes > 0 ? option.hostBytes / machine.hostShareBytes() - 1 : 0;
     return option.fits ? 0 : std::max({option.bytes / machine.memoryBytes - 1, onHost, 1e-12});
   }
 
-  // Plays a split unless a cut rules it out or it does not fit. Whether it is the new incumbent.
+  // Simulates a split unless a cut rules it out or it does not fit. Returns whether it is the new incumbent.
   bool play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
     stages.clear();
     placeLayers(counts);
@@ -108,7 +108,7 @@ private:
       stages.push_back(&all[std::min(chosen[stage], all.size() - 1)]);
       excess += excessOf(*stages.back());
     }
-    if (excess > 0) { // until one fits, the split that lacks least memory is the incumbent
+    if (excess > 0) { // until a split fits, the one that lacks the least memory is the incumbent
       if (excess >= leastExcess)
         return false;
       leastExcess = excess;
@@ -127,7 +127,7 @@ private:
     }
     budget -= player.actions();
     ++result.played;
-    cuts.insert(cuts.begin(), player.play(stages)); // the last ones rule out most
+    cuts.insert(cuts.begin(), player.play(stages)); // the latest cuts rule out most
     if (cuts.front().seconds > target)
       return false;
     result.seconds = cuts.front().seconds;
@@ -139,7 +139,7 @@ private:
     return true;
   }
 
-  // A layer from one chunk to another, the chunks between moving along.
+  // Moves a layer from one chunk to another. The chunks between them shift.
   bool moveLayers() {
     bool improved = false;
     int last = static_cast<int>(fewest.size()) - 1;
@@ -154,7 +154,7 @@ private:
     return improved;
   }
 
-  // Other options of one stage.
+  // Tries other options of single stages.
   bool changeOptions() {
     bool improved = false;
     placeLayers(best);
@@ -174,16 +174,17 @@ private:
   SplitPlayer player;
   double limit;
   int64_t budget;
-  std::vector<double> work = {0}, edges; // seconds of a micro-batch: in the layers before each, beside those of a chunk
-  std::vector<int> fewest;               // layers of each chunk
+  std::vector<double> work = {0},
+                      edges; // seconds per micro-batch: of the layers before each; of a chunk outside its layers
+  std::vector<int> fewest;   // layers of each chunk
   std::vector<std::map<std::vector<LayerRange>, std::vector<StageOption>>> known; // per stage, by its chunks
-  std::vector<int> firstLayers;            // of each chunk in the split that is looked at
-  std::vector<LayerRange> ranges;          // of the stage that is looked at
-  std::vector<const StageOption *> stages; // of the split that is looked at
+  std::vector<int> firstLayers;            // first layer of each chunk in the current split
+  std::vector<LayerRange> ranges;          // of the current stage
+  std::vector<const StageOption *> stages; // of the current split
   std::vector<Cut> cuts;
   double leastExcess = std::numeric_limits<double>::infinity();
   std::vector<int> best;       // layers of each chunk in the incumbent
-  std::vector<size_t> options; // of each stage in it
+  std::vector<size_t> options; // option of each stage in it
   SplitResult result;
 };
 
@@ -193,7 +194,8 @@ SplitResult searchLocally(const Problem &problem, StageOptions &options, double 
   bool isQuick = budget <= 0;
   double bound = relaxedBound(sumWork(problem, options.table()), problem.machine, options.config(),
                               /*chunksAlike=*/false);
-  // A first look only goes on from what beats the limit; later on a slower split may be improved past it.
+  // A first search continues only from splits that beat the limit. Later searches may also improve slower splits past
+  // it.
   constexpr double none = std::numeric_limits<double>::infinity();
   SplitResult result;
   if (bound < limitSeconds)

@@ -1,12 +1,13 @@
-// Local search for unlike layers on several chunks of a stage: each chunk may have any range of them, too many to go
-// through. A balanced and an even split are improved one layer at a time; the lower bound is relaxedBound().
+// Local search for unequal layers on several chunks per stage. A chunk may have any range of layers, so that
+// enumeration is too expensive. The search improves a balanced and an even split one layer at a time. relaxedBound()
+// is the lower bound.
 #pragma once
 
 #include "planner/search/split.h"
 
 namespace espalier::planner {
 
-/// A good split, for bestSplit().
+/// Returns a good split, for bestSplit().
 SplitResult searchLocally(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 } // namespace espalier::planner

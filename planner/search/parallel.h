@@ -1,4 +1,4 @@
-// Loops over several threads.
+// Parallel loops.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace espalier::planner {
 
-/// Calls work(i) for i below `count`, each on any of the threads; less than one thread is one.
+/// Calls work(i) for each i below `count`, on any of the threads. Fewer than one thread counts as one.
 void forEachParallel(size_t count, int threads, const std::function<void(size_t)> &work);
 
 } // namespace espalier::planner

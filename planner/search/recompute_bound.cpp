@@ -5,8 +5,8 @@
 
 namespace espalier::planner {
 
-// The bound is tightest at the least multiplier at which all fits; there some layer may as well change its class, so
-// that only such multipliers are tried: seconds over bytes of two classes.
+// The bound is tightest at the least multiplier at which everything fits. At that multiplier some layer is indifferent
+// between two classes. Hence only ratios of seconds to bytes between two classes are tried.
 RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double peak,
                                double capacity)
     : costs(costs), kinds(kinds), inFlight(inFlight), leastPeak(peak), capacity(capacity) {
@@ -34,7 +34,7 @@ RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLay
                  completionsAt(0, /*keepsMost=*/false), completionsAt(multipliers.back(), /*keepsMost=*/false)};
 }
 
-// Of classes that are equally good, the one that keeps most or least.
+// If classes are equally good, takes the one that keeps most or least.
 std::vector<RecomputeBound::Completion> RecomputeBound::completionsAt(double multiplier, bool keepsMost) const {
   std::vector<Completion> after(kinds.size() + 1);
   for (size_t kind = kinds.size(); kind-- > 0;) {

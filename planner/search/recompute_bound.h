@@ -1,7 +1,7 @@
-// Lagrangian relaxation of what the layers of one chunk keep: the limit of memory becomes a cost, a multiplier in
-// seconds for each byte, so that each kind is minimized alone. Example: two like layers keep 4 GB each, or 1 GB for 0.3
-// s more; 5 GB are free. At 0.1 s for a GB each costs 0.4 s either way, so that together they take at least 2 x 0.4 -
-// 0.5 = 0.3 s more: one of them recomputes.
+// Lagrangian relaxation of the recompute choice of one chunk. A multiplier in seconds per byte replaces the memory
+// limit, so that each kind is minimized independently. Example: two equal layers keep 4 GB each, or 1 GB for 0.3 s
+// more; 5 GB are free. At 0.1 s per GB both classes cost 0.4 s. Together the layers thus need at least 2 x 0.4 - 0.5 =
+// 0.3 s more: one of them recomputes.
 #pragma once
 
 #include "planner/search/recompute_choices.h"
@@ -11,19 +11,20 @@
 
 namespace espalier::planner {
 
+/// Lower bounds of partial recompute choices.
 class RecomputeBound {
 public:
-  /// What `inFlight` micro-batches keep and the largest transient share `capacity` bytes. `leastPeak` is the transient
-  /// of what runs beside the layers.
+  /// `capacity` bytes hold the kept values of `inFlight` micro-batches and the largest transient. `leastPeak` is the
+  /// transient of work beside the layers.
   RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double leastPeak,
                  double capacity);
 
-  /// Whether a choice for the kinds before `next`, with its time, bytes and transient, may be completed to the fastest
-  /// one that fits: false where its bound is above the incumbent. Completions that fit become the incumbent.
+  /// Whether the best completion of a partial choice may be the fastest that fits. The choice covers the kinds before
+  /// `next` and takes the given time, bytes and transient. Completions that fit become the incumbent.
   bool mayBeFastest(size_t next, double seconds, double bytes, double peakBytes);
 
 private:
-  /// The kinds from one on when every layer is in the class that is best at a multiplier.
+  /// The kinds from one on, with every layer in its best class at a multiplier.
   struct Completion {
     double seconds = 0, bytes = 0, peakBytes = 0;
     double lagrangian = 0; ///< seconds + multiplier * bytes
@@ -34,8 +35,8 @@ private:
   const std::vector<LikeLayers> &kinds;
   int inFlight;
   double leastPeak, capacity;
-  double multiplier = 0;                            ///< seconds for a byte, which give the tightest bound
-  std::vector<std::vector<Completion>> completions; ///< [multiplier][kind], at the tightest one first
+  double multiplier = 0;                            ///< seconds per byte that give the tightest bound
+  std::vector<std::vector<Completion>> completions; ///< [multiplier][kind], the tightest multiplier first
   double incumbent = std::numeric_limits<double>::infinity();
 };
 

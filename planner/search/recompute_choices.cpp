@@ -1,6 +1,5 @@
-// Dynamic programming over kinds: every state so far is extended by every choice for the next kind. States that another
-// one dominates in time and bytes are dropped on the way, and with a single chunk those that a Lagrangian bound rules
-// out (recompute_bound.h), so that few are left.
+// Dynamic programming over kinds: extends every state by every choice for the next kind. It drops dominated states.
+// With a single chunk it also drops states that a Lagrangian bound rules out (recompute_bound.h). Few states remain.
 #include "planner/search/recompute_choices.h"
 
 #include "planner/search/recompute_bound.h"
@@ -16,14 +15,14 @@ namespace espalier::planner {
 
 namespace {
 
-constexpr double kRounded = 1 + 1e-13; // what fits only by rounding does not
-constexpr size_t kMostStates = 4096;   // over all kinds where they are few
-constexpr size_t kFewKinds = 8;        // with more of them,
-constexpr size_t kFewStates = 48;      // so many states are left behind each kind
-constexpr size_t kMostExtended = 8192; // of 126 layers of one kind there are 8,128 choices
-constexpr int kMostCounts = 128;       // numbers of layers that are tried, where a kind has more on several chunks
+constexpr double kRounded = 1 + 1e-13; // a choice that fits only by rounding does not fit
+constexpr size_t kMostStates = 4096;   // over all kinds, if there are few kinds
+constexpr size_t kFewKinds = 8;        // with more kinds than this,
+constexpr size_t kFewStates = 48;      // at most this many states remain after each kind
+constexpr size_t kMostExtended = 8192; // 126 layers of one kind have 8,128 choices
+constexpr int kMostCounts = 128;       // numbers of layers to try, if a kind has more on several chunks
 
-// What layers of a chunk take for one micro-batch.
+// Time and memory of layers of a chunk for one micro-batch.
 struct ChunkUse {
   ChunkSeconds seconds;
   double savedBytes = 0;
@@ -40,11 +39,11 @@ bool takesNoLonger(const ChunkSeconds &a, const ChunkSeconds &b) {
   return a.forward <= b.forward && a.backward <= b.backward && a.weight <= b.weight;
 }
 
-// A choice for the kinds so far. What each chunk takes under it stands in RecomputeSearch::uses.
+// A choice for the kinds so far. RecomputeSearch::uses has the cost of each chunk under it.
 struct State {
   double total = 0;                      // seconds of all chunks
   double peakBytes = 0, bufferBytes = 0; // largest of any layer
-  uint32_t parent = 0;                   // the state for the kinds before
+  uint32_t parent = 0;                   // index of the state for the kinds before
   RecomputedLayers recomputed;
 };
 
@@ -79,7 +78,7 @@ public:
     RecomputeChoices choices;
     choices.fits = anyFits;
     choices.isComplete = isComplete;
-    if (!anyFits && kinds.size() > 1) { // what needs least is among all
+    if (!anyFits && kinds.size() > 1) { // the choice that needs least may be any of them
       mustFit = false;
       bound.reset();
       solve();
@@ -102,7 +101,7 @@ private:
       thin(std::max(kFewStates, 2 * kMostExtended / ((layers + 1) * (layers + 2))));
       isLast = i + 1 == kinds.size();
       extend(kinds[i]);
-      if (isLast && (onlyFastest || !anyFits)) { // only the fastest is there, or the least
+      if (isLast && (onlyFastest || !anyFits)) { // only the fastest, or the one that needs least, remains
         proposed = states.front();
         states.clear();
         append();
@@ -115,7 +114,7 @@ private:
     }
   }
 
-  // Makes a kind the present one.
+  // Loads the costs and layers of a kind.
   void loadKind(const LikeLayers &like) {
     layers = static_cast<int>(like.chunks.size());
     step = chunks > 1 || kinds.size() > 1 ? std::max(1, (layers + kMostCounts - 1) / kMostCounts) : 1;
@@ -134,8 +133,8 @@ private:
     }
   }
 
-  // Extends every state by every choice for the layers of a kind that may become part of an answer; by the last kind,
-  // by those that fit.
+  // Extends every state by the choices for the layers of a kind that may be part of the result. The last kind takes
+  // only choices that fit.
   void extend(const LikeLayers &like) {
     loadKind(like);
     history.push_back(std::move(states));
@@ -157,10 +156,11 @@ private:
     }
   }
 
-  // The number of layers that is tried behind `count`, of at most `most`: all of very many are.
+  // Returns the next number of layers to try after `count`, up to `most`. Always tries 0 and `most`.
   int after(int count, int most) const { return count < most ? std::min(count + step, most) : most + 1; }
 
-  // Where recomputing less is always faster: for each number of layers in full, the fewest selective ones that fit.
+  // Used if less recompute is always faster: for each number of full layers, finds the fewest selective layers that
+  // fit.
   template <typename Fits> void extendByFewest(Fits fits) {
     for (int full = 0; full <= layers; full = after(full, layers)) {
       if (fits(full, 0)) {
@@ -172,7 +172,7 @@ private:
       int low = 0, selective = layers - full;
       if (!fits(full, selective))
         continue;
-      while (selective > low + 1) { // bisection: keeping less needs less
+      while (selective > low + 1) { // bisection: keeping less needs less memory
         int middle = (low + selective) / 2;
         (fits(full, middle) ? selective : low) = middle;
       }
@@ -186,14 +186,14 @@ private:
     return bound->mayBeFastest(history.size(), proposed.total, bytes, proposed.peakBytes);
   }
 
-  // How many layers of the present kind a chunk has in each class.
+  // Returns the number of layers of the current kind in a chunk, by class.
   PerRecompute<int> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
     int full = firstLayers[recomputed.full * chunks + chunk],
         some = firstLayers[(recomputed.full + recomputed.selective) * chunks + chunk];
     return {firstLayers[layers * chunks + chunk] - some, some - full, full};
   }
 
-  // Sets `proposed` and `saved` to a state extended by a choice. What its chunks take is noted when it is accepted.
+  // Sets `proposed` and `saved` to a state extended by a choice. accept() computes the costs of its chunks.
   void propose(uint32_t parent, const RecomputedLayers &recomputed) {
     proposed = history.back()[parent];
     proposed.parent = parent;
@@ -216,7 +216,7 @@ private:
     }
   }
 
-  // Whether the proposed state fits. As long as none does, the one that needs least is the only state.
+  // Returns whether the proposed state fits. Until one fits, the state that needs least is the only one.
   bool fitsOrNeedsLeast() {
     double share = shareOfProposed();
     if (share > 1 && !anyFits && share < leastShare) {
@@ -241,21 +241,21 @@ private:
     }
   }
 
-  // Adds the proposed state, which fits. Where only the fastest is wanted it replaces a slower one.
+  // Adds the proposed state, which fits. With `onlyFastest` it replaces a slower state.
   void accept() {
     if (isLast && onlyFastest) {
       if (!anyFits || proposed.total < states.front().total)
         makeOnlyState();
     } else {
       if (isLast && !anyFits)
-        states.clear(); // what needs least
+        states.clear(); // drops the state that needs least
       append();
     }
     anyFits = isLast;
   }
 
-  // What layers keep at the fullest moment, with what is kept beside them where that lies in the same memory, when
-  // chunks keep savedBytes(chunk) of a micro-batch.
+  // Returns the peak of kept bytes if chunks keep savedBytes(chunk) per micro-batch. Includes values kept outside the
+  // layers if they lie in the same memory.
   template <typename SavedBytes> double bytesInFlight(SavedBytes savedBytes) const {
     double most = 0;
     for (size_t i = 0; i < room.inFlight.size(); ++i) {
@@ -271,7 +271,7 @@ private:
     return bytesInFlight([&](size_t chunk) { return uses[state * chunks + chunk].savedBytes; });
   }
 
-  // The share of memory that the proposed state needs, on the device or in host memory, whichever is more.
+  // Returns the share of memory that the proposed state needs, on the device or in host memory, whichever is larger.
   double shareOfProposed() {
     visits += static_cast<int64_t>(chunks * room.inFlight.size());
     double most = bytesInFlight([&](size_t chunk) { return saved[chunk]; });
@@ -284,8 +284,8 @@ private:
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Whether one state, which takes no longer in all, makes another needless: it takes no longer in any action, unless
-  // only the fastest in all is wanted, and, before the last kind, no more bytes.
+  // Returns whether state `one`, which is not slower overall, makes `other` unnecessary. It must not be slower in any
+  // action, unless only the fastest is wanted. Before the last kind it must not need more bytes.
   bool dominates(uint32_t one, uint32_t other) const {
     if (!isLast &&
         (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
@@ -298,7 +298,7 @@ private:
     return true;
   }
 
-  // Where nothing fits (not `mustFit`), time does not matter.
+  // If nothing fits (not `mustFit`), time does not matter.
   void dropDominated() {
     std::vector<std::pair<double, uint32_t>> order;
     for (uint32_t i = 0; i < states.size(); ++i)
@@ -311,8 +311,8 @@ private:
     retain(left);
   }
 
-  // Leaves at most so many: ordered by bytes and cut into equal parts, the fastest of each part, and the state that
-  // keeps least.
+  // Keeps at most `most` states: orders them by bytes, cuts them into equal groups, and keeps the fastest of each
+  // group and the state with the fewest bytes.
   void thin(size_t most) {
     if (states.size() <= most)
       return;
@@ -360,8 +360,8 @@ private:
   const StageRoom &room;
   bool onlyFastest;
   size_t chunks, mostStates;
-  std::optional<RecomputeBound> bound; // where one chunk keeps its values on the device
-  std::vector<double> endsInFlight;    // what is kept beside the layers, at each of the fullest moments
+  std::optional<RecomputeBound> bound; // only for one chunk with values on the device
+  std::vector<double> endsInFlight;    // bytes kept outside the layers, at each peak
   double mostEnds = 0;
   std::vector<State> states;
   std::vector<ChunkUse> uses;              // [state * chunks + chunk]

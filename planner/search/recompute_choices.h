@@ -1,7 +1,7 @@
-// What the layers of a stage keep: the Pareto set of choices that fit. Layers of a kind recompute in one fixed order,
-// so that a choice is two numbers for each kind: how many recompute in full, how many selectively. Example: of 3 like
-// layers there are 10 choices; with 5 GB free, 4 GB kept by a layer under none, 2 GB under selective and 1 GB under
-// full, {full 3, selective 0} fits and {full 1, selective 2} does, which is faster and keeps the whole 5 GB.
+// Chooses what the layers of a stage keep: the Pareto set of choices that fit. Layers of a kind recompute in a fixed
+// order, so that a choice is two numbers per kind: the layers that recompute in full, and selectively. Example: 3
+// equal layers have 10 choices. With 5 GB free, a layer keeps 4 GB under none, 2 GB under selective and 1 GB under
+// full. {full 3, selective 0} and {full 1, selective 2} fit. The latter is faster and uses all 5 GB.
 #pragma once
 
 #include "planner/model/stage.h"
@@ -10,15 +10,15 @@
 
 namespace espalier::planner {
 
-/// What a stage has for what its layers keep.
+/// The memory of a stage that is available for kept values.
 struct StageRoom {
-  InFlightPeaks inFlight;               ///< micro-batches of each chunk, at its fullest moments
-  std::vector<double> ends;             ///< per chunk, what is kept of a micro-batch beside the layers
-  double endsPeakBytes = 0;             ///< the largest transient of embedding and head
-  double stepBytes = 0;                 ///< once per step, in the place of what is kept and of transients
-  double fixedBytes = 0;                ///< on the device, under any choice
-  double bytes = 0;                     ///< that the device has
-  double fixedHostBytes = 0;            ///< in host memory, under any choice
+  InFlightPeaks inFlight;               ///< micro-batches in flight of each chunk, at the peaks
+  std::vector<double> ends;             ///< per chunk, bytes kept of a micro-batch outside the layers
+  double endsPeakBytes = 0;             ///< largest transient of embedding and head
+  double stepBytes = 0;                 ///< once per step; reuses the memory of kept values and transients
+  double fixedBytes = 0;                ///< device bytes that do not depend on the choice
+  double bytes = 0;                     ///< capacity of the device
+  double fixedHostBytes = 0;            ///< host bytes that do not depend on the choice
   double hostBytes = 0;                 ///< a rank's share of host memory
   bool areActivationsOffloaded = false; ///< what layers keep is offloaded
 };
@@ -29,15 +29,16 @@ struct RecomputeChoice {
   std::vector<ChunkSeconds> seconds;        ///< of the layers of each chunk
 };
 
+/// The Pareto set, or the choice that needs the least memory.
 struct RecomputeChoices {
-  std::vector<RecomputeChoice> list; ///< fastest in all first
-  bool fits = false;                 ///< that they fit
-  bool isComplete = true;            ///< false: with very many kinds or layers, some were left out
-  int64_t visits = 0;                ///< of chunks, to sum what they keep: a measure of the work
+  std::vector<RecomputeChoice> list; ///< fastest overall first
+  bool fits = false;                 ///< whether the choices fit
+  bool isComplete = true;            ///< false: some choices were dropped because of many kinds or layers
+  int64_t visits = 0;                ///< visited chunks: a measure of the work
 };
 
-/// The Pareto set of choices that fit: each is faster than any other in some action of some chunk. `onlyFastest`: the
-/// fastest in all alone. When nothing fits, the choice that needs the least share of memory.
+/// Returns the Pareto set of choices that fit: between any two, each is faster in some action. With `onlyFastest`,
+/// only the choice that is fastest overall. If nothing fits, the choice that needs the smallest share of memory.
 RecomputeChoices chooseRecompute(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
                                  bool onlyFastest);
 

@@ -1,4 +1,4 @@
-// Which of two equally fast plans an engineer would rather run.
+// Defines which of two equally fast plans is simpler to run.
 #pragma once
 
 #include "planner/problem.h"
@@ -7,26 +7,27 @@
 
 namespace espalier::planner {
 
-/// A place in the order of simplicity, compared field by field; the lesser is simpler. Example: tp 8 and pp 8 with ZeRO
-/// 1 are two techniques, as tp 8 with ZeRO 3 is, which has the higher ZeRO stage.
+/// The rank of a plan in the order of simplicity, compared field by field; less is simpler. Example: tp 8 and pp 8
+/// with ZeRO 1 count two techniques. tp 8 with ZeRO 3 counts two as well, but its ZeRO stage is higher.
 struct Simplicity {
-  /// How many of these: tensor, pipeline, context and expert parallelism, ZeRO 2 or 3, each kind of offloading. ZeRO 1
-  /// changes the update alone and is none, and recompute changes no layout.
+  /// Number of techniques: tensor, pipeline, context and expert parallelism, ZeRO 2 or 3, each kind of offloading.
+  /// ZeRO 1 does not count because it changes only the update. Recompute does not count because it changes no layout.
   int techniques = 0;
   int contextRanks = 1;
   bool splitsTensorsOverHosts = false;
   int zero = 0;
   int offloads = 0;
-  bool hasOtherSchedule = false; ///< than 1F1B with one chunk per stage
+  bool hasOtherSchedule = false; ///< other than 1F1B with one chunk per stage
   bool recomputes = false;
   auto operator<=>(const Simplicity &) const = default;
 };
 
+/// Returns the simplicity of a config, or of a plan.
 Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bool recomputes);
 Simplicity simplicityOf(const Plan &plan, const Machine &machine);
 
-/// Which axes a plan has beside dp, whether it shards parameters and whether it offloads. Plans of one family are
-/// variants of each other: their sizes, schedules and recompute differ.
+/// Returns the family of a plan: its axes beside dp, parameter sharding and offloading. Plans of one family differ in
+/// sizes, schedule and recompute.
 int familyOf(const ParallelConfig &config);
 
 } // namespace espalier::planner

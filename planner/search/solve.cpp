@@ -1,6 +1,6 @@
-// Branch and bound over candidates: the split of layers is solved for each, by rising lower bound, until the bound is
-// above the incumbents. Batches of fixed size see the same incumbents whatever the number of threads, so that the
-// result does not depend on it.
+// Branch and bound over candidates. Solves the split of layers of each candidate, by ascending lower bound, until the
+// bound exceeds the incumbents. Batches of fixed size see the same incumbents whatever the number of threads, so that
+// the result does not depend on it.
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
@@ -17,19 +17,19 @@ namespace espalier::planner {
 
 namespace {
 
-// Turns a split into stages with what each layer keeps.
+// Converts a split to stages, with what each layer keeps.
 Plan withStages(const Problem &problem, ParallelConfig config, const SplitResult &split) {
   config.splitsExperts = problem.pins.splitsExperts.value_or(true);
   StageOptions options(problem, config);
   return {config, layStages(options, split.counts, split.recomputed).stages};
 }
 
-// Costs of plans with `threads` threads; table i belongs to plans[i]. Configs of the same choice share a
-// table where their schedules split backward alike.
+// Builds cost tables of plans with `threads` threads; table i belongs to plans[i]. Configs of the same choice share a
+// table if their schedules split backward in the same way.
 std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
                                                          const std::vector<ParallelConfig> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
-  std::map<std::pair<uint32_t, bool>, size_t> firsts; // plan that builds the table
+  std::map<std::pair<uint32_t, bool>, size_t> firsts; // plan that builds the shared table
   std::vector<size_t> firstOf;
   for (size_t i = 0; i < plans.size(); ++i)
     firstOf.push_back(firsts.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, i).first->second);
@@ -43,8 +43,8 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
   return tables;
 }
 
-// Two passes. The first looks at a few splits of each candidate; the second searches those candidates to the end whose
-// lower bounds are still below the best plan.
+// Searches in two passes. The first examines a few splits of each candidate. The second completes the search of the
+// candidates whose lower bounds are still below the best plan.
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
@@ -59,7 +59,7 @@ public:
     statistics.optimal = statistics.lowerBoundSeconds >= incumbents.bestSeconds() * (1 - 1e-8);
   }
 
-  /// All that may be chosen, by the order of bounds.
+  /// Returns all candidates with their least bytes, by bound.
   std::vector<SizedConfig> sizedConfigs() {
     std::vector<SizedConfig> list;
     for (size_t i = 0; const Candidate *candidate = space.at(i); ++i)
@@ -69,7 +69,7 @@ public:
 
   const SearchStatistics &sizes() const { return statistics; }
 
-  /// The plans to report, in their order.
+  /// Returns the plans to report, in order.
   std::vector<Incumbent> best() {
     std::vector<Incumbent> list = incumbents.sorted();
     bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
@@ -88,13 +88,15 @@ public:
   }
 
 private:
-  static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
-  static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
-  static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
-  static constexpr double mostWork = 2e8;              // actions of schedules of several options in the first pass
-  static constexpr double unlikeLayerWork = 1e4;       // what an unlike layer takes to lay on chunks, in actions
-  static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
-  static constexpr int64_t mostOptionWork = 1'000'000'000; // visits of chunks to choose what layers keep
+  static constexpr size_t batch = 16,
+                          mostBatch =
+                              128; // later candidates find little, and large batches reduce waiting between threads
+  static constexpr int64_t leastBudget = 4'000'000;        // actions per candidate
+  static constexpr int64_t wholeBudget = 400'000'000;      // in all, if there are few candidates
+  static constexpr double mostWork = 2e8;                  // actions of schedules of several options in the first pass
+  static constexpr double unlikeLayerWork = 1e4;           // what an unlike layer takes to lay on chunks, in actions
+  static constexpr int64_t quickBudget = 200'000;          // where nothing is to be proved
+  static constexpr int64_t mostOptionWork = 1'000'000'000; // visited chunks in recompute choices
   static constexpr size_t quickCandidates = 1000;
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
@@ -105,7 +107,7 @@ private:
         bound = first->bound;
         break;
       }
-      // The first ones are few: what they find spares the others work.
+      // The first batches are small, because their results save work for later ones.
       size_t end = next + std::clamp<size_t>(next, 2, std::clamp<size_t>(next / 8, batch, mostBatch));
       std::vector<size_t> which;
       for (; next < end && space.at(next); ++next)
@@ -118,8 +120,8 @@ private:
     std::sort(open.begin(), open.end());
   }
 
-  // Schedules of many chunks take long to build and to play: once they took `mostWork`, such candidates are left out,
-  // with their bounds. Models of a hundred layers on a thousand devices take less than a fifth of it.
+  // Schedules of many chunks take long to build and to simulate. After `mostWork` such candidates are dropped, and
+  // their bounds count in the gap. Models of a hundred layers on a thousand devices need less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
     ParallelConfig plan = space.config(candidate);
     if (!hasSeveralOptions(problem, plan))
@@ -157,9 +159,9 @@ private:
     return simplicityOf(one.config, problem.machine, recomputes);
   }
 
-  // The simplest plan within the error of the fastest, and the fastest of equally simple ones. Candidates are looked at
-  // by rising complexity, as far as it is known without a split: what layers recompute is not. Unlike layers on several
-  // chunks take long and are not simple: of these only incumbents count.
+  // Returns the simplest plan within the error of the fastest one; of equally simple plans, the fastest. Visits
+  // candidates by ascending complexity, as far as it is known without a split (recompute is not). Unequal layers on
+  // several chunks are slow to solve and not simple, so that only their incumbents count.
   Incumbent simplest(const std::vector<Incumbent> &known) {
     const double limit = (1 + problem.error.comparison) * incumbents.bestSeconds();
     auto key = [&](const Incumbent &one) { return std::pair(simplicity(one), one.result.seconds); };
@@ -185,13 +187,14 @@ private:
     return best;
   }
 
-  // Whether the candidate at a place may still be faster than the best.
+  // Returns whether the candidate at a rank may still be faster than the best.
   bool isOpen(size_t place) const {
     return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - kSameStep);
   }
 
-  // Leaves candidates out of the second pass, with their bounds: all but the first ones where nothing is to be proved;
-  // and unlike layers on several chunks, as their proof takes long and is in vain where some were left out before.
+  // Removes candidates from the second pass and records their bounds. Without proof, removes all but the first ones.
+  // Removes unequal layers on several chunks, because their proof takes long and is useless once other candidates are
+  // dropped.
   void leaveOut() {
     if (!space.hasOneKind() && bound < incumbents.bestSeconds())
       std::erase_if(open, [&](const auto &one) {
@@ -206,8 +209,8 @@ private:
     }
   }
 
-  // Looks for plans as fast as those that are reported, or faster than the best alone; candidates whose lower bound is
-  // still below that go to `stillOpen`. Returns the actions that were spent.
+  // Searches for plans as fast as the reported ones, or (`onlyBest`) faster than the best. Appends candidates whose
+  // lower bound is still below that to `stillOpen`. Returns the number of simulated actions.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
     std::vector<double> limits;
     for (size_t i : which)
@@ -229,7 +232,7 @@ private:
     return spent;
   }
 
-  // The best split of each of these candidates, where one is below its limit.
+  // Returns the best split of each candidate that has one below its limit.
   std::vector<Incumbent> solve(const std::vector<size_t> &which, const std::vector<double> &limits, int64_t budget) {
     std::vector<ParallelConfig> plans;
     std::vector<uint32_t> choices;
@@ -258,7 +261,7 @@ private:
   SearchStatistics statistics;
   int64_t optionWork = 0;                                 // of all candidates so far
   double work = 0;                                        // of candidates with several options per stage
-  double bound = std::numeric_limits<double>::infinity(); // of what was left out or unproved
+  double bound = std::numeric_limits<double>::infinity(); // of dropped or unproved candidates
   Open open;                                              // by rising bound after each pass
   std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
 };
@@ -280,7 +283,7 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
   SearchStatistics &statistics = result.statistics;
   for (const Incumbent &one : best) {
     PricedPlan priced = pricePlan(problem, withStages(problem, one.config, one.result));
-    // A price is the same sum as the search's, in another order: the last digits may differ.
+    // The price sums the same terms as the search in another order, so that the last digits may differ.
     if (one.result.seconds <= statistics.fastestSeconds)
       statistics.fastestSeconds = priced.prediction.stepSeconds;
     result.plans.push_back(std::move(priced));

@@ -1,5 +1,5 @@
-// Enumerates axes, micro-batches and flags, and sums the work of each choice in parallel: a choice is cheap to list and
-// dear to sum. Schedules of a choice are enumerated when its bound is due.
+// Enumerates axes, micro-batches and flags, and sums the work of each choice in parallel: choices are cheap to list
+// and expensive to sum. Schedules of a choice are enumerated when its bound is due.
 #include "planner/search/space.h"
 
 #include "planner/model/stage.h"
@@ -19,7 +19,7 @@ std::vector<int> divisors(int value, const std::optional<int> &pin) {
   return list;
 }
 
-// Of the values those that the pin allows.
+// Returns those of the values that the pin allows.
 template <typename T> std::vector<T> allowed(const std::optional<T> &pin, std::initializer_list<T> values) {
   std::vector<T> list;
   for (T value : values)
@@ -35,16 +35,15 @@ double binomial(int n, int k) {
   return value;
 }
 
-// Memory for actions of a table is bounded before one is built.
+// Bounds the memory of schedule tables before one is built.
 constexpr double kMostActions = 4e6;
 constexpr int64_t kMostMicroBatches = 1 << 16;
 
-// Chunks of a stage unless more are pinned. What is idle at the ends of a step falls as one over their number: with 64
-// of them it is less than a sixty-fourth of the step, of which more could not save much, at the cost of as many more
-// sends.
+// Most chunks per stage unless more are pinned. Idle time at the ends of a step falls with their number. With 64
+// chunks it is less than 1/64 of the step, so that more chunks save little and cost more sends.
 constexpr int kMostFreeChunks = 64;
 
-// Only one of several chunks of a stage may be without layers.
+// If a stage has several chunks, some may be without layers; a single chunk may not.
 bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
   return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
 }
@@ -85,10 +84,11 @@ ParallelConfig SearchSpace::config(const Candidate &candidate) const {
   return config;
 }
 
-// Chunks on a stage of any plan of the space, at most.
+// Returns the most chunks per stage of any plan of the space.
 int SearchSpace::mostChunks(int stages) const {
   const Pins &pins = problem.pins;
-  // Chunks without layers make pinned ones more than the layers; the ends of others may hold no layer.
+  // Pinned chunks without layers may outnumber the layers. Otherwise only the first and the last chunk may be without
+  // layers.
   int chunks = pins.stageLayers ? static_cast<int>(pins.stageLayers->size()) : problem.layerCount() + 2;
   bool isPinned = pins.stageLayers || pins.virtualStages;
   return std::clamp(chunks / stages, 1, isPinned ? chunks : kMostFreeChunks);
@@ -137,7 +137,7 @@ void SearchSpace::addMicroBatches(ParallelConfig config) {
   }
 }
 
-// ZeRO over one rank is none: it is not looked at unless pinned, or to have parameters on the host.
+// ZeRO over one rank shards nothing. It is skipped unless pinned, or needed for parameters in host memory.
 bool SearchSpace::isNothingShared(const ParallelConfig &config, int zero) const {
   return !problem.pins.zero && zero > 0 && config.replicas() * config.cp == 1;
 }
@@ -145,7 +145,8 @@ bool SearchSpace::isNothingShared(const ParallelConfig &config, int zero) const 
 void SearchSpace::addFlags(ParallelConfig config) {
   const Pins &pins = problem.pins;
   config.vocabParallel = pins.vocabParallel.value_or(true);
-  // Of the schedule, costs only depend on whether it splits backward, which makes nothing faster: bounds hold.
+  // Costs depend on the schedule only by whether it splits backward. Splitting makes nothing faster, so that bounds
+  // hold.
   config.schedule = Schedule::OneFOneB;
   for (bool sequenceParallel : allowed(pins.sequenceParallel, {false, true}))
     for (int zero : allowed(pins.zero, {0, 1, 2, 3})) {
@@ -160,7 +161,7 @@ void SearchSpace::addFlags(ParallelConfig config) {
     }
 }
 
-// The ways to offload, none first. Parameters leave under ZeRO 3 with the optimizer alone.
+// Adds the ways to offload, without offloading first. Parameters are offloaded under ZeRO 3 only, with the optimizer.
 void SearchSpace::addOffloads(ParallelConfig config) {
   const Pins &pins = problem.pins;
   bool mayOffload = all && problem.machine.canOffload();
@@ -189,7 +190,7 @@ void SearchSpace::sumChoices() {
     if (works[choice]) {
       const ParallelConfig &config = choices[choice];
       planCount = std::min(planCount + schedulesOf(config).plans, 1e300);
-      // Under a bound of all its schedules, with as many chunks as any has.
+      // A bound over all schedules of the choice, with the most chunks of any of them.
       queue.push({workBound(*works[choice], problem.machine, config, mostChunks(config.pp)), choice, 0});
     }
 }
@@ -228,7 +229,7 @@ void SearchSpace::addSchedule(const ParallelConfig &config, Schedules &schedules
            .empty())
     return;
   schedules.list.emplace_back(config.schedule, config.virtualStages);
-  int parts = isOneKind ? config.pp : chunks; // like layers are laid on a stage's chunks by rule
+  int parts = isOneKind ? config.pp : chunks; // a rule places equal layers on the chunks of a stage
   schedules.plans += pinned ? 1 : binomial(layers - least + parts - 1, parts - 1);
 }
 

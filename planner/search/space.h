@@ -1,6 +1,6 @@
-// The space of a search: every config under the pins, by rising lower bound. A choice is a config without its schedule.
-// There are hundreds of thousands, of which a search looks at a few: a choice is not expanded to its schedules before
-// its own bound is due.
+// The search space: every config under the pins, by ascending lower bound. A choice is a config without its schedule.
+// There are hundreds of thousands of choices, but a search visits few. A choice is thus expanded to its schedules only
+// when its own bound is due.
 #pragma once
 
 #include "planner/search.h"
@@ -16,41 +16,43 @@
 
 namespace espalier::planner {
 
-/// Everything but the split of layers: one of the choices, and the schedule.
+/// A config: one of the choices and a schedule. The split of layers is still free.
 struct Candidate {
-  double bound = 0; ///< no split of it is faster
+  double bound = 0; ///< lower bound of all splits
   uint32_t choice = 0;
-  uint32_t schedule = 0; ///< place among those of the choice, from 1; 0: the choice itself
-  /// Equal bounds keep the order of enumeration.
+  uint32_t schedule = 0; ///< index into the schedules of the choice, from 1; 0: the choice itself
+  /// Ties keep the order of enumeration.
   bool operator>(const Candidate &other) const {
     return std::tie(bound, choice, schedule) > std::tie(other.bound, other.choice, other.schedule);
   }
 };
 
+/// Enumerates the configs of a problem by ascending lower bound.
 class SearchSpace {
 public:
   /// Enumerates the choices and sums their work; `problem` must outlive this.
   SearchSpace(const Problem &problem, const SearchOptions &options);
 
-  /// Candidates times the ways to spread the layers, at most 1e300.
+  /// Returns the number of plans: candidates times the ways to spread the layers, at most 1e300.
   double plans() const { return planCount; }
 
-  /// The candidate at a place in the order of rising bounds; null behind the last.
+  /// Returns the candidate at a rank in the order of bounds; null past the end.
   const Candidate *at(size_t place);
 
-  /// Bytes that the fullest stage needs at least.
+  /// Returns a lower bound of the bytes of the fullest stage.
   double leastBytes(const Candidate &candidate) const;
 
+  /// Whether all layers are of one kind.
   bool hasOneKind() const { return isOneKind; }
 
-  /// All of it.
+  /// Returns the complete config of a candidate.
   ParallelConfig config(const Candidate &candidate) const;
 
 private:
-  using ScheduleKey = std::tuple<int, int64_t, int>; ///< stages, micro-batches and ZeRO decide which there are
+  using ScheduleKey = std::tuple<int, int64_t, int>; ///< stages, micro-batches and ZeRO determine the schedules
   struct Schedules {
     std::vector<std::pair<Schedule, int>> list; ///< with virtual stages
-    double plans = 0;                           ///< the ways to spread the layers, over all of them
+    double plans = 0;                           ///< number of ways to spread the layers, over all schedules
   };
 
   void enumerateAxes();
@@ -65,15 +67,15 @@ private:
   std::vector<Candidate> expand(uint32_t choice, const WorkSum &work);
 
   const Problem &problem;
-  bool all; ///< also plans that cannot be executed yet
+  bool all; ///< also plans that the executor cannot run yet
   int threads;
   bool isOneKind = true;                     ///< all layers are alike
-  std::vector<int64_t> microBatchCounts;     ///< those that divide the global batch, smallest micro-batches first
+  std::vector<int64_t> microBatchCounts;     ///< divisors of the global batch, smallest micro-batches first
   std::vector<ParallelConfig> choices;       ///< all but the schedule
-  std::vector<std::optional<WorkSum>> works; ///< of each choice for which the model has terms
+  std::vector<std::optional<WorkSum>> works; ///< per choice; empty if the problem has no terms
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
-  /// Candidates, and choices that are not expanded yet under a bound of all their schedules.
+  /// Candidates, and unexpanded choices with a bound over all their schedules.
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   std::vector<Candidate> ordered; ///< by rising bound
 };

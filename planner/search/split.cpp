@@ -1,6 +1,6 @@
 // Branch and bound over splits, with critical paths as cuts (cuts.h). A split ends by a target only if all cuts do.
-// Stage by stage, what the stages above take of each cut and its cost-to-go rule most splits out by their first stages;
-// a split that is left is played and gives a cut. When none is left, the target is a lower bound.
+// The seconds of each cut on the upper stages plus its cost-to-go rule most splits out at their first stages. A
+// remaining split is simulated and yields a cut. When none remains, the target is a lower bound.
 #include "planner/search/split.h"
 
 #include "planner/search/boundaries.h"
@@ -14,12 +14,12 @@ namespace espalier::planner {
 
 namespace {
 
-constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first look
+constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first search
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
-constexpr double kFineGap = 1e-3;                          // below it the target is the incumbent itself
-constexpr int kSlowed = 64; // stages, of very many; with 16, splits of few micro-batches were not proved
-constexpr int kRounds = 3;  // of closing boundaries: what one cut closes makes others longer
-constexpr int64_t kMostTableWork = 200'000'000; // visits of chunks that a table of options may take
+constexpr double kFineGap = 1e-3;                          // below this gap the target is the incumbent itself
+constexpr int kSlowed = 64; // most slowed stages; with 16, splits with few micro-batches were not proved
+constexpr int kRounds = 3;  // rounds of closing boundaries: one closed boundary makes other cuts longer
+constexpr int64_t kMostTableWork = 200'000'000; // most visited chunks for a table of options
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 class SplitSearch {
@@ -57,7 +57,7 @@ public:
   }
 
 private:
-  // Layers of each stage, and which of its options it takes.
+  // Layers of each stage, and the option that it takes.
   struct Split {
     std::vector<int> counts;
     std::vector<size_t> options;
@@ -65,7 +65,8 @@ private:
 
   double incumbent() const { return std::min({limit, result.seconds}) * kSlack; }
 
-  // The split whose longest stage, each alone, is shortest, and with work spread evenly within that.
+  // Returns the split with the shortest longest stage, bounding each stage alone. Within this bound spreads work
+  // evenly.
   std::vector<int> initialCounts(double within) {
     double least = lowerBound, most = within;
     for (int i = 0; i < 60 && most > least * (1 + 1e-6); ++i) {
@@ -76,13 +77,13 @@ private:
     return balanced(most);
   }
 
-  // Greedy: stages one after the other take an even share of the work that is left, as far as each alone ends by
-  // `target`. Example: 7 s of work left for 2 stages in layers of 2, 2 and 3 s: the next one takes two layers, 4 s, as
-  // that is nearer to 3.5 s than 2 s.
+  // Greedy: each stage in turn takes an even share of the remaining work, as far as the stage alone ends by `target`.
+  // Example: 7 s of work remain for 2 stages, in layers of 2, 2 and 3 s. The next stage takes two layers (4 s),
+  // because 4 s is nearer to 3.5 s than 2 s.
   std::vector<int> balanced(double target) {
     const std::vector<double> &work = ranges.workBefore();
     std::vector<int> counts;
-    double edges = 0; // of the stages left
+    double edges = 0; // of the remaining stages
     for (int stage = 0; stage < stages; ++stage)
       edges += ranges.edgeSeconds(stage);
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
@@ -109,7 +110,7 @@ private:
     return list;
   }
 
-  // Plays a split, keeps it when it is faster, and adds its critical path as a cut.
+  // Simulates a split, keeps it if it is faster, and adds its critical path as a cut.
   void play(const Split &split) {
     std::vector<const StageOption *> options = optionsOf(split);
     budget -= player.actions();
@@ -125,8 +126,8 @@ private:
     table.add(std::move(cut));
   }
 
-  // Adds the critical paths of a split with one stage after the other twice as slow: without them splits with a layer
-  // more on some stage are ruled out one by one. Of very many stages some are near enough.
+  // Adds the critical paths of a split with each stage in turn twice as slow. Without these cuts, splits with one more
+  // layer on some stage are ruled out one by one. If there are very many stages, a sample is enough.
   void addSlowedCuts(const Split &split) {
     int slowed = std::min(stages, kSlowed);
     if (isQuick || player.actions() * slowed > budget / 4)
@@ -136,8 +137,8 @@ private:
       table.add(player.play(optionsOf(split), /*slow=*/i * stages / slowed));
   }
 
-  // Finds the split nearest to the last one that no cut rules out below the incumbent. Targets halve the gap, as what
-  // lies far below the incumbent is ruled out by few cuts. False when there is none, or the budget ends.
+  // Finds the split nearest to the last one that no cut rules out below the incumbent. Targets halve the gap, because
+  // few cuts rule out splits far below the incumbent. Returns false if there is none, or if the budget ends.
   bool findNext(Split &split) {
     while (budget > 0 && lowerBound < incumbent()) {
       bool isNear = isQuick || incumbent() - lowerBound <= kFineGap * incumbent() || budget < given / 2 ||
@@ -153,7 +154,7 @@ private:
     return false;
   }
 
-  // Narrows boundaries to the target and tabulates the cuts under it. False when no split may end by it.
+  // Narrows boundaries to the target and tabulates the cuts under it. Returns false if no split can end by the target.
   bool tightenTo() {
     bool isNew = target != narrowedTo;
     if (isNew) {
@@ -162,7 +163,7 @@ private:
       narrowedTo = target;
       boundaries.tabulateMost(target);
       table.reset();
-      if (rows() * stageOptions.meanWork() > kMostTableWork) { // not all of them can be looked at
+      if (rows() * stageOptions.meanWork() > kMostTableWork) { // too many to examine
         budget = 0;
         return true;
       }
@@ -178,7 +179,7 @@ private:
     return table.lowerBound() <= target;
   }
 
-  // Numbers of layers on a stage that the table has options for, over all stages.
+  // Returns the number of layer counts with options in the table, over all stages.
   int64_t rows() const {
     int64_t count = 0;
     for (int stage = 0; stage < stages; ++stage) {
@@ -192,7 +193,7 @@ private:
     return count;
   }
 
-  // Depth first over stages, numbers of layers nearest to those of the last split first.
+  // Depth-first search over stages. Tries layer counts nearest to those of the last split first.
   bool descend(Split &split) {
     previous = split.counts;
     prefix = {};
@@ -204,7 +205,7 @@ private:
     return true;
   }
 
-  // Goes on with the stage below the prefix, whose layers begin at `first`.
+  // Continues with the stage below the prefix, whose layers begin at `first`.
   bool descend(int first) {
     auto stage = static_cast<int>(prefix.counts.size());
     if (budget <= 0)
@@ -220,13 +221,13 @@ private:
     return false;
   }
 
-  // Gives the stage so many layers, under each of its options.
+  // Assigns `count` layers to the stage, under each of its options.
   bool descend(int stage, int first, int count) {
     if (!table.isOpen(stage + 1, first + count) || !mayEnd(stage, first + count, table.least(stage, first, count)))
       return false;
     const std::vector<StageOption> &options = ranges.options(stage, first, count);
     for (size_t option = 0; option < options.size(); ++option) {
-      bool isOnly = options.size() == 1; // which was asked above
+      bool isOnly = options.size() == 1; // already tested above
       if (!options[option].fits || !(isOnly || mayEnd(stage, first + count, table.under(stage, first, count, option))))
         continue;
       prefix.counts.push_back(count), prefix.options.push_back(option);
@@ -237,8 +238,8 @@ private:
     return false;
   }
 
-  // Whether all cuts end by the target when they take `own` on a stage whose layers end before `end`; notes what they
-  // take so far. The cut that was violated last is asked first.
+  // Returns whether all cuts can end by the target if they take `own` on a stage whose layers end before `end`.
+  // Records their partial sums. Tests the cut that was violated last first.
   bool mayEnd(int stage, int end, const double *own) {
     const double *above = sums[stage].data(), *toGo = table.costToGo(stage + 1, end);
     double *with = sums[stage + 1].data();
@@ -273,7 +274,7 @@ private:
   int64_t budget, given;
   double limit = kLongest;
   double lowerBound = 0;              // no split ends by it
-  double target = 0, narrowedTo = -1; // of boundaries and table
+  double target = 0, narrowedTo = -1; // target of boundaries and table
   Boundaries boundaries;
   CutTable table;
   std::vector<int> previous;             // layers of each stage in the last split

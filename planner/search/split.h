@@ -1,4 +1,4 @@
-// The split of layers over stages for one config: which layers each stage gets and what they keep.
+// Finds the split of layers over stages for one config, and what the layers keep.
 #pragma once
 
 #include "planner/search/stage_options.h"
@@ -9,8 +9,8 @@
 
 namespace espalier::planner {
 
-/// The best split found, and a lower bound of all splits that fit: equal to `seconds` when the split is proved best.
-/// Without a split that fits and beats the limit, `counts` is empty and lowerBound >= limit.
+/// The best split found, and a lower bound of all splits that fit. The bound equals `seconds` when the split is proved
+/// best. If no split fits and beats the limit, `counts` is empty and lowerBound >= limit.
 struct SplitResult {
   std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order
   std::vector<std::vector<RecomputedLayers>> recomputed; ///< per stage, of each kind
@@ -21,10 +21,10 @@ struct SplitResult {
   int64_t optionWork = 0; ///< StageOptions::work()
 };
 
-/// Searches splits faster than `limitSeconds`: any number of layers on each stage. Chunks of a stage differ by at most
-/// one layer where all are alike; unlike layers on several chunks are left to local search (local_search.h); what the
-/// user pins is taken. `budget` bounds the work, in actions played; when it ends, the bound is returned with a gap.
-/// Without any, the first few splits are looked at.
+/// Searches splits faster than `limitSeconds`, with any number of layers on each stage. If all layers are equal,
+/// chunks of a stage differ by at most one layer. Unequal layers on several chunks use local search (local_search.h).
+/// Pinned layers are kept. `budget` bounds the work, in simulated actions. When it ends, the result has a gap. With a
+/// budget of 0, only the first few splits are examined.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
 } // namespace espalier::planner

@@ -25,7 +25,7 @@ std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
                         parallel.virtualStages);
 }
 
-// A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
+// A V-shaped schedule is one table for all stages, so that it is built on the first request for a stage.
 void StageOptions::countInFlight() {
   peaks = schedules->inFlightPeaks(parallel.schedule, parallel.pp, static_cast<int>(parallel.microBatches),
                                    parallel.virtualStages);
@@ -37,7 +37,7 @@ void StageOptions::countInFlight() {
   }
   for (int stage = 0; stage < parallel.pp; ++stage) {
     int like = stage;
-    if (stage < parallel.pp - 1) // between the ends
+    if (stage < parallel.pp - 1) // neither first nor last
       for (int other = 1; other < stage && like == stage; ++other)
         like = likeStage[other] == other && (*peaks)[other] == (*peaks)[stage] ? other : stage;
     likeStage.push_back(like);
@@ -51,7 +51,7 @@ void StageOptions::countInFlight() {
 const std::vector<StageOption> &StageOptions::memoized(Memo &memo, int stage, int first, int count, bool onlyFastest) {
   if (!peaks)
     countInFlight();
-  // Ranges of like layers are alike wherever they begin.
+  // Ranges of equal layers cost the same wherever they begin.
   if (count > 0 && runStart[first + count - 1] <= first)
     first = runStart[first];
   memo.resize(parallel.pp);
@@ -73,7 +73,7 @@ const std::vector<StageOption> &StageOptions::options(int stage, int first, int 
 }
 
 const StageOption &StageOptions::fastest(int stage, int first, int count) {
-  bool isQuicker = hasSeveralOptions(problem, parallel); // else the Pareto set is this one
+  bool isQuicker = hasSeveralOptions(problem, parallel); // otherwise the Pareto set has only this option
   return memoized(isQuicker ? fastestOnly : paretoSets, stage, first, count, isQuicker).front();
 }
 
@@ -94,7 +94,7 @@ Recompute fastestClass(const SegmentCost &cost) {
 
 } // namespace
 
-// The fastest classes without a limit of memory; the pinned one where the user pins it.
+// Returns the fastest classes without a memory limit, or the pinned class.
 std::vector<RecomputedLayers> StageOptions::unconstrained(const std::vector<LikeLayers> &kinds) const {
   std::vector<RecomputedLayers> recomputed;
   for (const LikeLayers &like : kinds) {
@@ -107,7 +107,7 @@ std::vector<RecomputedLayers> StageOptions::unconstrained(const std::vector<Like
 
 std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRange> chunks, bool onlyFastest) {
   std::vector<LikeLayers> kinds;
-  // Keeping all is fastest, but where kept values are offloaded keeping less may be faster.
+  // Keeping everything is fastest, except that with offloaded activations keeping less may be faster.
   bool isFree = !problem.pins.recompute, mayKeepLess = isFree && parallel.offloadActivations;
   if (mayKeepLess || !isFree)
     kinds = layersByKind(*costs, chunks);
@@ -124,7 +124,7 @@ std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRa
   ++chosen;
   if (!found.fits)
     return {price(stage, chunks, found.list.front().recomputed)};
-  std::vector<StageOption> options(found.list.size(), first); // they differ in what is recomputed alone
+  std::vector<StageOption> options(found.list.size(), first); // the options differ only in recompute
   for (size_t i = 0; i < options.size(); ++i) {
     options[i].fits = true;
     options[i].recomputed = std::move(found.list[i].recomputed);
@@ -133,7 +133,7 @@ std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRa
   return options;
 }
 
-// Memory of the stage that was priced last, as far as it does not depend on what its layers keep.
+// Returns the memory of the stage that was priced last, without the part that depends on what its layers keep.
 StageRoom StageOptions::roomOf(int stage) const {
   StageRoom room;
   room.inFlight = (*peaks)[stage];

@@ -1,6 +1,6 @@
-// What a stage may do with given layers. A StageOption says what each layer keeps, and what the stage then takes in
-// seconds and bytes. With one chunk whose values stay on the device the fastest option that fits is best whatever the
-// other stages do; with several chunks, or offloaded activations, several options are Pareto-optimal.
+// The options of a stage with given layers. A StageOption says what each layer keeps, and the seconds and bytes of the
+// stage. With one chunk and no offloaded activations, the fastest option that fits is best whatever the other stages
+// do. Otherwise several options are Pareto-optimal.
 #pragma once
 
 #include "planner/search/recompute_choices.h"
@@ -12,7 +12,7 @@
 
 namespace espalier::planner {
 
-/// The chunks of one stage with what their layers keep.
+/// The chunks of one stage and what their layers keep.
 struct StageOption {
   bool fits = false;
   std::vector<ChunkSeconds> seconds;        ///< of the layers of each chunk; see edgeSeconds
@@ -24,38 +24,41 @@ struct StageOption {
 /// The options of all stages under one config, memoized for ranges of layers.
 class StageOptions {
 public:
-  /// Plans of one search share `schedules`, and plans whose schedules split backward alike may share `costs`.
+  /// Plans of one search share `schedules`. Plans whose schedules split backward in the same way may share `costs`.
   StageOptions(const Problem &problem, const ParallelConfig &config,
                std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>(),
                std::shared_ptr<const CostTable> costs = nullptr);
 
-  /// The Pareto set of options that fit: each is faster than any other in some action of some chunk. The fastest in all
-  /// comes first. When nothing fits, the option that needs the least share of memory. Bytes are not summed where they
-  /// fit.
+  /// Returns the Pareto set of options that fit, fastest overall first: between any two,
+  /// each is faster in some action. If nothing fits, returns the option that needs the smallest share of memory.
+  /// Options that fit do not have their bytes summed.
   std::vector<StageOption> options(int stage, std::span<const LayerRange> chunks);
 
-  /// The first of them alone, which is quicker.
+  /// Returns only the first option; faster.
   StageOption fastest(int stage, std::span<const LayerRange> chunks);
 
-  /// The same, memoized, of the layers first .. first + count - 1 in one chunk, or spread over several where all layers
-  /// are alike.
+  /// Same, memoized, for the layers first .. first + count - 1. They form one chunk, or if all layers are equal they
+  /// are spread over several chunks.
   const std::vector<StageOption> &options(int stage, int first, int count);
   const StageOption &fastest(int stage, int first, int count);
 
-  /// A given option, with its bytes.
+  /// Returns a given option with its bytes.
   StageOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RecomputedLayers> &recomputed);
 
-  /// False when with very many kinds of layers, or layers, some options were left out.
+  /// False if some options were dropped because of many layers or kinds of layers.
   bool isComplete() const { return complete; }
 
-  /// Visits of chunks that choosing what layers keep took so far, in all and for one range of layers.
+  /// Number of chunks visited so far to choose what layers keep: in all, and the mean per range of layers.
   int64_t work() const { return visits; }
   int64_t meanWork() const { return chosen > 0 ? visits / chosen : 0; }
 
   const ParallelConfig &config() const { return parallel; }
   const CostTable &table() const { return *costs; }
+  /// Whether all layers are of one kind.
   bool hasOneKind() const { return isOneKind; }
+  /// Number of chunks per stage under the config.
   int chunksPerStage() const { return perStage; }
+  /// Returns the ordered schedule of the config.
   std::shared_ptr<const OrderedSchedule> schedule() const;
 
 private:
@@ -73,29 +76,29 @@ private:
   std::shared_ptr<const CostTable> costs;
   int perStage;
   bool isOneKind = true;
-  std::vector<int> runStart;                               // per layer: where its run of like layers begins
+  std::vector<int> runStart;                               // per layer: first layer of its run of equal layers
   std::shared_ptr<const std::vector<InFlightPeaks>> peaks; // per stage
-  std::vector<int> likeStage;                              // the first stage that holds and costs the same
-  std::vector<double> mostInFlight;                        // chunks that each stage holds at once
+  std::vector<int> likeStage;                              // first stage with equal memory and cost
+  std::vector<double> mostInFlight;                        // most chunks in flight of each stage
   Memo paretoSets, fastestOnly;
   bool complete = true;
-  int64_t visits = 0, chosen = 0;  // choices of what layers keep
+  int64_t visits = 0, chosen = 0;  // number of recompute choices
   StageContent content;            // of the stage that is priced
-  std::vector<StageContent> parts; // its chunks alone, and what they keep
+  std::vector<StageContent> parts; // its single chunks, and what they keep
   std::vector<SavedBytes> saved;
 };
 
 /// Whether a stage may have several Pareto-optimal options.
 bool hasSeveralOptions(const Problem &problem, const ParallelConfig &config);
 
-/// What stages hold and need.
+/// Stages with their memory.
 struct LaidStages {
   std::vector<StagePlan> stages;        ///< per chunk in model order
   std::vector<double> bytes, hostBytes; ///< per stage
 };
 
-/// Lays `counts` (layers per chunk, in model order) on the stages of the options' config, with what `recomputed` says
-/// for each, otherwise what fits and is fastest, or needs the least.
+/// Assigns `counts` (layers per chunk, in model order) to the stages of the options' config. Each stage recomputes as
+/// `recomputed` says, otherwise as is fastest, or as needs the least memory if nothing fits.
 LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
                      const std::vector<std::vector<RecomputedLayers>> &recomputed = {});
 

@@ -24,7 +24,7 @@ StageRanges::StageRanges(const Problem &problem, StageOptions &stageOptions)
     for (size_t i = 0; i < given->size(); ++i)
       totals[stageOfChunk(static_cast<int>(i), config.pp, vShape)] += (*given)[i];
   }
-  // Keeping all is fastest, but where kept values are offloaded keeping less may be faster.
+  // Keeping everything is fastest, except that with offloaded activations keeping less may be faster.
   auto mayBeFastest = [&](Recompute recompute) {
     const auto &pinned = problem.pins.recompute;
     return pinned ? recompute == *pinned : recompute == Recompute::None || config.offloadActivations;

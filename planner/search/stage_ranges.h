@@ -1,4 +1,4 @@
-// The ranges of layers that the stages of a split may hold, their options, and lower bounds by one stage alone.
+// The ranges of layers that a stage may hold, their options, and lower bounds from single stages.
 #pragma once
 
 #include "planner/search/stage_options.h"
@@ -8,29 +8,32 @@
 
 namespace espalier::planner {
 
-/// What the stages of a split may hold, any range of layers or what the user pins, and lower bounds by one stage alone.
+/// The ranges that the stages of a split may hold (any range, or the pinned one), with lower bounds from single
+/// stages.
 class StageRanges {
 public:
-  /// All must outlive this.
+  /// All arguments must outlive this object.
   StageRanges(const Problem &problem, StageOptions &stageOptions);
 
+  /// Whether the user pinned the layers of each stage.
   bool arePinned() const { return !totals.empty(); }
+  /// The fewest layers of a stage.
   int fewestLayers(int stage) const { return arePinned() ? totals[stage] : leastLayers(problem, config, stage); }
-  /// Whether it matters which layers a stage has, not only how many.
+  /// Whether the cost of a stage depends on which layers it has, not only on how many.
   bool areUnlike() const { return !stageOptions.hasOneKind() && !arePinned(); }
 
-  /// Options of a stage with layers first .. first + count - 1; the fastest in all first.
+  /// Returns the options of a stage with layers first .. first + count - 1, fastest overall first.
   const std::vector<StageOption> &options(int stage, int first, int count);
 
-  /// A lower bound of the step by one stage alone: it waits for its first micro-batch, and works on all. Infinite where
-  /// the stage does not fit, or takes longer than `target` with nothing recomputed. Example: 1F1B, 4 micro-batches, a
-  /// stage of 2 s each behind forwards of 1 s: 1 + 4 * 2 = 9 s.
+  /// Returns a lower bound of the step from one stage alone, which waits for its first micro-batch and then processes
+  /// all. Infinite if the stage does not fit, or if it exceeds `target` without recompute. Example: 1F1B, 4
+  /// micro-batches, a stage of 2 s behind forwards of 1 s: 1 + 4 * 2 = 9 s.
   double stageBound(int stage, int first, int count, double target);
 
-  /// Seconds of one micro-batch in the layers before each, at least.
+  /// Least seconds of one micro-batch in the layers before each layer.
   const std::vector<double> &workBefore() const { return work; }
 
-  /// Seconds of one micro-batch that a stage takes beside its layers: embedding, head and sends.
+  /// Seconds of one micro-batch on a stage outside its layers: embedding, head and sends.
   double edgeSeconds(int stage) const { return edges[stage]; }
 
 private:

@@ -1,4 +1,4 @@
-// Checked plans: the guards change no number, and an instruction that writes too far is named.
+// Checked plans: guards do not change results, and an out-of-bounds write names its instruction.
 #include "test/equivalence/training.h"
 
 #include "runtime/status.h"
@@ -32,8 +32,8 @@ std::vector<double> lossesOf(const RunConfig &run, rt::pb::Plan plan) {
   return losses;
 }
 
-/// Backward, collectives and optimizer too: a failure anywhere points at the model file. Only what becomes of the sums
-/// that all ranks agree on is in no model.
+/// Includes backward, collectives and optimizer, so that any failure points at the model file. Exception: the update
+/// from globally reduced sums is in no model.
 TEST(Locations, EveryInstructionNamesALineOfTheModel) {
   RunConfig run = equivalenceRun("llama");
   rt::pb::Plan plan = compileChecked(run, {.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1});
@@ -54,7 +54,7 @@ TEST(Check, GuardsChangeNoNumber) {
   }
 }
 
-/// Takes away what the verifier would know the launch's sizes by.
+/// Removes the dimensions from which the verifier derives the launch's sizes.
 void forgetDims(rt::pb::Plan &plan) {
   for (rt::pb::Value &value : *plan.mutable_values())
     value.clear_dims();
@@ -66,8 +66,7 @@ void forgetDims(rt::pb::Plan &plan) {
   }
 }
 
-/// A row or an element more than there is, of a kernel that declares to stay in its buffers: what is written beyond the
-/// end lies in a guard.
+/// Adds a row or an element to a kernel that declares to stay within its buffers. The write past the end hits a guard.
 TEST(Check, NamesTheInstructionThatWritesTooFar) {
   RunConfig run = equivalenceRun("gpt2");
   const rt::pb::Plan good = compileChecked(run, {});
@@ -82,7 +81,7 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
       if (!instruction.has_launch())
         continue;
       instruction.mutable_launch()->set_extent(instruction.launch().extent() + 1);
-      if (plan.kernels(instruction.launch().kernel()).shape() == "column") // a block more has no rows by itself
+      if (plan.kernels(instruction.launch().kernel()).shape() == "column") // one more block alone has no rows
         instruction.mutable_launch()->mutable_scalars(1)->set_constant(instruction.launch().scalars(1).constant() + 1);
       for (rt::pb::Operand &operand : *plan.mutable_kernels(instruction.launch().kernel())->mutable_operands()) {
         operand.clear_reach();

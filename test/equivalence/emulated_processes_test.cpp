@@ -1,5 +1,5 @@
-// Plans for GPUs whose ranks are processes, each with an emulated device; and back ends that are wrong on purpose: the
-// emulated device must notice. This process never starts a driver, as it would not survive the forks.
+// GPU plans whose ranks are processes, each with an emulated device. Also back ends with deliberate faults, which the
+// emulated device must detect. This process never starts a driver, because a driver does not survive a fork.
 #include "test/equivalence/emulated_rows.h"
 
 #include "runtime/status.h"
@@ -50,7 +50,7 @@ std::vector<double> lossesOf(rt::pb::Plan plan, const rt::RunOptions &options) {
 
 class EmulatedProcesses : public testing::TestWithParam<EmulatedRow> {};
 
-/// Gradients stay in their processes: that they are those of threads shows in equal losses of later steps.
+/// Gradients stay in their processes. Equal losses of later steps show that they match those of threads.
 TEST_P(EmulatedProcesses, TrainLikeTheCpuAndAgainTheSameBits) {
   EmulatedRow whole = GetParam();
   whole.split = {};
@@ -67,7 +67,7 @@ TEST_P(EmulatedProcesses, TrainLikeTheCpuAndAgainTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Splits, EmulatedProcesses, testing::ValuesIn(splitRows()),
                          [](const auto &info) { return info.param.name; });
 
-/// One that throws; signals are tried on the command.
+/// Tests a rank that throws. The command's tests cover signals.
 TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
   EmulatedRow row = {"", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}};
   rt::RunOptions options = optionsFor(row, rt::Comm::shm);
@@ -82,9 +82,9 @@ TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
   }
 }
 
-/// How a run in a process of its own went. Noticed: by the emulated device, by losses that the suite refuses, or
-/// because it does not end, as where a collective in another queue waits for one behind it; unseen are others than
-/// those expected that the suite would let pass.
+/// The outcome of a run in its own process. `noticed`: the emulated device reported it, the losses fail the suite, or
+/// the run does not end (for example, if a collective on one stream waits for a later one on another). `unseen`: other
+/// losses than expected that the suite would accept.
 struct Trial {
   enum Outcome { Equal, Unseen, Noticed } outcome = Noticed;
   std::vector<double> losses = {};
@@ -106,7 +106,7 @@ protected:
     EXPECT_EQ(run("", plan).outcome, Trial::Equal);
   }
 
-  /// Ranks are threads of a process; losses come home through a pipe.
+  /// Ranks are threads of one process. Losses return through a pipe.
   static Trial run(const std::string &mutant, const rt::pb::Plan &mutated) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
@@ -151,7 +151,7 @@ protected:
     }
   }
 
-  /// Tries `count` of the calls 1 .. `calls`, spread evenly. Returns how many of them were noticed.
+  /// Tries `count` of the calls 1 .. `calls`, spread evenly. Returns how many were noticed.
   static int tryEach(const char *kind, uint64_t calls, int count) {
     int noticed = 0;
     for (int i = 0; i < count; ++i) {
@@ -164,7 +164,7 @@ protected:
     return noticed;
   }
 
-  /// The plan with the text of its kernels changed.
+  /// Returns the plan with changed kernel text.
   static rt::pb::Plan withText(const std::function<std::string(std::string)> &change) {
     rt::pb::Plan mutated = plan;
     for (rt::pb::Object &object : *mutated.mutable_objects()) {
@@ -182,7 +182,7 @@ protected:
   static inline uint64_t waits = 0, works = 0;
 };
 
-/// A wait that another one makes superfluous changes nothing: of all 92, 35 are missed and the others keep the bits.
+/// A redundant wait changes nothing: of all 92 waits, 35 are missed, and the others give equal bits.
 TEST_F(Mutants, AWaitLeftOut) {
   ASSERT_GT(waits, 20u);
   EXPECT_GE(tryEach("drop_wait", waits, 10), 3);
@@ -202,7 +202,7 @@ TEST_F(Mutants, NonCoherentLoadsOfWhatTheKernelWrites) {
   EXPECT_EQ(run("", mutated).outcome, Trial::Noticed);
 }
 
-/// Only the first thread of a block comes to its barriers.
+/// Only the first thread of each block reaches the barriers.
 TEST_F(Mutants, ABarrierInDivergentCode) {
   rt::pb::Plan mutated = withText([](const std::string &text) {
     return std::regex_replace(text, std::regex(R"(\tbar\.sync[ \t]+0;)"),

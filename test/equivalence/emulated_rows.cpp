@@ -7,7 +7,7 @@ namespace {
 constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
                full = planner::Recompute::Full;
 
-/// Of a model whose heads have a width of their own.
+/// Returns the settings of a model with its own head width.
 std::vector<std::string> wideHeads() { return {"model.model_config.head_dim=8"}; }
 
 } // namespace

@@ -1,28 +1,29 @@
-// Plans of the suite as the emulated device runs them.
+// The plans of the suite that run on the emulated device.
 #pragma once
 
 #include "test/equivalence/splits.h"
 
 namespace espalier {
 
-/// A model of the suite with heads of 8, the least that attention on GPUs takes, and one plan of it.
+/// A model of the suite with heads of 8, the least that GPU attention supports, and one plan of it.
 struct EmulatedRow {
   std::string name, file;
   std::vector<std::string> sets;
   SplitCase split;
 };
 
+/// Returns the run configuration of a row.
 RunConfig runOf(const EmulatedRow &row);
 
-/// Run file settings: dropout at each place; parameters and arithmetic in a 16-bit type.
+/// Returns run-file settings: dropout at each location, or a 16-bit type for parameters and arithmetic.
 std::vector<std::string> dropoutSets();
 std::vector<std::string> storageSets(const std::string &type);
 
-/// Of one rank; of several, each technique and some together.
+/// Returns plans of one rank and of several, with each technique alone and some together.
 const std::vector<EmulatedRow> &planRows();
 const std::vector<EmulatedRow> &splitRows();
 
-/// Every model of the suite by every split. The first of them have several chunks on a stage.
+/// Returns every model of the suite with every split. The first rows have several chunks per stage.
 std::vector<EmulatedRow> allRows();
 
 } // namespace espalier

@@ -1,5 +1,6 @@
-// Plans for GPUs, on the emulated device, against the unsplit model on the CPU: losses and every gradient. Ranks are
-// threads of this process, which therefore sees all gradients. ESPALIER_EMULATED_ALL: the whole suite and not a choice.
+// GPU plans on the emulated device against the unsplit model on the CPU: losses and every gradient. Ranks are threads
+// of this process, which therefore sees all gradients. ESPALIER_EMULATED_ALL runs the whole suite instead of a
+// selection.
 #include "test/equivalence/emulated_rows.h"
 
 #include <cstdlib>
@@ -11,10 +12,10 @@ namespace {
 
 constexpr int64_t steps = 3;
 
-// Each rank has a device of its own.
+// Each rank has its own device.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "16", /*overwrite=*/1);
 
-/// The unsplit model on the CPU, trained once for all rows.
+/// Returns the record of the unsplit model on the CPU, trained once for all rows.
 const TrainingRecord &unsplit(const EmulatedRow &row) {
   static std::map<std::pair<std::string, std::vector<std::string>>, TrainingRecord> records;
   auto [entry, isNew] = records.try_emplace({row.file, row.sets});
@@ -52,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, Emulated, testing::ValuesIn(rowsWanted()), nameOf)
 
 class EmulatedStorage : public testing::TestWithParam<std::string> {};
 
-/// Within so many roundings of the storage type of the run in f32 as precision_test.cpp and experts_test.cpp give.
+/// The bounds in roundings of the storage type are those of precision_test.cpp and experts_test.cpp.
 TEST_P(EmulatedStorage, FollowsSinglePrecision) {
   double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
   for (auto [file, roundings] : {std::pair("gpt2", 8), {"llama", 8}, {"mixtral", 16}}) {
@@ -69,7 +70,7 @@ TEST_P(EmulatedStorage, FollowsSinglePrecision) {
   }
 }
 
-/// Ranks add in the storage type, one rounding for each of them.
+/// Ranks add in the storage type, with one rounding per rank.
 TEST_P(EmulatedStorage, FollowsSinglePrecisionOnSeveralRanks) {
   double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
   RunConfig run = runOf({"", "llama", storageSets(GetParam()), {}});

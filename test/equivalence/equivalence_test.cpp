@@ -1,5 +1,5 @@
-// The heart of the tests: every kind of plan is executed, compiled and interpreted, and compared with the unsplit
-// model: losses of ten steps and every gradient of each step.
+// Executes every kind of plan, compiled and interpreted, and compares it with the unsplit model: losses of ten steps
+// and every gradient of each step.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t steps = 10;
 constexpr auto full = planner::Recompute::Full;
 
-/// The unsplit model, compiled or interpreted, trained once for all cases.
+/// Returns the record of the unsplit model, compiled or interpreted, trained once for all cases.
 const TrainingRecord &unsplit(const Model &model, bool isCompiled = true) {
   static std::map<std::pair<std::string, bool>, TrainingRecord> records;
   auto [entry, isNew] = records.try_emplace({model.name, isCompiled});
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(TiedPlans, Equivalence,
                                           testing::ValuesIn(tiedSplits())),
                          nameOf);
 
-/// Nine buckets; the head reads the embedding's too, and each is read forward and backward.
+/// There are nine buckets. The head also reads the embedding's bucket. Each bucket is read forward and backward.
 TEST(Interpreted, MeetsOverBucketsAsOftenAsTheShareOfZeroAsks) {
   using Counts = std::map<std::string, int64_t>;
   constexpr int64_t buckets = 9, reads = 2 * (buckets + 1);
@@ -90,7 +90,7 @@ TEST(Interpreted, MeetsOverBucketsAsOftenAsTheShareOfZeroAsks) {
   }
 }
 
-/// Bytes of activations of a rank, all stages together.
+/// Returns the activation bytes of a rank, over all stages.
 uint64_t activationBytes(const SplitCase &split) {
   RunConfig run = equivalenceRun("gpt2");
   mlir::MLIRContext context;
@@ -108,9 +108,8 @@ TEST(Recompute, SlicedInputsTakeASmallerShareOfMemory) {
   for (int pp : {1, 2}) {
     SplitCase whole{.name = "", .tp = 2, .pp = pp, .microBatches = 4, .recompute = full}, sliced = whole;
     sliced.sliceInputs = true;
-    // Of a micro-batch in flight, three layers keep half of [batch, seq, hidden] less; the head keeps all of it. The
-    // layer that receives its stream on the second stage keeps a half beside the two buffers that it takes turns in
-    // anyway.
+    // Per micro-batch in flight, three layers keep half of [batch, seq, hidden] less; the head keeps all of it. The
+    // layer that receives on the second stage keeps its half in addition to its two receive buffers.
     uint64_t stream = 2 * 8 * 16 * 4;          // two samples, f32
     uint64_t halves = pp == 1 ? 3 : 2 * 2 - 1; // two layers with two micro-batches in flight, one with one
     EXPECT_EQ(activationBytes(whole) - activationBytes(sliced), halves * stream / 2) << "pp " << pp;
@@ -128,7 +127,7 @@ TEST_P(Unsplit, LossFalls) {
   EXPECT_LT(record.losses.back(), record.losses.front() - 0.1);
 }
 
-/// Bits depend neither on the run nor on how many threads a rank has.
+/// Results depend neither on the run nor on the number of threads per rank.
 TEST_P(Unsplit, BitsDependOnNothing) {
   RunConfig run = equivalenceRun(GetParam().file, GetParam().sets);
   SplitCase split{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true};
@@ -144,7 +143,7 @@ TEST_P(Unsplit, BitsDependOnNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
                          [](const auto &info) { return info.param.name; });
 
-/// Evaluation after one step of a run.
+/// Evaluates after one step of a run.
 rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context;
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
@@ -155,7 +154,7 @@ rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
   return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
 }
 
-/// Parameters in parts are gathered for it, too.
+/// Sharded parameters are gathered for evaluation too.
 TEST(Evaluation, GathersWhatLiesInParts) {
   RunConfig run = equivalenceRun("gpt2");
   rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
@@ -164,7 +163,7 @@ TEST(Evaluation, GathersWhatLiesInParts) {
   EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
 }
 
-/// Of the held-out samples each context rank sees a part of each sequence.
+/// Each context rank sees a shard of each held-out sequence.
 TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
   RunConfig run = equivalenceRun("gpt2");
   rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
@@ -174,7 +173,7 @@ TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
   EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
 }
 
-/// The first step of a warmup from 0 leaves the weights as they are, so that both runs evaluate the same ones.
+/// The first step of a warmup from 0 does not change the weights, so that both runs evaluate equal weights.
 TEST(Evaluation, NeverDrops) {
   std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0"}, dropped = still;
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"})
@@ -185,7 +184,7 @@ TEST(Evaluation, NeverDrops) {
               evaluate(equivalenceRun("gpt2", still), split).loss);
 }
 
-/// Each place of dropout alone, so that a mask that differs between compiled and interpreted is found at once.
+/// Tests each dropout location alone, so that a mask that differs between compiled and interpreted is found at once.
 TEST(Dropout, MasksAgreePlaceByPlace) {
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"}) {
     RunConfig run = equivalenceRun("gpt2", {std::string("model.model_config.") + rate + "=0.3"});
@@ -197,7 +196,7 @@ TEST(Dropout, MasksAgreePlaceByPlace) {
   }
 }
 
-/// Without dropout two seeds train alike but for their initial values; the masks must matter.
+/// Without dropout two seeds differ only in their initial values, so that this checks the effect of the masks.
 TEST(Dropout, ChangesTheLoss) { EXPECT_NE(unsplit(models()[0]).losses, unsplit(models()[1]).losses); }
 
 } // namespace

@@ -1,6 +1,6 @@
 // Mixture-of-experts models: every kind of plan, compiled and interpreted, against the unsplit model in the
-// interpreter, losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must
-// agree, too.
+// interpreter. Compares losses and every gradient of each step. The capacity is too small for all tokens, so that
+// token drops must agree too.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -47,8 +47,8 @@ TEST_P(Experts, InterpretedTrainLikeTheUnsplitModel) {
 INSTANTIATE_TEST_SUITE_P(Plans, Experts, testing::ValuesIn(expertSplits()),
                          [](const auto &info) { return info.param.name; });
 
-/// With equal experts all shares are as likely: each of the two layers adds about its factor, whatever the plan.
-/// Without the factor nothing is added, and the router's gradient is another.
+/// With equal experts all probabilities are equal, so that each of the two layers adds about its factor under every
+/// plan. Without the factor nothing is added, and the router's gradient differs.
 TEST(Experts, BalanceIsAPartOfTheLoss) {
   RunConfig run = equivalenceRun("mixtral", {"moe_config.aux_loss_factor=0"});
   TrainingRecord free = trainInterpreted(run, planOf(run, {.ep = 2, .microBatches = 2}), 1);
@@ -58,7 +58,7 @@ TEST(Experts, BalanceIsAPartOfTheLoss) {
   EXPECT_THAT(difference, testing::Not(testing::HasSubstr("head")));
 }
 
-/// Heads of their own width and norms over them, whose gradients are partial over tp.
+/// Heads with their own width and norms over them, whose gradients are partial over tp.
 TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   RunConfig run = equivalenceRun("qwen3_moe");
   TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
@@ -69,8 +69,8 @@ TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   }
 }
 
-/// In a type of p significant bits each loss follows that of f32 within 16 u, u = 2^-p: as precision_test has it, and
-/// as much again for what a token whose scores are almost equal changes by going to another expert.
+/// In a type of p significant bits each loss is within 16 u of f32, u = 2^-p. Half of this is the bound of
+/// precision_test. The other half covers tokens with almost equal scores that go to another expert.
 TEST(Experts, HalfTypesFollowSinglePrecision) {
   for (auto [type, unit] : {std::pair("bfloat16", 0x1p-8), {"float16", 0x1p-11}}) {
     RunConfig run = equivalenceRun("mixtral", {std::string("model.model_config.param_init_type=") + type,
@@ -86,7 +86,7 @@ TEST(Experts, HalfTypesFollowSinglePrecision) {
   }
 }
 
-/// Which tokens are dropped, and all sums, depend on the plan alone.
+/// The dropped tokens and all sums depend only on the plan.
 TEST(Experts, BitsDependOnNothing) {
   RunConfig run = equivalenceRun("mixtral");
   planner::Plan plan = planOf(run, {.tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1});
@@ -98,7 +98,7 @@ TEST(Experts, BitsDependOnNothing) {
   }
 }
 
-/// Kernels against the interpreter, buffers with guards.
+/// Compares kernels with the interpreter; buffers have guards.
 TEST(Experts, ACheckedPlanTrainsAlike) {
   RunConfig run = equivalenceRun("mixtral");
   mlir::MLIRContext context;
@@ -116,7 +116,7 @@ TEST(Experts, ACheckedPlanTrainsAlike) {
 
 TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
 
-/// All experts and the router learn: no gradient is zero.
+/// All experts and the router learn, so that no gradient is zero.
 TEST(Experts, EveryParameterHasAGradient) {
   for (const auto &[name, values] : unsplit().gradients.front()) {
     double squares = 0;
@@ -126,7 +126,7 @@ TEST(Experts, EveryParameterHasAGradient) {
   }
 }
 
-/// With one choice the weights are not normalized, or the router would have no gradient.
+/// With one choice per token the weights are not normalized, because the router would otherwise have no gradient.
 TEST(Experts, TheRouterLearnsWithOneChoice) {
   RunConfig run = equivalenceRun("mixtral", {"moe_config.num_experts_chosen=1"});
   TrainingRecord record = trainInterpreted(run, planOf(run, {.ep = 2}), 1);

@@ -1,9 +1,9 @@
-// A plan that differs in one field is refused, or trains the same bits. A change that leaves all accesses and their
-// order alone may train other bits; such mutants are counted in a class of their own. No mutant of any class crashes or
-// hangs. Each mutant is tried in a process of its own, as it may do anything; those of plans for GPUs on the emulated
-// device. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which; ESPALIER_MUTANTS_PLANS:
-// only of plans with this in their names; ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_EACH: of how many
-// places each kind is tried; ESPALIER_MUTANTS_SHOW: how far it is, and what was neither.
+// A plan with one changed field is refused or trains to equal bits. A change that leaves all accesses and their order
+// alone may train to other bits; such mutants are counted separately. No mutant crashes or hangs. Each mutant runs in
+// its own process, and GPU plans run on the emulated device. Environment variables: ESPALIER_MUTANTS (number of
+// mutants), ESPALIER_MUTANTS_SEED and ESPALIER_MUTANTS_FIRST (which ones), ESPALIER_MUTANTS_PLANS (substring of plan
+// names), ESPALIER_MUTANTS_FIELDS (fields), ESPALIER_MUTANTS_EACH (locations to try per kind), ESPALIER_MUTANTS_SHOW
+// (print progress, and the mutants that were neither refused nor equal).
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -24,10 +24,10 @@ namespace espalier {
 namespace {
 
 constexpr int64_t steps = 3;
-/// Of so many mutants one more is of a plan for GPUs, which the emulated device runs for seconds.
+/// One mutant in this many is of a GPU plan, because the emulated device takes seconds per plan.
 constexpr uint64_t mutantsPerEmulated = 16;
 
-// Each rank has a device of its own.
+// Each rank has its own device.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "16", /*overwrite=*/1);
 
 enum Outcome : int { Refused, Equal, OtherMathematics, Different, Failed, Killed, Endless, outcomes };
@@ -40,7 +40,7 @@ uint64_t setting(const char *name, uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// A number that tells losses and final parameters.
+/// Trains a plan and returns a hash of losses and final parameters.
 size_t train(rt::pb::Plan plan, const std::shared_ptr<const rt::Dataset> &data) {
   rt::RunOptions options;
   options.dataset = data;
@@ -61,7 +61,7 @@ size_t train(rt::pb::Plan plan, const std::shared_ptr<const rt::Dataset> &data) 
   return std::hash<std::string_view>()(bytes);
 }
 
-/// What became of a plan: Equal where it ran to its end, with what it trained.
+/// The outcome of a plan. Equal: it ran to its end, with the hash of its results.
 struct Verdict {
   Outcome outcome = Failed;
   size_t trained = 0;
@@ -77,7 +77,8 @@ Verdict judge(rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset> &data
   }
 }
 
-/// What a process tells of its mutant, each as soon as it is known. No kind: nothing was changed.
+/// The messages that a child process sends about its mutant, each as soon as it is known. No kind: nothing was
+/// changed.
 struct Report {
   Mutant mutant;
   Verdict verdict;
@@ -88,7 +89,7 @@ void tell(int end, const void *bytes, size_t size) {
     _exit(1);
 }
 
-/// All that a process has told until it ended.
+/// Reads all messages of a child process until it exits.
 Report hear(int end) {
   std::string told;
   char bytes[4096];
@@ -106,7 +107,7 @@ Report hear(int end) {
   return report;
 }
 
-/// A plan of the suite and what it trains.
+/// A plan of the suite and its training result.
 struct Original {
   rt::pb::Plan plan;
   std::shared_ptr<const rt::Dataset> data;
@@ -114,7 +115,7 @@ struct Original {
   size_t trained = 0;
 };
 
-/// Trains in a process of its own, which a device that is there cannot be handed to, and which may change the plan.
+/// Trains in a child process, which cannot inherit an open device. `change` may change the plan there.
 Report tryPlan(Original &original, const std::function<std::optional<Mutant>()> &change) {
   int ends[2];
   if (pipe(ends) != 0)
@@ -143,17 +144,17 @@ Report tryPlan(Original &original, const std::function<std::optional<Mutant>()> 
   return report;
 }
 
-/// What became of a mutant, compared with what the plan trains unchanged.
+/// Returns the outcome of a mutant compared with the unchanged plan.
 Outcome outcomeOf(const Report &report, const Original &original) {
   if (report.verdict.outcome != Equal || report.verdict.trained == original.trained)
     return report.verdict.outcome;
   return report.mutant.isMathematics ? OtherMathematics : Different;
 }
 
-/// Plans of the suite, compiled and trained when one of their mutants is drawn.
+/// Plans of the suite, compiled and trained when one of their mutants is first drawn.
 class Originals {
 public:
-  /// Every n-th row.
+  /// Takes every n-th row.
   Originals(std::vector<EmulatedRow> all, size_t stride, std::string target) : target(std::move(target)) {
     const char *part = std::getenv("ESPALIER_MUTANTS_PLANS");
     std::erase_if(all, [&](const EmulatedRow &row) { return part && row.name.find(part) == std::string::npos; });
@@ -200,14 +201,14 @@ void print(const std::array<int, outcomes> &total) {
     fmt::print("{}: {}\n", outcomeNames[outcome], total[static_cast<size_t>(outcome)]);
 }
 
-/// Tries so many mutants and says how many of each kind had which outcome.
+/// Tries `count` mutants and prints the outcomes by kind.
 void tryMutants(Originals plans, uint64_t count) {
   std::map<std::string, std::array<int, outcomes>> byKind;
   std::array<int, outcomes> total = {};
   uint64_t seed = setting("ESPALIER_MUTANTS_SEED", 1), first = setting("ESPALIER_MUTANTS_FIRST", 0);
   bool shows = setting("ESPALIER_MUTANTS_SHOW", 0) != 0;
   for (uint64_t i = first; i < first + count; ++i) {
-    // Each mutant has a seed of its own, so that one can be looked at alone.
+    // Each mutant has its own seed, so that a single one can be repeated.
     std::mt19937 random(static_cast<uint32_t>(seed * 1000003 + i));
     size_t index = random() % plans.size();
     Original &original = plans[index];
@@ -236,7 +237,7 @@ void tryMutants(Originals plans, uint64_t count) {
   EXPECT_EQ(total[Killed] + total[Endless] + total[Failed], 0);
 }
 
-/// How many mutants, and every how many-th plan they are of.
+/// Number of mutants, and the stride over plans.
 struct Extent {
   uint64_t count = setting("ESPALIER_MUTANTS", 500);
   size_t stride(size_t inCi, size_t otherwise = 1) const {
@@ -244,7 +245,7 @@ struct Extent {
   }
 };
 
-/// Plans that the emulated device runs.
+/// Returns the plans for the emulated device.
 std::vector<EmulatedRow> emulatedRows() {
   std::vector<EmulatedRow> rows = splitRows();
   rows.insert(rows.end(), planRows().begin(), planRows().end());
@@ -256,8 +257,8 @@ TEST(Mutants, AreRefusedOrTrainTheSame) {
   tryMutants(Originals(allRows(), extent.stride(16), "cpu"), extent.count);
 }
 
-/// One rank, whose lists have the fewest transfers to hold them together, with sums to which several calls add; and
-/// stages with two chunks each.
+/// Covers one rank, whose schedules have the fewest transfers to order them, with sums to which several calls add.
+/// Also covers stages with two chunks each.
 TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
   std::vector<EmulatedRow> rows = allRows();
   std::erase_if(rows, [](const EmulatedRow &row) {
@@ -278,7 +279,7 @@ TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
   }
 }
 
-/// Whether only the proof reads a field: a plan that it lets pass runs as if nothing had been changed.
+/// Whether only the verifier reads a field. If it accepts such a change, the plan must run as if unchanged.
 bool isOfTheProof(const std::string &kind) {
   static const std::array fields = {"Operand.",
                                     "Value.",
@@ -299,8 +300,8 @@ bool isOfTheProof(const std::string &kind) {
   return std::ranges::any_of(fields, [&](const char *field) { return kind.starts_with(field); });
 }
 
-/// Changes every field in every way. Of changes of one kind at one place so many are tried, and of those that the
-/// verifier lets pass the first is trained.
+/// Changes every field in every way. Tries at most `most` locations per kind and change, and trains the first mutant
+/// that the verifier accepts.
 void tryEach(Originals plans, int most) {
   std::array<int, outcomes> total = {};
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -326,7 +327,7 @@ void tryEach(Originals plans, int most) {
   print(total);
 }
 
-/// In CI of one plan; else of every so many-th one.
+/// In CI, covers one plan; otherwise, every n-th plan.
 TEST(Mutants, OfEachFieldAreRefusedOrTrainTheSame) {
   Extent extent;
   bool isInCi = extent.count <= 1000;

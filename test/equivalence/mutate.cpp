@@ -17,9 +17,9 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Site = Mutations::Site;
 
-/// What says nothing about how data moves: settings, code, places in files, provenance, what people read, names and
-/// initial values of parameters; where a table goes by numbers and constants of kernels, which only the numbers that
-/// come out can tell.
+/// Whether a field does not describe data movement: settings, code, source locations, provenance, display text, names
+/// and initial values of parameters. Also skips table offsets and kernel constants whose effect shows only in the
+/// results.
 bool isSkipped(const FieldDescriptor *field) {
   static const std::set<std::string> names = {
       "Plan.settings",       "Plan.inputs",        "Plan.locations",          "Plan.identity",
@@ -30,14 +30,13 @@ bool isSkipped(const FieldDescriptor *field) {
          names.count(field->containing_type()->name() + "." + field->name()) > 0;
 }
 
-/// A line of a report.
+/// Formats a message as one line.
 std::string textOf(const Message &message) {
   bool isLong = message.ByteSizeLong() > 4000;
   return "  " + (isLong ? message.GetDescriptor()->name() + " of many fields" : message.ShortDebugString()) + "\n";
 }
 
-/// One entry of a field, or the field where it has none, and the ways to change it. Entries keep their places in
-/// memory.
+/// One entry of a field (or an empty field) and the ways to change it. Entries keep their addresses.
 class Change {
 public:
   Change(const std::vector<Site> &all, const Site &site, int entry)
@@ -46,9 +45,9 @@ public:
       kept->CopyFrom(*site.message);
   }
 
-  /// In how many ways.
+  /// Returns the number of ways.
   size_t ways() const { return shuffles() + others(); }
-  /// Says how; nothing where it changes nothing.
+  /// Applies one way and describes it. Empty if it has no effect.
   std::string apply(size_t way);
   void undo();
 
@@ -103,13 +102,13 @@ void Change::undo() {
     back();
 }
 
-/// Moves an entry, those between one on.
+/// Moves an entry and shifts those between.
 void Change::move(int from, int to) {
   for (int k = from; k != to; k += from < to ? 1 : -1)
     reflection.SwapElements(site.message, site.field, k, from < to ? k + 1 : k - 1);
 }
 
-/// Drops, swaps with the next, or doubles.
+/// Drops an entry, swaps it with the next, or duplicates it.
 std::string Change::shuffle(size_t way) {
   int last = reflection.FieldSize(*site.message, site.field) - 1;
   if (way == 1) {
@@ -142,7 +141,7 @@ std::string Change::shuffle(size_t way) {
   return "dropped";
 }
 
-/// The name of another one.
+/// Replaces the name by the name of another entry.
 std::string Change::setName(size_t other) {
   if (entry < 0)
     reflection.SetString(site.message, site.field, reflection.GetString(*all[other].message, site.field));
@@ -221,7 +220,7 @@ Mutations::Mutations(rt::pb::Plan &plan, const std::string &part) : plan(plan) {
     throw std::invalid_argument("no field of the plan has '" + part + "' in its name");
 }
 
-/// What a message is, where it says so.
+/// Returns the location of a message, if it has one.
 std::string Mutations::placeOf(const Message &message, const std::string &outer) const {
   if (const auto *launch = dynamic_cast<const pb::Launch *>(&message))
     return "launch " + plan.kernels(static_cast<int>(launch->kernel())).shape();
@@ -240,7 +239,7 @@ bool Mutations::areAlike(const pb::Buffer &a, const pb::Buffer &b) const {
   return left.type() == right.type() && a.bytes() == b.bytes() && std::ranges::equal(left.dims(), right.dims());
 }
 
-/// Asked of a plan that was changed in `entry` of the site, and `how`.
+/// Requires a plan that was changed in `entry` of the site, in the way `how`.
 bool Mutations::isMathematics(const Site &site, int entry, const std::string &how) const {
   const std::string &field = site.field->name();
   bool isSwap = how == "swapped";
@@ -262,8 +261,8 @@ bool Mutations::isMathematics(const Site &site, int entry, const std::string &ho
   return isInverse || (!isHeld && (field == "floats" || field == "causal"));
 }
 
-/// `name`: of the message, and of an affine number whose it is. `number`: whether the message is a number that enters
-/// the arithmetic alone.
+/// Collects the sites of a message. `name` is the message, or the owner of an affine number. `number`: the message is
+/// a number that only enters the arithmetic.
 void Mutations::collect(Message &message, const std::string &name, const std::string &outer, bool number) {
   const Reflection &reflection = *message.GetReflection();
   const auto &descriptor = *message.GetDescriptor();

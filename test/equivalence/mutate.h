@@ -1,5 +1,4 @@
-// Changes of one field of a plan that leave it well-formed: what a fault of the compiler, or of a byte, would look
-// like.
+// Changes one field of a plan and leaves the plan well-formed. Such mutants model faults of the compiler or of a byte.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -13,27 +12,28 @@
 
 namespace espalier {
 
-/// A change: its kind, "Buffer.offset +1" for example, where it lies, "launch row, buffers 2", and the message before
-/// and after it, a line each.
+/// A change: its kind ("Buffer.offset +1"), its location ("launch row, buffers 2"), and the message before and after,
+/// one line each.
 struct Mutant {
   std::string kind, place, change;
-  /// Whether it leaves every access and the order of all of them as they are, and changes only what a kernel computes
-  /// from what it reads: operands of equal type and shape in each other's place, an optional factor that is left out, a
-  /// random-stream id, a constant. The verifier does not prove these; the equivalence suite compares their results.
+  /// Whether the change affects only what a kernel computes from its inputs, and no access or order of accesses.
+  /// Examples: swapped operands of equal type and shape, a dropped optional factor, a random-stream id, a constant.
+  /// The verifier does not prove these, so that the equivalence suite compares their results.
   bool isMathematics = false;
 };
 
-/// What can be changed of a plan: the fields that say how data moves, by message and field. The plan keeps its place.
+/// The possible changes of a plan: the fields that describe data movement, by message and field. The plan must not
+/// move.
 class Mutations {
 public:
-  /// Of fields with `part` in their names.
+  /// Considers only fields with `part` in their names.
   explicit Mutations(rt::pb::Plan &plan, const std::string &part = "");
 
-  /// Changes one field of the plan; every field of the schema is as likely as any other, however often it occurs. None
-  /// where the change that was drawn changes nothing.
+  /// Changes one random field of the plan. Each field of the schema is equally likely, however often it occurs.
+  /// Returns nothing if the change has no effect.
   std::optional<Mutant> apply(std::mt19937 &random) const;
 
-  /// Changes each field in each way, one at a time, of the fields named, "Block.actions" for example, or of all.
+  /// Makes each change of each field, one at a time. `fields` restricts the fields, for example to "Block.actions".
   void forEach(const std::function<void(const Mutant &)> &visit, const std::vector<std::string> &fields = {}) const;
 
   struct Site {

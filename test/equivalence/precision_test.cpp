@@ -1,4 +1,4 @@
-// Storage types: bf16 and f16 runs follow the f32 run as far as their digits go, and overflow skips a step on all
+// Storage types: bf16 and f16 runs follow the f32 run within their precision, and an overflow skips a step on all
 // ranks.
 #include "test/equivalence/training.h"
 
@@ -14,10 +14,9 @@ std::vector<std::string> storage(const std::string &type) {
 
 class Precision : public testing::TestWithParam<std::string> {};
 
-/// Ten steps in a type of p significant bits: each loss within 8 u, u = 2^-p, the greatest relative error of one
-/// rounding to the nearest. Eight times is the stream rounded on its way to the loss: after the embedding, after the
-/// two sums of each of three blocks, and after the last norm; what else is rounded changes one of the terms of such a
-/// sum only.
+/// Ten steps in a type of p significant bits: each loss is within 8 u of f32, where u = 2^-p is the largest relative
+/// error of one rounding. The activation is rounded eight times on its way to the loss: after the embedding, after the
+/// two sums of each of three blocks, and after the last norm. Other roundings change only one term of such a sum.
 TEST_P(Precision, FollowsSinglePrecision) {
   RunConfig single = equivalenceRun("gpt2"), run = equivalenceRun("gpt2", storage(GetParam()));
   double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
@@ -35,8 +34,8 @@ TEST_P(Precision, FollowsSinglePrecision) {
 INSTANTIATE_TEST_SUITE_P(Types, Precision, testing::Values("bfloat16", "float16"),
                          [](const auto &info) { return info.param; });
 
-/// A loss scale of 2^26 overflows f16 in the first steps. Whatever the split, all ranks skip the same steps, halve the
-/// scale each time, and then train: the losses of skipped steps are those of the initial model.
+/// A loss scale of 2^26 overflows f16 in the first steps. Under every split all ranks skip the same steps, halve the
+/// scale each time, and then train. The losses of skipped steps are those of the initial model.
 TEST(LossScale, OverflowSkipsTheStepOnAllRanks) {
   std::vector<std::string> sets = storage("float16");
   sets.push_back("runner_wrapper.scale_sense.type=DynamicLossScaleUpdateCell");

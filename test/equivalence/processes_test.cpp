@@ -1,4 +1,4 @@
-// A plan has the same bits whether its ranks are threads or processes.
+// A plan gives equal bits with ranks as threads and as processes.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -12,14 +12,14 @@ namespace {
 
 constexpr int64_t steps = 6;
 
-/// A plan that this process can run; the compiler and its threads are gone.
+/// Returns a plan that this process can run, after the compiler and its threads are gone.
 std::unique_ptr<rt::Program> programOf(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), {});
   return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
 }
 
-/// The bits of all that a run reports but its times.
+/// Returns the bits of everything that a run reports except times.
 std::vector<uint64_t> bitsOf(const rt::RunResult &result) {
   std::vector<uint64_t> bits;
   for (const rt::StepRecord &step : result.steps)
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
                         SplitCase{.name = "all", .dp = 2, .tp = 2, .ep = 2, .zero = 1, .sequenceParallel = true})),
     nameOf);
 
-/// What each rank holds stays with its process.
+/// Each rank's tensors stay in its process.
 TEST(ProcessesOnly, GatherNoTensors) {
   RunConfig run = equivalenceRun("gpt2");
   std::unique_ptr<rt::Program> program = programOf(run, {.name = "dp2", .dp = 2});
@@ -100,7 +100,8 @@ TEST(ProcessesOnly, GatherNoTensors) {
   EXPECT_THROW(rt::runPlan(*program, options), rt::PlanError);
 }
 
-/// A rank that throws and one that a signal ends: the place is told by the rank itself, and the watcher passes it on.
+/// Tests a rank that throws and a rank that a signal kills. The rank itself reports the location, and the watcher
+/// forwards it.
 TEST(ProcessesOnly, AFailureNamesItsPlace) {
   RunConfig run = equivalenceRun("gpt2");
   std::unique_ptr<rt::Program> program = programOf(run, {.name = "tp2", .tp = 2});
@@ -109,7 +110,7 @@ TEST(ProcessesOnly, AFailureNamesItsPlace) {
   options.steps = 3;
   options.threads = 1;
   options.comm = rt::Comm::shm;
-  std::signal(SIGSEGV, SIG_DFL); // a crash that is meant is none that a sanitizer reports
+  std::signal(SIGSEGV, SIG_DFL); // sanitizers must not report the intended crash
   for (bool crashes : {false, true}) {
     options.fault = rt::Fault{
         .rank = 1, .step = 1, .action = 2, .instruction = 0, .kind = crashes ? rt::Fault::Crash : rt::Fault::Exception};

@@ -1,5 +1,5 @@
-// Plans of the suite, compiled for the CPU and for GPUs, are proved; none is run. ESPALIER_PROVED_ALL: all rows and
-// not a choice.
+// Verifies plans of the suite, compiled for the CPU and for GPUs, without running them. ESPALIER_PROVED_ALL covers all
+// rows instead of a selection.
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/emulated_rows.h"
@@ -25,7 +25,7 @@ TEST_P(ProvedPlan, IsAsTheRulesAsk) {
   EXPECT_THAT(rt::verifyPlan(compiled->plan), IsEmpty());
 }
 
-/// Every n-th row.
+/// Returns every n-th row.
 std::vector<EmulatedRow> rowsWanted() {
   size_t stride = std::getenv("ESPALIER_PROVED_ALL") ? 1 : 11;
   std::vector<EmulatedRow> all = allRows(), wanted;

@@ -1,5 +1,5 @@
-// A compiled plan that is changed in one thing is refused, each for the reason that its name says. Lists are unfolded
-// first, so that an action can be changed alone.
+// Changes one thing in a compiled plan. The verifier refuses it for the reason in the case's name. Schedules are
+// unrolled first, so that a single action can be changed.
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/splits.h"
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-/// Whose plan is changed.
+/// The plan to change.
 struct Original {
   std::string model;
   SplitCase split;
@@ -48,7 +48,7 @@ const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
 const Original expertsOnDevice = {"mixtral", {.name = "experts_on_device", .microBatches = 2}, "cuda"};
 
-/// What an action starts or waits for.
+/// Returns the transfers that an action starts or waits for.
 google::protobuf::RepeatedPtrField<pb::Flight> &flightsOf(pb::Action &action) {
   static google::protobuf::RepeatedPtrField<pb::Flight> none;
   if (action.has_run())
@@ -56,7 +56,7 @@ google::protobuf::RepeatedPtrField<pb::Flight> &flightsOf(pb::Action &action) {
   return action.has_start() ? *action.mutable_start()->mutable_flights() : *action.mutable_wait()->mutable_flights();
 }
 
-/// The rounds of blocks one behind the other, as actions of blocks of one round.
+/// Unrolls blocks with several rounds into blocks of one round.
 void unfold(const pb::Stage &stage, pb::Actions &list) {
   pb::Block all;
   all.set_rounds(1);
@@ -88,14 +88,14 @@ void unfold(const pb::Stage &stage, pb::Actions &list) {
   *list.add_blocks() = std::move(all);
 }
 
-/// Compiled once.
+/// Returns the plan, compiled once.
 const pb::Plan &compiled(const Original &original) {
   static std::map<std::string, pb::Plan> known;
   auto [place, isNew] = known.try_emplace(original.split.name);
   if (!isNew)
     return place->second;
   std::vector<std::string> sets;
-  if (original.target == "cuda") // the least that attention takes there
+  if (original.target == "cuda") // the least that GPU attention supports
     sets = {"model.model_config.hidden_size=32"};
   RunConfig run = equivalenceRun(original.model, sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
@@ -116,7 +116,7 @@ struct Refusal {
   std::function<void(pb::Plan &)> apply;
 };
 
-/// For names of failures.
+/// Prints the name in failure messages.
 std::ostream &operator<<(std::ostream &to, const Refusal &refusal) { return to << refusal.name; }
 
 class CompiledPlan : public testing::TestWithParam<Refusal> {};
@@ -128,7 +128,7 @@ TEST_P(CompiledPlan, IsRefused) {
   EXPECT_THAT(rt::verifyPlan(plan), Contains(HasSubstr(GetParam().expected)));
 }
 
-// Lists.
+// Instruction streams.
 
 pb::Run *runOf(pb::Plan &p, int stage, const char *role, int n) {
   return (*rt::actionsOf(p, stage))[rt::findRun(p, stage, role, n)].mutable_run();
@@ -138,7 +138,7 @@ void insert(pb::Plan &p, int stage, const pb::Action &action, int at) {
   *rt::actionsOf(p, stage)->Add() = action;
   rt::moveAction(p, stage, rt::actionsOf(p, stage)->size() - 1, at);
 }
-/// Exchanges two RUNs of a role with their slots and all.
+/// Swaps two RUNs of a role, including their ring slots.
 void swapRuns(pb::Plan &p, int stage, const char *role, int one, int other) {
   rt::actionsOf(p, stage)->SwapElements(rt::findRun(p, stage, role, one), rt::findRun(p, stage, role, other));
 }
@@ -152,7 +152,7 @@ pb::Flight flightOf(const pb::Plan &p, const pb::Start &start, const std::string
       return flight;
   return {};
 }
-/// Starts and awaits a transfer again behind its wait.
+/// Starts a transfer again after its wait, and waits for it.
 void repeatTransfer(pb::Plan &p, int stage, const std::string &transfer) {
   int at = rt::findFlight(p, stage, /*isStart=*/false, transfer) + 1;
   pb::Action start, wait;
@@ -191,13 +191,14 @@ const Refusal lists[] = {
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},
     {"NormsOfChunksSwapped", &chunks, "behind a later call", [](pb::Plan &p) { swapRuns(p, 0, "norm", 0, 1); }},
-    // No sum of ranks stands between, and the host has filled all slots of the scalars.
+    // No collective separates them, and the host has filled all slots of the scalars.
     {"ScalarsBeforeTheNorm", &single, "before all its terms are there",
      [](pb::Plan &p) { rt::moveAction(p, 0, rt::findRun(p, 0, "scalars"), rt::findRun(p, 0, "norm")); }},
-    // Both send to each other on both lines: without names of layers the one could be the other.
+    // Both stages send to each other on both channels. Without layer names one stage could be mistaken for the other.
     {"StagesSwapped", &halfV, "stage 1: begins with layer 0, the stage before it with layer 2",
      [](pb::Plan &p) { p.mutable_stages()->SwapElements(0, 1); }},
-    // Stage 1 receives its second stream behind its first cotangent, which stage 0 takes behind that stream.
+    // Stage 1 receives its second activation after it sends its first gradient.
+    // Stage 0 receives this gradient after it sends that activation.
     {"OneQueueInOrder", &pipeline, "waits for ever",
      [](pb::Plan &p) {
        int sent = rt::findFlight(p, 1, /*isStart=*/true, "din", 0);
@@ -210,7 +211,7 @@ const Refusal lists[] = {
          }
        insert(p, 1, late, sent + 1);
      }},
-    // Equal in kind, group and bytes: one stage sums its first table with the other's second.
+    // Equal in kind, group and bytes: one stage reduces its first table with the other's second.
     {"TiedTablesCrosswise", &twoTables, "which is another",
      [](pb::Plan &p) {
        uint32_t first = transferNumber(p, "embed.first.total"), second = transferNumber(p, "embed.second.total");
@@ -229,7 +230,7 @@ bool isCall(const pb::Instruction &instruction, pb::LibraryCall::Function functi
   return instruction.has_call() && instruction.call().function() == function;
 }
 
-/// Where instructions of a subprogram are that it asks for.
+/// Returns the matching instructions of a subprogram.
 std::vector<int> find(pb::Plan &p, const std::string &program, const IsIt &isIt) {
   std::vector<int> found;
   const pb::Subprogram &subprogram = *rt::programOf(p, program);
@@ -252,7 +253,7 @@ bool isSum(const pb::Plan &p, const pb::Instruction &instruction) {
          p.kernels(static_cast<int>(instruction.launch().kernel())).shape() == "add_squares";
 }
 
-/// Whether it adds to a single number, as a slot of the scalars.
+/// Returns whether the instruction adds to a single number, such as a slot of the scalars.
 bool addsToStatistic(const pb::Plan &p, const pb::Instruction &instruction) {
   if (instruction.has_call())
     return instruction.call().store() == pb::ADD && instruction.call().buffers().rbegin()->bytes() == 4;
@@ -275,7 +276,7 @@ google::protobuf::RepeatedPtrField<pb::Buffer> *buffersOf(pb::Instruction &instr
   return instruction.has_call() ? instruction.mutable_call()->mutable_buffers() : nullptr;
 }
 
-/// A product of a subprogram whose result has room in the place of its first operand, both in the workspace.
+/// Returns a product whose result fits into its first operand, both in the workspace.
 pb::LibraryCall *productOf(pb::Plan &p, const std::string &program) {
   IsIt isProduct = [](const pb::Plan &, const pb::Instruction &one) {
     return isCall(one, pb::LibraryCall::MATMUL) && one.call().buffers(0).region() == one.call().buffers(2).region() &&
@@ -289,7 +290,7 @@ pb::Launch *launchOf(pb::Plan &p, const std::string &program) {
   return rt::instructionOf(p, program, find(p, program, isLaunch).at(0))->mutable_launch();
 }
 
-/// In a subprogram moves a workspace value to where another one lies that was made before it and is read behind it.
+/// Moves a workspace value onto another one that is defined before it and read after it.
 void overlapWorkspace(pb::Plan &p, const std::string &program) {
   auto workspace = static_cast<uint32_t>(std::ranges::find(p.regions(), "workspace") - p.regions().begin());
   struct Life {
@@ -321,7 +322,7 @@ void overlapWorkspace(pb::Plan &p, const std::string &program) {
   ADD_FAILURE() << "no two values of " << program << " live at once";
 }
 
-/// The n-th place of the first stage that the host fills or reads.
+/// Returns the n-th host staging allocation of the first stage.
 pb::Place *exchangedPlace(pb::Plan &p, int n) {
   for (pb::Place &place : *p.mutable_stages(0)->mutable_places())
     if (place.exchanged() && n-- == 0)
@@ -329,7 +330,7 @@ pb::Place *exchangedPlace(pb::Plan &p, int n) {
   return nullptr;
 }
 
-/// A collective of a subprogram.
+/// Returns a collective of a subprogram.
 pb::Transfer *collectiveOf(pb::Plan &p, const std::string &program) {
   IsIt isStart = [](const pb::Plan &, const pb::Instruction &one) { return one.has_start(); };
   return p.mutable_transfers(static_cast<int>(rt::instructionOf(p, program, find(p, program, isStart).at(0))->start()));
@@ -342,7 +343,7 @@ const Refusal subprograms[] = {
      }},
     {"SquaresSwapped", &pipeline, "behind those of a later bucket",
      [](pb::Plan &p) { swapInstructions(p, "block.norm", isSquare); }},
-    // The blocks' sums lie apart, else they would be written over.
+    // The sums of the blocks lie apart; otherwise they would be overwritten.
     {"SumsOfSquaresSwapped", &device, "of the gradient of bucket",
      [](pb::Plan &p) {
        pb::Subprogram &norm = *rt::programOf(p, "block.norm");
@@ -353,7 +354,7 @@ const Refusal subprograms[] = {
          blocks->set_offset(blocks->offset() + apart);
        }
        ASSERT_THAT(rt::verifyPlan(p), IsEmpty());
-       for (int i = sums.at(0); i < sums.at(1); ++i) // squares of both, then the sum of the second, then of the first
+       for (int i = sums.at(0); i < sums.at(1); ++i) // squares of both, then the second sum, then the first
          norm.mutable_instructions()->SwapElements(i, i + 1);
      }},
     {"SumOfSquaresTwice", &device, "or not with weight",
@@ -361,7 +362,7 @@ const Refusal subprograms[] = {
        pb::Subprogram &norm = *rt::programOf(p, "block.norm");
        *norm.add_instructions() = pb::Instruction(norm.instructions(find(p, "block.norm", isSum).back()));
      }},
-    // The head adds to the loss, too.
+    // The head also adds to the loss.
     {"BalanceDropped", &experts, "and nothing reads it",
      [](pb::Plan &p) {
        std::vector<int> sums = find(p, "block.none.forward", addsToStatistic);
@@ -375,8 +376,8 @@ const Refusal subprograms[] = {
            *program.add_instructions() = pb::Instruction(program.instructions(sums.at(0)));
        }
      }},
-    // The gradient of a table for GPUs: order_tokens begins its term, sums of segments and what joins them go on with
-    // it.
+    // The gradient of a table on GPUs: order_tokens begins the term. The segment sums and the kernel that joins them
+    // continue it.
     {"SegmentsAddedTwice", &device, "what was added before",
      [](pb::Plan &p) {
        pb::Subprogram &backward = *rt::programOf(p, "embed.none.backward");
@@ -390,7 +391,7 @@ const Refusal subprograms[] = {
        int join = find(p, "embed.none.backward", isShape("join_segments")).at(0);
        rt::programOf(p, "embed.none.backward")->mutable_instructions()->DeleteSubrange(join, 1);
      }},
-    // Tokens that find no slot are dropped.
+    // Tokens without a slot are dropped.
     {"FewerSlotsGiven", &experts, "slots of an expert, 'block.none.saved",
      [](pb::Plan &p) {
        IsIt isRoute = [](const pb::Plan &, const pb::Instruction &one) { return isCall(one, pb::LibraryCall::ROUTE); };
@@ -405,7 +406,7 @@ const Refusal subprograms[] = {
      }},
     {"WorkspaceOverlaps", &pipeline, "where another value lies at byte",
      [](pb::Plan &p) { overlapWorkspace(p, "block.none.backward"); }},
-    // The second turn's inputs would lie where the settings are, or those of both turns in one place.
+    // The inputs of the second ring slot would overlap the settings, or both slots would share one allocation.
     {"TurnsOverlapSettings", &pipeline, "both turns of place",
      [](pb::Plan &p) { exchangedPlace(p, 0)->set_stride(exchangedPlace(p, 0)->stride() + 64); }},
     {"TurnsInOnePlace", &pipeline, "bytes for the host every 0",
@@ -448,11 +449,11 @@ std::string nameOf(const testing::TestParamInfo<Refusal> &info) { return info.pa
 INSTANTIATE_TEST_SUITE_P(Lists, CompiledPlan, testing::ValuesIn(lists), nameOf);
 INSTANTIATE_TEST_SUITE_P(Subprograms, CompiledPlan, testing::ValuesIn(subprograms), nameOf);
 
-// Numbers that launches hand to their kernels.
+// Scalars that launches pass to their kernels.
 
-/// Changes each number of one launch of each shape that an address or a count of rows depends on, and says which
-/// changes are refused by nothing: "embed 0 +1". Numbers that enter the arithmetic alone are free, and a stream is
-/// another one after a change of its constant.
+/// Changes each scalar that an address or a row count depends on, in one launch of each shape. Returns the changes
+/// that are not refused: "embed 0 +1". Scalars that only enter the arithmetic are not checked, nor are random-stream
+/// constants.
 std::vector<std::string> numbersThatAreFree(const Original &original) {
   pb::Plan plan = compiled(original);
   std::vector<std::string> free;
@@ -504,7 +505,7 @@ TEST(LaunchedNumbers, AreHeldOnTheCpu) {
 
 TEST(LaunchedNumbers, AreHeldOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
 
-/// But for those that a kernel of experts is given and does not read.
+/// Exception: scalars that an experts kernel receives but does not read.
 TEST(LaunchedNumbers, OfExpertsAreHeldOnADevice) {
   for (const std::string &name : numbersThatAreFree(expertsOnDevice))
     EXPECT_THAT(name,

@@ -1,4 +1,4 @@
-// Any checkpoint under any plan: what one plan trained, another goes on with as the first one would have.
+// Any plan can resume any other plan's checkpoint, and continues as the saving plan would.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t trainedSteps = 3, furtherSteps = 5;
 
-/// Every technique that lays parameters or the optimizer's state out in another way.
+/// Every technique that changes the layout of parameters or optimizer state.
 constexpr const char *names[] = {"accumulate2",
                                  "dp2",
                                  "dp4_zero1_accumulate2",
@@ -47,7 +47,7 @@ class Reload : public testing::Test {
 protected:
   explicit Reload(const std::string &model = "gpt2", const std::vector<std::string> &sets = {})
       : run(equivalenceRun(model, sets)), data(equivalenceData(run)) {
-    fs::path memory = "/dev/shm"; // what is flushed to a disk takes its time
+    fs::path memory = "/dev/shm"; // avoid slow flushes to disk
     folder =
         (fs::is_directory(memory) ? memory : fs::temp_directory_path()) / fmt::format("espalier-reload-{}", getpid());
     fs::remove_all(folder);
@@ -61,7 +61,7 @@ protected:
     std::optional<Compiled> result = compileRun(context, run, planOf(run, split), {});
     if (!result)
       throw std::runtime_error(split.name + " does not compile");
-    result->plan.mutable_settings()->set_flops_per_step(0); // nobody asks how fast the machine is
+    result->plan.mutable_settings()->set_flops_per_step(0); // skip the measurement of the machine's speed
     return std::move(result->plan);
   }
 
@@ -73,14 +73,14 @@ protected:
     return options;
   }
 
-  /// Trains and leaves a checkpoint.
+  /// Trains and saves a checkpoint.
   void train(const rt::Program &program, const std::string &name) const {
     rt::RunOptions options = optionsFor(trainedSteps);
     options.checkpoint = folder / name;
     rt::runPlan(program, options);
   }
 
-  /// The losses of a program's next steps behind the checkpoint of another.
+  /// Returns the losses of a program's next steps after it loads another program's checkpoint.
   std::vector<double> goOn(const rt::Program &program, const std::string &name) const {
     rt::RunOptions options = optionsFor(trainedSteps + furtherSteps);
     options.load = folder / name;
@@ -123,7 +123,7 @@ protected:
   ReloadExperts() : Reload("mixtral") {}
 };
 
-/// Experts whole, split and spread, with and without shares of the optimizer's state.
+/// Experts replicated, split and spread, with and without sharded optimizer state.
 TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
   expectAllGoOnAlike(
       {{.name = "one"},
@@ -132,7 +132,7 @@ TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
        {.name = "tp2_pp2_ep2_spread", .tp = 2, .pp = 2, .ep = 2, .splitsExperts = false, .microBatches = 2}});
 }
 
-/// Schedules whose stages have several chunks, so that neighbouring layers lie on unlike ranks.
+/// Schedules with several chunks per stage, so that neighbouring layers are on different ranks.
 class ReloadChunks : public Reload {
 protected:
   ReloadChunks() : Reload("gpt2", {"model.model_config.num_layers=7"}) {}
@@ -153,7 +153,7 @@ TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {
   expectAllGoOnAlike(cases);
 }
 
-/// The way of a checkpoint's own run, bit for bit.
+/// A resumed run equals the uninterrupted run bit for bit.
 TEST_F(Reload, GoesOnAsIfItHadNeverStopped) {
   rt::pb::Plan plan = compiled("dp2_tp2_sp_zero1");
   plan.mutable_settings()->set_resume_training(true);
@@ -165,7 +165,7 @@ TEST_F(Reload, GoesOnAsIfItHadNeverStopped) {
   EXPECT_EQ(goOn(program, "a"), std::vector<double>(straight.begin() + trainedSteps, straight.end()));
 }
 
-/// Without resume_training its weights begin a training of their own: step 1, moments of zero.
+/// Without resume_training the weights start a new training: step 1, moments of zero.
 TEST_F(Reload, WeightsAloneBeginATraining) {
   rt::Program program(compiled("tp2"), 1);
   train(program, "a");
@@ -177,8 +177,8 @@ TEST_F(Reload, WeightsAloneBeginATraining) {
   EXPECT_LT(first.steps[0].loss, rt::runPlan(program, optionsFor(1)).steps[0].loss);
 }
 
-/// A plan for evaluation takes the weights, steps nothing, and reads every sample once. What training says of the
-/// weights while it runs, it says, too.
+/// An evaluation plan loads the weights, makes no step, and reads every sample once. It reports the same values as the
+/// evaluation during training.
 TEST_F(Reload, AnEvaluationCountsEachSampleOnce) {
   train(rt::Program(compiled("dp2"), 1), "a");
   rt::RunOptions beside = optionsFor(trainedSteps);

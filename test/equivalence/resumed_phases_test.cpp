@@ -1,5 +1,5 @@
-// A compilation that goes on with the IR of a phase, as printed, writes the plan of one that was never stopped: nothing
-// that a later phase needs is outside of the IR, for any technique.
+// A compilation resumed from the printed IR of a phase writes the same plan as an uninterrupted one. The IR thus holds
+// everything that later phases need, for every technique.
 #include "test/equivalence/splits.h"
 
 #include <filesystem>
@@ -76,14 +76,14 @@ class Phases : public testing::TestWithParam<Row> {};
 TEST_P(Phases, GoOnWithTheirIr) {
   const Row &row = GetParam();
   std::vector<std::string> sets;
-  if (row.target == "cuda") // the least that attention takes there
+  if (row.target == "cuda") // the least that GPU attention supports
     sets = {"model.model_config.hidden_size=32"};
   RunConfig run = equivalenceRun(row.model, sets);
   planner::Plan plan = planOf(run, row.split);
   std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / fmt::format("phases_{}", getpid());
   CompileOptions options;
   options.target = row.target;
-  options.emitKernels = false; // they are made of the last phase's IR in any case
+  options.emitKernels = false; // kernels come from the IR of the last phase in any case
   auto compile = [&](const CompileOptions &how) {
     mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
     std::optional<Compiled> made = compileRun(context, run, plan, how);

@@ -1,4 +1,4 @@
-// The plans of the suite, as data.
+// The plans of the suite.
 #include "test/equivalence/splits.h"
 
 namespace espalier {

@@ -1,34 +1,37 @@
-// The models and splits that the suite trains and that mutants are made of.
+// The models and splits that the suite trains and mutates.
 #pragma once
 
 #include "test/equivalence/training.h"
 
 namespace espalier {
 
-/// A model of the suite: its file and what is set over it.
+/// A model of the suite: its file and its overrides.
 struct Model {
   std::string name, file;
   std::vector<std::string> sets;
 };
 
+/// The models of the suite.
 const std::vector<Model> &models();
 
+/// The splits that the suite runs with models().
 const std::vector<SplitCase> &splits();
 
-/// Several chunks of layers on each stage. These models have layers enough, which are not spread evenly.
+/// Splits with several chunks of layers per stage. These models have enough layers, which are spread unevenly.
 const std::vector<SplitCase> &chunkSplits();
+/// The models of chunkSplits().
 const std::vector<Model> &deepModels();
 
-/// The sequence split over context ranks.
+/// Splits of the sequence over context ranks.
 const std::vector<SplitCase> &contextSplits();
 
-/// Gradients in parts, and parameters too: ZeRO 2 and 3.
+/// Splits with sharded gradients and parameters: ZeRO 2 and 3.
 const std::vector<SplitCase> &shareSplits();
 
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 
-/// Splits of a model with two tied tables, whose head names them in another order than the embedding.
+/// Splits of a model with two tied tables, whose head and embedding name them in different orders.
 const std::vector<SplitCase> &tiedSplits();
 
 /// Splits of a mixture of experts.

@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// A plan in the terms that the suite varies. Global batch: 8 samples.
+/// A plan as the suite varies it. The global batch has 8 samples.
 struct SplitCase {
   std::string name;
   int dp = 1, tp = 1, pp = 1, cp = 1;
@@ -31,9 +31,9 @@ struct SplitCase {
   std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
 };
 
-/// What a training run shows: per step loss and norm, the mean gradients by global parameter name, of a compiled run
-/// the loss scale after each step and whether the update was applied, of an interpreted one how often ranks met over
-/// buckets.
+/// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled
+/// runs: the loss scale after each step, and whether the update was applied. Interpreted runs: the number of bucket
+/// collectives.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;
   std::vector<bool> applied;
@@ -44,17 +44,20 @@ struct TrainingRecord {
 /// Reads test/equivalence/<model>.yaml with overrides ("section.key=value").
 RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets = {});
 
+/// Returns the plan of a split.
 planner::Plan planOf(const RunConfig &run, const SplitCase &split);
 
 /// The samples that all runs train on.
 std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
 
+/// Trains with the compiled plan.
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1,
                              const std::string &target = "cpu");
+/// Trains in the interpreter.
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
 
-/// The rule of DESIGN section 2.1: a gradient g' of n out of N elements passes if
-/// |g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Empty when all pass.
+/// Compares gradients. A gradient g' of n out of N elements passes if
+/// |g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Returns an empty string when all pass.
 std::string compareGradients(const std::map<std::string, std::vector<double>> &expected,
                              const std::map<std::string, std::vector<double>> &actual, double relative = 1e-4);
 

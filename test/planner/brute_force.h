@@ -1,4 +1,4 @@
-// The best split under given axes by pricing every one, with every choice of what layers keep.
+// Finds the best split under given axes by pricing every split with every recompute choice.
 #pragma once
 
 #include "planner/search.h"
@@ -11,7 +11,7 @@
 
 namespace espalier::planner {
 
-// All ways to write `total` as `parts` positive numbers.
+// Visits all ways to write `total` as `parts` positive numbers.
 inline void splits(int total, int parts, std::vector<int> &head, const std::function<void()> &visit) {
   if (parts == 1) {
     head.push_back(total);
@@ -33,7 +33,7 @@ inline std::vector<int> kindsOfLayers(const Problem &problem) {
   return kinds;
 }
 
-// Every choice of what successive layers keep; of equal layers only how many keep what matters.
+// Returns every choice of what consecutive layers keep. Of equal layers, only the number per class matters.
 inline std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
   std::vector<std::vector<Recompute>> choices;
   std::vector<Recompute> choice;
@@ -58,7 +58,7 @@ inline std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &k
   return choices;
 }
 
-// Every number of layers per stage, from so few on.
+// Visits every number of layers per stage, from `least` on.
 inline void totals(int left, const std::vector<int> &least, std::vector<int> &head,
                    const std::function<void()> &visit) {
   if (head.size() == least.size()) {
@@ -87,7 +87,7 @@ inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) 
   return ranges;
 }
 
-// Every way to repeat any number of layers of each kind.
+// Visits every way to recompute any number of layers of each kind.
 inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<RecomputedLayers> &head,
                     const std::function<void()> &visit) {
   if (head.size() == kinds.size()) {
@@ -103,7 +103,7 @@ inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<Recomputed
     }
 }
 
-// Plans of several chunks per stage under one split: of each stage any number of layers of each kind repeat work.
+// Best step of plans with several chunks per stage under one split: any number of layers of each kind recompute.
 inline double bruteForceOverRepeats(const Problem &problem, const Plan &config, const std::vector<int> &counts) {
   double best = std::numeric_limits<double>::infinity();
   CostTable costs = buildCostTable(problem, config);
@@ -134,8 +134,8 @@ inline double bruteForceOverRepeats(const Problem &problem, const Plan &config, 
   return best;
 }
 
-// Plans of several chunks per stage: every number of layers of each stage where all are alike, and else of each chunk;
-// or those that are pinned.
+// Best step of plans with several chunks per stage. Tries every number of layers per stage if all layers are equal,
+// else per chunk; or only the pinned ones.
 inline double bruteForceOverChunks(const Problem &problem, const Plan &config) {
   if (problem.pins.stageLayers)
     return bruteForceOverRepeats(problem, config, *problem.pins.stageLayers);
@@ -156,7 +156,7 @@ inline double bruteForceOverChunks(const Problem &problem, const Plan &config) {
   return best;
 }
 
-// Least step time over everything under fixed axes, by pricing each plan.
+// Returns the least step time under fixed axes by pricing each plan.
 inline double bruteForceUnder(const Problem &problem, const Plan &config) {
   double best = std::numeric_limits<double>::infinity();
   if (chunksOf(config.schedule, config.virtualStages) > 1)

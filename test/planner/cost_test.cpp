@@ -34,7 +34,7 @@ TEST(Cost, OneTileMoreThanAWaveCostsAWholeWave) {
   EXPECT_DOUBLE_EQ(tileEfficiency(7, 7, 1, 0), 1); // no quantisation
 }
 
-// Gradients of GPT-2 124M's weights on an H200, 32 samples of 1,024 tokens: at 281 TF/s without a cut.
+// Weight gradients of GPT-2 124M on an H200, 32 samples of 1,024 tokens: 281 TF/s without split-k.
 TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
   Machine machine;
   machine.peakFlops = 9.89e14, machine.matmulEfficiency = 0.635, machine.memoryBytesPerSecond = 3.7e12;
@@ -45,7 +45,7 @@ TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
   EXPECT_NEAR(rate(768, 768, 32768), 527, 5);
   EXPECT_NEAR(rate(3072, 768, 32768), 527, 5);
   EXPECT_LT(rate(768, 768, 1024), 290);    // too short to be cut
-  EXPECT_GT(rate(8192, 2048, 16384), 600); // fills its waves as it is
+  EXPECT_GT(rate(8192, 2048, 16384), 600); // fills its waves without split-k
 }
 
 TEST(Cost, SeveralProductsThatDoNotDivideByEightLoseTensorCores) {
@@ -57,12 +57,12 @@ TEST(Cost, SeveralProductsThatDoNotDivideByEightLoseTensorCores) {
 TEST(Cost, OneProductLosesWidthOfItsLoads) {
   EXPECT_DOUBLE_EQ(alignmentEfficiency(4096, 1792, 14336, 1), 1);
   EXPECT_DOUBLE_EQ(alignmentEfficiency(4096, 1800, 14400, 1), 0.8);
-  for (int64_t width : {1, 2, 4}) // twice the width is the cube root of 2 more
+  for (int64_t width : {1, 2, 4}) // doubling the width multiplies the rate by the cube root of 2
     EXPECT_NEAR(alignmentEfficiency(4096, 4096, 2 * width, 1) / alignmentEfficiency(4096, 4096, width, 1), std::cbrt(2),
                 0.002);
 }
 
-// nanoGPT: a step of GPT-2 124M on an A100 takes 1.25 x as long with 50,257 words as with 50,304, 12 samples at a time.
+// nanoGPT: a step of GPT-2 124M on an A100 takes 1.25 x as long with 50,257 tokens as with 50,304, at 12 samples.
 TEST(Cost, AnOddVocabularyTakesAQuarterMore) {
   auto seconds = [](int64_t words) {
     Problem problem = shapeProblem(gpt(12, 768, 12, words, 1024), System{}, testMachine(1, 1), 12);
@@ -74,7 +74,7 @@ TEST(Cost, AnOddVocabularyTakesAQuarterMore) {
   EXPECT_NEAR(seconds(50257) / seconds(50304), 1.25, 0.07);
 }
 
-// Of two programs the one needs more for many samples, the other for long parts of a sequence.
+// One program needs more for many samples, the other for long sequence shards.
 TEST(Cost, AWorkspaceIsTheLargestOfWhatLivesAtOnce) {
   constexpr int dp = static_cast<int>(Axis::Dp), cp = static_cast<int>(Axis::Cp);
   Problem problem = shapeProblem(gpt(4, 64, 4), System{}, testMachine(1, 8), 16);
@@ -106,7 +106,7 @@ TEST(Published, AccumulationByItsOwnKernelTakesItsBytes) {
   System fused, apart;
   apart.accumulationBytes = 10;
   double elements = layerOf(fused).elements, more = layerOf(apart).weight.total() - layerOf(fused).weight.total();
-  EXPECT_NEAR(more, 10 * elements / 1.6e12, 4 * 4e-6 + 1e-6); // norms have no product; a launch for each of four
+  EXPECT_NEAR(more, 10 * elements / 1.6e12, 4 * 4e-6 + 1e-6); // norms have no product; four launches
 }
 
 TEST(Published, GradientsAreReducedInTheirOwnType) {
@@ -127,7 +127,7 @@ TEST(Published, InputsInEightBitsAndAllocatorsChangeWhatIsHeld) {
   EXPECT_DOUBLE_EQ(layerOf(held).savedBytes[0], 1.5 * layerOf(plain).savedBytes[0]);
 }
 
-// Projection and the second ffn matrix are 5 of the 16 hidden^2 that a gated layer of 4 hidden multiplies by.
+// Projection and the second ffn matrix are 5 of the 16 hidden^2 multiplications of a gated layer of width 4 hidden.
 TEST(Published, RepeatingEverySecondProductTradesTimeForBytes) {
   System plain, second;
   second.repeatsSecondProducts = true;
@@ -155,7 +155,7 @@ TEST(Cost, GroupsOfInnerAxesStayOnTheHost) {
   EXPECT_EQ(data.perHost, 1);
   EXPECT_EQ(data.bytesPerSecond, machine.network.bytesPerSecond);
   plan.tp = 2,
-  plan.dp = 8; // 4 members on a host share its ports with no other group's: 2 groups, 8 ports
+  plan.dp = 8; // 4 members on a host: 2 groups share 8 ports
   EXPECT_EQ(groupOf(Axis::Dp, plan, machine).bytesPerSecond, 4 * machine.network.bytesPerSecond);
 }
 
@@ -178,7 +178,7 @@ TEST(Cost, AllToAllKeepsOnePartAndSendsTheOthers) {
   double bytes = 1e9;
   EXPECT_DOUBLE_EQ(collectiveSeconds(CollectiveKind::AllToAll, bytes, 1, groupOf(Axis::Ep, plan, machine)),
                    7.0 / 8 * bytes / machine.link.bytesPerSecond);
-  plan.ep = 16, plan.dp = 1; // half of it to the other host, at each rank's own share of the network
+  plan.ep = 16, plan.dp = 1; // half goes to the other host, at each rank's own network share
   EXPECT_DOUBLE_EQ(collectiveSeconds(CollectiveKind::AllToAll, bytes, 1, groupOf(Axis::Ep, plan, machine)),
                    8.0 / 16 * bytes / machine.network.bytesPerSecond);
   plan.ep = 1;

@@ -1,4 +1,4 @@
-// A problem that does not fit is answered with the bytes that bind and changes that really help.
+// A problem that does not fit is answered with the binding bytes and with relaxations that work.
 #include "planner/search.h"
 #include "test/planner/shapes.h"
 
@@ -20,12 +20,12 @@ TEST(Diagnose, TooLittleMemoryNamesTheBytesAndMoreDevicesHelp) {
   EXPECT_THAT(result.relaxations.back().change, HasSubstr("devices="));
   for (const Relaxation &relaxation : result.relaxations)
     EXPECT_LE(relaxation.needBytes, 20e9);
-  // The promise holds: the larger machine has a plan.
+  // The relaxation works: the larger machine has a plan.
   problem.machine.hosts = std::stoi(result.relaxations.back().change.substr(8)) / 8;
   EXPECT_FALSE(search(problem).plans.empty());
 }
 
-// The margin is the first thing to give up: nothing of the plan changes.
+// The margin is the first relaxation, because it changes nothing in the plan.
 TEST(Diagnose, AMarginThatWouldDoIsNamedFirst) {
   Problem problem = shapeProblem(gpt(48, 6144, 64), System{}, testMachine(1, 8, 20e9), 64);
   double least = search(problem).nearest.prediction.peakBytes;
@@ -55,7 +55,7 @@ TEST(Diagnose, PinsThatMakeItTooLargeAreNamed) {
   EXPECT_THAT(changes, testing::Contains(HasSubstr("micro-batch size")));
 }
 
-// No single pin is to blame; those that are named are enough, and each of them is needed.
+// No single pin is the cause. The named pins are sufficient, and each is necessary.
 TEST(Diagnose, PinsThatAreTooMuchTogetherAreNamedTogether) {
   Problem problem = shapeProblem(gpt(24, 4096, 32), System{}, testMachine(1, 8, 40e9), 64);
   problem.pins.microBatchSize = 16;
@@ -81,7 +81,7 @@ TEST(Diagnose, PinsThatAreTooMuchTogetherAreNamedTogether) {
     }
 }
 
-// Three hosts are enough: four are not the smallest change.
+// Three hosts are enough, so that four are not the smallest change.
 TEST(Diagnose, DevicesAreAsFewAsNeeded) {
   Problem problem = shapeProblem(gpt(24, 6144, 48), System{}, testMachine(1, 8, 12e9), 48);
   SearchResult result = search(problem);

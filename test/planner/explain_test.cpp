@@ -1,4 +1,4 @@
-// What is said about a plan: differences sum, refusals have bytes.
+// Explanations of plans: differences sum up, and refusals give bytes.
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
@@ -36,7 +36,7 @@ TEST(Explain, WhyNotSumsToTheDifference) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("in all"));
 }
 
-// A step of 3 ms that takes 20 us more; what is less than the last digit is not shown.
+// A step of 3 ms that takes 20 us more. Differences below the last digit are not shown.
 TEST(Explain, WhyNotOfShortStepsHasDigits) {
   WhyNot answer;
   answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 0.003;
@@ -54,7 +54,7 @@ TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("no plan as wished is faster than 1.5 s, this one takes 2 s"));
 }
 
-// 10.4 s against 10 s are equal where comparisons err by 5 %, 10.6 s are not. Both times carry their error.
+// With a comparison error of 5 %, 10.4 s equals 10 s but 10.6 s does not. Both times are printed with their error.
 TEST(Explain, WhyNotBeginsWithAVerdict) {
   WhyNot answer;
   answer.error = {0.12, 0.05};
@@ -71,7 +71,7 @@ TEST(Explain, WhyNotBeginsWithAVerdict) {
             "as chosen");
 }
 
-// 175B: at most two plans of each family, those within the error first.
+// 175B: at most two plans of each family. Plans within the error come first.
 TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
   Problem large = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8, 76e9), 1536);
   large.error = {0.12, 0.05};
@@ -101,7 +101,7 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
 }
 
-// With one tensor rank there is nothing to split: a wish for sequence parallelism is one for more of them.
+// With one tensor rank there is nothing to split, so that a wish for sequence parallelism implies more tensor ranks.
 TEST(Explain, WishForSequenceParallelismIsHonoured) {
   Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
   SearchResult result = search(small);
@@ -141,21 +141,21 @@ TEST(Explain, BytesAreInTheUnitsOfRunFiles) {
   EXPECT_EQ(describeBytes(30 * 0x1p30), "30.00 GB");
   EXPECT_EQ(describeBytes(4.1 * 0x1p20), "4.10 MB");
   EXPECT_EQ(describeBytes(200), "200 B");
-  // No class of a small model is shown as nothing.
+  // No class of a small model is printed as zero.
   std::string text = explainPlans(search(shapeProblem(gpt(2, 64, 4, 256, 64), System{}, testMachine(1, 1, 2e9), 4)));
   EXPECT_THAT(text, HasSubstr("memory MB"));
   EXPECT_THAT(text, HasSubstr("(MB per rank)"));
   EXPECT_THAT(text, HasSubstr(" MB of 1.86 GB)"));
 }
 
-// Sums are rounded; the rest of a step without a pipeline is still no less than nothing.
+// Rounded sums never make the remainder of a step without a pipeline negative.
 TEST(Explain, NoBubbleIsNegative) {
   for (int devices : {1, 2, 3, 4, 6, 7, 8})
     for (const PricedPlan &priced : search(shapeProblem(gpt(5, 768, 12), System{}, testMachine(1, devices), 840)).plans)
       EXPECT_FALSE(std::signbit(priced.prediction.time.bubble)) << describePlan(priced.plan);
 }
 
-// The exposed communication of every axis, not only of the worst.
+// Prints the exposed communication of every axis, not only of the largest.
 TEST(Explain, EveryShareOfTheStepIsTold) {
   Prediction prediction;
   prediction.stepSeconds = 10, prediction.peakBytes = 1, prediction.memoryLimitBytes = 2;
@@ -180,7 +180,7 @@ TEST(Explain, TraceHasEveryAction) {
   EXPECT_THAT(text, HasSubstr("\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"once per step\"}"));
 }
 
-// Perfetto drops slices that overlap on a track, be it by a nanosecond.
+// Perfetto drops slices of a track that overlap, even by a nanosecond.
 TEST(Explain, SlicesOfATrackDoNotOverlap) {
   Plan plan;
   plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatchSize = 1, plan.microBatches = 64;
@@ -205,7 +205,7 @@ TEST(Explain, SlicesOfATrackDoNotOverlap) {
   EXPECT_EQ(slices, 4 * 64 * 2 + 4);
 }
 
-// Only where there is something to slice: inputs kept under full recompute, not split by sequence parallelism already.
+// Only if there are inputs to slice: kept under full recompute and not already split by sequence parallelism.
 TEST(DescribePlan, NamesSlicedInputs) {
   Plan plan;
   plan.tp = 2;

@@ -1,9 +1,8 @@
-// The answers of the search, kept: step time and gap of large models, free and under pins, as data/golden_plans.csv has
-// them. A change of the search that is not meant to change answers changes none of these. A step time must be equal, a
-// gap may shrink. Each question is asked of executable plans, what `espalier plan` looks at; and of all plans where
-// their answer is another one, or where offloading is the matter. Rows that end in `long` take seconds each and are
-// looked at with ESPALIER_LONG=1 alone. ESPALIER_WRITE_GOLDEN=FILE adds all answers to FILE, for a change that is
-// meant.
+// Golden results of the search: step time and gap of large models, free and pinned, in data/golden_plans.csv. Only an
+// intended change may change them. A step time must be equal, but a gap may shrink. Each question covers executable
+// plans, as `espalier plan` does. It also covers all plans where their result differs or where offloading matters.
+// Rows that end in `long` take seconds each and run only with ESPALIER_LONG=1. ESPALIER_WRITE_GOLDEN=FILE appends all
+// results to FILE, for an intended change.
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ Problem dense(const ModelShape &shape, int hosts, int64_t globalBatch) {
   return shapeProblem(shape, System{}, testMachine(hosts, 8), globalBatch);
 }
 
-// Sizes of the models' own files; experts as far as they bind the axes.
+// Sizes from the models' own files. Experts are included only as far as they constrain the axes.
 const std::vector<Model> kModels = {
     {"gpt3_175b", [] { return dense(gpt(96, 12288, 96), 128, 1536); }},
     {"gpt2_13b", [] { return dense(gpt(40, 5120, 40), 4, 64); }},
@@ -69,7 +68,7 @@ const std::vector<PinSet> kPinSets = {
     {"pp_8_micro_batch_1", [](Pins &pins) { pins.pp = 8, pins.microBatchSize = 1; }},
 };
 
-// A line of the file: a question, and its answer.
+// A line of the file: a question and its result.
 struct Row {
   std::string model, pins;
   bool all = false;            ///< also plans that the executor cannot run
@@ -92,7 +91,7 @@ std::vector<Row> readRows() {
   return rows;
 }
 
-// The row with the answer of now.
+// Returns the row with the current result.
 Row solve(Row row, Problem problem) {
   auto pins = std::ranges::find(kPinSets, row.pins, &PinSet::name);
   if (pins == kPinSets.end()) {
@@ -135,7 +134,7 @@ TEST_P(GoldenPlans, AreThoseOfTheFile) {
       continue;
     }
     EXPECT_NEAR(found.seconds, row.seconds, 1e-9 * found.seconds) << row.question();
-    EXPECT_LE(found.gap, 1.01 * row.gap + 1e-6) << row.question(); // three digits are kept
+    EXPECT_LE(found.gap, 1.01 * row.gap + 1e-6) << row.question(); // the file stores three digits
   }
   EXPECT_GE(rows, static_cast<int>(kPinSets.size()));
 }

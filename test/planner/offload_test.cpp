@@ -1,5 +1,4 @@
-// Optimizer state, parameters and kept values in host memory: times and bytes by hand, and what must hold for every
-// plan.
+// Optimizer state, parameters and kept values in host memory: times and bytes by hand, and properties of every plan.
 #include "planner/answer/explain.h"
 #include "planner/answer/why_not.h"
 #include "planner/model/memory.h"
@@ -22,7 +21,7 @@ using testing::Not;
 
 namespace {
 
-// One layer: 3 ms forward, 5 + 1 ms backward, 2 ms step; it keeps 40, 20 or 4 MB and repeats 0, 1 or 3 ms. Its rank
+// One layer: 3 ms forward, 5 + 1 ms backward, 2 ms step. It keeps 40, 20 or 4 MB and recomputes 0, 1 or 3 ms. Its rank
 // holds 30 MB of parameters, 45 of gradients and 60 of optimizer state.
 SegmentCost layer() {
   SegmentCost cost;
@@ -47,14 +46,14 @@ Plan offloading(bool optimizer, bool activations, bool parameters = false) {
   return plan;
 }
 
-// The layer under a plan, behind a link of 5 GB/s.
+// Returns the layer under a plan, with a link of 5 GB/s.
 SegmentCost offloaded(const Plan &plan, bool isLayer = true) {
   SegmentCost cost = layer();
   addOffload(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), plan, isLayer);
   return cost;
 }
 
-// A table of two equal layers without ends.
+// Returns a table of two equal layers without embedding and head.
 CostTable twoLayers(const Plan &plan) {
   CostTable table;
   table.kinds = {offloaded(plan)};
@@ -66,12 +65,12 @@ CostTable twoLayers(const Plan &plan) {
 
 TEST(Offload, DevicesOfOneLinkShareIt) {
   EXPECT_EQ(withHost(testMachine(1, 8), 1e12, 10e9, 2).hostBytesPerSecond(), 5e9);
-  EXPECT_EQ(withHost(testMachine(4, 1), 1e12, 10e9, 2).hostBytesPerSecond(), 10e9); // nobody to share with
+  EXPECT_EQ(withHost(testMachine(4, 1), 1e12, 10e9, 2).hostBytesPerSecond(), 10e9); // the link has no other device
   EXPECT_EQ(withHost(testMachine(1, 8), 1e12).hostShareBytes(), 125e9);
   EXPECT_FALSE(testMachine(1, 8).canOffload());
 }
 
-// 60 MB at 5 GB/s are 12 ms beside a step of 2: 12 + 0.2, of which 10.2 are more than without.
+// 60 MB at 5 GB/s take 12 ms beside a step of 2 ms: 12 + 0.2, which is 10.2 more than without.
 TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
   SegmentCost cost = offloaded(offloading(true, false));
   EXPECT_NEAR(cost.step.hostTransfer, 10.2e-3, 1e-12);
@@ -80,7 +79,7 @@ TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
   EXPECT_EQ(cost.forwardTransfer[0], 0);
 }
 
-// 40, 20 and 4 MB at 5 GB/s are 8, 4 and 0.8 ms beside 3 ms of forward and 6, 7 and 9 of backward.
+// 40, 20 and 4 MB at 5 GB/s take 8, 4 and 0.8 ms, beside 3 ms of forward and 6, 7 and 9 ms of backward.
 TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
   SegmentCost cost = offloaded(offloading(false, true));
   EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
@@ -93,7 +92,7 @@ TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
   EXPECT_EQ(cost.step.hostTransfer, 0);
 }
 
-// Weight gradients apart take 1 ms, backward without them 5: values come back for both.
+// Separate weight gradients take 1 ms, and backward without them 5 ms. Values return for both.
 TEST(Offload, KeptValuesComeBackOnceMoreForWeightGradientsApart) {
   Plan plan = offloading(false, true);
   plan.schedule = Schedule::ZeroBubbleH1;
@@ -105,7 +104,7 @@ TEST(Offload, KeptValuesComeBackOnceMoreForWeightGradientsApart) {
   EXPECT_NEAR(cost.weightTransfer[2], 0.08e-3, 1e-12);
 }
 
-// Parameters take 6 ms to come, gradients 9 to leave, at the same time; 105 MB pass once per step, 21 ms.
+// Parameters arrive in 6 ms and gradients leave in 9 ms, concurrently. 105 MB are transferred once per step in 21 ms.
 TEST(Offload, ParametersComeBeforeTheirGathersAndGradientsLeave) {
   SegmentCost cost = offloaded(offloading(true, false, true));
   for (double transfer : cost.forwardTransfer)
@@ -118,7 +117,7 @@ TEST(Offload, ParametersComeBeforeTheirGathersAndGradientsLeave) {
   EXPECT_EQ(offloaded(offloading(true, false, true), /*isLayer=*/false).forwardTransfer[0], cost.forwardTransfer[0]);
 }
 
-// What is kept leaves while parameters come, and comes back with them.
+// Kept values leave while parameters arrive, and return with them.
 TEST(Offload, ParametersShareTheLinkWithKeptValues) {
   SegmentCost cost = offloaded(offloading(true, true, true));
   EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
@@ -127,8 +126,7 @@ TEST(Offload, ParametersShareTheLinkWithKeptValues) {
   EXPECT_NEAR(cost.recompute[2].hostTransfer, 9e-3 + 0.9e-3 - 9e-3, 1e-12);
 }
 
-// Gradients are those of the weights: where these are apart they leave beside them, and backward takes parameters
-// alone.
+// Separate weight gradients: gradients leave beside them, and backward fetches only parameters.
 TEST(Offload, GradientsLeaveBesideWeightGradientsApart) {
   Plan plan = offloading(true, false, true);
   plan.schedule = Schedule::ZeroBubbleH1;
@@ -163,7 +161,7 @@ TEST(Offload, BytesGoToTheHostBehindBuffers) {
   EXPECT_NEAR(moved.communication, 150e6 + 120e6, 1);
 }
 
-// Every class that is not offloaded stays as it was; what is moved is what was there.
+// Every class that is not offloaded is unchanged. Moved bytes equal the original bytes.
 TEST(Offload, NeverNeedsMoreDeviceMemoryNorLessTime) {
   std::mt19937 random(5);
   auto pick = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
@@ -186,7 +184,7 @@ TEST(Offload, NeverNeedsMoreDeviceMemoryNorLessTime) {
       plan.offloadOptimizer = flags & 1;
       plan.offloadActivations = flags & 2;
       plan.offloadParameters = false;
-      PricedPlan less = pricePlan(problem, plan); // without what is new
+      PricedPlan less = pricePlan(problem, plan); // without the last kind of offloading
       plan.offloadParameters = flags & 4;
       if (plan.offloadParameters && (plan.zero < 3 || !plan.offloadOptimizer))
         continue;
@@ -232,7 +230,7 @@ TEST(Offload, WhatCannotBeIsNamed) {
   EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("that takes ZeRO 3 with the optimizer offloaded")));
 }
 
-// 1.3B parameters on one device: 12 bytes of state each are 16 of its 24 GB.
+// 1.3B parameters on one device: their 12 bytes of state each take 16 of its 24 GB.
 class OnlyOffloaded : public testing::Test {
 protected:
   OnlyOffloaded() { options.all = true; }
@@ -267,7 +265,7 @@ TEST_F(OnlyOffloaded, IsOneOfTheSmallestRelaxations) {
     EXPECT_THAT(relaxation.change, Not(HasSubstr("offload")));
 }
 
-// Parameters and gradients, 8 GB, leave no room for anything else; on the host, a few layers of them are left.
+// Parameters and gradients take 8 GB and leave no space for anything else. Offloaded, only a few layers of them remain.
 TEST_F(OnlyOffloaded, ParametersAreTheLastResort) {
   problem.machine.memoryBytes = 7e9;
   SearchResult result = search(problem, options);
@@ -321,7 +319,7 @@ TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
   EXPECT_NEAR(sum, answer.moreSeconds, 1e-9 * answer.best.prediction.stepSeconds);
 }
 
-// Each class moves other bytes: the bounds of a class are its own, and hold for the plan as priced.
+// Each class moves different bytes. Each has its own bounds, which must hold for the priced plan.
 TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
   for (auto [speed, parameters] : {std::pair(1e9, false), {20e9, true}, {20e9, false}, {500e9, false}, {500e9, true}})
     for (Schedule schedule : kSchedules)
@@ -348,8 +346,8 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
 
 namespace {
 
-// Random axes and schedules; host and device memory are scarce or not, transfers take longer than compute or not.
-// `unlike`: layers of several kinds on pinned stages.
+// Random axes and schedules, scarce or ample host and device memory, and transfers that are slower or faster than
+// compute. `unlike`: layers of several kinds on pinned stages.
 void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
   std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
@@ -410,13 +408,13 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
 
 } // namespace
 
-// Every class for each layer, every split.
+// Every class for each layer, and every split.
 TEST(Offload, MixturesAreThoseOfBruteForce) { compareWithBruteForce(41, 250, /*unlike=*/false); }
 
-// Every class for each layer with one chunk per stage; with several any number of each kind.
+// Every class for each layer with one chunk per stage; with several chunks any number of each kind.
 TEST(Offload, MixturesOfUnlikeLayersAreThoseOfBruteForce) { compareWithBruteForce(43, 250, /*unlike=*/true); }
 
-// Layers of different kinds go through sums over ranges: the same plan as priced alone.
+// Layers of different kinds use sums over ranges. The plan must equal the one priced alone.
 TEST(Offload, OfDistinctLayersIsThePricedPlan) {
   Problem problem = distinctLayers(7, 2048, 16, withHost(testMachine(1, 4, 4e9)), 16);
   problem.pins.offloadOptimizer = problem.pins.offloadActivations = true;

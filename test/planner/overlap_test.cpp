@@ -1,4 +1,4 @@
-// Which compute hides which communication: programs of a few terms whose seconds are known.
+// Overlap of compute and communication: programs of a few terms whose seconds are known.
 #include "planner/model/segment.h"
 
 #include <gtest/gtest.h>
@@ -67,12 +67,12 @@ TEST(Overlap, OnlyWhatStandsBetweenStartAndWaitHides) {
 }
 
 TEST(Overlap, NoComputeHidesTwoCollectives) {
-  // Both in flight beside 2 seconds of compute: as one of 3 seconds.
+  // Both are in flight beside 2 seconds of compute, like a single one of 3 seconds.
   EXPECT_DOUBLE_EQ(forwardSeconds({kernel(1, 2)}, {gather(0, 2, 1), gather(0, 2, 2)}), overlappedSeconds(2, 3));
-  // The one that is waited for first moves first, so that the other is left with the second kernel.
+  // The one with the earlier wait is transferred first, so that the other overlaps only with the second kernel.
   EXPECT_DOUBLE_EQ(forwardSeconds({kernel(2, 2), kernel(4, 2)}, {gather(0, 5, 2), gather(1, 3, 2)}),
                    overlappedSeconds(4, 4));
-  // One that nobody waits for yet gives way to one that stalls the kernels.
+  // A transfer with a later wait yields to one that stalls compute.
   EXPECT_DOUBLE_EQ(forwardSeconds({kernel(1, 2), kernel(4, 2)}, {gather(0, 9, 4), gather(3, 3, 1)}),
                    overlappedSeconds(4, 4) + 1);
 }
@@ -85,7 +85,7 @@ TEST(Overlap, WeightGradientsHideNothingOfBackwardWhereTheyRunElsewhere) {
   EXPECT_DOUBLE_EQ(joint.backward.total() + joint.weight.total(), 2 + overlappedSeconds(2, 2));
   EXPECT_DOUBLE_EQ(split.backward.total(), 2 + 2);
   EXPECT_DOUBLE_EQ(split.weight.total(), 2);
-  // What stands beside the gradient of the input hides in both.
+  // A collective beside the input gradient overlaps in both.
   terms.collectives = {gather(0, 2, 2, Phase::Backward)};
   for (Schedule schedule : {Schedule::OneFOneB, Schedule::ZeroBubbleH1})
     EXPECT_DOUBLE_EQ(costOf(terms, schedule).backward.total(), overlappedSeconds(1, 2) + 1);
@@ -117,7 +117,7 @@ TEST(Overlap, NothingHidesWhereALinkIsTheMemory) {
   EXPECT_DOUBLE_EQ(costOf(terms).hideableStep[tp], 4);
 }
 
-/// A program of kernels and collectives at random places.
+/// A program of kernels and collectives at random positions.
 PatternTerms randomProgram(std::mt19937 &random) {
   auto below = [&](int limit) { return static_cast<int>(random() % limit); };
   PatternTerms terms;
@@ -150,7 +150,7 @@ TEST(Overlap, LiesBetweenTheLongerAndTheSumAndGrowsWithEachTerm) {
     ASSERT_LE(seconds, sum + 1e-9) << "program " << i;
     ASSERT_GE(seconds, std::max(compute, sum - compute) - 1e-9) << "program " << i;
     ASSERT_LE(seconds, backwardSeconds(terms, Schedule::ZeroBubbleH1) + 1e-9) << "program " << i;
-    // A longer term, or an earlier wait, never helps: the search's bounds rest on it.
+    // A longer term or an earlier wait never helps. The bounds of the search rely on this.
     PatternTerms slower = terms;
     slower.compute[random() % terms.compute.size()].bytes[0].coefficient += 700;
     ASSERT_GE(backwardSeconds(slower), seconds - 1e-9) << "program " << i;

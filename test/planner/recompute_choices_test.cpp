@@ -1,4 +1,4 @@
-// What the layers of a stage may keep: every class for each layer by hand, and very many kinds.
+// Recompute choices of a stage: every class for each layer by hand, and very many kinds.
 #include "planner/search/recompute_choices.h"
 
 #include "planner/model/stage.h"
@@ -15,7 +15,7 @@ using namespace espalier::planner;
 
 namespace {
 
-// Layers that are all of different kinds, in which whatever takes less in one place takes more in another.
+// Layers of different kinds: whatever takes less in one respect takes more in another.
 CostTable distinctKinds(std::mt19937 &random, int layers) {
   auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   CostTable table;
@@ -37,7 +37,7 @@ CostTable distinctKinds(std::mt19937 &random, int layers) {
   return table;
 }
 
-// The same on the device: nothing is transferred.
+// Returns the table without offloading: no transfers.
 CostTable onDevice(CostTable table) {
   for (SegmentCost &cost : table.kinds)
     cost.forwardTransfer = {};
@@ -72,7 +72,7 @@ Taken taken(const CostTable &table, const std::vector<Recompute> &classes) {
   return sum;
 }
 
-// Three micro-batches are held, of which inputs take 6 bytes on the device.
+// Three micro-batches are in flight, and their inputs take 6 bytes each on the device.
 bool fits(const StageRoom &room, const Taken &sum) {
   return 6 + sum.peak + std::min(3 * sum.kept, sum.buffer) <= room.bytes && 3 * sum.kept <= room.hostBytes;
 }
@@ -94,7 +94,7 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 
 } // namespace
 
-// Every choice that fits is covered by one of the list, and each of the list fits and is needed.
+// Every choice that fits is dominated by one in the list, and each choice in the list fits and is necessary.
 TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;
@@ -139,7 +139,7 @@ TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
   EXPECT_GT(several, 60);
 }
 
-// Of values on the device only the fastest choice counts: that of all numbers of layers in each class.
+// For values on the device only the fastest choice counts: the best over all numbers of layers in each class.
 TEST(RecomputeChoices, TheFastestOnTheDeviceIsThatOfAllNumbers) {
   std::mt19937 random(5);
   int fitting = 0, mixed = 0;
@@ -195,7 +195,7 @@ TEST(RecomputeChoices, TheFastestOnTheDeviceIsThatOfAllNumbers) {
   EXPECT_GT(mixed, 20);
 }
 
-// Forty kinds: the bound leaves so few choices that the fastest is found, whose time is at least the bound's.
+// Forty kinds: the bound leaves so few choices that the fastest is found, and its time is at least the bound.
 TEST(RecomputeChoices, TheFastestOfManyKindsIsProved) {
   std::mt19937 random(13);
   for (int trial = 0; trial < 20; ++trial) {
@@ -207,7 +207,7 @@ TEST(RecomputeChoices, TheFastestOfManyKindsIsProved) {
     EXPECT_TRUE(choices.isComplete);
     Taken sum = taken(table, classesOf(choices.list.at(0)));
     EXPECT_LE(6 + sum.peak + 3 * sum.kept, room.bytes);
-    for (int layer = 0; layer < 40; ++layer) // no other class of one layer is faster and fits
+    for (int layer = 0; layer < 40; ++layer) // no change of one layer's class is faster and fits
       for (Recompute kept : kRecomputes) {
         std::vector<Recompute> classes = classesOf(choices.list[0]);
         classes[layer] = kept;
@@ -218,7 +218,7 @@ TEST(RecomputeChoices, TheFastestOfManyKindsIsProved) {
   }
 }
 
-// When nothing fits, the least share of what there is.
+// If nothing fits, the choice with the smallest share of memory.
 TEST(RecomputeChoices, NeedLeastWhenNothingFits) {
   std::mt19937 random(9);
   for (int trial = 0; trial < 50; ++trial) {
@@ -241,7 +241,7 @@ TEST(RecomputeChoices, NeedLeastWhenNothingFits) {
   }
 }
 
-// Optimizer state alone may be more than host memory has, whatever layers keep on the device.
+// Optimizer state alone may exceed host memory, whatever layers keep on the device.
 TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   std::mt19937 random(10);
   CostTable table = distinctKinds(random, 3);
@@ -254,8 +254,8 @@ TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   EXPECT_FALSE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
 }
 
-// With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
-// for all layers.
+// With very many kinds some choices are dropped, and the result says so. The others fit, and one is at least as fast
+// as any single class for all layers.
 TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
@@ -276,8 +276,8 @@ TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   }
 }
 
-// Of a thousand like layers on several chunks some numbers are tried, which is said; what is found fits, and is as fast
-// as all numbers give within a step between those that are tried.
+// For a thousand equal layers on several chunks only some numbers are tried, and the result says so. The found choice
+// fits and is as fast as any within one step of the tried numbers.
 TEST(RecomputeChoices, AreBoundedWhereLayersAreVeryMany) {
   std::mt19937 random(12);
   const int layers = 1000, chunks = 8;

@@ -1,5 +1,4 @@
-// Every table holds each action once, in an order that ends, and no more micro-batches than
-// promised.
+// Every table holds each action once, in an order that terminates, and respects the promised micro-batches in flight.
 #include "planner/model/schedule.h"
 #include "planner/model/simulate.h"
 
@@ -11,8 +10,8 @@ using namespace espalier::planner;
 
 namespace {
 
-/// Faults of a table: an action missing or twice, a backward before its forward, a dependency cycle. Empty when it is
-/// sound.
+/// Returns the faults of a table: a missing or repeated action, a backward before its forward, a dependency cycle.
+/// Empty when it is valid.
 std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {
   std::vector<std::string> faults;
   int kinds = table.splitsBackward ? 3 : 2;
@@ -97,8 +96,7 @@ TEST(Schedule, BrokenTablesAreNamed) {
   table = buildSchedule(Schedule::OneFOneB, 2, 2);
   std::swap(table.stages[0][0], table.stages[0][2]);
   EXPECT_FALSE(checkSchedule(table, 2).empty());
-  // Stage 0 wants the gradient of micro-batch 0 first, stage 1 gives that of 1 first: a cycle with
-  // one slot.
+  // Stage 0 needs the gradient of micro-batch 0 first, but stage 1 produces that of 1 first: a cycle with one slot.
   table.stages = {{{ActionKind::Forward, 0, 0},
                    {ActionKind::Backward, 0, 0},
                    {ActionKind::Forward, 1, 0},

@@ -16,7 +16,7 @@ using namespace espalier::planner;
 
 namespace {
 
-// Any schedule of several chunks per stage, with so many at most.
+// Returns a random schedule with several chunks per stage, at most `mostChunks`.
 Plan randomChunks(std::mt19937 &random, int stages, int mostChunks) {
   Plan config;
   config.pp = stages;
@@ -35,7 +35,7 @@ Machine randomLink(std::mt19937 &random, int stages) {
   return machine;
 }
 
-// Searches with memory from a little less than what is needed with everything repeated to `most` times that.
+// Searches with scarce memory: from just below what full recompute needs, to `most` times that.
 SearchResult searchScarce(Problem &problem, std::mt19937 &random, double most) {
   SearchOptions options;
   options.all = true;
@@ -47,8 +47,7 @@ SearchResult searchScarce(Problem &problem, std::mt19937 &random, double most) {
 
 } // namespace
 
-// Schedules with several chunks per stage: every number of layers on each stage, of which any number repeat work, under
-// memory that is scarce, with ends that weigh little or much.
+// Every number of layers per stage, any number of which recompute, with scarce memory and light or heavy ends.
 TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   std::mt19937 random(29);
   int fitting = 0, uneven = 0, mixed = 0, empty = 0;
@@ -91,8 +90,8 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   EXPECT_GT(empty, 10);
 }
 
-// Layers of several kinds: any range of them on each chunk. What is found is climbed to: mostly the best, always one of
-// the plans, and the bound holds.
+// Layers of several kinds, with any range on each chunk. The local search mostly finds the best plan, and always a
+// valid one; the bound holds.
 TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
   std::mt19937 random(31);
   int fitting = 0, uneven = 0, mixed = 0, same = 0;
@@ -134,7 +133,7 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
   EXPECT_GT(mixed, 5);
 }
 
-// However soon the budget ends, and whatever limit other plans set: bounds hold, and what is found is one of the plans.
+// Under any budget and any limit of other plans, bounds hold and the result is a valid plan.
 TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
   std::mt19937 random(37);
   int fitting = 0, open = 0, proved = 0;
@@ -166,7 +165,8 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
     fitting += best < std::numeric_limits<double>::infinity();
     std::vector<int> kinds = kindsOfLayers(problem);
     bool areAlike = std::ranges::count(kinds, kinds.front()) == layers;
-    bool isLocal = !areAlike && config.virtualStages > 1 && !problem.pins.stageLayers; // its bound is that of the work
+    bool isLocal =
+        !areAlike && config.virtualStages > 1 && !problem.pins.stageLayers; // then the bound is the work bound
     for (int64_t budget : {0, 100, 1000, 10'000, 1'000'000})
       for (double limit : {std::numeric_limits<double>::infinity(), 1.1 * best, 0.97 * best}) {
         StageOptions stageOptions(problem, config);
@@ -185,7 +185,7 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
   EXPECT_GT(proved, 5000);
 }
 
-// Nine layers that are all different: some choices are left out, and the bound is that of the work spread evenly.
+// Nine different layers: some choices are dropped, and the bound is that of evenly spread work.
 TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
   std::mt19937 random(41);
   int open = 0;
@@ -199,7 +199,7 @@ TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
     Problem problem = distinctLayers(layers, 512, 8, machine, config.microBatches);
     if (trial % 2)
       problem.pins.stageLayers = std::vector<int>{layers};
-    // What a rank has for the values that its layers keep: between the least and the most.
+    // Memory for kept values, between the least and the most.
     CostTable costs = buildCostTable(problem, config);
     double least = 0, most = 0;
     for (int kind : costs.layerKinds) {
@@ -229,7 +229,7 @@ TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
   EXPECT_GT(open, 0);
 }
 
-// 96 layers on 16 stages of four chunks: a layer and a half for each, and no split is as good as all stages alike.
+// 96 layers on 16 stages of four chunks: 1.5 layers per chunk. No split is as good as equal stages would be.
 TEST(SearchChunks, UnevenChunksOfManyStagesAreProved) {
   Problem problem = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8), 1536);
   problem.pins.dp = problem.pins.tp = 8;
@@ -244,7 +244,7 @@ TEST(SearchChunks, UnevenChunksOfManyStagesAreProved) {
   EXPECT_TRUE(result.statistics.optimal);
 }
 
-// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
+// The outer chunks hold the embedding and the head instead of a layer: six layers on two stages of four chunks.
 TEST(SearchChunks, PinnedChunksMayBeWithoutLayers) {
   Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
   SearchOptions all;
@@ -262,14 +262,14 @@ TEST(SearchChunks, PinnedChunksMayBeWithoutLayers) {
   EXPECT_EQ(best.plan.stages[7].layers, 0);
   EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
   EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
-  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
+  problem.pins.virtualStages = 3; // eight chunks do not make two stages of three
   EXPECT_FALSE(search(problem, all).errors.empty());
   problem.pins.virtualStages = {};
   problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
   EXPECT_TRUE(search(problem, all).plans.empty());
 }
 
-// Llama 3.1 405B has 126 layers so that the embedding and the head stand in for one each: 16 stages of 8 chunks.
+// Llama 3.1 405B has 126 layers, so that embedding and head count as one layer each: 16 stages of 8 chunks.
 TEST(SearchChunks, EndsWithoutLayersAreInTheSpace) {
   Problem problem = shapeProblem(gpt(126, 1024, 16), System{}, testMachine(2, 8), 64);
   problem.pins.pp = 16;
@@ -286,7 +286,7 @@ TEST(SearchChunks, EndsWithoutLayersAreInTheSpace) {
     EXPECT_EQ(chunks[i].layers, i > 0 && i + 1 < chunks.size()) << i;
 }
 
-// Pinned chunks repeat as few layers as they must.
+// Pinned chunks recompute as few layers as necessary.
 TEST(SearchChunks, PinnedChunksRepeatWhatTheyMust) {
   Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
   problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};

@@ -19,10 +19,10 @@ using namespace espalier::planner;
 
 namespace {
 
-// Comparisons with brute force take most of this program's time: three times as many with ESPALIER_LONG=1.
+// Comparisons with brute force take most of the time. ESPALIER_LONG=1 triples their number.
 const int kTimes = std::getenv("ESPALIER_LONG") ? 3 : 1;
 
-// Every way to offload under the config of a plan, where its machine can.
+// Tries every way to offload under the config of a plan, if its machine can.
 double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   double best = std::numeric_limits<double>::infinity();
   for (int flags = 0; flags < (problem.machine.canOffload() ? 8 : 1); ++flags) {
@@ -35,7 +35,7 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   return best;
 }
 
-// Every flag, schedule and number of chunks on one mesh with one size of micro-batches.
+// Tries every flag, schedule and number of chunks on one mesh with one micro-batch size.
 double bruteForceOnMesh(const Problem &problem, Plan plan, bool all) {
   double best = std::numeric_limits<double>::infinity();
   for (bool sequenceParallel : {false, true})
@@ -73,7 +73,7 @@ double bruteForce(const Problem &problem, bool all) {
   return best;
 }
 
-// Whether the search has a plan exactly where brute force has one; that plan is then as fast, sound, and proved.
+// Returns whether the search finds a plan exactly if brute force does, and that plan is as fast, valid and proved.
 bool isBest(const Problem &problem, const SearchResult &result, double best) {
   bool hasPlan = best < std::numeric_limits<double>::infinity();
   EXPECT_EQ(!result.plans.empty(), hasPlan);
@@ -104,7 +104,7 @@ Problem randomProblem(std::mt19937 &random) {
     machine = withHost(machine, machine.memoryBytes * pick({1, 4, 16}), speed, pick({1, 2}));
   }
   Problem problem = shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
-  if (machine.canOffload() && random() % 2) { // a little more or less than what is needed without offloading
+  if (machine.canOffload() && random() % 2) { // a little more or less than needed without offloading
     SearchOptions options;
     options.all = true;
     Problem none = problem;
@@ -144,7 +144,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_GT(onlyOffloading, kTimes);
 }
 
-// Deep models of small vocabulary on one or two devices, which hold about what is needed with parameters on them.
+// Deep models with a small vocabulary on one or two devices, whose memory holds about what the parameters need.
 TEST(Search, FindsWhatBruteForceFindsWhereParametersMustLeave) {
   std::mt19937 random(17);
   auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
@@ -176,8 +176,8 @@ TEST(Search, FindsWhatBruteForceFindsWhereParametersMustLeave) {
   EXPECT_GE(kept, kTimes);
 }
 
-// Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of
-// recompute for each layer.
+// Pipelines of unequal layers over a slow network with much work once per step: every split with every recompute class
+// for each layer.
 TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
   std::mt19937 random(23);
   int fitting = 0, mixed = 0;
@@ -197,7 +197,7 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
     SearchOptions options;
     options.all = true;
     options.relax = false;
-    // From a little less than what is needed with everything recomputed.
+    // From a little less than full recompute needs.
     problem.machine.memoryBytes =
         leastBytes(problem, options) * std::uniform_real_distribution<double>(0.95, 1.5)(random);
     SearchResult result = search(problem, options);
@@ -220,7 +220,7 @@ TEST(Search, FindsWhatBruteForceFindsWithExperts) {
   for (int trial = 0; trial < 20 * kTimes; ++trial) {
     SCOPED_TRACE(trial);
     Problem problem = withExperts(randomProblem(random), 6);
-    problem.machine.link.bytesPerSecond /= 30; // gradients are dear: those of experts need fewer ranks
+    problem.machine.link.bytesPerSecond /= 30; // gradients are expensive: those of experts need fewer ranks
     problem.machine.network.bytesPerSecond /= 30;
     SearchOptions options;
     options.all = true;
@@ -307,7 +307,7 @@ TEST(Search, ManyKindsLoseNoPlan) {
   EXPECT_NEAR(result.statistics.space, plans, 1e-9 * plans);
 }
 
-// Only divisors are looked at, and no loop runs over samples.
+// Only divisors are tried, and no loop runs over samples.
 TEST(Search, ABillionSamplesAreDivided) {
   Problem problem = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 1'000'000'000);
   SearchOptions options;
@@ -320,7 +320,7 @@ TEST(Search, ABillionSamplesAreDivided) {
   EXPECT_EQ(result.plans[0].plan.globalBatch(), 1 << 20);
 }
 
-// Unless more chunks are pinned, 64 are tried at most; and the work of a search does not grow with their number.
+// Without pinned chunks at most 64 are tried, and the work of a search does not grow with the number of layers.
 TEST(Search, ManyLayersHaveFewChunks) {
   Problem problem = shapeProblem(gpt(600, 64, 4, 256, 64), System{}, testMachine(1, 4), 8);
   problem.pins.schedule = Schedule::Interleaved;
@@ -353,7 +353,7 @@ TEST(Search, HonoursPins) {
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
 }
 
-// Repeats any number of layers on each stage.
+// Recomputes any number of layers on each stage.
 void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<int> &totals, Plan &plan) {
   StageOptions options(problem, plan);
   for (int stage = 0; stage < plan.pp; ++stage) {
@@ -366,8 +366,7 @@ void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<
   }
 }
 
-// Any split with any recompute, of any schedule, fits into no more memory and ends no earlier than the bound that knows
-// no split.
+// No split with any recompute under any schedule needs less memory or ends earlier than the bound without a split.
 TEST(Search, NoPlanIsFasterThanItsRelaxedBound) {
   std::mt19937 random(31);
   int compared = 0;
@@ -426,7 +425,7 @@ TEST(Search, BreakdownSumsToTheStep) {
   }
 }
 
-// Without ends, sends and steps the bubble of 1F1B is (p - 1) / (m + p - 1) of all time; a stage without work is idle.
+// Without ends, sends and steps the bubble of 1F1B is (p - 1) / (m + p - 1) of all time. A stage without work is idle.
 TEST(Search, BubbleIsTheIdleShareOfAllDevices) {
   Problem problem = shapeProblem(gpt(8, 1024, 8), System{}, testMachine(1, 4), 8);
   problem.embed = problem.head = -1;
@@ -440,8 +439,7 @@ TEST(Search, BubbleIsTheIdleShareOfAllDevices) {
   Prediction even = pricePlan(problem, plan).prediction;
   EXPECT_NEAR(even.bubbleShare, 3.0 / 11, 1e-9);
   EXPECT_NEAR(even.time.total(), even.stepSeconds, 1e-9 * even.stepSeconds);
-  // Layers 5, 1, 1, 1: the first stage never waits, as the others are done with a micro-batch before it has passed
-  // four.
+  // Layers 5, 1, 1, 1: the first stage never waits, because the others finish a micro-batch before it completes four.
   for (int first = 0; int layers : {5, 1, 1, 1}) {
     plan.stages.push_back({first, layers, std::vector<Recompute>(layers)});
     first += layers;

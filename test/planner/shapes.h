@@ -26,7 +26,7 @@ inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 8
   return machine;
 }
 
-/// The same with hosts that can be offloaded to.
+/// Returns the machine with host memory for offloading.
 inline Machine withHost(Machine machine, double hostBytes = 2e12, double bytesPerSecond = 25e9,
                         int devicesPerLink = 2) {
   machine.host = {hostBytes, bytesPerSecond, devicesPerLink};
@@ -44,7 +44,7 @@ inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab =
   return shape;
 }
 
-/// A model whose layers are all of different kinds: some have more products, wider values or higher peaks than others.
+/// A model whose layers are all of different kinds: some have more products, wider values or higher peaks.
 inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const Machine &machine, int64_t globalBatch) {
   Problem problem = shapeProblem(gpt(layers, hidden, heads), System{}, machine, globalBatch);
   const SegmentKind block = problem.kinds[1];
@@ -68,8 +68,8 @@ inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const M
   return problem;
 }
 
-/// A model whose first layers have fewer products than the others, as of mixtures of experts that begin with dense
-/// ones.
+/// A model whose first layers have fewer products than the others, like mixtures of experts that begin with dense
+/// layers.
 inline Problem firstLayersLighter(int layers, int lighter, int64_t hidden, int64_t heads, const Machine &machine,
                                   int64_t globalBatch) {
   Problem problem = distinctLayers(9, hidden, heads, machine, globalBatch);
@@ -78,7 +78,7 @@ inline Problem firstLayersLighter(int layers, int lighter, int64_t hidden, int64
   return problem;
 }
 
-/// Layers of two or three kinds, each some times, in any order: the first kinds of distinctLayers().
+/// Layers of two or three kinds, in any number and order: the first kinds of distinctLayers().
 inline Problem mixedLayers(std::mt19937 &random, int layers, const Machine &machine, int64_t globalBatch) {
   Problem problem = distinctLayers(3, 512, 8, machine, globalBatch);
   int first = problem.layers.front().kind, kinds = 2 + static_cast<int>(random() % 2);
@@ -88,8 +88,8 @@ inline Problem mixedLayers(std::mt19937 &random, int layers, const Machine &mach
   return problem;
 }
 
-/// The same model with its layers' parameters as experts that ep may split: samples lie on dp and ep, and rows of
-/// `hidden` elements travel to experts and back.
+/// Returns the model with its layers' parameters as experts that ep may shard. Samples are sharded over dp and ep, and
+/// rows of `hidden` elements are sent to experts and back.
 inline Problem withExperts(Problem problem, int experts) {
   constexpr int dp = static_cast<int>(Axis::Dp), ep = static_cast<int>(Axis::Ep);
   auto split = [](Size &size) {
@@ -135,7 +135,7 @@ inline Problem withExperts(Problem problem, int experts) {
   return problem;
 }
 
-/// A number between the two whose logarithm is spread evenly.
+/// Returns a log-uniform random number between the two.
 inline double between(std::mt19937 &random, double low, double high) {
   return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
 }
@@ -148,8 +148,8 @@ inline void pinPipeline(Problem &problem, const Plan &config) {
   problem.pins.virtualStages = config.virtualStages;
 }
 
-/// Bytes that the fullest stage of the plan takes that needs least; 0 when there is no plan. `options` say which may be
-/// looked at.
+/// Returns the bytes of the fullest stage of the plan that needs least; 0 if there is no plan. `options` restrict the
+/// plans.
 inline double leastBytes(Problem problem, SearchOptions options = {}) {
   problem.machine.memoryBytes = 1;
   options.relax = false;

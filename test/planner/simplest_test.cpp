@@ -1,4 +1,4 @@
-// Which of equally fast plans is chosen.
+// The choice between equally fast plans.
 #include "planner/search.h"
 #include "planner/search/simplicity.h"
 #include "test/planner/shapes.h"
@@ -17,7 +17,7 @@ ParallelConfig config(int tp, int pp, int cp, int zero, Schedule schedule = Sche
   return config;
 }
 
-// The fastest plan under each value of what simplicity depends on, by a search that does not know of simplicity.
+// Returns the fastest plan for each value of the simplicity criteria, from searches without the simplicity rule.
 std::vector<PricedPlan> fastestOfEach(const Problem &problem) {
   std::vector<PricedPlan> plans;
   SearchOptions fastest;
@@ -50,9 +50,9 @@ TEST(Simplicity, OrderIsThatOfTheDesign) {
   };
   EXPECT_LT(of(config(1, 1, 1, 0)), of(config(1, 1, 1, 1)));
   EXPECT_LT(of(config(1, 1, 1, 3)), of(config(8, 4, 1, 0))); // fewer techniques
-  EXPECT_LT(of(config(1, 1, 1, 1)), of(config(1, 2, 1, 0))); // ZeRO 1 is none
+  EXPECT_LT(of(config(1, 1, 1, 1)), of(config(1, 2, 1, 0))); // ZeRO 1 does not count
   EXPECT_LT(of(config(8, 4, 1, 0)), of(config(8, 4, 1, 0), /*recomputes=*/true));
-  EXPECT_LT(of(config(8, 4, 1, 1), true), of(config(1, 4, 8, 0))); // recompute is none
+  EXPECT_LT(of(config(8, 4, 1, 1), true), of(config(1, 4, 8, 0))); // recompute does not count
   EXPECT_LT(of(config(8, 1, 2, 1)), of(config(8, 1, 4, 0)));       // smaller cp
   EXPECT_LT(of(config(8, 1, 1, 3)), of(config(16, 1, 1, 2)));      // tensor parallelism inside a host
   EXPECT_LT(of(config(8, 1, 1, 1)), of(config(4, 1, 1, 2)));       // lower ZeRO stage
@@ -63,7 +63,7 @@ TEST(Simplicity, OrderIsThatOfTheDesign) {
   EXPECT_EQ(of(config(2, 1, 1, 0)), of(config(4, 1, 1, 0)));
 }
 
-// No plan within the error is simpler than the chosen one, and none as simple is faster.
+// No plan within the error is simpler than the chosen one, and no equally simple plan is faster.
 TEST(Simplest, IsWhatAllPlansWithinTheErrorSay) {
   std::mt19937 random(5);
   int others = 0;
@@ -97,7 +97,8 @@ TEST(Simplest, IsWhatAllPlansWithinTheErrorSay) {
   EXPECT_GT(others, 2);
 }
 
-// Without an error the fastest plan is the answer; with one, dp alone for a small model that ZeRO 3 makes 1 % faster.
+// Without an error the fastest plan is chosen. With one, dp alone is chosen for a small model that ZeRO 3 makes 1 %
+// faster.
 TEST(Simplest, SmallModelIsReplicated) {
   Problem problem = shapeProblem(gpt(12, 768, 12, 50304, 1024), System{}, testMachine(1, 8), 512);
   EXPECT_GT(search(problem).plans[0].plan.zero, 0);

@@ -1,4 +1,4 @@
-// The player against closed forms, and its monotonicity on random tables.
+// The simulator against closed forms, and its monotonicity on random tables.
 #include "planner/model/simulate.h"
 
 #include "planner/model/memory.h"
@@ -52,7 +52,7 @@ TEST(Simulate, LessMemoryOfTheVCostsBubbleAtItsEndsOnly) {
   }
 }
 
-// A schedule is put in order once and played with any durations.
+// A schedule is ordered once and simulated with any durations.
 TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
   ScheduleCache cache;
   for (Schedule schedule : kSchedules) {
@@ -67,7 +67,7 @@ TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
   }
 }
 
-// A table too long to be kept is not brought into order to see what its stages hold.
+// A table that is too long for the cache is not ordered to compute its micro-batches in flight.
 TEST(Simulate, LongTablesHoldWhatTheySay) {
   ScheduleCache cache;
   const int stages = 2, microBatches = 400'000;
@@ -84,7 +84,7 @@ TEST(Simulate, OneStageHasNoBubble) {
   EXPECT_DOUBLE_EQ(played.busySeconds[0], 15);
 }
 
-// The closed forms, and the short list that interleaved schedules repeat, say what the whole table says.
+// The closed forms and the short interleaved table agree with the whole table.
 TEST(Simulate, StagesHoldWhatTheirTablesSay) {
   std::mt19937 random(5);
   int compared = 0;
@@ -109,7 +109,7 @@ TEST(Simulate, StagesHoldWhatTheirTablesSay) {
   EXPECT_GT(compared, 200);
 }
 
-// Of many chunks there are thousands of fullest moments, which all hold as much.
+// With many chunks there are thousands of equal peaks.
 TEST(Simulate, MomentsOfManyChunksHoldTheWarmUpAndOne) {
   const int chunks = 1350;
   InFlightPeaks held = inFlightPeaks(Schedule::Interleaved, 0, 2, 6, chunks);
@@ -118,7 +118,7 @@ TEST(Simulate, MomentsOfManyChunksHoldTheWarmUpAndOne) {
     ASSERT_EQ(std::accumulate(moment.begin(), moment.end(), 0), 2 + 2 * (chunks - 1) + 1);
 }
 
-// Logits are large: the last chunk runs backward right after forward, unless all forwards come first.
+// Logits are large, so that the last chunk runs backward right after forward, unless all forwards come first.
 TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
   for (int microBatches : {4, 8, 12}) {
     int most = 0;
@@ -130,7 +130,7 @@ TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
 
 namespace {
 
-// Step time of given durations: the stage that ends last, with its work once per step behind it.
+// Step time for given durations: the latest stage end, including its work once per step.
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
                          const std::vector<double> &stepSeconds) {
   Played played = schedule.play(chunks);
@@ -142,7 +142,7 @@ double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<Chun
 
 } // namespace
 
-// The critical path sums to the step, and to no more than the step under any other durations.
+// The critical path sums to the step, and to at most the step under any other durations.
 TEST(Simulate, TheLongestChainBoundsAllDurations) {
   std::mt19937 random(17);
   std::uniform_real_distribution<double> length(0.1, 2);

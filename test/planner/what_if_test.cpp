@@ -1,4 +1,4 @@
-// Two plans side by side, and what makes a wish impossible.
+// Comparisons of two plans, and constraints that make a wish impossible.
 #include "planner/answer/explain.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
@@ -23,7 +23,7 @@ TEST(WhatIf, RatiosAgreeWithEachOther) {
   answer.devicesBefore = 32;
   answer.devicesAfter = 24;
   EXPECT_GT(answer.stepRatio(), 1);
-  EXPECT_NEAR(answer.stepRatio() * answer.tokenRateRatio(), 1, 1e-12); // the global batch is kept
+  EXPECT_NEAR(answer.stepRatio() * answer.tokenRateRatio(), 1, 1e-12); // the global batch is unchanged
   EXPECT_NEAR(answer.costRatio(), answer.stepRatio() * 24 / 32, 1e-12);
   EXPECT_EQ(answer.after.plan.globalBatch(), 96);
   answer.idleDevices = 8;
@@ -49,7 +49,7 @@ TEST(WhatIf, PinnedPlansAreComparedWithTheBestToo) {
 }
 
 TEST(WhatIf, BatchesThatWouldDivideAreNamed) {
-  Problem problem = problemOn(13); // 104 = 8 * 13 devices, 13 divides neither heads nor layers nor 96
+  Problem problem = problemOn(13); // 104 = 8 * 13 devices; 13 divides neither heads nor layers nor 96
   problem.pins.pp = 1;
   SearchResult result = search(problem);
   ASSERT_TRUE(result.plans.empty());
@@ -82,7 +82,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   EXPECT_THAT(large.violated.at(0), HasSubstr("memory: the plan that needs least takes"));
 }
 
-// A pinned plan may be as wished; the best plan as wished is another one, and the bound is its.
+// A pinned plan may satisfy the wish without being its best plan. The bound belongs to the best plan.
 TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
   Problem problem = problemOn(2);
   SearchResult best = search(problem), pinned = best;
@@ -97,7 +97,7 @@ TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
 TEST(WhyNot, WholeExpertsAreAnotherPlanThanSplitOnes) {
   Problem problem = problemOn(2);
   SearchResult split = search(problem);
-  problem.pins.splitsExperts = false; // as profiled for whole ones
+  problem.pins.splitsExperts = false; // as profiled for unsplit experts
   WhyNot answer = whyNot(problem, split, problem.pins);
   EXPECT_TRUE(split.plans.at(0).plan.splitsExperts);
   EXPECT_FALSE(answer.best.plan.splitsExperts);

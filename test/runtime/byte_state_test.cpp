@@ -1,4 +1,4 @@
-// Events in, faults out: what the map of bytes says after writes, parts and flights.
+// Events and the faults that the byte map reports: after writes, partial writes and in-flight transfers.
 #include "runtime/verify/byte_state.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ Content ready(uint32_t value) {
   return content;
 }
 
-/// The first byte that holds something else, or is in flight.
+/// Returns the first byte that holds another value or is in flight.
 std::optional<Fault> check(const ByteState &bytes, Span span, uint32_t value, uint32_t queue = noQueue) {
   return bytes.check(span, [&](const Content &content) { return content == ready(value); }, queue);
 }
@@ -65,7 +65,7 @@ TEST(ByteState, FlightsKeepBytes) {
   EXPECT_TRUE(isReady(bytes, {0, 64}, 1));
 }
 
-/// What a flight of a queue writes, the next one of that queue may read and write over.
+/// The next transfer of the same queue may read and overwrite the bytes that a transfer writes.
 TEST(ByteState, FlightsOfOneQueueFollowEachOther) {
   ByteState bytes(64);
   bytes.set({0, 64}, ready(1));

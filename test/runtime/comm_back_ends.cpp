@@ -1,4 +1,4 @@
-// The back ends that are always there: threads, and processes of one host.
+// The back ends that are always available: threads, and processes of one host.
 #include "test/runtime/comm_back_ends.h"
 
 #include "runtime/comm/local.h"

@@ -1,5 +1,5 @@
-// MPI begins once in a process, with as many ranks as mpirun started. So each call runs this program anew with the test
-// at hand alone; in there all calls but that one do nothing. Each rank leaves a report in a folder.
+// MPI starts once per process, with as many ranks as mpirun started. Each call therefore reruns this program with only
+// the current test. In the rerun every other call does nothing. Each rank writes a report to a folder.
 #include "runtime/comm/mpi.h"
 #include "test/runtime/comm_back_ends.h"
 #include "test/sanitizer.h"
@@ -24,7 +24,7 @@ std::string nameOfTest() {
   return std::string(test->test_suite_name()) + "." + test->name();
 }
 
-/// How many calls the test at hand has made before.
+/// Returns the number of calls that the current test has made before.
 int countCall() {
   static std::string test;
   static int calls;
@@ -41,7 +41,7 @@ std::string textOf(const fs::path &file) {
   return text.str();
 }
 
-/// First line: whether all was as expected. Then the failure, if there was one, its message last.
+/// Writes whether all expectations held in the first line. Then writes the failure, if any, with its message last.
 void report(const fs::path &file, const std::optional<Failure> &failure) {
   std::ofstream out(file);
   out << (testing::Test::HasFailure() ? "bad\n" : "good\n");
@@ -70,7 +70,7 @@ std::optional<Failure> readReport(const fs::path &file) {
   return failure;
 }
 
-/// The life of a process under mpirun: one rank of one call.
+/// Runs one rank of one call in a process under mpirun.
 [[noreturn]] void live(const Rank &rank) {
   try {
     MpiWorld world;
@@ -81,10 +81,10 @@ std::optional<Failure> readReport(const fs::path &file) {
     std::cerr << error.what() << std::endl;
   }
   std::fflush(nullptr);
-  _exit(0); // the reports say how it went
+  _exit(0); // the reports carry the result
 }
 
-/// Runs mpirun and says all that was printed. Killed after a minute, so that a rank that hangs is a failure.
+/// Runs mpirun and returns its output. Kills it after a minute, so that a hanging rank is a failure.
 std::string runAnew(int ranks, int call, const fs::path &folder) {
   fs::path log = folder / "log";
   std::string filter = "--gtest_filter=" + nameOfTest(), count = std::to_string(ranks);

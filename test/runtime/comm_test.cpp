@@ -1,5 +1,5 @@
-// The conformance suite of communicators, over every back end: kinds x ranks x sizes x in place or not. What a rank
-// brings says which rank and which element it is, so what must come out is a formula.
+// The conformance suite of communicators on every back end: kinds x ranks x sizes x in place or not. Inputs encode
+// rank and element, so that the expected result is a formula.
 #include "runtime/kernels/dtype.h"
 #include "test/runtime/comm_back_ends.h"
 
@@ -27,10 +27,10 @@ constexpr int rankCounts[] = {1, 2, 4, 7};
 constexpr int64_t sizes[] = {0, 1, 2, 3, 7, 1000, 1024, 1031, 5000, 10000};
 constexpr int64_t largest = 10000;
 
-/// Value `i` of rank `rank`: sums of these depend on the order of additions.
+/// Value `i` of rank `rank`. Sums of these values depend on the order of additions.
 float valueOf(int rank, int64_t i) { return std::sin(1.0f + rank * 977 + i) * std::exp2(float(i % 19)); }
 
-/// The sum in the order of ranks.
+/// Sums in rank order.
 float sumOf(int ranks, int64_t i) {
   float sum = valueOf(0, i);
   for (int rank = 1; rank < ranks; ++rank)
@@ -48,7 +48,7 @@ CollectiveShape shapeOf(pb::Transfer::Kind kind, int64_t elements, pb::DataType 
 }
 
 /// Runs `check` on every number of ranks with every size, in place and not, with two buffers of `largest` elements per
-/// rank; the size is per part.
+/// rank. The size is per shard.
 void forAll(const BackEnd &backEnd, const std::function<void(Communicator &, uint32_t group, int64_t size,
                                                              std::span<float> from, std::span<float> to)> &check) {
   for (int ranks : rankCounts) {
@@ -133,7 +133,7 @@ TEST_P(Comm, ShiftMovesRoundTheRing) {
   });
 }
 
-/// Megabytes, which some back ends move in slices: every kind, with parts and types of unlike lengths.
+/// Megabytes, which some back ends transfer in slices: every kind, with shards and types of different sizes.
 TEST_P(Comm, LargeBuffers) {
   onRanks(3, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(allOf(3), 1);
@@ -179,7 +179,7 @@ TEST_P(Comm, AllReduceTakesTheMaximum) {
   });
 }
 
-/// 1 + 2^-9 + 2^-9: adding in bf16 would lose both small values, adding in f32 and rounding once keeps them.
+/// 1 + 2^-9 + 2^-9: adding in bf16 would lose both small values. Adding in f32 and rounding once keeps them.
 TEST_P(Comm, HalfPrecisionRoundsOnce) {
   onRanks(3, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(allOf(3), 1);
@@ -193,7 +193,7 @@ TEST_P(Comm, HalfPrecisionRoundsOnce) {
   });
 }
 
-/// Groups need not be of neighbours, nor hold everybody; bytes of integers pass unchanged.
+/// Groups need not be contiguous or contain all ranks. Integer bytes are copied unchanged.
 TEST_P(Comm, GatherOfSomeRanks) {
   onRanks(5, [&](Communicator &comm) {
     if (comm.rank() == 0 || comm.rank() == 3)
@@ -220,7 +220,7 @@ TEST_P(Comm, BuffersOfOneCollectiveMayDiffer) {
       places.push_back(buffers.back().data());
     }
     Ticket ticket = comm.startCollective(group, shape, places.data(), places.data());
-    // What says where the operands are is not needed any more.
+    // The operand locations are not needed any more.
     shape.elements.assign(5, 0);
     places.assign(5, nullptr);
     comm.wait(ticket, 100);
@@ -229,7 +229,7 @@ TEST_P(Comm, BuffersOfOneCollectiveMayDiffer) {
   });
 }
 
-/// More operations than a group keeps at once, several in flight, overlapping groups, unequal speeds.
+/// More operations than a group keeps at once, several in flight, overlapping groups, and different speeds.
 TEST_P(Comm, ManyRoundsInFlight) {
   onRanks(4, [&](Communicator &comm) {
     uint32_t everybody = comm.joinGroup(allOf(4), 1);
@@ -260,7 +260,7 @@ TEST_P(Comm, ManyRoundsInFlight) {
   });
 }
 
-/// Each rank starts on the other queue first: were they one group, the sums would be of unlike values.
+/// Each rank starts on a different queue first. If both queues were one group, the sums would mix values.
 TEST_P(Comm, QueuesOfEqualMembersAreApart) {
   onRanks(2, [&](Communicator &comm) {
     uint32_t groups[] = {comm.joinGroup(allOf(2), 1), comm.joinGroup(allOf(2), 2)};
@@ -280,7 +280,8 @@ TEST_P(Comm, QueuesOfEqualMembersAreApart) {
   });
 }
 
-/// Rank 0 waits for what is last while rank 1 needs its part of the first: whoever waits works for all operations.
+/// Rank 0 waits for the last operation while rank 1 needs rank 0's part of the first. Every wait must progress all
+/// operations.
 TEST_P(Comm, ProgressDoesNotDependOnWhoWaits) {
   onRanks(2, [&](Communicator &comm) {
     uint32_t first = comm.joinGroup(allOf(2), 1), last = comm.joinGroup(allOf(2), 2);
@@ -298,8 +299,8 @@ TEST_P(Comm, ProgressDoesNotDependOnWhoWaits) {
   });
 }
 
-/// Rank 1 never asks for its operations: progress alone does its parts, until rank 0 says on another line that all are
-/// done.
+/// Rank 1 never polls its operations. Progress alone completes its parts, until rank 0 signals on another channel that
+/// all are done.
 TEST_P(Comm, ProgressEndsWhatNobodyPolls) {
   onRanks(2, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(allOf(2), 1);
@@ -368,7 +369,7 @@ TEST_P(Comm, LinesOfOnePairAreApart) {
   });
 }
 
-/// Two transfers of a plan use one line; a rank may also send to itself, where both ends are its own.
+/// Two transfers of a plan share one channel. A rank may also send to itself.
 TEST_P(Comm, LinesOpenedTwiceAreOne) {
   onRanks(2, [&](Communicator &comm) {
     std::span<int> sent = operands<int>(comm, 2), got = operands<int>(comm, 2);
@@ -425,8 +426,8 @@ TEST_P(Comm, AllocatedMemoryIsZeroedAlignedAndApart) {
   });
 }
 
-/// Joins a group of all and waits for a sum for which somebody is missing: to be stopped on the way, at the latest
-/// there.
+/// Joins a group of all ranks and waits for a sum that one rank never joins. The rank must be stopped there at the
+/// latest.
 void waitInVain(Communicator &comm, uint32_t queue, int64_t elements = 1) {
   auto sum = [&] {
     uint32_t group = comm.joinGroup(allOf(comm.ranks()), queue);
@@ -441,7 +442,7 @@ TEST_P(Comm, AbortWakesEveryWaitingRank) {
     if (comm.rank() != 2)
       return waitInVain(comm, 1);
     comm.joinGroup(allOf(4), 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // the others sleep by now
+    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // the other ranks are asleep by now
     comm.abort({2, 1, 17, "RUN", "block.forward", "matmul", "out of patience"});
   });
   ASSERT_TRUE(failure);
@@ -489,7 +490,7 @@ TEST_P(Comm, EndsThatDisagreeStop) {
   EXPECT_EQ(failure->message, "rank 0 sends 8 bytes where rank 1 receives 12");
 }
 
-/// Rank 0 starts one operation more than there is room for, while rank 1 waits for another group's.
+/// Rank 0 starts one operation more than fits, while rank 1 waits for another group's operation.
 std::optional<Failure> startTooMany(const BackEnd &backEnd, const std::function<Ticket(Communicator &)> &start) {
   return backEnd.run(2, [&](Communicator &comm) {
     if (comm.rank() == 1)

@@ -1,4 +1,4 @@
-// When a run is given up.
+// The conditions under which a run is stopped as diverged.
 #include "runtime/train/divergence.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A run of steps under one rule.
+/// A sequence of steps under one rule.
 struct Steps {
   explicit Steps(const pb::Settings &settings) : rule(settings) {}
 
@@ -56,7 +56,7 @@ TEST(DivergenceRule, StepsWithoutLabelsCountForNothing) {
     EXPECT_EQ(steps.add(std::numeric_limits<double>::quiet_NaN(), false, /*tokens=*/0), "");
   EXPECT_EQ(steps.add(5, false), "");
   EXPECT_EQ(steps.add(std::numeric_limits<double>::quiet_NaN(), false, /*tokens=*/0), "");
-  EXPECT_NE(steps.add(5, false), ""); // the second in a row of those that count
+  EXPECT_NE(steps.add(5, false), ""); // the second consecutive step that counts
 }
 
 TEST(DivergenceRule, TwentyUnlessThePlanSaysOtherwise) {
@@ -68,7 +68,7 @@ TEST(DivergenceRule, TwentyUnlessThePlanSaysOtherwise) {
     EXPECT_EQ(never.add(5, false), "") << i;
 }
 
-/// Megatron's scale for float16: it starts at 2^32 and halves with each overflow.
+/// Megatron's loss scale for float16: it starts at 2^32 and halves with each overflow.
 pb::Settings halvingScale() {
   pb::Settings settings = most(20);
   settings.set_dynamic_loss_scale(true);
@@ -78,7 +78,7 @@ pb::Settings halvingScale() {
   return settings;
 }
 
-/// A run in float16: endStep moves the scale.
+/// A float16 run: endStep updates the scale.
 struct Float16Run {
   std::string add(bool isApplied) {
     Scalars scalars{};
@@ -99,7 +99,7 @@ TEST(DivergenceRule, AScaleThatFallsBeforeTheFirstAppliedStepCountsForNothing) {
   for (int step = 1; step <= 31; ++step)
     EXPECT_EQ(run.add(false), "") << step;
   EXPECT_EQ(run.state.lossScale, 2);
-  EXPECT_EQ(run.rule.skipped(), 31u); // a checkpoint waits
+  EXPECT_EQ(run.rule.skipped(), 31u); // a due checkpoint waits
   EXPECT_EQ(run.add(true), "");
   EXPECT_EQ(run.rule.skipped(), 0u);
 }

@@ -1,5 +1,4 @@
-// The step path: no allocation of ours, all parts of a job done once, exceptions of any thread
-// passed on.
+// The step path: it does not allocate, runs every part of a job once, and forwards exceptions of any thread.
 #include "runtime/executor.h"
 
 #include "runtime/comm/local.h"
@@ -15,7 +14,7 @@
 
 namespace {
 
-/// Every allocation of the program, by operator new of any kind.
+/// Counts every allocation of the program by operator new.
 std::atomic<int64_t> allocations{0};
 
 } // namespace
@@ -40,7 +39,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A device that passes everything on.
+/// A device that forwards every call.
 class Wrapped : public Device {
 public:
   explicit Wrapped(std::unique_ptr<Device> device) : device(std::move(device)) {}
@@ -60,7 +59,7 @@ protected:
   const std::unique_ptr<Device> device;
 };
 
-/// Ranks that are late at random, by up to 50 us before every instruction and wait.
+/// Ranks with random delays of up to 50 us before every instruction and wait.
 class Late final : public Wrapped {
 public:
   Late(std::unique_ptr<Device> device, uint32_t seed) : Wrapped(std::move(device)), random(seed) {}
@@ -81,7 +80,7 @@ private:
   std::minstd_rand random;
 };
 
-/// Runs all its transfers strictly one after the other, in order of issue.
+/// Runs all its transfers one at a time, in issue order.
 class OneLine final : public Wrapped {
 public:
   using Wrapped::Wrapped;
@@ -109,7 +108,7 @@ std::string named(const SampleOptions &o) {
   return "pp" + std::to_string(o.pp) + " dp" + std::to_string(o.dp) + " tp" + std::to_string(o.tp);
 }
 
-// The loss of every step is that of one rank that has all samples of a step as micro-batches, whatever the plan.
+// Every plan gives the loss of one rank that runs all samples of a step as micro-batches.
 TEST(Executor, SplitsTrainAlike) {
   SampleOptions one;
   one.microBatches = 6;
@@ -127,7 +126,8 @@ TEST(Executor, SplitsTrainAlike) {
   }
 }
 
-// Replicas sum in another order than micro-batches do; own parts change no bit of an update, but where the norm is cut.
+// Replicas sum in another order than micro-batches. Sharding changes no bit of an update, except through the clipped
+// norm.
 TEST(Executor, ReplicasTrainAlikeWithAndWithoutParts) {
   SampleOptions one;
   one.microBatches = 4;
@@ -155,7 +155,7 @@ TEST(Executor, RoundsAreTheActionsWrittenOut) {
   }
 }
 
-// Whoever comes first, the bits are the same.
+// Results are bitwise equal under any arrival order.
 TEST(Executor, InterleavingsChangeNoBit) {
   for (const SampleOptions &options : splits) {
     Program program(samplePlan(options), 1);
@@ -169,7 +169,7 @@ TEST(Executor, InterleavingsChangeNoBit) {
   }
 }
 
-// R10: no plan may hang where a device runs one transfer at a time.
+// R10: no plan may hang on a device that runs one transfer at a time.
 TEST(Executor, OneTransferAtATimeDoesNotHang) {
   for (const SampleOptions &options : splits) {
     Program program(samplePlan(options), 1);
@@ -223,7 +223,7 @@ TEST_F(OneRank, ExchangesTakeTurns) {
   EXPECT_EQ(read[0], read[2]);
 }
 
-/// As ranks do whose parts hold nothing of a parameter. A fault shows under the sanitizer of undefined behaviour.
+/// Copies of empty shards, as on ranks that hold nothing of a parameter. UBSan reports a fault.
 TEST_F(OneRank, CopiesNothingFromNowhere) {
   device->copyIn(0, nullptr, 0);
   device->copyOut(nullptr, 0, 0);
@@ -237,7 +237,7 @@ TEST_F(OneRank, FindsByName) {
   EXPECT_EQ(findExchange(program.plan().stages(0), "text"), std::nullopt);
 }
 
-// A rank's own part lies behind those of the ranks before it.
+// A rank's shard follows those of the ranks before it.
 TEST(Executor, AddressesChooseTheOwnPart) {
   Program program(samplePlan(split(1, 2, 1, true)), 1);
   uint64_t begin[2] = {};
@@ -260,7 +260,7 @@ TEST(Executor, AddressesChooseTheOwnPart) {
   EXPECT_EQ(begin[1] - begin[0], program.plan().buckets(1).stored().bytes() / 2);
 }
 
-/// What is said when rank 1 of two stages fails before instruction 0 of an action.
+/// Returns the report if rank 1 of two stages fails before instruction 0 of an action.
 std::string failureAt(uint32_t action) {
   Program program(samplePlan(split(2, 1, 1, false)), 1);
   auto prepare = [&](Executor &executor) { executor.fault = Fault{.rank = 1, .step = 1, .action = action}; };

@@ -1,4 +1,4 @@
-// The rows of functions.def and what follows from them.
+// The rows of functions.def and properties derived from them.
 #include "runtime/abi.h"
 #include "runtime/functions.h"
 #include "runtime/plan.pb.h"
@@ -46,7 +46,7 @@ TEST(Functions, HaveTheNumbersOfThePlan) {
   EXPECT_EQ(findFunction("no_function"), nullptr);
 }
 
-// A scalar that is no size is a kind of plan.proto; a size is one of the function, or only the kernels know it.
+// Each scalar is a kind of plan.proto, a size of the function, or known only to the kernels.
 TEST(Functions, ScalarsAreKindsOfThePlanOrSizes) {
   auto check = [](const Signature &row) {
     for (const ScalarSignature &scalar : row.scalars) {

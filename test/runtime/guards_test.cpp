@@ -1,4 +1,4 @@
-// An arena laid out by hand: what no buffer owns is guarded, what one owns is not.
+// A hand-built arena: bytes that no buffer owns are guarded, and owned bytes are not.
 #include "runtime/guards.h"
 
 #include "runtime/comm/local.h"
@@ -25,8 +25,8 @@ void place(pb::Stage *stage, uint64_t offset, uint64_t bytes) {
   binding->set_place(stage->places_size() - 1);
 }
 
-/// One call: 40 bytes of parameters, a workspace in which a buffer of 64 bytes lives for instructions 1 and 2, and
-/// scalars, which a flight writes.
+/// One call: 40 bytes of parameters, a workspace with a 64-byte buffer that is live for instructions 1 and 2, and
+/// scalars, which a transfer writes.
 pb::Plan guardedPlan() {
   pb::Plan plan;
   plan.set_target("cpu");
@@ -72,7 +72,7 @@ pb::Mesh oneRank() {
 
 class GuardsTest : public testing::Test {
 protected:
-  /// What is said when instruction `instruction` writes byte `at` of the arena; empty when it may.
+  /// Returns the error if instruction `instruction` writes byte `at` of the arena; empty if it may.
   std::string write(int instruction, uint64_t at) {
     const Place bases[] = {{parametersAt}, {workspaceAt}, {scalarsAt}};
     guards.open(0, instruction, bases);
@@ -112,7 +112,7 @@ TEST_F(GuardsTest, CoverTheEndOfTheArena) {
   EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind scalars of block.2"));
 }
 
-// Behind a buffer of the workspace others may lie once it is dead.
+// Other buffers may reuse the bytes of a dead workspace buffer.
 TEST_F(GuardsTest, LiveAsLongAsTheirBuffer) {
   EXPECT_EQ(write(0, workspaceAt + 64), "");
   EXPECT_EQ(write(1, workspaceAt), "");

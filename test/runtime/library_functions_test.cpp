@@ -1,4 +1,4 @@
-// What library functions declare for a call: kernels take exactly that, and malformed sizes declare nothing.
+// The operands that library functions declare: kernels accept exactly these, and malformed sizes declare none.
 #include "runtime/kernels/kernels.h"
 #include "runtime/verify/library_functions.h"
 
@@ -48,7 +48,7 @@ Call callOf(const Case &c) {
   return call;
 }
 
-/// `call` with the buffers that it declares; returns their types.
+/// Gives `call` the buffers that it declares, and returns their types.
 std::vector<pb::DataType> addBuffers(Call &call) {
   std::vector<pb::DataType> types;
   std::vector<OperandRule> rules = *operandsOf(call);
@@ -61,7 +61,7 @@ std::vector<pb::DataType> addBuffers(Call &call) {
   return types;
 }
 
-// The table is no second opinion: one byte less is refused by the kernel itself.
+// The kernel itself refuses a buffer that is one byte shorter than declared.
 TEST(LibraryFunctions, DeclareWhatKernelsTake) {
   for (const Case &c : cases) {
     Call call = callOf(c);
@@ -116,7 +116,7 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
   EXPECT_NE((*operandsOf(call))[0].linear, (*operandsOf(call))[1].linear);
 }
 
-// A term of a sum must not pass what is no sum, and a bias would be added by each rank that has a term.
+// A partial sum must not pass through a nonlinear epilogue, and every rank with a term would add a bias.
 TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   struct Epilogue {
     Call::Epilogue name;
@@ -142,7 +142,7 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   }
 }
 
-// Where no derivative follows nobody keeps what gelu is taken of.
+// Without a following derivative, the operand of gelu is not kept.
 TEST(LibraryFunctions, GelusOperandIsMadeWhereItHasAPlace) {
   Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
   call.set_epilogue(Call::BIAS_GELU);

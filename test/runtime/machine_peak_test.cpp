@@ -1,4 +1,4 @@
-// The peak of a machine is measured once.
+// The peak of a machine is measured once and cached.
 #include "runtime/train/machine_peak.h"
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ TEST_F(MachinePeak, IsMeasuredOnceAndKept) {
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_EQ(kept().begin().value().get<double>(), first);
   machinePeakFlops(2);
-  EXPECT_EQ(kept().size(), 2u); // other threads, another peak
+  EXPECT_EQ(kept().size(), 2u); // another number of threads has its own peak
   EXPECT_EQ(machinePeakFlops(1), first);
 }
 
@@ -66,7 +66,7 @@ TEST_F(MachinePeak, AFileThatIsDamagedOrCannotBeWrittenIsNoError) {
 TEST_F(MachinePeak, IsKeptInTheCacheOfTheUser) {
   EXPECT_EQ(peakFile(), folder / "espalier" / "cpu_peaks.json");
   std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
-  setenv("XDG_CACHE_HOME", "relative", 1); // to be ignored, says its specification
+  setenv("XDG_CACHE_HOME", "relative", 1); // the XDG specification ignores relative paths
   setenv("HOME", "/home/x", 1);
   EXPECT_EQ(peakFile(), "/home/x/.cache/espalier/cpu_peaks.json");
   unsetenv("HOME");

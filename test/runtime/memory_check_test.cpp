@@ -1,4 +1,4 @@
-// Limits as the system writes them, in a folder that stands for the root; and what a plan needs.
+// Memory limits in the system's format, in a folder that replaces the root, and the memory that a plan requires.
 #include "runtime/memory_check.h"
 
 #include "runtime/comm/local.h"
@@ -43,7 +43,7 @@ TEST_F(FreeMemoryTest, WithoutAnyFileNothingIsLimited) {
   EXPECT_EQ(freeMemory(root).bytes, UINT64_MAX);
 }
 
-/// 10,000,000 less 6,000,000, of which 2,500,000 are files that can be dropped.
+/// 10,000,000 minus 6,000,000, of which 2,500,000 are reclaimable file pages.
 TEST_F(FreeMemoryTest, Version2GroupsAndThoseAboveThemLimit) {
   write("proc/self/cgroup", "0::/jobs/mine\n");
   write("sys/fs/cgroup/jobs/mine/memory.max", "max\n");
@@ -58,15 +58,15 @@ TEST_F(FreeMemoryTest, Version2GroupsAndThoseAboveThemLimit) {
 
 TEST_F(FreeMemoryTest, Version1GroupsLimit) {
   write("proc/self/cgroup", "11:cpu,cpuacct:/a\n4:memory:/docker/of/the/host\n");
-  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000000\n"); // all that a container sees
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000000\n"); // the only group that a container sees
   write("sys/fs/cgroup/memory/memory.usage_in_bytes", "5500000\n");
   write("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1500000\n");
   EXPECT_EQ(freeMemory(root).bytes, 1000000u);
-  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // version 1's word for none
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // version 1's value for no limit
   EXPECT_EQ(freeMemory(root).bytes, 20000u * 1024);
 }
 
-/// What is asked for is what an executor takes.
+/// The required memory equals what an executor allocates.
 TEST(RequireMemory, CountsArenaAndScratchOfEveryRank) {
   SampleOptions options;
   options.dp = options.pp = 2;

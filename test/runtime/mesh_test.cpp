@@ -1,4 +1,4 @@
-// Ranks as coordinates, on a mesh whose sizes all differ.
+// Rank coordinates on a mesh whose axes all have different sizes.
 #include "runtime/mesh.h"
 
 #include "runtime/status.h"

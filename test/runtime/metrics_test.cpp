@@ -1,4 +1,4 @@
-// What a run says of its steps, and the file of its lines: what a resumed run finds there, and what the disk refuses.
+// The metrics of steps and their file: a resumed run truncates it, and disk errors are reported.
 #include "runtime/train/metrics.h"
 
 #include "runtime/train/line_file.h"
@@ -25,7 +25,7 @@ protected:
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   }
 
-  /// What the file holds after a resumed run goes on behind `step`, and adds no line.
+  /// Returns the file after a run resumes at `step` and adds no line.
   std::string continued(const std::string &before, int64_t step) {
     std::ofstream(file, std::ios::binary) << before;
     RunOptions options;
@@ -52,13 +52,13 @@ TEST_F(MetricsLines, OfStepsThatAreTrainedAgainAreDropped) {
   EXPECT_EQ(continued(one + two + tested + three, 0), "");
   EXPECT_EQ(continued(one + two + tested + three, 3), one + two + tested + three);
   EXPECT_EQ(continued("", 3), "");
-  // A killed run may leave a line half written.
+  // A killed run may leave an incomplete line.
   EXPECT_EQ(continued(one + two + "{\"step\":3,\"lo", 2), one + two);
 }
 
 TEST_F(MetricsLines, OfOthersStay) {
   EXPECT_EQ(continued("a log\n{\"step\":9}\n", 2), "a log\n");
-  EXPECT_EQ(continued("{\"step\":9}\na log", 2), "{\"step\":9}\na log\n"); // a new line begins behind it
+  EXPECT_EQ(continued("{\"step\":9}\na log", 2), "{\"step\":9}\na log\n"); // new lines follow it
   EXPECT_EQ(continued("{\"step\":\"nine\"}\n[9]\n", 2), "{\"step\":\"nine\"}\n[9]\n");
 }
 

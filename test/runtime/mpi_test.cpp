@@ -1,4 +1,4 @@
-// What only OpenMPI's back end refuses.
+// Errors that only OpenMPI's back end reports.
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_library.h"
 #include "test/runtime/comm_back_ends.h"
@@ -16,7 +16,7 @@ protected:
   }
 };
 
-/// The text of what `work` throws.
+/// Returns the message that `work` throws.
 template <typename Error> std::string refusalOf(const std::function<void()> &work) {
   try {
     work();
@@ -60,14 +60,14 @@ TEST_F(Mpi, SaysWhatItRefuses) {
   EXPECT_EQ(failure->message, "MPI refuses a send: MPI_ERR_RANK: invalid rank");
 }
 
-/// How much more is not known: MPI cuts it.
+/// The excess size is unknown, because MPI truncates the message.
 TEST_F(Mpi, MoreThanWasWaitedFor) {
   std::optional<Failure> failure = runMpi(2, [](Communicator &comm) {
     std::byte *place = comm.allocate(64);
     Ticket ticket = comm.rank() == 0 ? comm.startSend(comm.openSend(1, 0), place, 12)
                                      : comm.startReceive(comm.openReceive(0, 0), place, 8);
     if (comm.rank() == 0)
-      ticket = comm.startReceive(comm.openReceive(1, 1), place, 8); // which never comes
+      ticket = comm.startReceive(comm.openReceive(1, 1), place, 8); // this message never arrives
     EXPECT_THROW(comm.wait(ticket, 10), RankStopped);
   });
   ASSERT_TRUE(failure);

@@ -1,6 +1,5 @@
-// A plan is a file from outside: whatever its numbers say, the verifier answers. Random fields of a good plan get
-// values that break arithmetic; run with the sanitizers, this is the fuzz test of the verifier and of the loader behind
-// it.
+// The verifier must handle any plan, because plans come from outside. Random fields of a good plan get values that
+// break arithmetic. With sanitizers this is the fuzz test of the verifier and of the loader.
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
@@ -22,7 +21,7 @@ class Mutator {
 public:
   explicit Mutator(uint32_t seed) : random(seed) {}
 
-  /// Changes one field somewhere below `message`: another value, one entry less, one entry twice, or swapped entries.
+  /// Changes one field below `message`: sets another value, or removes, duplicates or swaps entries.
   void mutate(Message &message) {
     const Reflection &reflection = *message.GetReflection();
     std::vector<const FieldDescriptor *> fields;
@@ -30,7 +29,7 @@ public:
     if (fields.empty())
       return;
     const FieldDescriptor *field = fields[below(fields.size())];
-    // Mostly down to a leaf: there are few fields near the root.
+    // Usually descends to a leaf, because there are few fields near the root.
     bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (field->is_repeated()) {
       int entries = reflection.FieldSize(message, field);
@@ -49,7 +48,7 @@ public:
 private:
   uint64_t below(uint64_t bound) { return random() % bound; }
 
-  /// Small, large and extreme numbers, and those near the present one.
+  /// Returns small, large and extreme numbers, and numbers near the present one.
   uint64_t number(uint64_t present) {
     static constexpr uint64_t extremes[] = {0,
                                             1,
@@ -121,7 +120,7 @@ TEST_P(MutatedPlan, IsRefusedOrLoads) {
       ++refused;
     }
   }
-  // Names, predictions and most settings may be anything; sizes and indices may not.
+  // Names, predictions and most settings may have any value. Sizes and indices may not.
   EXPECT_GT(refused, 1000);
   EXPECT_GT(loaded, 100);
 }

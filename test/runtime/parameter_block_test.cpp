@@ -1,5 +1,4 @@
-// Which elements a rank holds, owns and speaks for: blocks of padded tensors, cut once more where the bucket that they
-// lie in is shared.
+// The elements that a rank holds, owns and saves: blocks of padded tensors, further cut if their bucket is sharded.
 #include "runtime/parameter_block.h"
 
 #include "test/runtime/sample_plan.h"
@@ -20,8 +19,8 @@ pb::Mesh meshOf(uint32_t pp, uint32_t dp, uint32_t tp) {
   return mesh;
 }
 
-/// [5, 3] padded to [6, 4], rows over tp 3, columns over dp 2: rank (dp 1, tp 2) holds rows 4-5 and
-/// columns 2-3, of which only (4, 2) is no padding.
+/// [5, 3] padded to [6, 4], rows over tp 3, columns over dp 2. Rank (dp 1, tp 2) holds rows 4-5 and columns 2-3. Only
+/// (4, 2) is not padding.
 TEST(ParameterBlock, SkipsPadding) {
   Mesh mesh(meshOf(1, 2, 3));
   pb::Parameter parameter;
@@ -49,7 +48,7 @@ TEST(ParameterBlock, SkipsPadding) {
   EXPECT_EQ(runs, (std::vector<int64_t>{0, 14, 1}));
 }
 
-/// Experts that are spread over tp and then over ep: tp counts first, though the mesh has it last.
+/// Experts spread over tp and then over ep: tp is the outer axis, although it is last in the mesh.
 TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
   pb::Mesh axes = meshOf(1, 1, 2);
   axes.set_ep(3);
@@ -71,7 +70,7 @@ TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
   EXPECT_EQ(held(), (std::vector<int64_t>{0, 3, 1, 4, 2, 5}));
 }
 
-/// The example of runtime/README.md, section 4: dp 2 shares w1 [16, 40] and w2 [40, 16] in one bucket, g [16] in
+/// The example of runtime/README.md, section 4: dp 2 shards w1 [16, 40] and w2 [40, 16] in one bucket, and g [16] in
 /// another.
 pb::Plan sharedPlan() {
   pb::Plan plan;
@@ -121,14 +120,14 @@ TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
   EXPECT_TRUE(second[0].own.range.isEmpty());
   EXPECT_EQ(second[1].own.range, (ElementRange{0, 640}));
   EXPECT_EQ(second[1].own.at, 0);
-  EXPECT_TRUE(second[2].own.range.isEmpty()); // only padding is left for it
+  EXPECT_TRUE(second[2].own.range.isEmpty()); // only padding remains for it
   for (const PlacedParameter &placed : second) {
     EXPECT_FALSE(placed.isSpokenFor);
     EXPECT_TRUE(placed.isOwnSpokenFor);
   }
 }
 
-/// A border of parts within a parameter: elements 640 to 1279 of the bucket are rank 1's.
+/// A shard boundary inside a parameter: rank 1 owns elements 640 to 1279 of the bucket.
 TEST(PlacedParameters, PartsCutThroughParameters) {
   pb::Plan plan = sharedPlan();
   plan.mutable_buckets(0)->mutable_parameters(1)->set_first(512);
@@ -150,7 +149,7 @@ TEST(PlacedParameters, PartsCutThroughParameters) {
   EXPECT_EQ(placed.heldStored().at, 0);
 }
 
-/// Under every split each element of each parameter has one speaker, and one for its state; a tied table is one.
+/// Under every split, one rank saves each element of each parameter, and one its state. A tied table counts once.
 TEST(PlacedParameters, EveryElementIsSpokenForOnce) {
   for (bool zero : {false, true}) {
     SampleOptions options{.dp = 2, .tp = 2, .pp = 2, .layers = 3, .features = 300, .zero = zero};

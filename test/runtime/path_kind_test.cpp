@@ -1,4 +1,4 @@
-// What people hand to the wrong command is told by its content, whatever its name is.
+// Files given to the wrong command are recognized by their content, whatever their names.
 #include "runtime/path_kind.h"
 
 #include "runtime/plan_file.h"
@@ -20,7 +20,7 @@ protected:
   PathKindOf() { fs::create_directories(folder); }
   ~PathKindOf() override { fs::remove_all(folder); }
 
-  /// Writes a file, with the folders that it lies in, and returns the path of the first of these.
+  /// Writes a file and its parent folders, and returns the path of the outermost folder.
   fs::path write(const std::string &name, const std::string &text) {
     fs::create_directories((folder / name).parent_path());
     std::ofstream(folder / name, std::ios::binary) << text;
@@ -62,7 +62,7 @@ TEST_F(PathKindOf, FilesAndFoldersAreToldByTheirMarks) {
   fs::create_directories(folder / "bare");
   EXPECT_EQ(pathKind(folder / "bare"), PathKind::Unknown);
   EXPECT_EQ(pathKind(folder / "nowhere"), PathKind::Unknown);
-  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0); // to open it would wait
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0); // opening it would block
   EXPECT_EQ(pathKind(folder / "pipe"), PathKind::Unknown);
 }
 

@@ -1,4 +1,4 @@
-// No damage of a plan's file goes unseen, and the file stays one protobuf message.
+// Every corruption of a plan file is detected, and the file remains one protobuf message.
 #include "runtime/plan_file.h"
 
 #include "runtime/status.h"
@@ -17,14 +17,14 @@ namespace fs = std::filesystem;
 class PlanFile : public testing::Test {
 protected:
   PlanFile() {
-    // In memory, as thousands of versions of it are read.
+    // Uses /dev/shm, because the test reads thousands of versions.
     fs::path folder = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
     const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
     file = folder / fmt::format("espalier-plan-{}-{}", info->name(), getpid());
   }
   ~PlanFile() override { fs::remove(file); }
 
-  /// What reading these bytes says, empty where they are a plan.
+  /// Returns the error of reading these bytes; empty if they are a plan.
   std::string errorOf(const std::string &bytes) {
     std::ofstream(file, std::ios::binary) << bytes;
     try {
@@ -71,7 +71,7 @@ TEST_F(PlanFile, ResealingFitsTheChecksumToWhateverIsThere) {
   EXPECT_THAT(errorOf(bytes), testing::HasSubstr("do not fit its checksum"));
   EXPECT_EQ(errorOf(resealed(bytes)), "");
   EXPECT_EQ(readPlan(file).model(), "Toy");
-  EXPECT_EQ(resealed(other.SerializeAsString()), planFileBytes(other)); // of another tool's making
+  EXPECT_EQ(resealed(other.SerializeAsString()), planFileBytes(other)); // written by another tool
   EXPECT_THAT(errorOf(resealed("text")), testing::HasSubstr("not a run plan"));
   EXPECT_THAT(errorOf(resealed("")), testing::HasSubstr("version 0"));
 }
@@ -87,7 +87,7 @@ TEST_F(PlanFile, RefusesAnotherVersion) {
 
 TEST_F(PlanFile, RefusesWhatIsTooLargeBeforeReadingIt) {
   std::ofstream(file) << "x";
-  fs::resize_file(file, (uint64_t(256) << 20) + 1); // a hole: takes no room
+  fs::resize_file(file, (uint64_t(256) << 20) + 1); // sparse: takes no disk space
   EXPECT_THROW(readPlan(file), PlanError);
 }
 

@@ -1,4 +1,4 @@
-// Processes of one host that die, hang or refuse: the others end within seconds, and who was first is known.
+// Processes of one host that die, hang or fail: the others end within seconds, and the first failure is reported.
 #include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 #include "test/sanitizer.h"
@@ -21,10 +21,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds, std::chrono::seconds;
 
 constexpr size_t operandBytes = size_t{8} << 20;
-/// The seconds within which all end are those of a machine that has nothing else to do, where the system allows it.
+/// The time limits assume an idle machine, so that the test raises its priority where the system allows it.
 [[maybe_unused]] const int goesFirst = setpriority(PRIO_PROCESS, 0, -10);
 
-/// Sums without end: 0 if the rank was stopped while doing so.
+/// Runs all-reduces in a loop. Returns 0 if the rank was stopped meanwhile.
 int sumUntilStopped(ShmWorld &world, int rank) {
   std::unique_ptr<Communicator> comm = world.communicator(rank);
   std::vector<int> members;
@@ -51,7 +51,7 @@ void PrintTo(const Loss &loss, std::ostream *out) {
   *out << strsignal(loss.signal) << " after " << loss.afterMilliseconds << " ms";
 }
 
-/// Less than a run has, for tests to be quick.
+/// Shorter than in a run, to keep the tests fast.
 constexpr Patience aSecond{.silentLooks = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(KilledOrStopped, LostRank,
                          testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50},
                                          Loss{SIGSTOP, 0, aSecond}, Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50, aSecond}));
 
-/// What supervision says where rank 1 of two does `body` and rank 0 sums with it.
+/// Returns the failure that supervision reports if rank 1 of two runs `body` and rank 0 runs all-reduces with it.
 std::optional<Failure> failureOf(const std::function<int(ShmWorld &)> &body) {
   ShmWorld world(2, operandBytes);
   std::vector<Process> processes =
@@ -109,14 +109,14 @@ TEST(Processes, AStatusIsAFailure) {
   EXPECT_EQ(failure->sentence(), "rank 1: its process ended with status 3; all ranks stopped");
 }
 
-/// A library calls exit: well ended, with the work not done.
+/// A library calls exit with status 0 before the work is done.
 TEST(Processes, LeavingEarlyIsAFailure) {
   std::optional<Failure> failure = failureOf([](ShmWorld &) -> int { _exit(0); });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->message, "its process ended before its work was done");
 }
 
-/// It does not look whether it was stopped, and would run for a minute.
+/// This rank does not check for a stop, and would run for a minute.
 TEST(Processes, WhoDoesNotStopIsKilled) {
   ShmWorld world(2, operandBytes);
   Clock::time_point begin = Clock::now();
@@ -133,7 +133,7 @@ TEST(Processes, WhoDoesNotStopIsKilled) {
   EXPECT_LT(Clock::now() - begin, seconds(5 * slowdown));
 }
 
-/// What supervision says where a rank waits for others whose launchers do not come.
+/// Returns the failure of a rank that waits for peers whose launchers never arrive.
 std::optional<Failure> failureAlone(Supervision how) {
   ShmWorld world(1, operandBytes, /*first=*/3);
   how.patience = {.stoppingLooks = 2};
@@ -148,7 +148,7 @@ std::optional<Failure> failureAlone(Supervision how) {
   return failure;
 }
 
-/// As Slurm asks those to end that wait for one that has failed to begin.
+/// Slurm sends this signal to processes that wait for a peer that failed to start.
 TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
   Clock::time_point begin = Clock::now();
   std::optional<Failure> failure = failureAlone({.endSignal = [] { return SIGTERM; }});
@@ -174,8 +174,8 @@ void compute() {
     value = value * 1.000001f;
 }
 
-/// Seconds that eight ranks take to compute in rounds, `meet`ing after each or not, while every core has other work
-/// too.
+/// Returns the seconds in which eight ranks compute in rounds while every core has other work. `meet`: a barrier
+/// follows each round.
 double secondsOfEight(bool meet) {
   constexpr int rounds = 30;
   ShmWorld world(8, operandBytes);
@@ -206,7 +206,7 @@ double secondsOfEight(bool meet) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Who waits sleeps: its core is left to those that it waits for.
+/// A waiting rank sleeps, so that the ranks that it waits for get its core.
 TEST(Processes, WaitingTakesNobodysShare) {
   if (std::thread::hardware_concurrency() > 4)
     GTEST_SKIP() << "eight ranks are no crowd here";
@@ -241,8 +241,8 @@ TEST(Processes, ShareNoMoreThanWasAgreed) {
   EXPECT_THROW(ShmWorld(2, size_t{1} << 50), MemoryError);
 }
 
-/// Lets this process have so few files that the next `more` can be opened and no other one. Those forked of it have
-/// more: a sanitizer looks at memory through a pipe.
+/// Limits this process to `more` further open files. Its forked children may open more, because a sanitizer reads
+/// memory through a pipe.
 class FewFiles {
 public:
   explicit FewFiles(int more) {
@@ -264,7 +264,7 @@ private:
   rlimit before{};
 };
 
-/// The text of what `work` throws.
+/// Returns the message that `work` throws.
 std::string refusalOf(const std::function<void()> &work) {
   try {
     work();
@@ -294,7 +294,7 @@ TEST(Processes, RefusalsOfTheSystemAreSaid) {
 
 constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
 
-/// Looks that were woken early by an end of another count nothing.
+/// Polls that another rank's end woke early do not count towards the timeout.
 TEST(Watch, CountsItsOwnLooks) {
   Watch watch(2, threeLooks);
   std::vector<Sight> sights{{.beats = 5}, {.beats = 1}};

@@ -1,5 +1,5 @@
-// How runs end before their last step: by a signal, by divergence, or because a rank cannot start. All ranks end
-// together, and the checkpoint that stays is a good one.
+// Early ends of runs: by a signal, by divergence, or because a rank cannot start. All ranks end together, and the
+// remaining checkpoint is valid.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/thread_pool.h"
 #include "runtime/train/run.h"
@@ -46,8 +46,8 @@ protected:
   fs::path folder;
 };
 
-/// Rank 0 is asked before each meeting of a run with evaluations and checkpoints; whichever it is after which a signal
-/// is there, all eight ranks end behind the same one, and what was trained is saved and goes on bit for bit.
+/// Rank 0 is polled before each message all-gather of a run with evaluations and checkpoints. Wherever the signal
+/// arrives, all eight ranks end after the same all-gather. The trained state is saved and resumes bit for bit.
 TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
   Program program(samplePlan(options));
   RunOptions straight = runOptions(6);
@@ -92,7 +92,8 @@ TEST_F(RunEnd, TheSummarySaysWhereItStands) {
   EXPECT_THAT(closingSummary(result, run), HasSubstr("; nothing is saved without --checkpoint"));
 }
 
-/// At this rate the first update throws the weights so far that the next loss is no number, though they are finite.
+/// At this rate the first update changes the weights so much that the next loss is not finite, although the weights
+/// are.
 TEST_F(RunEnd, RuinedWeightsAreNotSaved) {
   options.peakRate = 1e30;
   RunOptions run = runOptions(10);
@@ -122,7 +123,7 @@ TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
   }
 }
 
-/// At 2^120 squares of gradients overflow, and the scale may not fall.
+/// At 2^120 the squares of gradients overflow, and the scale may not fall.
 TEST_F(RunEnd, SkippedStepsEndTheRunAndAreNotSaved) {
   options.dynamicScale = true;
   pb::Plan plan = samplePlan(options);
@@ -136,7 +137,7 @@ TEST_F(RunEnd, SkippedStepsEndTheRunAndAreNotSaved) {
   EXPECT_EQ(latestCheckpoint(folder), "");
 }
 
-/// The scale falls to 1 in two steps: the checkpoints that were due wait for the first step that is applied.
+/// The scale falls to 1 in two steps. Due checkpoints wait for the first applied step.
 TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   options.dynamicScale = true;
   RunOptions run = runOptions(4);
@@ -146,7 +147,7 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   RunResult result = runPlan(Program(samplePlan(options)), run);
   std::string said = testing::internal::GetCapturedStdout();
   EXPECT_THAT(said, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
-  EXPECT_THAT(said, Not(HasSubstr("the checkpoint due after step 2"))); // said once
+  EXPECT_THAT(said, Not(HasSubstr("the checkpoint due after step 2"))); // reported once
   ASSERT_EQ(result.divergence, "");
   ASSERT_FALSE(result.steps[1].isApplied);
   ASSERT_TRUE(result.steps[2].isApplied);
@@ -154,8 +155,8 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   EXPECT_TRUE(fs::exists(folder / "step-00000003"));
 }
 
-/// Threads of which none can be made: the limit holds for users without privileges, whom the test becomes in a process
-/// of its own.
+/// Runs where no thread can be created. The limit applies to unprivileged users, so that the test becomes one in a
+/// child process.
 void runWithoutThreads(const SampleOptions &options, int threads) {
   RunOptions run;
   run.dataset = sampleData(options.features, 64);
@@ -178,7 +179,7 @@ TEST_F(RunEnd, ARankThatCannotStartStopsAll) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(runWithoutThreads(options, /*threads=*/1), testing::ExitedWithCode(7),
               "rank [1-7]: the system refuses a thread: .*ulimit -u.*all ranks stopped");
-  options.dp = options.tp = 1; // two ranks: their pools are what cannot be made
+  options.dp = options.tp = 1; // two ranks: their thread pools cannot be created
   EXPECT_EXIT(runWithoutThreads(options, /*threads=*/4), testing::ExitedWithCode(7),
               "rank [01]: the system refuses a thread");
 }

@@ -1,6 +1,5 @@
-// The whole runtime on a hand-built plan: every split gives the losses, gradients and parameters of
-// the unsplit model, whose gradients are checked against an oracle in double; bits depend on
-// neither timing nor threads.
+// The whole runtime on a hand-built plan. Every split gives the losses, gradients and parameters of the unsplit model,
+// whose gradients are checked against an oracle in double. Results depend neither on timing nor on threads.
 #include "runtime/train/run.h"
 
 #include "runtime/crash_report.h"
@@ -31,8 +30,7 @@ RunResult train(const SampleOptions &options, int64_t steps, int threads = 1) {
   return runPlan(Program(samplePlan(options)), runOptions(options, steps, threads));
 }
 
-/// Loss and gradients of the toy model at its initial values over the first `batch` samples, in
-/// double.
+/// Loss and gradients of the toy model in double, at its initial values, over the first `batch` samples.
 struct Oracle {
   Oracle(int layers, int64_t features, int64_t batch);
   double loss = 0;
@@ -89,8 +87,8 @@ TEST(Run, GradientsMatchTheOracle) {
   EXPECT_NEAR(result.steps[0].gradNorm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
 }
 
-/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine, and so has no
-/// share.
+/// A peak that was measured on a busy machine is too low. Here every step exceeds any machine's peak, and thus has no
+/// MFU.
 TEST(Run, NoStepHasMoreThanThePeak) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->set_flops_per_step(1e18);
@@ -101,7 +99,7 @@ TEST(Run, NoStepHasMoreThanThePeak) {
   }
 }
 
-/// All steps are shares of one peak.
+/// The MFU of all steps uses the same peak.
 TEST(Run, ThePeakDoesNotRiseWithTheRun) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->set_flops_per_step(1e6);
@@ -133,7 +131,7 @@ TEST(Run, CallerHearsEachStepOnceWhenItIsDone) {
     EXPECT_EQ(losses[i], result.steps[i].loss);
 }
 
-/// All of one global batch of 8 and 12 features.
+/// Splits of a global batch of 8 and 12 features.
 struct SplitCase {
   int dp, tp, pp;
   int64_t samples, microBatches;
@@ -220,7 +218,7 @@ TEST(Run, ClippingBoundsTheUpdateNotTheReportedNorm) {
 
 TEST(Run, OverflowSkipsTheStepAndLowersTheScale) {
   SampleOptions options;
-  options.dynamicScale = true; // begins at 2^120, where squares of gradients overflow
+  options.dynamicScale = true; // starts at 2^120, where squares of gradients overflow
   options.dp = 2;
   options.microBatches = 2;
   RunResult result = train(options, 5);

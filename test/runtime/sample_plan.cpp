@@ -1,5 +1,5 @@
-// What is said once: settings, kernels, values, transfers of streams. Written out as the compiler would: nothing here
-// is shared with it.
+// Shared tables: settings, kernels, values, boundary transfers. Written independently of the compiler, in the
+// compiler's form.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -29,7 +29,7 @@ struct ToyKernel {
   std::vector<ToyOperand> operands;
 };
 
-/// In the order of enum Kernel, operands as in toy_kernels.c. 0 of a reach is the extent: features of this rank.
+/// In the order of enum Kernel, with operands as in toy_kernels.c. A reach of 0 is the extent: features of this rank.
 const ToyKernel toyKernels[] = {
     {"toy_embed", 4, {{pb::I32, read, {1, 2}}, {pb::F32, read, {0}}, {pb::F32, write, {1, 0}}}},
     {"toy_embed_gradient", 5, {{pb::I32, read, {1, 2}}, {pb::F32, read, {1, 0}}, {pb::F32, add, {0}, 5}}},
@@ -226,7 +226,7 @@ uint32_t SamplePlanBuilder::collective(const std::string &name, pb::Transfer::Ki
   return plan.transfers_size() - 1;
 }
 
-/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the sums until they agree.
+/// The scalars region, which the host sets. Its slots are slices of it. Ranks hold partial sums until the all-reduce.
 void SamplePlanBuilder::addScalarValues() {
   uint32_t world = mesh.divided();
   scalars = value("scalars", pb::F32, ScalarSlotCount, {.resident = true});
@@ -262,7 +262,7 @@ void SamplePlanBuilder::addScalarValues() {
   *sums->add_to() = at(ScalarSlots, StopRequests * 4, 4, stop);
 }
 
-/// Tokens, labels, and what crosses the borders of stages.
+/// Tokens, labels, and activations between stages.
 void SamplePlanBuilder::addStreams() {
   tokens = value("tokens", pb::I32, o.samples * o.features, {.perMicroBatch = true});
   labels = value("labels", pb::I32, o.samples * o.features, {.perMicroBatch = true});

@@ -1,6 +1,5 @@
-// A plan written by hand for a toy model that a person can check: out = e * tokens, then layers x *
-// w + shift, then the loss sum (x * e - labels)^2 with the first e tied. Features are the positions
-// of a sample; tp splits them.
+// A hand-written plan for a toy model that can be checked by hand: out = e * tokens, then layers x * w + shift, then
+// the loss sum (x * e - labels)^2 with the first e tied. Features are the positions of a sample, and tp shards them.
 #pragma once
 
 #include "runtime/data/dataset.h"
@@ -10,6 +9,7 @@
 
 namespace espalier::rt {
 
+/// Sizes and techniques of the sample plan.
 struct SampleOptions {
   int dp = 1, tp = 1, pp = 1;
   int layers = 3;
@@ -23,10 +23,10 @@ struct SampleOptions {
   double peakRate = 0.01;
 };
 
-/// The plan; always valid for dimensions that divide.
+/// Returns the plan. It is valid for all divisible dimensions.
 pb::Plan samplePlan(const SampleOptions &options);
 
-/// Numbered samples of arithmetic tokens.
+/// Returns numbered samples of arithmetic token sequences.
 std::shared_ptr<const Dataset> sampleData(int64_t features, int64_t samples = 64);
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// Parameters of equal partial axes side by side, the transfers that sum them, and the programs that norm and update
-// them.
+// Parameters with equal partial axes form buckets. Also the transfers that reduce them and the programs that compute
+// the norm and the update.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -9,13 +9,14 @@
 namespace espalier::rt {
 namespace {
 
-constexpr uint64_t granule = 128; // parameters begin at multiples of it
+constexpr uint64_t granule = 128; // alignment of parameters
 
 uint64_t roundUp(uint64_t number, uint64_t multiple) { return (number + multiple - 1) / multiple * multiple; }
 
 } // namespace
 
-/// A parameter that tp splits is summed over dp, any other over tp too; a table on two stages over those first.
+/// A parameter that tp shards is reduced over dp, others also over tp. A table on two stages is first reduced over
+/// these.
 void SamplePlanBuilder::addBuckets(Layout &layout, const std::string &kind, const std::vector<ToyParameter> &parameters,
                                    const std::vector<uint32_t> &holders) {
   std::map<uint32_t, std::vector<ToyParameter>> byPartial;
@@ -88,7 +89,8 @@ void SamplePlanBuilder::addBucket(Layout &layout, pb::Bucket bucket, const std::
   *plan.add_buckets() = std::move(bucket);
 }
 
-/// Over the stages that hold it, then over what shares nothing, then the scatter; the gather brings parts back.
+/// Reduces over the stages that hold the bucket, then over unsharded axes, then reduce-scatters. The all-gather
+/// returns shards.
 void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from) {
   uint32_t partial = from.partial(), share = from.share();
   pb::Buffer source = from.gradient();
@@ -121,7 +123,7 @@ void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from)
                              part(from.stored(), bucket.share), from.stored());
 }
 
-/// One call and one launch per bucket, each over the rank's own part.
+/// One call and one launch per bucket, each over the rank's own shard.
 void SamplePlanBuilder::updatePrograms(Layout &layout, const std::string &kind) {
   pb::Subprogram norm, optimizer;
   norm.set_name(kind + ".norm");

@@ -1,5 +1,5 @@
-// The parts of a hand-written plan: what is said once (values, buckets, transfers, programs), the stages that bind it
-// to places, and their lists.
+// Builds the hand-written plan: the shared tables (values, buckets, transfers, programs), the stages that bind them to
+// allocations, and their instruction streams.
 #pragma once
 
 #include "runtime/mesh.h"
@@ -34,10 +34,10 @@ enum Region {
 };
 enum EntryNumber : uint32_t { TrainStep, EvaluateEntry };
 
-/// LossSum, TokenCount and SquaredNorm: what ranks agree on.
+/// LossSum, TokenCount and SquaredNorm: the globally reduced sums.
 constexpr uint32_t sumCount = 3;
 
-/// What a value is besides its name, type and elements.
+/// The attributes of a value besides its name, type and elements.
 struct ValueTraits {
   uint32_t split = 0, partial = 0;
   bool perMicroBatch = false, resident = false;
@@ -46,7 +46,7 @@ struct ValueTraits {
   uint32_t additions = 0;
 };
 
-/// A parameter of a kind of call.
+/// A parameter of one kind of call.
 struct ToyParameter {
   const char *name;
   int64_t elements; ///< on one rank
@@ -54,7 +54,7 @@ struct ToyParameter {
   double stddev;
 };
 
-/// A bucket's number in the plan and what moves and reads it.
+/// A bucket's index in the plan, and the transfers and programs that use it.
 struct ToyBucket {
   uint32_t number;
   std::vector<uint32_t> reductions; ///< transfers in order, one queue
@@ -64,7 +64,7 @@ struct ToyBucket {
   uint32_t share;                   ///< value of the own part of `stored`
 };
 
-/// Buckets of a kind of call, with the bytes that they take of its regions.
+/// The buckets of a kind of call, and the bytes that they take in its regions.
 struct Layout {
   std::vector<ToyBucket> buckets;
   uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0;
@@ -76,14 +76,14 @@ struct ToyRun {
   bool isBackward;
   int64_t microBatch;
 };
-/// A transfer to or from another stage and the RUN behind which it starts; -1: before all.
+/// A transfer to or from another stage, and the RUN after which it starts; -1: before all.
 struct ToyStart {
   uint32_t transfer;
   int64_t microBatch;
   int behind;
 };
 
-/// What a stage runs and starts, and the slots that this takes of each rotating lifetime.
+/// The instruction stream of a stage, and the number of ring slots of each rotating live range.
 struct StageLists {
   std::vector<ToyRun> runs;
   std::vector<ToyStart> starts; ///< in the one order of all transfers
@@ -101,10 +101,10 @@ private:
   int64_t local() const { return o.features / o.tp; }
   uint64_t streamBytes() const { return o.samples * local() * 4; }
   uint64_t inputBytes() const { return o.samples * o.features * 4; }
-  /// Where the labels begin, behind the tokens.
+  /// Returns the offset of the labels, after the tokens.
   uint64_t alignedInput() const { return (inputBytes() + 63) / 64 * 64; }
 
-  // sample_plan.cpp: settings and all that has a number
+  // sample_plan.cpp: settings and all indexed tables
   void addSettings();
   void addKernels();
   void addScalarValues();

@@ -1,5 +1,5 @@
-// The lists of actions: one forward, one backward, receives as early as the one order of transfers and their slots
-// allow (runtime/README.md, section 3).
+// The instruction streams: 1F1B, with receives as early as the order of transfers and their slots allow
+// (runtime/README.md, section 3).
 #include "test/runtime/sample_plan_builder.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace espalier::rt {
 namespace {
 
-/// One forward, one backward, after as many forwards as stages follow.
+/// One forward, one backward, after as many warm-up forwards as stages follow.
 std::vector<ToyRun> runsOf(int64_t microBatches, int64_t ahead) {
   ahead = std::min(ahead, microBatches);
   std::vector<ToyRun> runs;
@@ -28,7 +28,7 @@ int placeOf(const std::vector<ToyRun> &runs, bool isBackward, int64_t microBatch
   return std::ranges::find_if(runs, isIt) - runs.begin();
 }
 
-/// By (stage, backward, micro-batch): when that RUN ends if each takes one unit of time.
+/// End times by (stage, backward, micro-batch), if each RUN takes one unit of time.
 class Ends {
 public:
   Ends(int stages, int64_t microBatches) : microBatches(microBatches), ends(stages * 2 * microBatches, 0) {
@@ -69,10 +69,10 @@ void addFlight(pb::Start *start, uint32_t transfer, uint32_t call, int64_t micro
 
 } // namespace
 
-/// One list being written: actions that follow each other and what a START began is waited for by name.
+/// Builds one instruction stream: consecutive actions, and waits for the transfers of a START by name.
 class ToyList {
 public:
-  /// Slots of the layers' lifetimes for a micro-batch.
+  /// Returns the slots of the layers' live ranges for a micro-batch.
   std::vector<uint32_t> slotsOf(int64_t microBatch) const {
     std::vector<uint32_t> slots;
     for (uint32_t lifetime : stage.chunks(0).lifetimes())
@@ -81,7 +81,7 @@ public:
   }
   explicit ToyList(const pb::Stage &stage) : stage(stage), stepCall(stage.calls_size() - 1) {}
 
-  /// Neighbouring ones are one.
+  /// Merges consecutive starts.
   void start(uint32_t transfer, uint32_t call, int64_t microBatch) {
     if (actions.empty() || !actions.back().has_start())
       actions.emplace_back().mutable_start();
@@ -96,7 +96,7 @@ public:
     flight->set_call(call);
     flight->set_micro_batch(microBatch);
   }
-  /// Waits for all that the last START began.
+  /// Waits for all transfers of the last START.
   void waitForAll() {
     pb::Start started = actions.back().start();
     for (const pb::Flight &flight : started.flights())
@@ -114,7 +114,7 @@ public:
     return run;
   }
 
-  /// The list as blocks; where actions repeat with the next micro-batch, as one of several rounds.
+  /// Writes the stream as blocks. Actions that repeat with the next micro-batch become one block of several rounds.
   void write(pb::Actions *to, bool folds) const {
     pb::Block *single = nullptr;
     for (size_t i = 0; i < actions.size();) {
@@ -150,7 +150,7 @@ private:
         advance(&flight);
     return google::protobuf::util::MessageDifferencer::Equals(wanted, after);
   }
-  /// The longest repetition that begins at an action: actions of a round, and rounds.
+  /// Returns the longest repetition from an action on: actions per round, and rounds.
   std::pair<size_t, size_t> repetition(size_t at) const {
     std::pair<size_t, size_t> best = {1, 1};
     for (size_t length = 1; at + 2 * length <= actions.size(); ++length) {
@@ -175,7 +175,7 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
   lists.runs = runsOf(o.microBatches, o.pp - 1 - index);
   uint32_t flying = std::min<int64_t>(o.pp - index, o.microBatches);
   uint32_t inSlots = flying, doutSlots = 1;
-  // When the value is made, forward first, micro-batch, transfer here.
+  // Time when the value is produced, forward first, micro-batch, index of the transfer.
   using Key = std::tuple<int64_t, bool, int64_t, uint32_t>;
   std::vector<Key> order;
   for (int64_t m = 0; m < o.microBatches; ++m) {
@@ -189,8 +189,8 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
     }
   }
   std::ranges::sort(order);
-  // No send waits for a receive before it, and no receive starts behind its reader: the one in the way gets one slot
-  // more.
+  // No send may wait for an earlier receive, and no receive may start after its reader. The blocking transfer gets one
+  // more slot.
   for (bool isDone = false; !isDone;) {
     isDone = true;
     lists.starts.clear();
@@ -228,7 +228,7 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
   return lists;
 }
 
-/// Sums, norm, agreement, update, gather; then what the host reads.
+/// Reductions, norm, all-reduce of sums, update, all-gather; then the results that the host reads.
 void SamplePlanBuilder::writeTail(const pb::Stage &stage, ToyList &list) const {
   uint32_t stepCall = stage.calls_size() - 1;
   auto forBuckets = [&](auto act) {
@@ -339,7 +339,7 @@ void SamplePlanBuilder::writeEvaluation(pb::Stage *stage, const std::vector<uint
   list.write(stage->add_entries(), o.folds);
 }
 
-/// The first backward writes gradients. Where the table has both its uses on one stage, the head's is first.
+/// The first backward overwrites gradients (beta = 0). If a stage has both uses of the table, the head's comes first.
 void SamplePlanBuilder::writeBackward(const pb::Stage &stage, ToyList &list, int64_t m) const {
   uint32_t calls = stage.calls_size() - 1;
   bool hasBoth = o.pp == 1;

@@ -19,7 +19,7 @@ pb::Launch *SamplePlanBuilder::launch(pb::Subprogram *to, Kernel kernel, int64_t
   return launch;
 }
 
-/// Kernels are made for the launches that there are.
+/// Kernels exist only for the launches of the plan.
 void SamplePlanBuilder::addUses() {
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (const pb::Instruction &instruction : subprogram.instructions())
@@ -35,12 +35,12 @@ void SamplePlanBuilder::scalar(pb::Launch *to, int64_t constant, int64_t perTp) 
   scalar->set_tp(perTp);
 }
 
-/// Whether the gradient is written, not added to.
+/// Adds the scalar that tells whether the gradient is overwritten (beta = 0).
 void SamplePlanBuilder::isFirst(pb::Launch *to, const ToyBucket &bucket) {
   to->add_scalars()->set_first(bucket.number + 1);
 }
 
-/// samples, features, first local feature, local features
+/// Adds the scalars samples, features, first local feature, local features.
 void SamplePlanBuilder::shape(pb::Launch *to) {
   scalar(to, o.samples);
   scalar(to, o.features);
@@ -50,7 +50,7 @@ void SamplePlanBuilder::shape(pb::Launch *to) {
 
 pb::Buffer SamplePlanBuilder::slot(uint32_t number) const { return at(ScalarSlots, number * 4, 4, firstSlot + number); }
 
-/// A sum after all ranks' terms were added.
+/// Returns a sum after the all-reduce.
 pb::Buffer SamplePlanBuilder::agreed(uint32_t number) const {
   return at(ScalarSlots, number * 4, 4, firstAgreed + number);
 }
@@ -84,7 +84,7 @@ void SamplePlanBuilder::embedPrograms() {
 }
 
 void SamplePlanBuilder::blockPrograms() {
-  // Of one bucket, or, where tp splits the weight only, of two.
+  // One bucket, or two if tp shards only the weight.
   const ToyBucket &weights = block.buckets.front(), &shifts = block.buckets.back();
   size_t shift = shifts.parameters.size() - 1;
   pb::Launch *forward = launch(subprogram("block.forward"), Block, local(), 2);

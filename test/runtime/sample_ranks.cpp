@@ -9,7 +9,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Parameter h of a call is 1 + (call, h) hashed to at most a tenth, whatever rank holds it.
+/// Element h of a call is 1 + a hash of (call, h), at most 0.1, on every rank that holds it.
 float initial(int layer, uint64_t element, const std::string &name) {
   uint64_t hash = (layer * 1009 + element * 31 + name.size()) % 97;
   return 1 + static_cast<float>(hash) / 970;

@@ -1,4 +1,4 @@
-// Ranks of a plan as threads, driven by hand: without the trainer, so that what the executor does is seen by itself.
+// Runs the ranks of a plan as threads, without the trainer, so that tests see the executor alone.
 #pragma once
 
 #include "runtime/executor.h"
@@ -9,10 +9,10 @@
 
 namespace espalier::rt {
 
-/// What a rank's device is wrapped in; empty for the device itself.
+/// Wraps a rank's device; empty: uses the device itself.
 using WrapDevice = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>, int rank)>;
 
-/// What a run leaves: results of every entry as rank 0 read them, and the parameters, by rank.
+/// The result of a run: results of every entry on rank 0, and the parameters by rank.
 struct RanksResult {
   std::vector<Scalars> results;
   std::vector<std::vector<float>> parameters;
@@ -20,12 +20,11 @@ struct RanksResult {
   bool operator==(const RanksResult &) const = default;
 };
 
-/// Trains `steps` steps from parameters that are a function of their global place, then evaluates once. Throws
-/// RankFailure.
+/// Trains `steps` steps from parameters that depend on their global position, then evaluates once. Throws RankFailure.
 RanksResult runRanks(const Program &program, int steps, const WrapDevice &wrap = {},
                      const std::function<void(Executor &)> &prepare = {});
 
-/// Fills what the host fills: samples that are a function of step, micro-batch and place, and the scalars.
+/// Fills the host staging buffers: samples that depend on step, micro-batch and position, and the scalars.
 void fillExchanges(Executor &executor, const Program &program, int step, uint32_t microBatches);
 
 } // namespace espalier::rt

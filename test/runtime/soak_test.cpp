@@ -1,7 +1,7 @@
-// Failures of every kind, at random places of random plans, on every back end: each ends all ranks with status 1 and a
-// report that names the first; and runs that are only late, or suspended as a whole, end well. Most of a run's time is
-// waiting, so several are under way at once. ESPALIER_SOAK says how many in all, ESPALIER_SOAK_SEED where to begin,
-// ESPALIER_SOAK_ONLY the one to repeat; each prints its own number.
+// Failures of every kind, at random points of random plans, on every back end. Each must end all ranks with status 1
+// and a report that names the first failure. Runs that are only late, or suspended as a whole, must succeed. Runs
+// mostly wait, so that several execute concurrently. ESPALIER_SOAK is the number of runs, ESPALIER_SOAK_SEED the first
+// seed, and ESPALIER_SOAK_ONLY a single seed to repeat. Each run prints its seed.
 #include "runtime/crash_report.h"
 #include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
@@ -35,15 +35,15 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ESPALIER_SOAK_FOLDER";
-/// Far more than a run takes that does not hang: over mpirun a minute was seen where the machine built much else.
+/// Far longer than any run that does not hang. Under mpirun a run took a minute on a busy machine.
 constexpr std::chrono::seconds hangs{300 * slowdown};
-/// How long a run is suspended: longer than the patience of its watchers.
+/// Duration of a suspension: longer than the watchers' timeout.
 constexpr std::chrono::milliseconds suspension{3500};
-/// Runs under way at once, for each core.
+/// Concurrent runs per core.
 constexpr int runsPerCore = 4;
 
-/// What happens to a run. A limit of memory is the system's, and so is a disk: a small one where one can be mounted,
-/// else a limit of files.
+/// The event of a run. A memory limit and a disk are real: a small disk where one can be mounted, else a file-size
+/// limit.
 enum Event { Throws, Crashes, Killed, Stopped, NoMemory, MemoryLimit, DiskFull, Late, Suspended, events };
 constexpr const char *eventNames[] = {"exception",    "crash",     "killed", "stopped",  "no memory",
                                       "memory limit", "disk full", "late",   "suspended"};
@@ -78,7 +78,7 @@ bool hasMpirun() {
   return has;
 }
 
-/// How many actions every rank runs in a step, at least.
+/// Returns the least number of actions that every rank runs in a step.
 uint32_t actionsOf(const pb::Plan &plan) {
   uint32_t least = UINT32_MAX;
   for (const pb::Stage &stage : plan.stages()) {
@@ -90,14 +90,14 @@ uint32_t actionsOf(const pb::Plan &plan) {
   return least;
 }
 
-/// The same for the same seed, in every process.
+/// Returns the case of a seed, which is the same in every process.
 Case caseOf(uint64_t seed) {
   std::mt19937_64 random(seed);
   auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
   Case chosen{.seed = seed};
   int place = below(10);
   chosen.comm = place < 3 ? Comm::local : place < 9 || !hasMpirun() ? Comm::shm : Comm::mpi;
-  // Threads die and stand still together: that is no failure of one rank.
+  // Threads of one process die and stop together, which is not a failure of one rank.
   do
     chosen.event = static_cast<Event>(below(events));
   while ((chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped)) ||
@@ -119,16 +119,14 @@ Case caseOf(uint64_t seed) {
   return chosen;
 }
 
-/// Before other processes are started: the checkpoints' folder is a disk of its own. Does nothing where the system
-/// forbids it.
+/// Mounts a small disk at the checkpoint folder, before other processes start. Does nothing if the system forbids it.
 void mountSmallDisk(const fs::path &checkpoints) {
   fs::create_directories(checkpoints);
   if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0)
     mount("none", checkpoints.c_str(), "tmpfs", 0, fmt::format("size={}", smallDisk).c_str());
 }
 
-/// Takes all that is left of the small disk; where there is none, limits files to more than a report and less than a
-/// checkpoint.
+/// Fills the small disk. Without one, limits the file size to more than a report and less than a checkpoint.
 void fillDisk(const fs::path &checkpoints, int rank) {
   struct statvfs disk = {};
   if (statvfs(checkpoints.c_str(), &disk) != 0 || disk.f_blocks * disk.f_frsize > smallDisk) {
@@ -141,7 +139,7 @@ void fillDisk(const fs::path &checkpoints, int rank) {
     filler.flush();
 }
 
-/// Asks for more than the system gives from now on.
+/// Allocates more than the system allows from now on.
 void exhaustMemory() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -178,7 +176,7 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
       if (executor.step == chosen.step && executor.rankProgram().rank == chosen.rank)
         exhaustMemory();
     };
-  if (chosen.event == Suspended) // says that it is at work, and is long enough to be found there
+  if (chosen.event == Suspended) // reports that it runs, and runs long enough to be suspended
     run.inspect = [step = chosen.step, folder](const Executor &executor) {
       if (executor.step == step)
         std::ofstream(folder / "working").flush();
@@ -187,7 +185,7 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
   return run;
 }
 
-/// The life of the process, or of each of mpirun's, that runs the plan: it ends as the command does.
+/// Runs the plan in the child process, or in each process of mpirun, and exits as the command does.
 [[noreturn]] void live(const Case &chosen, const fs::path &folder) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit none{0, 0};
@@ -205,7 +203,7 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
   }
 }
 
-/// Starts the run in a group of its own; what it prints goes to a file.
+/// Starts the run in its own process group, with its output in a file.
 pid_t start(const Case &chosen, const fs::path &folder) {
   pid_t child = fork();
   if (child != 0)
@@ -226,7 +224,7 @@ pid_t start(const Case &chosen, const fs::path &folder) {
   _exit(127);
 }
 
-/// Processes whose ancestors include `parent`.
+/// Returns the descendants of process `parent`.
 std::vector<pid_t> descendantsOf(pid_t parent) {
   std::map<pid_t, pid_t> parents;
   for (const fs::directory_entry &entry : fs::directory_iterator("/proc")) {
@@ -235,7 +233,7 @@ std::vector<pid_t> descendantsOf(pid_t parent) {
       continue;
     std::ifstream file(entry.path() / "stat");
     std::string text;
-    std::getline(file, text); // nothing of a process that has gone meanwhile
+    std::getline(file, text); // empty if the process has exited meanwhile
     if (text.find(')') != std::string::npos && std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
       parents[id] = up;
   }
@@ -249,7 +247,7 @@ std::vector<pid_t> descendantsOf(pid_t parent) {
   return found;
 }
 
-/// Stops all processes of the run, as Ctrl-Z or a closed lid do; those, too, that are being started. Returns them.
+/// Stops all processes of the run, as Ctrl-Z does, including those that are being started. Returns their ids.
 std::set<pid_t> stopAll(pid_t run) {
   std::set<pid_t> stopped;
   for (size_t before = 1; stopped.size() != std::exchange(before, stopped.size());)
@@ -264,7 +262,7 @@ std::string textOf(const fs::path &file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// What a report must say of its case; empty where it does.
+/// Returns what the report of a case lacks; empty if it is complete.
 std::string wrongIn(const Case &chosen, const Json &report) {
   constexpr const char *causes[] = {"injected fault",
                                     "its process was killed by signal 11",
@@ -282,7 +280,7 @@ std::string wrongIn(const Case &chosen, const Json &report) {
   bool isDisk =
       cause.find("No space left on device") != std::string::npos || cause.find("File too large") != std::string::npos;
   if (chosen.event == DiskFull && isDisk && report.at("step") != runSteps)
-    return "another step"; // of its saves only the last one must not fail
+    return "another step"; // of its saves only the last one must succeed
   if (chosen.event == DiskFull || chosen.event == MemoryLimit)
     return chosen.event == MemoryLimit || isDisk ? "" : "another cause";
   std::string action = report.at("action").is_null() ? "" : report.at("action");
@@ -292,7 +290,7 @@ std::string wrongIn(const Case &chosen, const Json &report) {
   return "";
 }
 
-/// What is wrong with how a run ended; empty for nothing.
+/// Returns what is wrong with the end of a run; empty if nothing is.
 std::string judge(const Case &chosen, const std::optional<int> &status, const fs::path &folder) {
   if (!status)
     return "it hangs";
@@ -314,7 +312,7 @@ struct Tally {
   double seconds = 0, longest = 0;
 };
 
-/// A run under way.
+/// A run in progress.
 class Running {
 public:
   explicit Running(const Case &chosen) : chosen(chosen) {
@@ -326,7 +324,8 @@ public:
 
   pollfd ending() const { return {handle, POLLIN, 0}; }
 
-  /// Suspends a run that is to be and lets it go on; whether the run has ended, or has hung and was ended.
+  /// Suspends and continues a run if its case requires it. Returns whether the run has ended, or was killed because it
+  /// hung.
   bool turn() {
     auto age = Clock::now() - begin;
     if (chosen.event == Suspended && stopped.empty() && isToBeSuspended(age)) {
@@ -347,7 +346,7 @@ public:
     return true;
   }
 
-  /// Once it has ended: says what is wrong with that.
+  /// Reports what was wrong with the ended run.
   void finish(Tally &tally) {
     int status = 0;
     waitpid(process, &status, 0);
@@ -364,7 +363,7 @@ public:
   const Case chosen;
 
 private:
-  /// Some while they begin, others at a step.
+  /// Some runs are suspended during start-up, others at a step.
   bool isToBeSuspended(Clock::duration age) const {
     bool atBegin = chosen.step == 0 && chosen.action % 2 == 0;
     return atBegin ? age > std::chrono::milliseconds(200) : fs::exists(folder / "working");
@@ -379,7 +378,7 @@ private:
   std::optional<Clock::time_point> resumes;
 };
 
-/// Until one of the runs has ended, or a moment has passed.
+/// Waits until one of the runs has ended, or for a short time.
 void await(const std::list<Running> &runs) {
   std::vector<pollfd> ends;
   for (const Running &run : runs)
@@ -401,7 +400,7 @@ TEST(Soak, EveryFailureEndsAllAndNothingElseDoes) {
       Case chosen = caseOf(seed++);
       if (std::getenv("ESPALIER_SOAK_SHOW"))
         fmt::print("{}\n", chosen.text());
-      std::fflush(nullptr); // or the run would write what is buffered
+      std::fflush(nullptr); // otherwise the child would write buffered output again
       runs.emplace_back(chosen);
       continue;
     }

@@ -68,7 +68,7 @@ TEST(LearningRate, TakesTheTotalFromTheRunWhereTheScheduleHasNone) {
 
 TEST(LearningRate, RefusesUnknownKinds) { EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError); }
 
-/// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3.
+/// 10 tokens at scale 4: a raw norm of 120 is a normalised norm of 3.
 TEST(UpdateScalars, ClipsTheNormalisedNorm) {
   EXPECT_FLOAT_EQ(updateScalars(0, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
   EXPECT_NEAR(updateScalars(1.5, 50, 10, 120 * 120, 4).gradientScale, 0.5 / 40, 1e-6);
@@ -86,7 +86,7 @@ TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   }
 }
 
-/// What a step leaves behind: its sums, and what UPDATE_SCALARS makes of them.
+/// The results of a step: its sums, and the output of UPDATE_SCALARS.
 Scalars results(float loss, float tokens, float squares, double scale) {
   Scalars scalars{};
   scalars[LossSum] = loss;
@@ -124,7 +124,7 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 2048);
   EXPECT_EQ(step(false), 2048);
-  EXPECT_EQ(step(true), 1024); // and counts clean steps anew
+  EXPECT_EQ(step(true), 1024); // and resets the count of clean steps
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 2048);
@@ -136,7 +136,7 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   EXPECT_EQ(state.consumed, 17 * 8);
 }
 
-/// A batch whose labels are all masked says nothing about the scale and is no update.
+/// A batch whose labels are all masked does not change the scale and makes no update.
 TEST(EndStep, WithoutLabelsIsNoOverflow) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);
@@ -146,7 +146,7 @@ TEST(EndStep, WithoutLabelsIsNoOverflow) {
     StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state);
     EXPECT_FALSE(outcome.hasLabels());
     EXPECT_FALSE(outcome.isApplied);
-    EXPECT_TRUE(std::isnan(outcome.loss)); // of no token there is no mean
+    EXPECT_TRUE(std::isnan(outcome.loss)); // the mean over zero tokens is undefined
   }
   EXPECT_EQ(state.lossScale, 1024);
   EXPECT_EQ(state.updates, 2);
@@ -167,7 +167,7 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // an integer's bits
 }
 
-/// As Megatron and MindFormers do: a skipped step takes nothing of the warmup.
+/// As in Megatron and MindFormers, a skipped step does not advance the warmup.
 TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   pb::Settings settings = dynamic();
   *settings.mutable_learning_rate() = rate("cosine");
@@ -187,7 +187,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   EXPECT_EQ(state.step, 6);
 }
 
-/// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3, whatever it was clipped to.
+/// 10 tokens at scale 4: a raw norm of 120 is a normalised norm of 3, whatever it was clipped to.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;
   StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);

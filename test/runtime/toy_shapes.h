@@ -1,4 +1,4 @@
-// Values with named dimensions, for tests of the rules that read them.
+// Values with named dimensions, for tests of rules about shapes.
 #pragma once
 
 #include "runtime/verify/dims.h"
@@ -9,7 +9,7 @@
 
 namespace espalier::rt::verify {
 
-/// dp 2, tp 2; no two dims have one size.
+/// dp 2, tp 2. No two dimensions have the same size.
 class Toy {
 public:
   Toy() {
@@ -35,9 +35,9 @@ public:
     }
   }
 
-  /// A buffer that holds a new value of these dims: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d (head_dim),
-  /// p(art), q (part of seq), r (one that was gathered), c(hoice), x (router), e(xpert), a (capacity), g (part of
-  /// expert), o (one row), m (all heads).
+  /// Returns a buffer with a new value of these dimensions: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d
+  /// (head_dim), p (a vocabulary shard), q (shard of seq), r (gathered), c(hoice), x (router), e(xpert), a (capacity),
+  /// g (shard of expert), o (one row), m (all heads).
   pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
     pb::Buffer buffer;
     buffer.set_value(static_cast<uint32_t>(plan.values_size()));

@@ -1,5 +1,5 @@
-// Every byte is followed: each change of one field breaks one rule about lists and what they move, C, F, H, I or J, and
-// is refused with a sentence that says where and what lies there.
+// The verifier follows every byte. Each change of one field breaks one rule about schedules and the data that they
+// move (C, F, H, I or J). The error names the location and its contents.
 #include "runtime/verify_plan.h"
 
 #include "test/runtime/verify_cases.h"
@@ -34,7 +34,7 @@ void repeat(pb::Plan &p, int stage, int action) {
   moveAction(p, stage, actionsOf(p, stage)->size() - 1, action + 1);
 }
 
-/// Starts a transfer again, and waits for it, behind its wait.
+/// Starts a transfer again after its wait, and waits for it.
 void repeatTransfer(pb::Plan &p, int stage, const char *transfer) {
   int start = findFlight(p, stage, true, transfer), wait = findFlight(p, stage, false, transfer);
   pb::Action again = actionsOf(p, stage)->Get(start), awaited = actionsOf(p, stage)->Get(wait);
@@ -97,7 +97,7 @@ const VerifyCase bytes[] = {
      [](pb::Plan &p) {
        pb::Launch *launch = launchOf(p, "head.forward", 3);
        launch->mutable_buffers(0)->set_value(numberOf(p, "head.loss"));
-       // Else the terms are refused before their bytes are.
+       // Otherwise the terms would be refused before their bytes.
        p.mutable_kernels(static_cast<int>(launch->kernel()))->mutable_operands(0)->set_linear(1);
      }},
 };
@@ -227,7 +227,7 @@ const VerifyCase order[] = {
      }},
     {"Hangs", "waits for ever",
      [](pb::Plan &p) {
-       // Stage 0 sends its second stream before it receives a cotangent, stage 1 the other way round.
+       // Stage 0 sends its second activation before it receives a gradient. Stage 1 does the reverse.
        pb::Action &start = (*actionsOf(p, 1))[findFlight(p, 1, true, "in", 1)];
        pb::Flight late;
        for (const pb::Flight &flight : start.start().flights())

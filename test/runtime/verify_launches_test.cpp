@@ -1,5 +1,5 @@
-// Rule E for launches of generated kernels: rows, columns and walks are those of the buffers, and no divisor is 0. A
-// case is a launch that is right, one change, and the words that must come.
+// Rule E for launches of generated kernels: rows, columns and strides match the buffers, and no divisor is 0. A case
+// is a valid launch, one change, and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -56,7 +56,7 @@ public:
 
 constexpr auto size = pb::Kernel::SIZE, divisor = pb::Kernel::DIVISOR, number = pb::Kernel::NUMBER;
 
-/// Rows [batch, seq] of columns [vocab]: x and the result row by row, y once per position.
+/// Rows [batch, seq] of columns [vocab]: x and the result per row, y once per position.
 Launch rowKernel() {
   return {"row",
           24,
@@ -64,7 +64,7 @@ Launch rowKernel() {
           {{size, 128}, {divisor, 1}, {size, 6}, {size, 128}, {number, 0}}};
 }
 
-/// Sums over rows [batch, seq] in two blocks, where no operand has all rows.
+/// Sums over rows [batch, seq] in two blocks. No operand has all rows.
 Launch columnKernel() {
   return {"column",
           2,

@@ -1,5 +1,5 @@
-// A good plan passes; each change of one field breaks one rule about the tables of the plan, A, B, D, E, G or H, and is
-// refused with a sentence that names the place.
+// A valid plan passes. Each change of one field breaks one rule about the tables of the plan (A, B, D, E, G or H), and
+// the error names the location.
 #include "runtime/verify_plan.h"
 
 #include "runtime/geometry.h"
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Layout, Refusal, testing::ValuesIn(layout), nameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, Refusal, testing::ValuesIn(kernels), nameOf);
 INSTANTIATE_TEST_SUITE_P(Transfers, Refusal, testing::ValuesIn(transfers), nameOf);
 
-/// The sample plan as one for GPUs: text that says for which grids it is.
+/// Returns the sample plan for GPUs: its kernel text declares the grids.
 pb::Plan planForGpus() {
   pb::Plan plan = planOf({"", "", {}});
   plan.set_target("cuda");
@@ -248,7 +248,7 @@ TEST(VerifyPlan, GridsAreThoseOfTheCode) {
   }
 }
 
-/// A launch over the 20 rows of a table, of which no operand says how many there are.
+/// A launch over the 20 rows of a table, where no operand gives the number of rows.
 TEST(VerifyPlan, LaunchesCountWhatTheirSizesGive) {
   pb::Plan plan = planForGpus();
   pb::Launch *launch = launchOf(plan, "block.forward");
@@ -286,7 +286,7 @@ TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {
   }
 }
 
-/// Any damage to the bytes is refused or harmless to read: no crash, no overflow.
+/// Corrupt bytes are refused or harmless: no crash, no overflow.
 TEST(VerifyPlan, SurvivesDamagedBytes) {
   google::protobuf::SetLogHandler(nullptr); // damaged text is expected
   std::string good = planOf({"", "", {}}).SerializeAsString();

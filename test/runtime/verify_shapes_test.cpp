@@ -1,5 +1,5 @@
-// Rule K: sizes, transposition and origins of library calls, and of kernels that stand for them, follow from named
-// dimensions. A case is one call or launch that is right, one change, and the words that must come.
+// Rule K: sizes, transposition and origins of library calls, and of kernels that replace them, follow from named
+// dimensions. A case is one valid call or launch, one change, and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -157,7 +157,7 @@ const CallCase calls[] = {
     {"AttentionOfTheWholeSequence", "",
      [](Toy &toy) {
        pb::LibraryCall call = attention(toy);
-       for (int buffer : {0, 3}) // queries in parts over tp, all heads on each rank
+       for (int buffer : {0, 3}) // queries sharded over tp, all heads on each rank
          *call.mutable_buffers(buffer) = toy("bqmd");
        for (int buffer : {1, 2})
          *call.mutable_buffers(buffer) = toy("bsmd");
@@ -209,7 +209,7 @@ TEST_P(Calls, FollowFromDims) {
 INSTANTIATE_TEST_SUITE_P(Rule, Calls, testing::ValuesIn(calls),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// A launch of a kernel that stands for a library call.
+/// A launch of a kernel that replaces a library call.
 class Launches : public testing::Test {
 protected:
   void take(const char *shape, std::initializer_list<const char *> buffers, std::initializer_list<int64_t> scalars) {
@@ -230,7 +230,7 @@ protected:
 };
 
 TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
-  take("reduce_parts", {"pv", "pv", "v", "v"}, {2, 128, 2}); // the parts of two sums, and these
+  take("reduce_parts", {"pv", "pv", "v", "v"}, {2, 128, 2}); // the partial results of two sums, and the sums
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(0)->set_constant(1);
   EXPECT_NE(fault().find("scalar 0 is 1, the dims of its buffers give 2 sums"), std::string::npos) << fault();
@@ -239,7 +239,7 @@ TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
   EXPECT_NE(fault().find("scalar 1 is 64, the dims of its buffers give 128 n"), std::string::npos) << fault();
 }
 
-/// A kernel that stands for a library call is held to the call's row.
+/// A kernel that replaces a library call must satisfy the call's row.
 TEST_F(Launches, OfACallFollowFromItsRow) {
   take("embed", {"vh", "bs", "bsh"}, {0, 128, 16}); // scalars: the first row, rows, hidden
   kernel.set_space(1);
@@ -259,7 +259,7 @@ TEST_F(Launches, OfACallFollowFromItsRow) {
   EXPECT_NE(fault().find("has 2 buffers, a kernel of shape embed takes 3"), std::string::npos) << fault();
 }
 
-/// The equivalence suite tests what a generated kernel computes; no rule does.
+/// No rule covers what a generated kernel computes. The equivalence suite tests it.
 TEST_F(Launches, OfGeneratedKernelsTakeAnyNumber) {
   take("row", {"bsv"}, {128, 7});
   kernel.add_uses(pb::Kernel::SIZE);

@@ -1,5 +1,5 @@
-// Rule G through instructions: terms that ranks hold are added up, and nothing else; sums over parts leave terms. A
-// case is one instruction and the words that must come.
+// Rule G for instructions: partial sums on ranks may only be added, and sums over shards yield partial sums. A case is
+// one instruction and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -25,7 +25,7 @@ pb::Instruction epilogue(Toy &toy, pb::LibraryCall::Epilogue does, std::initiali
   return instruction;
 }
 
-/// A buffer as a kernel has it.
+/// A buffer as an operand of a kernel.
 struct Use {
   pb::Buffer buffer;
   pb::Operand::Access access = pb::Operand::READ;
@@ -52,7 +52,7 @@ pb::Buffer greatest(Toy &toy, const std::string &dims, uint32_t partial) {
   return buffer;
 }
 
-/// A kernel that goes on with the sum over the columns of a row, which are its innermost dims.
+/// A kernel that continues with the sum over the columns of a row, which are its innermost dimensions.
 pb::Instruction softmax(Toy &toy, const std::string &dims, int64_t columns) {
   pb::Instruction instruction = kernel(toy, {{toy(dims)}, {toy(dims), pb::Operand::WRITE}});
   pb::Kernel &made = *toy.plan.mutable_kernels(0);
@@ -85,7 +85,7 @@ const Case cases[] = {
      [](Toy &t) {
        return epilogue(t, pb::LibraryCall::BIAS_ADD, {t("bsf"), t("fh"), t("bsh", TP), t("h"), t("bsh")});
      }},
-    // Of rows whose other factor lies in parts over tp the sums are whole.
+    // Sums over rows are complete if only the other factor is sharded over tp.
     {"GradientOfABias", "",
      [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_GRADIENT, {t("bsf"), t("bsh"), t("fh", DP), t("h", DP)}); }},
     {"GradientOfABiasForgotten", "makes terms of 'h' over 2, and it is partial over 0",
@@ -115,7 +115,7 @@ const Case cases[] = {
      [](Toy &t) { return kernel(t, {{greatest(t, "bs", TP), read, 1}, {t("bs", TP), write, 1}}); }},
     {"SumMadeTheGreatest", "adds up terms of 'bs', of which the greatest is wanted",
      [](Toy &t) { return kernel(t, {{t("bs", TP), read, 1}, {greatest(t, "bs", TP), write, 1}}); }},
-    // Ranks of tp count the same loss, which the kernel weighs.
+    // All tp ranks count the same loss, which the kernel weights.
     {"Statistic", "", [](Toy &t) { return kernel(t, {{t("bs")}, {t("", DP | TP), adds, 0, true}}); }},
     {"StatisticOfOneReplica", "makes terms of '' over 2, and it is partial over 16",
      [](Toy &t) { return kernel(t, {{t("bs")}, {t("", TP), adds, 0, true}}); }},

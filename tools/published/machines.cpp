@@ -1,5 +1,5 @@
-// The table of machines. Peaks, memory sizes and multiprocessors come from data sheets; constants that were fitted
-// name their rows.
+// The table of machines. Peaks, memory sizes and multiprocessors come from data sheets. Fitted constants name the rows
+// that they were fitted on.
 #include "tools/published/machines.h"
 
 #include "tools/published/table.h"
@@ -12,14 +12,13 @@ namespace espalier::planner {
 
 namespace {
 
-// Four V100 and 192 GB (IDRIS), of which jobs get 40 GB per device (bigscience experiments/gpt2.md). PCIe 3.0
-// x16, 15.75 GB/s, of which 80 % are reached: an assumption, as is one switch for two devices
-// (configs/clusters/v100_32g.yaml).
+// Four V100 and 192 GB per host (IDRIS), of which a job gets 40 GB per device (bigscience experiments/gpt2.md).
+// Assumed: 80 % of PCIe 3.0 x16 (15.75 GB/s), and one switch for two devices (configs/clusters/v100_32g.yaml).
 constexpr HostMemory jeanZayV100Host = {160e9, 12.5e9, 2};
 
-// Constants of a machine; efficiencies are shares of the data sheet's peak.
+// Constants of a machine. Efficiencies are shares of the data sheet's peak.
 struct MachineRow {
-  const char *gpu, *site; ///< both are parts of the gpu column, lower case, without spaces
+  const char *gpu, *site; ///< substrings of the gpu column, in lower case and without spaces
   double memoryGiB, peak16, bytesPerSecond, matmul, attention;
   double launchSeconds;
   int multiprocessors, perHost;
@@ -29,9 +28,9 @@ struct MachineRow {
   HostMemory host = {};
 };
 
-// Network: one 200 or 400 Gb/s port per device at what nccl-tests reach. Latencies, launch: usual values. What was
-// fitted (matmul and what is named), by random descent on the mean error of at most six rows (CSV lines), the first two
-// by test/bench/fit_machine (tools/published/README.md has the commands):
+// Network: one 200 or 400 Gb/s port per device, at the rate of nccl-tests. Latencies, launch: usual values. The
+// constants below (matmul and those named) were fitted by random descent on the mean error of at most six rows (CSV
+// lines). test/bench/fit_machine made the first two fits (tools/published/README.md has the commands):
 //   selene     memory, send: korthikanti_2022_table5 4, 7, 10; narayanan_sc21_table1 4, 7, 10 (link: nccl-tests)
 //   jean zay   link, network, reserved: bloom_jeanzay_a100_sweep 20, 21, 46, 48, 50, 53 (memory, attention: as selene;
 //              send: one port of 100 Gb/s, the data sheet's)
@@ -45,12 +44,12 @@ struct MachineRow {
 //   b200       attention: megatron_bridge_perf 128, 129
 //   v100       Jean Zay with link, network, reserved: bigscience_v100 21, 25, 35, 40, 44, 87; the others take its share
 //              of the peak
-// The others are not fitted: peaks (dense, f32 sums), sizes and multiprocessors are the data sheets' of NVIDIA, AMD and
-// Huawei; shares of the peak, launch and reserve are those of the nearest machine above: A100 for Ampere, for what has
-// GDDR memory and for AMD, configs/clusters for Ascend, H100 for H20, GH200, H100 PCIe and NVL. A800 and H800 have
-// NVLink of 400 GB/s, two thirds and four ninths. PCIe reaches 20 GB/s (4.0) and 40 GB/s (5.0) through the host. Names
-// with an underscore are llm-foundry's machines, under FSDP. The first row whose two parts are in the column is taken:
-// a site stands before the plain name, and a name before those that it ends with or holds.
+// The other machines are not fitted. Peaks (dense, f32 sums), sizes and multiprocessors are from the data sheets of
+// NVIDIA, AMD and Huawei. Shares of the peak, launch and reserve are those of the nearest machine above: A100 for
+// Ampere, GDDR memory and AMD; configs/clusters for Ascend; H100 for H20, GH200, H100 PCIe and NVL. A800 and H800 have
+// NVLink of 400 GB/s, two thirds and four ninths of the original. PCIe reaches 20 GB/s (4.0) and 40 GB/s (5.0) through
+// the host. Names with an underscore are llm-foundry's machines, under FSDP. The first row whose two substrings are in
+// the column is taken. Hence a name with a site precedes the plain name, and a longer name precedes its substrings.
 constexpr MachineRow machines[] = {
     {"a100", "selene", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 230e9, 20e9, 4, 4e9, 16},
     {"a100", "jeanzay", 80, 312e12, 1.24e12, 0.762, 0.32, 5e-6, 108, 8, 121e9, 1.07e9, 8.3, 12.5e9, 16},
@@ -107,13 +106,13 @@ constexpr MachineRow machines[] = {
 
 bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
 
-// What a format of matrix products multiplies the peak of 16 bits by; 0 when it is not known or the machine lacks it.
-// FP8 doubles it and FP4 on Blackwell quadruples it, quantisation leaves about two thirds of the gain. Formats of 32
-// bits are not known: what they keep and send is twice as wide.
+// Returns the factor of a matrix-product format over the 16-bit peak; 0 if it is unknown or the machine lacks it. FP8
+// doubles the peak and FP4 on Blackwell quadruples it; quantisation leaves about two thirds of the gain. 32-bit
+// formats are unsupported, because they keep and send twice the bytes.
 double formatGain(const std::string &precision, int narrowestBits) {
   if (contains(precision, "fp4"))
     return narrowestBits <= 4 ? 2.6 : 0;
-  if (contains(precision, "rowwise")) // torchtitan_llama3_h100 13: one scale per row gains nothing
+  if (contains(precision, "rowwise")) // torchtitan_llama3_h100 13: one scale per row yields no gain
     return narrowestBits <= 8 ? 1 : 0;
   if (contains(precision, "fp8") || contains(precision, "float8") || contains(precision, "mxfp8"))
     return narrowestBits <= 8 ? 1.65 : 0;
@@ -123,13 +122,13 @@ double formatGain(const std::string &precision, int narrowestBits) {
   return precision.empty() ? 1 : 0;
 }
 
-// The row that was fitted under PyTorch for the generation of another; the row itself when there is none.
+// Returns the row of the same generation that was fitted under PyTorch, or the row itself if there is none.
 const MachineRow &measuredUnderPyTorch(const MachineRow &row) {
   constexpr std::pair<const char *, const char *> generations[] = {{"a100", "a100_80gb"}, {"a800", "a100_80gb"},
                                                                    {"h100", "h100_80gb"}, {"h800", "h100_80gb"},
                                                                    {"h200", "h100_80gb"}, {"gh200", "h100_80gb"}};
   for (auto [gpu, donor] : generations)
-    if (std::string(row.gpu) == gpu && std::string(row.site) != "96gb") // measured under PyTorch itself
+    if (std::string(row.gpu) == gpu && std::string(row.site) != "96gb") // that row was itself measured under PyTorch
       return *std::find_if(std::begin(machines), std::end(machines),
                            [&](const MachineRow &candidate) { return std::string(candidate.gpu) == donor; });
   return row;
@@ -155,7 +154,7 @@ Machine publishedMachine(const std::string &gpu, const std::string &precision, i
   machine.memoryBytesPerSecond = row->bytesPerSecond;
   const MachineRow &shares = underPyTorch ? measuredUnderPyTorch(*row) : *row;
   machine.matmulEfficiency = shares.matmul;
-  machine.attentionEfficiency = shares.attention / gain; // attention stays in 16 bits
+  machine.attentionEfficiency = shares.attention / gain; // attention runs in 16 bits
   machine.launchSeconds = shares.launchSeconds;
   machine.multiprocessors = row->multiprocessors;
   machine.link = {row->linkBytes, 3e-6};

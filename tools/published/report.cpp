@@ -34,7 +34,7 @@ void add(MeanError &error, double predicted, double measured) {
   error.sum += std::abs(predicted / measured - 1);
 }
 
-// Seconds per sample of one plan: as predicted, and of each of its measurements.
+// Seconds per sample of one plan: the prediction and each measurement.
 struct MeasuredPlan {
   double predicted = 0;
   std::vector<double> measured;
@@ -60,7 +60,7 @@ std::string planName(const PublishedRow &row, const Plan &plan) {
   return name;
 }
 
-// Pooled over plans that were measured more than once.
+// Sets the noise, pooled over all plans with repeated measurements.
 void measureNoise(const std::map<std::string, Group> &groups, TableReport &report) {
   double squares = 0;
   for (const auto &[name, group] : groups)
@@ -72,13 +72,13 @@ void measureNoise(const std::map<std::string, Group> &groups, TableReport &repor
   report.noise = report.repeats > 0 ? std::sqrt(squares / report.repeats) : 0;
 }
 
-// Over that of the best, minus 1.
+// Returns the time of the plan predicted best over that of the fastest, minus 1.
 double regretOf(const std::vector<double> &measured, const std::vector<double> &predicted) {
   size_t chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
   return measured[chosen] / *std::min_element(measured.begin(), measured.end()) - 1;
 }
 
-// Draws measurements around the predictions and ranks these by the predictions themselves.
+// Simulates noisy measurements around the predictions and ranks the predictions against them.
 void rankDraws(const Group &group, double noise, RankedGroup &result) {
   constexpr int draws = 4000;
   std::mt19937 random(1);
@@ -87,7 +87,7 @@ void rankDraws(const Group &group, double noise, RankedGroup &result) {
   for (int draw = 0; draw < draws; ++draw) {
     std::vector<double> drawn, predicted;
     for (const auto &[plan, found] : group) {
-      double error = deviation(random) / std::sqrt(static_cast<double>(found.measured.size())); // of their mean
+      double error = deviation(random) / std::sqrt(static_cast<double>(found.measured.size())); // error of their mean
       drawn.push_back(found.predicted * (1 + error));
       predicted.push_back(found.predicted);
     }
@@ -113,7 +113,7 @@ RankedGroup rankGroup(const std::string &name, const Group &group, double noise)
   return result;
 }
 
-// Says in `reason` why nothing is found.
+// Searches the plan of a row. Sets `reason` if none is found.
 std::optional<SearchedRow> searchPlan(const PublishedRow &row, const PublishedCase &published, std::string &reason) {
   SearchResult found = search(published.problem, {.prove = false, .diagnose = false, .relax = false});
   if (found.plans.empty()) {
@@ -218,7 +218,7 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
 }
 
 std::string printReport(const TableReport &report, bool perRow) {
-  auto mean = [](const MeanError &error) { // no error where nothing was measured
+  auto mean = [](const MeanError &error) { // without measurements there is no error
     return error.rows ? format("%.2f %% over %d", 100 * error.mean(), error.rows) : std::string("of no row");
   };
   std::string null = report.nullTime.rows ? format(" (null model %.2f %%)", 100 * report.nullTime.mean()) : "";

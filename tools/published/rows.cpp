@@ -1,4 +1,5 @@
-// Reads shape, plan, system and what was measured from the columns; what is missing or out of range is a reason.
+// Reads shape, plan, system and measurements from the columns. A missing or out-of-range value becomes the reason to
+// skip.
 #include "tools/published/rows.h"
 
 #include "planner/search.h"
@@ -20,8 +21,8 @@ bool containsOneOf(const std::string &text, std::initializer_list<const char *> 
   return std::ranges::any_of(parts, [&](const char *part) { return contains(text, part); });
 }
 
-// Samples, or tokens when the cell says so (`4M tokens`; M is a million or 2^20, whichever makes whole samples).
-// 0 when it is no whole number.
+// Returns the batch in samples. A cell may also count tokens (`4M tokens`); M is a million or 2^20, whichever gives
+// whole samples. Returns 0 if the result is not a whole number.
 double batchOf(const PublishedRow &row) {
   std::string text = lowerCase(row.text("gbs"));
   size_t unit = text.find("tok");
@@ -41,7 +42,7 @@ double batchOf(const PublishedRow &row) {
   return 0;
 }
 
-// Why the cells cannot be used: a cell that has to be there, is no number or is beyond what a run can have.
+// Returns why the cells cannot be used: a required cell is missing, not a number, or out of range.
 std::string checkCells(const PublishedRow &row, bool withoutPlan) {
   struct Cell {
     const char *column;
@@ -71,7 +72,7 @@ int64_t whole(const PublishedRow &row, const char *column, int64_t missing) {
   return static_cast<int64_t>(row.number(column, static_cast<double>(missing)));
 }
 
-// Heads of the size nearest 128 that divides hidden.
+// Returns the number of heads whose size is the divisor of `hidden` nearest to 128.
 int64_t assumedHeads(int64_t hidden) {
   for (int64_t distance = 0;; ++distance) // size 1 always divides
     for (int64_t size : {128 - distance, 128 + distance})
@@ -79,8 +80,8 @@ int64_t assumedHeads(int64_t hidden) {
         return hidden / size;
 }
 
-// No column says which kind of decoder it is. A third ffn matrix comes with another width than 4 hidden, or with the
-// name; of two thirds of 4 hidden, rounded up to 256, where the width is not published (Touvron et al. 2023).
+// Infers the kind of decoder, which no column gives. A third ffn matrix is assumed if the width is not 4 hidden, or by
+// the model's name. Its unpublished width is two thirds of 4 hidden, rounded up to 256 (Touvron et al. 2023).
 std::string fillShape(const PublishedRow &row, const PublishedSystem &system, int tp, ModelShape &shape,
                       std::vector<std::string> &assumed) {
   std::string model = lowerCase(row.text("model"));
@@ -114,10 +115,10 @@ std::string fillShape(const PublishedRow &row, const PublishedSystem &system, in
   return "";
 }
 
-// What ZeRO shards; nothing when the cell is empty, names no stage or cannot be read, then with a fault.
+// Returns the ZeRO stage, or nothing if the cell is empty or names no stage. Sets `fault` if the cell is unsupported.
 std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
   std::string text = lowerCase(row.text("zero"));
-  if (containsOneOf(text, {"infinity", "nvme", "(auto)", "(const)"})) // by a policy that is not published
+  if (containsOneOf(text, {"infinity", "nvme", "(auto)", "(const)"})) // the policy is not published
     fault = "zero '" + row.text("zero") + "' is not modelled";
   if (text.empty() || !fault.empty())
     return std::nullopt;
@@ -141,7 +142,8 @@ std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
   return std::nullopt;
 }
 
-// With its optimizer alone where the cell says so or shards less than parameters, else all of the state.
+// Returns optimizer offloading if the cell says so or if parameters are not sharded; otherwise offloading of all
+// state.
 PublishedOffload offloadOf(const PublishedRow &row, int zero) {
   std::string text = lowerCase(row.text("zero"));
   PublishedOffload offload;
@@ -150,8 +152,8 @@ PublishedOffload offloadOf(const PublishedRow &row, int zero) {
   return offload;
 }
 
-// An axis that is not published follows from the others when it is the only one. Where parameters are sharded, a row
-// that names neither tensor ranks nor one of the others has no tensor ranks.
+// Infers an unpublished axis if it is the only one. If parameters are sharded, a row that names neither tensor ranks
+// nor another axis has no tensor ranks.
 std::string fillAxes(const PublishedRow &row, Plan &plan) {
   int devices = static_cast<int>(row.number("n_gpus")), known = 1;
   plan.cp = static_cast<int>(whole(row, "cp", 1));
@@ -176,7 +178,7 @@ std::string fillAxes(const PublishedRow &row, Plan &plan) {
   return "";
 }
 
-// Whether the sequence is split over tp; nothing when the cell is empty or, with a fault, unknown.
+// Returns whether the sequence is split over tp, or nothing if the cell is empty. Sets `fault` if the cell is unknown.
 std::optional<bool> sequenceParallelOf(const PublishedRow &row, std::string &fault) {
   std::string text = lowerCase(row.text("sp"));
   if (text.empty())
@@ -213,7 +215,7 @@ std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Pla
   plan.offloadOptimizer = said.optimizer || system.offload.optimizer;
   plan.offloadParameters = said.parameters || system.offload.parameters;
   plan.offloadActivations = system.offload.activations;
-  // Megatron-Bridge prints whether FSDP is used; its optimizer is distributed either way.
+  // Megatron-Bridge prints only whether FSDP is used. Its optimizer is always distributed.
   if (contains(row.text("source"), "Megatron-Bridge"))
     plan.zero = std::max(plan.zero, 1);
   if (fault = fillAxes(row, plan); !fault.empty())
@@ -244,7 +246,7 @@ std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Pla
   return "";
 }
 
-// A table of a planner that does not print its plans.
+// Whether the row comes from a planner's table that does not print plans.
 bool givesNoPlan(const PublishedRow &row) {
   for (const char *column : {"tp", "pp", "dp", "mbs"})
     if (!row.text(column).empty())
@@ -252,7 +254,7 @@ bool givesNoPlan(const PublishedRow &row) {
   return true;
 }
 
-// Empty: not known; every stage then keeps what fits.
+// Returns the recompute class; empty: unknown, and every stage keeps what fits.
 std::optional<Recompute> recomputeOf(const std::string &cell, std::string &fault) {
   std::string text = lowerCase(cell);
   if (text.empty())
@@ -264,12 +266,12 @@ std::optional<Recompute> recomputeOf(const std::string &cell, std::string &fault
     return Recompute::Full;
   if (text == "none" || text == "no" || text == "false" || text == "off")
     return Recompute::None;
-  fault = "recompute '" + cell + "' is not modelled"; // a part of the layers, and the table does not say which
+  fault = "recompute '" + cell + "' is not modelled"; // only some layers recompute, and the table does not say which
   return std::nullopt;
 }
 
-// DeepSpeed fills the first stages where layers do not divide, unless embedding and loss count as a layer each and make
-// them divide; then they are spread as they always are.
+// DeepSpeed assigns the remaining layers to the first stages. If embedding and loss, counted as one layer each, make
+// the layers divisible, it spreads them evenly as usual.
 void fillFirstStages(Problem &problem, const Plan &plan) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
   int most = (layers + chunks - 1) / chunks, last = layers - (chunks - 1) * most;
@@ -280,7 +282,7 @@ void fillFirstStages(Problem &problem, const Plan &plan) {
   problem.pins.stageLayers = std::move(counts);
 }
 
-// Where recompute is not published, the least with which each stage fits, as a user would choose it.
+// If recompute is not published, each stage uses the least recompute that fits, as a user would choose.
 void keepWhatFits(const Problem &problem, Plan &plan) {
   PricedPlan even = pricePlan(problem, plan);
   if (even.prediction.fits())
@@ -376,7 +378,7 @@ PublishedCase caseOf(const PublishedRow &row) {
   result.analytic = outcome == Outcome::Analytic;
   if (used.showsAllocated)
     result.unseenBytes = machine.reservedBytes;
-  if (result.analytic) // the formula is that of the layers alone
+  if (result.analytic) // the formula covers only the layers
     result.problem.embed = result.problem.head = -1;
   if (!recompute)
     keepWhatFits(result.problem, result.plan);

@@ -1,4 +1,4 @@
-// Turns a row of a table of published runs into a problem and a plan.
+// Converts a row of a table of published runs to a problem and a plan.
 #pragma once
 
 #include "tools/published/shape_problem.h"
@@ -9,26 +9,26 @@
 
 namespace espalier::planner {
 
-/// A row that can be priced: what the planner would be asked. `reason` says why it cannot (then the
-/// rest is empty).
+/// The planner input for one row. If the row cannot be priced, `reason` says why and the other fields are empty.
 struct PublishedCase {
   std::string reason;
-  Problem problem; ///< bytes as a monitor shows them
-  Problem needs;   ///< bytes without which the run fails
+  Problem problem; ///< memory as a monitor shows it
+  Problem needs;   ///< memory that the run needs in order not to fail
   Plan plan;
   double seconds = 0;     ///< measured, 0 when not published
   double gibibytes = 0;   ///< measured, 0 when not published
-  double unseenBytes = 0; ///< of the prediction, that the published figure does not count
+  double unseenBytes = 0; ///< predicted bytes that the published figure does not include
   bool outOfMemory = false;
   bool analytic = false;            ///< memory is the paper's formula: parameters, optimizer and activations of layers
-  std::vector<std::string> assumed; ///< of the shape, where it is not published
-  /// Model, devices and batch are published and nothing of the plan; `plan` is empty, the pins say what the system had.
+  std::vector<std::string> assumed; ///< unpublished parts of the shape
+  /// The row has model, devices and batch but no plan. `plan` is empty, and the pins describe the features of the
+  /// system.
   bool withoutPlan = false;
-  double nullFlops = 0; ///< of a step and device, recompute included: what the null model divides by its rate
+  double nullFlops = 0; ///< FLOP per step and device with recompute; the null model divides it by its rate
 };
 
-/// The variant of system and machine that a row uses follows from its gpu, precision, ZeRO and
-/// source columns; systems.cpp and machines.cpp have the tables.
+/// Returns the case of a row. The gpu, precision, ZeRO and source columns select the system and the machine. The
+/// tables are in systems.cpp and machines.cpp.
 PublishedCase caseOf(const PublishedRow &row);
 
 } // namespace espalier::planner

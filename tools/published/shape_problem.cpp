@@ -1,5 +1,5 @@
-// Each add* writes the terms of one piece of a layer. T tokens on a rank, h hidden, f ffn, a heads,
-// g key-value heads, d head size, V vocabulary, t tensor ranks; activations have two bytes.
+// Each add* writes the terms of one piece of a layer. T tokens on a rank, h hidden, f ffn, a heads, g key-value heads,
+// d head size, V vocabulary, t tensor ranks. Activations have two bytes per element.
 #include "tools/published/shape_problem.h"
 
 #include "planner/model/segment.h"
@@ -31,7 +31,7 @@ Monomial operator/(Monomial a, const Monomial &b) {
 Monomial symbol(int index) { return {1, {{index, 1}}}; }
 Monomial symbol(Axis axis) { return symbol(static_cast<int>(axis)); }
 
-// Writes one PatternTerms; `sp` and `zero` are the pattern's.
+// Builds one PatternTerms; `sp` and `zero` are the pattern's.
 class LayerTerms {
 public:
   LayerTerms(const ModelShape &shape, const System &system, bool sp, int zero)
@@ -59,7 +59,7 @@ public:
     if (!shape.rotary)
       elements.push_back(s * h);
     addParameters("embedding", elements, false, true);
-    // Dropout mask and the ids.
+    // Dropout mask and token ids.
     terms.savedBytes.fill({(shape.dropout ? 1.0 : 0.0) * stream, 8 * T});
     return allocated();
   }
@@ -76,15 +76,15 @@ public:
     addParameters("head", {V * h / t}, shape.tied, !shape.tied);
     Monomial logits = T * V / t;
     terms.savedBytes.fill({4 * logits, 2 * (T * h), 2 * stream});
-    double transient = system.lossBytes - 4; // beside the f32 logits
+    double transient = system.lossBytes - 4; // in addition to the f32 logits
     terms.forwardPeakBytes.fill({transient * logits});
     terms.backwardPeakBytes.fill({transient * logits, 2 * (T * h)});
     return allocated();
   }
 
 private:
-  // The terms, with what the allocator holds for activations. A phase is one position: what runs beside compute at all
-  // runs beside all compute of its phase.
+  // Returns the terms, with activations scaled to what the allocator holds. A phase has one position: a collective
+  // that overlaps with compute overlaps with all compute of its phase.
   PatternTerms allocated() {
     for (ComputeTerm &term : terms.compute)
       term.position = static_cast<int>(term.phase);
@@ -102,8 +102,8 @@ private:
     terms.compute.push_back(std::move(term));
   }
 
-  // y[T, n] = x[T, k] w[k, n]: forward, gradient of x, gradient of w (added to the accumulator, by
-  // the product or by a kernel of its own).
+  // y[T, n] = x[T, k] w[k, n]: forward, gradient of x, gradient of w. The product or a separate kernel adds the
+  // gradient of w to the accumulator.
   void matmul(const std::string &name, const Size &n, Monomial k, bool selective, bool full) {
     bool fused = system.accumulationBytes == 0;
     Size bytes = {2 * (T * k)}, gradient = bytes;
@@ -150,9 +150,8 @@ private:
     backwardCollective(name, backward);
   }
 
-  // Around a column-row pair of matrix products (Korthikanti 2022, section 4.2.2). With sequence
-  // parallelism the gathered input is not kept: it is gathered again for the weight gradient,
-  // beside compute.
+  // Enters a column-row pair of matrix products (Korthikanti 2022, section 4.2.2). With sequence parallelism the
+  // gathered input is not kept. It is gathered again for the weight gradient, beside compute.
   void enterPair(const std::string &name) {
     bool beside = system.hidesInputGradients;
     addCollective(name, sp ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce,
@@ -170,7 +169,7 @@ private:
   }
 
   void addAttention() {
-    bool keepsNorm = !system.fusedAttention; // selective of the unfused system repeats only the core
+    bool keepsNorm = !system.fusedAttention; // selective recompute of the unfused system repeats only the core
     elementwise("norm", stream, 4, 8, !keepsNorm);
     if (slicesInputs())
       addCollective("kept input", CollectiveKind::AllGather, Phase::Recompute, false, true);
@@ -178,8 +177,7 @@ private:
     matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
     if (shape.rotary)
       elementwise("rotary", T * a * d / t, 4, 4, true);
-    // Context parallelism: keys and values come from all ranks, their gradients go back; a ring
-    // hides both.
+    // Context parallelism: keys and values come from all ranks, and their gradients return. A ring hides both.
     Size keys = {4 * (b * s * kv * d / t)};
     auto exchange = [&](CollectiveKind kind, Phase phase) {
       pushCollective({"keys and values", kind, Axis::Cp, phase, keys}, /*isBesideCompute=*/true);
@@ -198,7 +196,7 @@ private:
 
   bool slicesInputs() const { return system.slicesInputs && !sp; }
 
-  // One kernel; causal masking halves the products; backward does five products for forward's two.
+  // One kernel. Causal masking halves the products. Backward does five products where forward does two.
   void addFusedAttention() {
     Monomial operations = 2 * (T * s * a * d / t);
     Monomial io = 8 * (T * a * d / t);
@@ -264,7 +262,7 @@ private:
   }
 
   void addOptimizer(const std::string &name, const std::vector<Monomial> &elements) {
-    double reread = system.parameterBytes < 4 ? 4 : 0; // the master, as the parameter is cast from it
+    double reread = system.parameterBytes < 4 ? 4 : 0; // the master weight that the parameter is cast from
     double each =
         2 * system.optimizerBytes + system.gradientPasses * system.gradientBytes + system.parameterBytes + reread;
     ComputeTerm update;
@@ -275,7 +273,7 @@ private:
     compute(std::move(update), false, false);
   }
 
-  // What a rank updates of parameters.
+  // Returns the part of the parameters that a rank updates.
   Monomial share(const Monomial &part) const { return zero >= 1 ? part / symbol(Axis::Dp) / symbol(Axis::Cp) : part; }
 
   void reduction(const std::string &name, CollectiveKind kind, Phase phase, const std::vector<Monomial> &elements,
@@ -291,7 +289,7 @@ private:
     pushCollective(std::move(term), hide && phase != Phase::Step);
   }
 
-  // ZeRO-3 moves parameters and gradients of every micro-batch, the others once per step.
+  // ZeRO-3 communicates parameters and gradients in every micro-batch, other stages once per step.
   void addReduction(const std::string &name, const std::vector<Monomial> &elements) {
     if (zero == 3) {
       bool hide = system.hidesParameters;
@@ -307,7 +305,7 @@ private:
   }
 
   void addSavedBytes() {
-    // Inputs of norms and of matrix products, dropout masks of one byte; q, k and v, context.
+    // Inputs of norms and of matrix products, dropout masks of one byte; q, k and v; the attention context.
     double in = system.productInputBytes;
     Monomial mask = (shape.dropout ? 2.0 : 0.0) * stream;
     Size inputs = {4 * stream, 2 * in * (system.keepsGatheredInputs ? T * h : stream), mask};
@@ -325,14 +323,14 @@ private:
     terms.savedBytes[0] = join({inputs, core, activation, activated, scores});
     terms.savedBytes[1] = system.fusedAttention ? join({{4 * stream, mask}, core, activation})
                                                 : join({inputs, core, activation, activated});
-    // What reduce-scatters give is kept, too: attention's, and that of the last product where this is kept.
+    // Results of reduce-scatters are kept too: of attention, and of the last product if it is kept.
     Size outputs = {(sp ? 2.0 : 0.0) * stream};
     if (system.keepsLastProduct)
       outputs.insert(outputs.end(), {2 * (T * h), (sp ? 2.0 : 0.0) * stream});
     if (system.repeatsSecondProducts)
       terms.savedBytes[1] = join({{2 * stream, 4 * (T * a * d / t), 2 * (T * kv * d / t), 2 * (T * f / t)}, outputs});
     terms.savedBytes[2] = {slicesInputs() ? 2 * (stream / t) : 2 * stream};
-    // Gradients of the widest values while backward runs; what was not kept is made again first.
+    // Gradients of the widest values during backward. Values that were not kept are recomputed first.
     Size gradients = {2 * (T * f / t), (shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};
     Size wide = {(shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};
     Size again = join({scores, system.fusedAttention ? join({activated, {4 * stream}}) : Size{}});

@@ -1,7 +1,6 @@
-// Published systems as data: builds a Problem from the shape of a GPT or Llama model and a
-// description of the system that trained it. For validation against measurements and for tests; the
-// compiler never uses it. The formulas for "a transformer" live here only: search and cost evaluate
-// the terms like any others.
+// Published systems as data: builds a Problem from the shape of a GPT or Llama model and a description of the training
+// system. Used for validation and tests, never by the compiler. Only this file has formulas for a transformer. Search
+// and cost evaluate its terms like any others.
 #pragma once
 
 #include "planner/problem.h"
@@ -17,57 +16,58 @@ struct ModelShape {
   bool gated = false, rotary = false, dropout = true, tied = true;
 };
 
-/// How a published system stores and runs it.
+/// How a published system stores and executes the model.
 struct System {
   std::string name;
-  bool fusedAttention = true; ///< scores never stored; false: two batched products and a softmax
+  bool fusedAttention = true; ///< scores are not stored; false: two batched products and a softmax
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12; ///< per element
   double updateBytes = 0; ///< per element, held only while the optimizer runs
-  /// How often the step reads or writes the accumulated gradients: the optimizer once; scale, norm, clip and clear add.
+  /// Number of passes over the accumulated gradients per step. The optimizer makes one; scale, norm, clip and clear
+  /// add more.
   double gradientPasses = 4;
-  double reducedBytes = 0;     ///< per element of a gradient as it is reduced; 0: gradientBytes
-  bool hidesGradients = false; ///< gradient reduction beside the last backward
-  bool hidesTensor = false;    ///< collectives of tensor parallelism beside their matrix products
-  /// The sum of input gradients runs beside the weight's gradient (Megatron from 2022), the sequence-parallel
-  /// gather that comes before it beside the input's.
+  double reducedBytes = 0;     ///< per element of a gradient during its reduction; 0: gradientBytes
+  bool hidesGradients = false; ///< gradient reduction overlaps with the last backward
+  bool hidesTensor = false;    ///< tensor-parallel collectives overlap with their matrix products
+  /// The reduction of input gradients overlaps with the weight gradient (Megatron from 2022). The sequence-parallel
+  /// all-gather before it overlaps with the input gradient.
   bool hidesInputGradients = false;
-  /// Sequence parallelism: gathered inputs are kept for the weight's gradient, not gathered again (DTensor).
+  /// Sequence parallelism: gathered inputs are kept for the weight gradient instead of gathered again (DTensor).
   bool keepsGatheredInputs = false;
-  bool hidesParameters = true;   ///< ZeRO-3 gathers beside compute
-  double gatheredShare = 1;      ///< of two layers' parameters and gradients, what ZeRO-3 has whole at once
-  bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
-  double productInputBytes = 2;  ///< an input of a matrix product as it is kept for its weight's gradient
+  bool hidesParameters = true;   ///< ZeRO-3 all-gathers overlap with compute
+  double gatheredShare = 1;      ///< share of two layers' parameters and gradients that ZeRO-3 holds unsharded
+  bool scattersBoundary = false; ///< Megatron's scatter-gather of activations between stages
+  double productInputBytes = 2;  ///< per element of a product's input that is kept for the weight gradient
   double lossBytes = 6;          ///< per logit at the peak of the cross entropy, f32 logits included
-  double cachedLossBytes = 0;    ///< per logit, in blocks that are free at that peak and too small for what it needs
+  double cachedLossBytes = 0;    ///< per logit, in cached blocks that are free at this peak but too small to be reused
   /// Selective recompute repeats every second matrix product (key, projection, second ffn matrix, as torchtitan does).
   bool repeatsSecondProducts = false;
-  /// Beside it, kernels one by one: the last product of a layer is kept as well, though backward does not read it.
+  /// In addition, without compilation: the last product of a layer is kept as well, though backward does not read it.
   bool keepsLastProduct = false;
-  /// Full recompute ends at the last value that backward reads: the last product of a layer and what follows are not
-  /// repeated (PyTorch's checkpoints without re-entrance, from 2.1).
+  /// Full recompute ends at the last value that backward reads. The last product of a layer and later work are not
+  /// repeated (PyTorch's non-reentrant checkpoints, from 2.1).
   bool stopsRecomputeEarly = false;
-  /// What is kept under full recompute without sequence parallelism is split over tensor ranks and gathered again
+  /// Inputs kept under full recompute without sequence parallelism are split over tensor ranks and gathered again
   /// (Megatron's --partition-activations).
   bool slicesInputs = false;
-  double allocatedShare = 1;   ///< bytes that the caching allocator holds for a byte of activations
-  double elementwiseShare = 1; ///< bytes of element-wise work over the fused minimum
-  /// Bytes per element and micro-batch of the kernel that adds a weight's gradient to the accumulator; 0: the matrix
-  /// product adds.
+  double allocatedShare = 1;   ///< allocated bytes per byte of activations in the caching allocator
+  double elementwiseShare = 1; ///< bytes of element-wise work over those of perfect fusion
+  /// Bytes per element and micro-batch of the kernel that accumulates a weight gradient. 0: the matrix product
+  /// accumulates.
   double accumulationBytes = 0;
 };
 
-/// What a monitor shows of a system: the allocator keeps what the update held beside activations, its share of them and
-/// blocks that the loss has left. What a run needs is less, as the allocator gives back what it keeps before it fails.
+/// Returns the system as a memory monitor shows it. The allocator keeps blocks of the update and of the loss in
+/// addition to activations. A run needs less, because the allocator frees its cached blocks before it fails.
 System monitored(System system);
 System needed(System system);
 
-/// Terms of forward, backward and weight phases, collectives, parameters and saved bytes of
-/// embedding, layer and head. Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t +
-/// 5 a s / (h t))), generalised to grouped heads and gated ffn. `only`: with the terms of this plan alone.
+/// Returns the problem of a model: compute, collectives, parameters and saved bytes of embedding, layer and head.
+/// Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t + 5 a s / (h t))), generalised to grouped heads
+/// and gated ffn. With `only`, includes only the terms of this plan.
 Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch,
                      const Plan *only = nullptr);
 
-/// Elements of the whole model.
+/// Returns the number of parameters of the whole model.
 double shapeParameters(const ModelShape &shape);
 
 } // namespace espalier::planner

@@ -1,4 +1,4 @@
-// One function per family of systems; `familyOf` says by which words a row belongs to one.
+// One function per family of systems. `familyOf` assigns a row to a family by keywords.
 #include "tools/published/systems.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ bool holdsOneOf(const std::string &text, std::initializer_list<const char *> par
   return std::ranges::any_of(parts, [&](const char *part) { return text.find(part) != std::string::npos; });
 }
 
-// Flash attention came in May 2022 and needs Turing. What ran on V100, or in fp16 on A100, or is known to be older,
-// stored its scores.
+// Whether a run stored its attention scores. Flash attention appeared in May 2022 and needs Turing. Runs on V100, in
+// fp16 on A100, or known to be older are before it.
 bool isBeforeFlashAttention(const PublishedRow &row, const std::string &source) {
   std::string gpu = lowerCase(row.text("gpu")), precision = lowerCase(row.text("precision"));
   std::string model = lowerCase(row.text("model"));
@@ -63,23 +63,23 @@ PublishedSystem megatronDeepSpeed(const PublishedRow &row) {
   system.fusedAttention = false;
   system.scattersBoundary = true; // PipelineEngine sends partitioned activations
   result.fillsFirstStages = true; // partition_balanced
-  // bf16: gradients in both types, and two bytes more as measured; fp16: one f32 copy of the
-  // gradients of the own partition at the update.
+  // bf16: gradients in both types, and two more bytes as measured. fp16: one f32 copy of the gradients of the rank's
+  // shard during the update.
   bool wide = holdsOneOf(precision, {"fp32 grad"}) || precision == "bf16";
   system.gradientBytes = wide ? 8 : 2;
   system.allocatedShare = 1.14;
   system.updateBytes = wide ? 0 : 4;
   const std::string &notes = row.text("notes");
   if (holdsOneOf(notes, {"\"BNB\""}) && !holdsOneOf(notes, {"same conf"}))
-    system.optimizerBytes -= 6; // moments in eight bits
+    system.optimizerBytes -= 6; // 8-bit moments
   system.reducedBytes = wide ? 4 : 2;
   system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
-  result.flops = PublishedFlops::Unknown;   // another formula before 2022-02-21
+  result.flops = PublishedFlops::Unknown;   // the formula differed before 2022-02-21
   return result;
 }
 
-// What the table left out of the page behind it (bigscience experiments/gpt2.md): a heading, and columns that say what
-// is offloaded, by line of the page.
+// Returns details from the source page that the table omits (bigscience experiments/gpt2.md): a heading, and columns
+// on offloading, by line of the page.
 PublishedOffload offloadOnPage(const PublishedRow &row) {
   if (holdsOneOf(lowerCase(row.text("zero")), {"max model size"})) // "HF + Deepspeed Zero 3 + Full Offload"
     return {.optimizer = true, .parameters = true};
@@ -91,10 +91,10 @@ PublishedOffload offloadOnPage(const PublishedRow &row) {
   return offload;
 }
 
-// Megatron 1.1.5 and, where a row names neither tensor ranks nor replicas, the Hugging Face trainer, with DeepSpeed's
-// ZeRO 3 in fp16; all from scripts beside the page (gpt2-meg-ds-zero, gpt2-hf-ds). Megatron's keep inputs of layers in
-// host memory, split over tensor ranks, offloaded or not (`--partition-activations --checkpoint-in-cpu`); "full cpu
-// offload" adds `offload_param` and `offload_optimizer`.
+// Megatron 1.1.5 or, if a row names neither tensor ranks nor replicas, the Hugging Face trainer. Both use DeepSpeed's
+// ZeRO 3 in fp16. The scripts beside the page give the settings (gpt2-meg-ds-zero, gpt2-hf-ds). Megatron's runs keep
+// layer inputs in host memory, split over tensor ranks, offloaded or not (`--partition-activations
+// --checkpoint-in-cpu`). "full cpu offload" adds `offload_param` and `offload_optimizer`.
 PublishedSystem jeanZayZero(const PublishedRow &row) {
   PublishedSystem result;
   System &system = result.system;
@@ -102,10 +102,11 @@ PublishedSystem jeanZayZero(const PublishedRow &row) {
   system.fusedAttention = false;
   system.gradientBytes = 2;
   system.updateBytes = 4;
-  system.gatheredShare = 1.0 / 3; // one layer's parameters (`stage3_max_live_parameters`), gradients of one matrix
+  system.gatheredShare = 1.0 / 3; // parameters of one layer (`stage3_max_live_parameters`), gradients of one matrix
   result.impliedZero = 3;
   result.heads = 32;
-  result.reservedGiB = 2; // the usual value: the site's pipelines, which more was fitted on, have more communicators
+  result.reservedGiB =
+      2; // the usual value; the site's pipelines, which the larger value was fitted on, have more communicators
   result.flops = PublishedFlops::WithRecompute;
   bool isMegatron = !row.text("tp").empty() || !row.text("dp").empty();
   if (isMegatron) {
@@ -114,12 +115,12 @@ PublishedSystem jeanZayZero(const PublishedRow &row) {
   }
   result.offload = offloadOnPage(row);
   result.hasDropout = true;
-  system.elementwiseShare = 2; // kernels of the framework one by one
+  system.elementwiseShare = 2; // unfused kernels
   return result;
 }
 
-// Megatron of 2020 to 2022 stored scores. For fp16 its default were 16-bit gradients, summed by a kernel of their own
-// and copied in f32 to update; Korthikanti's runs kept f32 gradients.
+// Megatron of 2020 to 2022 stored attention scores. In fp16 its gradients were 16-bit by default, accumulated by a
+// separate kernel and copied to f32 for the update. Korthikanti's runs kept f32 gradients.
 PublishedSystem unfusedMegatron(const PublishedRow &row) {
   PublishedSystem result;
   System &system = result.system;
@@ -144,7 +145,7 @@ PublishedSystem llmFoundry(const PublishedRow &row) {
   System &system = result.system;
   system.name = "fsdp";
   system.stopsRecomputeEarly = holdsOneOf(lowerCase(row.text("gpu")), {"h100"}); // its A100 runs used PyTorch 1.13
-  system.elementwiseShare = 2;                                                   // kernels of the framework one by one
+  system.elementwiseShare = 2;                                                   // unfused kernels
   bool pure = holdsOneOf(lowerCase(row.text("precision")), {"pure"});
   system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4, system.optimizerBytes = pure ? 4 : 8;
   return result;
@@ -158,18 +159,18 @@ PublishedSystem torchtitan(const PublishedRow &row) {
   bool isCompiled = holdsOneOf(row.text("notes"), {"compile"});
   system.elementwiseShare = isCompiled ? 1.2 : 2;
   system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
-  // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent. The logits
-  // in 16 bits are gone by then, but the table gives what the allocator holds, and their block is too small for f32.
+  // Backward of the loss holds log-softmax, its gradient and that of the logits; split over tp also its exponent. The
+  // 16-bit logits are already freed, but the table shows allocator memory, and their block is too small for f32.
   system.lossBytes = row.number("tp", 1) > 1 ? 16 : 12;
   system.cachedLossBytes = 2;
-  // From 2025 the loss is compiled with the model: logits and their gradient in 16 bits are all that is left.
+  // From 2025 the loss is compiled with the model, so that only 16-bit logits and their gradient remain.
   if (isCompiled && holdsOneOf(row.text("source"), {"2025", "2026"}))
     system.lossBytes = 4, system.cachedLossBytes = 0;
   system.keepsGatheredInputs = true;
   system.repeatsSecondProducts = true;
   system.keepsLastProduct = !isCompiled; // a compiled layer keeps what its backward reads
   result.isPyTorch = true;
-  // Stages do not free parameters behind forward and sum gradients in f32 before they reduce them, layer by layer
+  // Stages keep unsharded parameters after forward. They sum gradients in f32 before they reduce them, layer by layer
   // beside the last backward (`reshard_after_forward`, `unsharded_accumulated_grad`).
   if (row.number("pp", 1) > 1) {
     result.shardsPerStep = result.cutsBatchByStages = true;
@@ -178,7 +179,7 @@ PublishedSystem torchtitan(const PublishedRow &row) {
   return result;
 }
 
-// PyTorch's sharding with bf16 products: parameters, gradients and moments are sharded in f32.
+// PyTorch FSDP with bf16 products: parameters, gradients and moments are sharded in f32.
 PublishedSystem fsdp(const PublishedRow &row) {
   PublishedSystem result = llmFoundry(row);
   result.system.stopsRecomputeEarly = true; // from PyTorch 2.1
@@ -187,8 +188,8 @@ PublishedSystem fsdp(const PublishedRow &row) {
   return result;
 }
 
-// Keeps 16-bit parameters and gradients, copies those of its own part in f32 to update, and has PyTorch run kernels one
-// by one.
+// Keeps 16-bit parameters and gradients, copies those of its shard to f32 for the update, and runs unfused PyTorch
+// kernels.
 PublishedSystem deepSpeed() {
   PublishedSystem result;
   result.system.name = "deepspeed";
@@ -206,13 +207,13 @@ PublishedSystem megatronCore(const PublishedRow &row) {
   system.name = "megatron-core";
   system.hidesGradients = system.hidesTensor = true;
   if (holdsOneOf(precision, {"fp8", "fp4"}))
-    system.productInputBytes = 1; // kept in eight bits
+    system.productInputBytes = 1; // kept in 8 bits
   result.impliesSequenceParallel = true;
   return result;
 }
 
-// The launcher's and the recipes' defaults: gradients are kept and reduced in 16 bits (`grad_sync_dtype: bf16`,
-// `grad_reduce_in_fp32=False`), and transfers between chunks run beside compute (`overlap_p2p_comm`).
+// Defaults of the launcher and the recipes: gradients are kept and reduced in 16 bits (`grad_sync_dtype: bf16`,
+// `grad_reduce_in_fp32=False`), and transfers between chunks overlap with compute (`overlap_p2p_comm`).
 PublishedSystem nemo(const PublishedRow &row) {
   PublishedSystem result = megatronCore(row);
   result.system.gradientBytes = 2;

@@ -1,4 +1,4 @@
-// Which variant of system a row of a table of published runs used, and what such a system does where the row is silent.
+// The system of a row in a table of published runs, and its defaults for columns that the row leaves empty.
 #pragma once
 
 #include "tools/published/shape_problem.h"
@@ -6,42 +6,44 @@
 
 namespace espalier::planner {
 
-/// What the TFLOP/s of a system's runs count.
+/// The operations that the published TFLOP/s of a system count.
 enum class PublishedFlops {
   Model,
-  WithRecompute, ///< as was usual until 2022
+  WithRecompute, ///< the convention until 2022
   Unknown        ///< the formula changed
 };
 
-/// What a system keeps in host memory.
+/// The state that a system keeps in host memory.
 struct PublishedOffload {
   bool optimizer = false, parameters = false, activations = false;
 };
 
+/// The system of a row, with defaults for empty columns.
 struct PublishedSystem {
   System system;
-  PublishedOffload offload; ///< beside what the row says
-  /// With tensor parallelism the sequence is split too, where the row does not say.
+  PublishedOffload offload; ///< in addition to the row's own
+  /// Tensor parallelism implies sequence parallelism unless the row says otherwise.
   bool impliesSequenceParallel = false;
-  int impliedZero = 1;     ///< where the row does not say
-  int64_t heads = 0;       ///< where the row does not say; 0: not known
+  int impliedZero = 1;     ///< default of the row
+  int64_t heads = 0;       ///< default of the row; 0: unknown
   bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
   bool hasDropout = false; ///< trained with dropout
-  /// Layers that do not divide by the stages fill the first ones, as full as the fullest (DeepSpeed until 2023).
+  /// Remaining layers go to the first stages, up to the size of the fullest one (DeepSpeed until 2023).
   bool fillsFirstStages = false;
-  /// ZeRO 3 gathers parameters once for all micro-batches of a pipeline and reduces gradients behind the last: ZeRO 1.
+  /// ZeRO 3 gathers parameters once for all micro-batches of a pipeline and reduces gradients after the last one, as
+  /// ZeRO 1 does.
   bool shardsPerStep = false;
-  /// mbs is the batch of a pipeline, which makes as many micro-batches as it has stages. A stage keeps its outputs and
-  /// buffers for their gradients, of all micro-batches (torch.distributed.pipelining's `output_chunks`,
+  /// `mbs` is the batch of a pipeline, which is cut into as many micro-batches as there are stages. A stage keeps the
+  /// outputs of all micro-batches and buffers for their gradients (torch.distributed.pipelining's `output_chunks`,
   /// `grad_recv_info`).
   bool cutsBatchByStages = false;
-  double reservedGiB = 0; ///< that the framework takes, where its machine's was fitted on runs of another; 0: was not
-  /// The memory of its rows is what its allocator gave out, without what the framework takes (Machine::reservedBytes).
+  double reservedGiB = 0; ///< memory of the framework if the machine was fitted on another framework; 0: same framework
+  /// The rows show allocated memory, without the memory that the framework reserves (Machine::reservedBytes).
   bool showsAllocated = false;
   PublishedFlops flops = PublishedFlops::Model;
 };
 
-/// Follows from gpu, precision, ZeRO, source, model and notes of a row; systems.cpp has the table.
+/// Returns the system of a row by its gpu, precision, ZeRO, source, model and notes. The table is in systems.cpp.
 PublishedSystem systemOf(const PublishedRow &row);
 
 } // namespace espalier::planner

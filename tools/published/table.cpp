@@ -1,4 +1,4 @@
-// One pass over the text to records of cells, one over the records to rows.
+// Parses the text to records of cells in one pass, and the records to rows in another.
 #include "tools/published/table.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ std::string trimmed(const std::string &text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-// Cuts commas between groups of three digits (`2,097,152`) off the integer part; false when they lie elsewhere.
+// Removes commas between groups of three digits (`2,097,152`) from the integer part. Returns false if they are
+// elsewhere.
 bool dropSeparators(std::string &number) {
   size_t end = std::min(number.find_first_not_of("0123456789,"), number.size()), first = number.find(',');
   if (first == std::string::npos || first >= end)
@@ -34,7 +35,7 @@ bool dropSeparators(std::string &number) {
   return first > 0 && number.size() - (number.size() - first) <= 3;
 }
 
-// What a number is multiplied by for the letters behind it; 0 when the unit has no such letters.
+// Returns the factor of a unit suffix; 0 if the unit does not have this suffix.
 double factorOf(const std::string &letters, Unit unit) {
   struct Suffix {
     Unit unit;
@@ -121,7 +122,7 @@ struct Record {
 std::vector<Record> splitRecords(const std::string &csv, std::vector<TableFault> &faults) {
   static const std::string byteOrderMark = "\xEF\xBB\xBF";
   std::vector<Record> records(1);
-  int line = 1, quoteLine = 0; // quoteLine > 0: inside quotes that began there
+  int line = 1, quoteLine = 0; // quoteLine > 0: inside quotes that opened on this line
   for (size_t i = csv.starts_with(byteOrderMark) ? byteOrderMark.size() : 0; i < csv.size(); ++i) {
     char c = csv[i];
     bool endsLine = c == '\n' || (c == '\r' && (i + 1 == csv.size() || csv[i + 1] != '\n'));
@@ -139,7 +140,7 @@ std::vector<Record> splitRecords(const std::string &csv, std::vector<TableFault>
   }
   if (quoteLine) {
     faults.push_back({quoteLine, "a quote is opened here and never closed"});
-    records.pop_back(); // it swallowed the rest
+    records.pop_back(); // the unclosed quote swallowed the rest
   }
   return records;
 }
@@ -173,7 +174,7 @@ PublishedTable readTable(const std::string &csv) {
   const Record &heading = records.front();
   checkHeading(heading, table.faults);
   if (!table.faults.empty() && table.faults.back().line == heading.line)
-    return table; // some other file, or one that says things twice: its rows have nothing to tell
+    return table; // not such a table, or an ambiguous one: ignore its rows
   for (size_t i = 1; i < records.size(); ++i) {
     const Record &record = records[i];
     if (record.isEmpty())

@@ -1,5 +1,6 @@
-// Tables of published training runs as CSV in one schema (columns model, layers, hidden, ..., gpu, n_gpus, tp, pp, ...,
-// iter_time_s, mem_gb, status). The text is foreign: every fault of its form is told with its line.
+// Reads tables of published training runs: CSV in one schema (columns model, layers, hidden, ..., gpu, n_gpus, tp, pp,
+// ..., iter_time_s, mem_gb, status). The files come from outside, so that every format fault is reported with its
+// line.
 #pragma once
 
 #include <map>
@@ -9,45 +10,46 @@
 
 namespace espalier::planner {
 
-/// What a cell counts or measures, which says what may follow its number.
+/// The quantity in a cell. It determines the suffixes that may follow the number.
 enum class Unit {
   None,
   Positions, ///< `4K` is 4,096
   Seconds,   ///< s, ms, min
-  Gibibytes, ///< GB and GiB are the same here, as tables do not part them; MB
+  Gibibytes, ///< MB, GB, GiB; GB means GiB, because tables do not distinguish them
   Rate       ///< %, TFLOP/s, tokens/s
 };
 
-/// The number of a cell, with at most its unit and a remark in brackets behind it: `128,256`, `850 ms`,
-/// `3 (FSDP group 8)`. Nothing when the cell says anything else, as `~4`, `4/8` and `16M` do.
+/// Returns the number of a cell. A unit and a remark in brackets may follow: `128,256`, `850 ms`, `3 (FSDP group 8)`.
+/// Returns nothing for other texts such as `~4`, `4/8` and `16M`.
 std::optional<double> readNumber(const std::string &cell, Unit unit = Unit::None);
 
-/// One run as published; columns by name, empty when not published.
+/// One published run: its columns by name, empty if not published.
 struct PublishedRow {
-  int line = 0; ///< where the row begins, from 1
+  int line = 0; ///< first line of the row, from 1
   std::map<std::string, std::string> columns;
-  /// The cell in the unit of its column; `missing` when it is empty or no such number.
+  /// Returns the cell in the unit of its column, or `missing` if the cell is empty or not a number.
   double number(const std::string &column, double missing = 0) const;
   const std::string &text(const std::string &column) const;
 };
 
-/// ASCII letters to lower case.
+/// Converts ASCII letters to lower case.
 std::string lowerCase(std::string text);
 
-/// What is wrong with the form of a table, and where.
+/// A format fault of a table, and its line.
 struct TableFault {
   int line = 0;
   std::string message;
 };
 
+/// The rows of a table and its faults.
 struct PublishedTable {
   std::vector<PublishedRow> rows;
   std::vector<TableFault> faults; ///< rows with a fault are not in `rows`
 };
 
-/// Splits CSV text; cells in quotes may hold commas, lines and doubled quotes. Cells lose the spaces around them, names
-/// of columns their capitals. Unknown columns are kept, empty lines are left out. Faults: no heading, a column twice,
-/// no column `gpu`, a row with another number of cells than the heading, a quote that is never closed.
+/// Parses CSV text. Quoted cells may contain commas, newlines and doubled quotes. Cells are trimmed, and column names
+/// are lower-cased. Unknown columns are kept, and empty lines are skipped. Faults: no heading, a repeated column, no
+/// `gpu` column, a row with a wrong number of cells, an unclosed quote.
 PublishedTable readTable(const std::string &csv);
 
 } // namespace espalier::planner

@@ -9,11 +9,11 @@
 namespace espalier {
 namespace {
 
-/// Blocks and warps of a block that are played.
+/// Number of simulated blocks, and of simulated warps per block.
 constexpr int64_t mostBlocks = 33, mostWarps = 4;
 constexpr int64_t mostSteps = 4'000'000, lanes = 32;
 
-/// A value in a register: its bits, where they are known, and the pointer that it was made from.
+/// A register value: its bits, where known, and the pointer that it derives from.
 struct Known {
   uint64_t bits = 0;
   bool isKnown = false;
@@ -29,7 +29,7 @@ int64_t extended(uint64_t bits, int width) {
   return static_cast<int64_t>((masked(bits, width) ^ sign) - sign);
 }
 
-/// One lane on its way through a kernel.
+/// Simulates one lane of a kernel.
 class Lane {
 public:
   Lane(const PtxKernel &kernel, const PtxLaunch &launch, PtxCounts &counts)
@@ -76,7 +76,7 @@ Known Lane::read(const PtxOperand &operand) const {
   return {};
 }
 
-/// The ordering that a setp asks for.
+/// Returns whether an ordering satisfies the comparison of a setp.
 bool compares(std::string_view opcode, std::strong_ordering order) {
   std::string_view how = opcode.substr(5, 2);
   if (how == "eq")
@@ -98,7 +98,7 @@ std::optional<uint64_t> Lane::compute(const PtxInstruction &op, const std::array
   std::string_view base = op.base;
   if (base == "mov" || base == "cvta")
     return x[0].bits;
-  if (base == "cvt") { // cvt.TO.FROM: registers hold what FROM says
+  if (base == "cvt") { // cvt.TO.FROM: registers hold values of type FROM
     size_t from = op.opcode.rfind('.');
     int fromBits = op.opcode.ends_with("64") ? 64 : op.opcode.ends_with("32") ? 32 : op.opcode.ends_with("16") ? 16 : 8;
     return op.opcode[from + 1] == 's' ? bits(extended(x[0].bits, fromBits)) : masked(x[0].bits, fromBits);
@@ -174,7 +174,7 @@ void Lane::execute(const PtxInstruction &op) {
     }
     int width = op.isWide ? 2 * op.bits : op.base == "setp" ? 1 : op.base == "cvt" ? 64 : op.bits;
     result.bits = masked(result.bits, width);
-  } else if (op.base == "and" || op.base == "or") { // a predicate may be known by one of the two
+  } else if (op.base == "and" || op.base == "or") { // one known operand may determine the result
     bool isAnd = op.base == "and";
     for (const Known &source : {sources[0], sources[1]})
       if (op.bits == 1 && source.isKnown && (source.bits != 0) != isAnd)
@@ -234,7 +234,7 @@ void Lane::play(int64_t x, int64_t y, int64_t index, double weight) {
   }
 }
 
-/// Block i of n by steps of the golden section: every pattern of neighbours is met alike.
+/// Returns block i of n by golden-section steps, so that every pattern of neighbours is sampled evenly.
 int64_t spread(int64_t i, int64_t n) {
   double turns = static_cast<double>(i) * 0.6180339887498949;
   return std::min(static_cast<int64_t>((turns - std::floor(turns)) * static_cast<double>(n)), n - 1);

@@ -1,5 +1,5 @@
-// What a launch executes: some of its warps are played with the launch's numbers, one lane for each, and counted. What
-// memory holds is not known, so a branch that depends on it goes on, and leaves a loop when it comes by again.
+// Counts the instructions and bytes of a kernel launch by simulating some of its warps, one lane each. Memory contents
+// are unknown: a branch that depends on them falls through, and it leaves a loop when it is reached again.
 #pragma once
 
 #include "tools/roofline/ptx_reader.h"
@@ -8,22 +8,22 @@
 
 namespace espalier {
 
-/// A launch: its grid, its scalars and extent as the kernel's parameters behind `buffers` pointers.
+/// A kernel launch: the grid, and the kernel's parameters: `buffers` pointers, then scalars and extent.
 struct PtxLaunch {
   int64_t blocksX = 1, blocksY = 1, threads = 32;
   uint32_t buffers = 0;
   std::vector<int64_t> numbers;
 };
 
-/// Of all lanes of a launch.
+/// Totals over all lanes of a launch.
 struct PtxCounts {
   double slots = 0;   ///< machine instructions
-  double special = 0; ///< of them for the special function units
+  double special = 0; ///< of these, instructions of the special function units
   double flops = 0, matrixFlops = 0;
-  std::vector<double> read, written; ///< bytes of global memory by buffer, each access counted
+  std::vector<double> read, written; ///< bytes of global memory per buffer; every access counts
 };
 
-/// Throws std::invalid_argument for a kernel that comes to no end.
+/// Counts a launch. Throws std::invalid_argument if the kernel does not terminate.
 PtxCounts countLaunch(const PtxKernel &kernel, const PtxLaunch &launch);
 
 } // namespace espalier

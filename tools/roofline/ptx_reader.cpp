@@ -17,7 +17,7 @@ std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n"
                                          : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/// Cuts at `separator` outside of brackets and braces.
+/// Splits at `separator` outside of brackets and braces.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -38,7 +38,7 @@ bool isOneOf(std::string_view word, std::initializer_list<std::string_view> word
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Reads the body of one entry.
+/// Parses the body of one entry.
 class Body {
 public:
   Body(std::string_view name, PtxKernel &kernel) : name(name), kernel(kernel) {}
@@ -63,7 +63,7 @@ private:
   std::vector<std::pair<size_t, std::string_view>> branches; ///< instruction, label
 };
 
-/// Bits and kind of the last modifier that is a type; loads have vectors before it.
+/// Sets width and kind from the last type modifier. The vector modifiers of loads precede it.
 void readType(PtxInstruction &instruction) {
   for (std::string_view part : split(instruction.opcode, '.')) {
     bool isType = part.size() >= 2 && std::string_view("usbf").find(part[0]) != std::string_view::npos &&
@@ -78,11 +78,11 @@ void readType(PtxInstruction &instruction) {
     instruction.isSigned = part[0] == 's';
     instruction.isFloat = part[0] == 'f' || part.starts_with("bf");
     if (instruction.base != "mul" && instruction.base != "mma" && instruction.base != "ld")
-      break; // the first is the result's
+      break; // the first is the type of the result
   }
 }
 
-/// 16 x 8 results of a warp, each of k multiplications and additions: 8 and 16 are what the opcode names.
+/// FLOP of a matrix instruction: 16 x 8 results of a warp, each of k multiply-adds. The opcode names k = 8 or 16.
 int64_t matrixFlops(std::string_view opcode) {
   bool isDeep = opcode.find("m16n8k16") != std::string_view::npos;
   return 2 * 16 * 8 * (isDeep ? 16 : 8) / 32;
@@ -108,7 +108,7 @@ void classify(PtxInstruction &op) {
     op.slots = 1;
   } else if (isOneOf(op.base, {"ex2", "lg2", "rcp", "rsqrt", "sqrt", "tanh", "sin", "cos"})) {
     op.unit = PtxUnit::Special;
-  } else if (op.base == "div") { // a reciprocal or an estimate, and what makes it exact
+  } else if (op.base == "div") { // a reciprocal or an estimate, and its correction steps
     op.unit = PtxUnit::Special;
     op.slots = op.isFloat ? 8 : 20;
   } else if (op.isFloat) {
@@ -118,7 +118,7 @@ void classify(PtxInstruction &op) {
   if (op.base == "rem")
     op.slots = 24;
   if (op.base == "cvt" && !op.isFloat)
-    op.slots = 1; // of integers: a copy, or the sign
+    op.slots = 1; // integer types: a copy or sign extension
   if (op.isWide || op.base == "selp" || (op.base == "cvt" && has(".u64")))
     op.slots = 1;
 }
@@ -151,7 +151,7 @@ PtxOperand Body::operand(std::string_view word) {
   uint64_t value = 0;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, isHex ? 16 : 10);
   bool isWhole = error == std::errc() && (end == digits.data() + digits.size() || *end == 'U');
-  if (!isWhole) // a float, a variable of shared memory
+  if (!isWhole) // a float or a variable of shared memory
     return {Kind::Other};
   number.value = static_cast<int64_t>(isNegative ? -value : value);
   return number;
@@ -177,7 +177,7 @@ void Body::addOperands(PtxInstruction &instruction, std::string_view rest) {
     registersOf(words[1]);
   bool isCopy = instruction.base == "cp" && words.size() >= 3;
   if (isCopy)
-    std::swap(words[0], words[1]); // its second address is that in global memory
+    std::swap(words[0], words[1]); // its second address is the one in global memory
   size_t count = 0;
   for (; first < words.size() && count < instruction.sources.size(); ++first)
     instruction.sources[count++] = operand(words[first]);
@@ -226,7 +226,7 @@ void Body::finish() {
   kernel.registers = static_cast<uint32_t>(registers.size());
 }
 
-/// The text between the braces that open at or behind `from`.
+/// Returns the text between the first braces at or after `from`.
 std::string_view bodyOf(std::string_view text, size_t from) {
   size_t open = text.find('{', from);
   int depth = 0;

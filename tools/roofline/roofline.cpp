@@ -1,6 +1,6 @@
-// Times are the greatest of five limits: bytes that must move at the memory's rate, instructions of all lanes, special
-// functions, FLOPs of products, and the time between launches. Bytes of a buffer count once however often a kernel
-// reads them; what it touches of a table that ids look up counts as it is touched.
+// The time of a kernel is the largest of five limits: least memory traffic at the memory rate, instructions of all
+// lanes, special functions, FLOP of products, and the time between launches. A buffer counts once however often a
+// kernel reads it. Reads of a table that is indexed by ids count per access.
 #include "tools/roofline/roofline.h"
 
 #include "tools/roofline/ptx_player.h"
@@ -19,7 +19,7 @@ namespace {
 
 namespace pb = rt::pb;
 
-/// What an instruction takes of a device.
+/// The resource use of one instruction of the plan.
 struct Work {
   std::string name;
   double bytes = 0, accessed = 0, instructions = 0, special = 0, flops = 0;
@@ -48,7 +48,7 @@ private:
   std::map<std::string, PtxKernel, std::less<>> kernels;
 };
 
-/// "gpt2.yaml:31:7" of "matmul at configs/gpt2.yaml:31:7".
+/// Returns the location: "gpt2.yaml:31:7" from "matmul at configs/gpt2.yaml:31:7".
 std::string placeOf(const std::string &location) {
   size_t file = location.find(" at ");
   if (file == std::string::npos)
@@ -140,7 +140,7 @@ RooflineRow Counter::price(const Work &work) const {
   return row;
 }
 
-/// How often a step runs each subprogram.
+/// Returns how often a step runs each subprogram.
 std::vector<int64_t> Counter::countRuns(const pb::Stage &stage, int entry) const {
   std::vector<int64_t> runs(static_cast<size_t>(plan.subprograms_size()), 0);
   for (const pb::Block &block : stage.entries(entry).blocks())
