@@ -14,7 +14,7 @@ trap 'rm -rf --one-file-system "$root"' EXIT
 chmod 755 "$root"
 
 debootstrap --variant=minbase --include=python3,python3-venv,python3-numpy bookworm "$root" \
-  "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$root.log" || { cat "$root.log"; exit 1; }
+  ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" || { cat "$root.log"; exit 1; }
 rm -f "$root.log"
 mkdir "$root/work"
 cp "$wheel" "$here/bare_debian.py" "$root/work/"
