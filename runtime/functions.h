@@ -53,7 +53,7 @@ struct ScalarSignature {
   bool isSize() const { return name.front() >= 'a' && name.front() <= 'z'; }
 };
 
-/// What functions, epilogues and kernels declare.
+/// The part of a row that functions, epilogues and kernels share.
 struct Signature {
   std::string name; ///< as IR spells it: "attention_forward"
   std::vector<OperandSignature> operands;

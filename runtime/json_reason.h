@@ -1,4 +1,4 @@
-// What is wrong with a JSON text, in words for people.
+// Describes the fault of a JSON text without the library's own wording.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -9,7 +9,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// What forward and backward have in common: the shape and its limits.
+/// The shape and its limits, which forward and backward share.
 class Attention : public LibraryKernel {
 protected:
   Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {

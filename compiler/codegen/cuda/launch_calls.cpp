@@ -88,7 +88,7 @@ private:
 
   bool addsUnlessFirst() const { return !call.flags.get("always_adds") && call.flags.get("accumulate"); }
 
-  /// What the code of a kernel is made for: element types, and what its row lists as `code`.
+  /// Returns the parameters of a kernel's code: element types, and the numbers that its row lists as `code`.
   NamedAttrList parametersOf(const rt::KernelSignature &row) {
     NamedAttrList parameters;
     for (const rt::OperandSignature &operand : row.operands) {
