@@ -2,7 +2,7 @@
 // the loss sum (x * e - labels)^2 with the first e tied. Features are the positions of a sample, and tp shards them.
 #pragma once
 
-#include "runtime/data/dataset.h"
+#include "runtime/dataset/dataset.h"
 #include "runtime/plan.pb.h"
 
 #include <memory>
