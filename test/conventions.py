@@ -21,8 +21,7 @@ ALLOWED = {
     "runtime": (),
     "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/counted.h", "runtime/dataset/blend.h",
                  "runtime/dataset/splits.h", "runtime/files/data_error.h", "runtime/functions.h", "runtime/geometry.h",
-                 "runtime/json_reason.h", "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_file.h",
-                 "runtime/train/initial_value.h"),
+                 "runtime/json_reason.h", "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_file.h"),
     "tools": ("compiler/", "dialects/", "planner/", "runtime/"),
     "python": ("runtime/",),
 }

@@ -1,6 +1,6 @@
 // Collectives on a mesh of 2 x 3 ranks: groups over one axis, over the other, and over both.
-#include "compiler/interpret/run_ranks.h"
 #include "test/interpret/program.h"
+#include "test/interpret/run_ranks.h"
 
 namespace espalier {
 namespace {
