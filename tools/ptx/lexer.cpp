@@ -1,10 +1,11 @@
-#include "test/emulator/ptx_lexer.h"
+#include "tools/ptx/lexer.h"
 
+#include "tools/ptx/syntax.h"
+
+#include <algorithm>
 #include <cctype>
 
-#include "test/emulator/emulator.h"
-
-namespace espalier::emulator {
+namespace espalier::ptx {
 namespace {
 
 bool isWordStart(char c) {
@@ -38,7 +39,7 @@ private:
       } else if (startsWith("/*")) {
         size_t end = text.find("*/", at + 2);
         if (end == std::string_view::npos)
-          throw Fault(Fault::Check::syntax, "", line, "comment without end");
+          throw SyntaxError("", line, "comment without end");
         for (; at < end + 2; ++at)
           line += text[at] == '\n';
       } else if (std::isspace(static_cast<unsigned char>(text[at])) || text[at] == '\0') {
@@ -68,7 +69,7 @@ private:
     if (first == '"') {
       size_t end = text.find('"', at + 1);
       if (end == std::string_view::npos)
-        throw Fault(Fault::Check::syntax, "", line, "string without end");
+        throw SyntaxError("", line, "string without end");
       at = end + 1;
       return token(Token::Kind::string);
     }
@@ -81,4 +82,4 @@ private:
 
 std::vector<Token> readTokens(std::string_view text) { return Lexer(text).run(); }
 
-} // namespace espalier::emulator
+} // namespace espalier::ptx
