@@ -1,6 +1,6 @@
 // Any bytes as a Megatron script: reading may refuse them, and must do nothing worse. Seeds: test/compiler/import and
 // test/e2e/inputs.
-#include "compiler/import/import_args.h"
+#include "compiler/import/megatron/import_args.h"
 
 #include <cstdint>
 #include <string>
