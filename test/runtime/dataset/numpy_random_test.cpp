@@ -1,4 +1,4 @@
-// Both generators against numbers NumPy gave.
+// Compares both generators with recorded numbers of NumPy.
 #include "runtime/dataset/numpy_random.h"
 #include "test/runtime/tokenizer/golden.h"
 
