@@ -3,8 +3,8 @@
 
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/counted.h"
-#include "runtime/run/decline.h"
 #include "runtime/run/run.h"
+#include "runtime/run/startup_guard.h"
 #include "runtime/run/summary.h"
 #include "runtime/status.h"
 #include "runtime/train/stop.h"
@@ -124,9 +124,9 @@ void noteThreads(const rt::RunOptions &options, int hostRanks) {
 int runPlanFile(RunWords &words) {
   std::string topology, steps;
   std::optional<rt::Program> prepared;
-  chooseMeeting(words.comm, words.options);
+  chooseRendezvous(words.comm, words.options);
   words.options.resumeCommand = resumeLine(*words.options.topology);
-  rt::orDecline(words.options, [&] {
+  rt::guardStartup(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
     steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(words, plan.settings());
     topology = chooseComm(words.comm, plan, words.plan, words.options);

@@ -318,9 +318,9 @@ private:
                                     found.hostRanks - 1, found.hostRanks));
     fact("ranks of this host", std::to_string(found.hostRanks),
          v.localWorld && variables.text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
-    found.meeting = v.name;
+    found.hostRendezvous = v.name;
     for (const char *name : v.run)
-      found.meeting += "-" + variables.text(name).value_or("");
+      found.hostRendezvous += "-" + variables.text(name).value_or("");
     findMaster(v);
   }
 
@@ -459,7 +459,7 @@ Topology findTopology(const Environment &environment, const LaunchOptions &optio
   return topology;
 }
 
-Topology findMeeting(const Environment &environment, const LaunchOptions &options) {
+Topology findRendezvous(const Environment &environment, const LaunchOptions &options) {
   return TopologyFinder(environment, options, {.ranks = 0, .name = ""}).find();
 }
 

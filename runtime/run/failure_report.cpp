@@ -58,7 +58,7 @@ std::vector<Waiting> waitingRanks(const Program &program, const World &world, in
   std::vector<Waiting> waiting;
   for (int rank = 0; rank < world.ranks(); ++rank)
     if (first + rank != failed)
-      waiting.push_back({first + rank, waitedFor(program.plan(), world.page(rank))});
+      waiting.push_back({first + rank, waitedFor(program.plan(), world.status(rank))});
   return waiting;
 }
 

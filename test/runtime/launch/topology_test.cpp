@@ -101,9 +101,9 @@ TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
 }
 
 TEST(TopologyTest, ProcessesOfOneHostMeetUnderANameOfTheirRun) {
-  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).meeting, "torchrun-29500-");
-  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).meeting, "srun-40017-0");
-  EXPECT_EQ(findTopology({}, {}, cpu(4)).meeting, "") << "it has all ranks";
+  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).hostRendezvous, "torchrun-29500-");
+  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).hostRendezvous, "srun-40017-0");
+  EXPECT_EQ(findTopology({}, {}, cpu(4)).hostRendezvous, "") << "it has all ranks";
 }
 
 TEST(TopologyTest, ALauncherOfOneProcessIsNone) {
@@ -185,21 +185,21 @@ TEST(TopologyTest, ContradictionsAreRefused) {
 
 // The rendezvous needs no plan, so that a process with an unreadable plan can report its error there.
 TEST(TopologyTest, WhoMeetsWhomIsKnownWithoutAPlan) {
-  Topology rank = findMeeting(torchrun(5, 8, 1), {});
+  Topology rank = findRendezvous(torchrun(5, 8, 1), {});
   EXPECT_THAT(rank.ranks, ElementsAre(5));
   EXPECT_EQ(rank.process(), 5);
   EXPECT_EQ(rank.processes(), 8);
   EXPECT_EQ(rank.rendezvous, "10.0.0.1:29501");
   EXPECT_FALSE(rank.isOneHost());
-  Topology host = findMeeting({}, nodes(3, 2, "10.0.0.1:4000"));
+  Topology host = findRendezvous({}, nodes(3, 2, "10.0.0.1:4000"));
   EXPECT_EQ(host.process(), 2);
   EXPECT_EQ(host.processes(), 3);
   EXPECT_EQ(host.rendezvous, "10.0.0.1:4000");
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
   options.serverId = "10.0.0.2";
-  EXPECT_EQ(findMeeting({}, options).process(), 1);
-  EXPECT_EQ(findMeeting({}, options).processes(), 2);
-  EXPECT_TRUE(findMeeting({}, {}).isOneHost());
+  EXPECT_EQ(findRendezvous({}, options).process(), 1);
+  EXPECT_EQ(findRendezvous({}, options).processes(), 2);
+  EXPECT_TRUE(findRendezvous({}, {}).isOneHost());
 }
 
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {

@@ -10,24 +10,24 @@
 namespace espalier::rt {
 
 /// The queues of one rank. The rank's thread advances them between instructions and while it waits.
-class FlightLists {
+class TransferQueues {
 public:
-  FlightLists(Communicator &communicator, int spins) : communicator(communicator), spins(spins) {}
+  TransferQueues(Communicator &communicator, int spins) : communicator(communicator), spins(spins) {}
 
   /// Registers a transfer and returns its number.
   uint32_t add(const TransferShape &transfer);
 
   /// Appends a transfer to its queue. Allocates only if the queue is longer than ever before. The ticket's number
   /// counts the transfers started on the queue.
-  FlightTicket start(uint32_t transfer, std::span<void *const> from, std::span<void *const> to);
+  TransferTicket start(uint32_t transfer, std::span<void *const> from, std::span<void *const> to);
 
   /// Starts and completes transfers as far as possible without blocking. Throws RankStopped after an abort.
   void progress();
 
-  bool hasEnded(FlightTicket ticket) const { return lists[ticket.queue].ended > ticket.number; }
+  bool hasEnded(TransferTicket ticket) const { return lists[ticket.queue].ended > ticket.number; }
 
   /// Advances all queues until the transfer has ended.
-  void wait(FlightTicket ticket);
+  void wait(TransferTicket ticket);
 
 private:
   struct Transfer {

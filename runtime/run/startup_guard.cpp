@@ -1,10 +1,10 @@
-#include "runtime/run/decline.h"
+#include "runtime/run/startup_guard.h"
 
 #include "runtime/comm/mpi.h"
 #include "runtime/files/data_error.h"
-#include "runtime/launch/host_meeting.h"
+#include "runtime/launch/host_rendezvous.h"
 #include "runtime/run/rank_processes.h"
-#include "runtime/run/told_result.h"
+#include "runtime/run/rank_result.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ using namespace launch;
 
 /// Sends the refusal to the launchers of all hosts. The first host answers each launcher that connects; other hosts
 /// connect to the first host.
-void declineHosts(const RunOptions &options, const Member &own) {
+void broadcastToHosts(const RunOptions &options, const Member &own) {
   Endpoint endpoint = parseEndpoint(options.topology->rendezvous);
   if (own.ranks.front() != 0) {
     ControlClient(endpoint, options.token, own, startTogether);
@@ -29,16 +29,16 @@ void declineHosts(const RunOptions &options, const Member &own) {
     server.poll(Milliseconds(100));
 }
 
-void decline(const RunOptions &options, const std::string &why, int status) {
+void broadcast(const RunOptions &options, const std::string &why, int status) {
   Member own = describeProcess(*options.topology);
   own.refusal = why.substr(0, 4000); // the longest text that receivers read
   try {
     if (options.comm == Comm::mpi)
       MpiWorld::endAll(status);
     else if (options.comm == Comm::hosts)
-      declineHosts(options, own);
+      broadcastToHosts(options, own);
     else
-      HostMeeting(*options.topology, own, startTogether, options.stopSignal);
+      HostRendezvous(*options.topology, own, startTogether, options.stopSignal);
   } catch (const std::exception &) {
     // The connection attempt fails as expected, or no peer can be reached.
   }
@@ -49,7 +49,7 @@ void decline(const RunOptions &options, const std::string &why, int status) {
 bool isAwaited(const RunOptions &options) {
   if (!options.topology)
     return false;
-  bool hasNeighbours = options.comm == Comm::shm && !options.topology->meeting.empty();
+  bool hasNeighbours = options.comm == Comm::shm && !options.topology->hostRendezvous.empty();
   bool isInSlurm = options.comm == Comm::mpi && options.topology->launcher == Topology::Slurm;
   return hasNeighbours || isInSlurm || (options.comm == Comm::hosts && !options.topology->rendezvous.empty());
 }
@@ -62,15 +62,15 @@ void printAtOnce(const std::exception &error) {
   std::fflush(stderr);
 }
 
-void orDecline(const RunOptions &options, const std::function<void()> &work) {
+void guardStartup(const RunOptions &options, const std::function<void()> &work) {
   try {
     work();
   } catch (const std::exception &error) {
     if (!isAwaited(options))
       throw;
     printAtOnce(error);
-    int status = Refusal::current().status;
-    decline(options, error.what(), status);
+    int status = StartupError::current().status;
+    broadcast(options, error.what(), status);
     throw ReportedElsewhere(status);
   }
 }

@@ -1,4 +1,4 @@
-#include "runtime/device/cuda/flights.h"
+#include "runtime/device/cuda/transfer_streams.h"
 
 #include "runtime/device/cuda/movement.h"
 #include "runtime/status.h"
@@ -14,29 +14,29 @@ constexpr uint32_t hosts = UINT32_MAX;
 
 } // namespace
 
-Flights::Flights(Queue &compute, const Memory &memory, const HostMemory &hostMemory, const RankHost &host,
-                 std::unique_ptr<NcclGroups> groups)
+TransferStreams::TransferStreams(Queue &compute, const Memory &memory, const HostMemory &hostMemory,
+                                 const RankHost &host, std::unique_ptr<NcclGroups> groups)
     : compute(compute), memory(memory), hostMemory(hostMemory), host(host), groups(std::move(groups)),
       issued(compute.driver) {}
 
-bool Flights::needsOthers(const TransferShape &transfer) const {
+bool TransferStreams::needsOthers(const TransferShape &transfer) const {
   bool isLine = transfer.kind == pb::Transfer::SEND || transfer.kind == pb::Transfer::RECEIVE;
   return isLine || transfer.members.size() > 1;
 }
 
-NcclGroup Flights::groupOf(const TransferShape &transfer) const {
+NcclGroup TransferStreams::groupOf(const TransferShape &transfer) const {
   int own = host.communicator.rank(), peer = transfer.peer;
   switch (transfer.kind) {
   case pb::Transfer::SEND:
-    return {{std::min(own, peer), std::max(own, peer)}, transfer.line, own};
+    return {{std::min(own, peer), std::max(own, peer)}, transfer.channel, own};
   case pb::Transfer::RECEIVE:
-    return {{std::min(own, peer), std::max(own, peer)}, transfer.line, peer};
+    return {{std::min(own, peer), std::max(own, peer)}, transfer.channel, peer};
   default:
     return {transfer.members, transfer.queue};
   }
 }
 
-uint32_t Flights::add(const TransferShape &shape) {
+uint32_t TransferStreams::add(const TransferShape &shape) {
   Transfer transfer = {.shape = shape, .communicator = {}, .hostGroup = {}};
   if (shape.members.size() > 1 && shape.bytes.empty())
     transfer.hostGroup = host.communicator.joinGroup(shape.members, shape.queue);
@@ -51,16 +51,16 @@ uint32_t Flights::add(const TransferShape &shape) {
   return transfers.size() - 1;
 }
 
-FlightTicket Flights::start(const FlightStart &flight) {
-  const Transfer &transfer = transfers[flight.transfer];
+TransferTicket TransferStreams::start(const TransferStart &request) {
+  const Transfer &transfer = transfers[request.transfer];
   if (transfer.hostGroup) {
-    meeting = host.communicator.startCollective(*transfer.hostGroup, transfer.shape.shape, nullptr, nullptr);
+    lastBarrier = host.communicator.startCollective(*transfer.hostGroup, transfer.shape.shape, nullptr, nullptr);
     return {hosts, 0};
   }
   Queue &queue = transfer.shape.queue > 0 ? queues[transfer.shape.queue - 1] : compute;
   compute.record(issued);
   queue.waitFor(issued);
-  move(transfer, flight, queue);
+  move(transfer, request, queue);
   if (isFree.empty()) {
     isFree.push_back(ends.size());
     ends.emplace_back(compute.driver);
@@ -71,37 +71,39 @@ FlightTicket Flights::start(const FlightStart &flight) {
   return {transfer.shape.queue, end};
 }
 
-void Flights::move(const Transfer &transfer, const FlightStart &flight, Queue &queue) {
+void TransferStreams::move(const Transfer &transfer, const TransferStart &request, Queue &queue) {
   if (transfer.communicator) {
     from.clear();
     to.clear();
-    for (Place place : flight.from)
+    for (Place place : request.from)
       from.push_back(at(place));
-    for (Place place : flight.to)
+    for (Place place : request.to)
       to.push_back(at(place));
     return groups->start(*transfer.communicator, transfer.shape, from, to, queue.stream());
   }
   // In a group of one rank, a collective is at most a copy.
   for (size_t i = 0; i < transfer.shape.bytes.size(); ++i)
-    copy(queue, flight.from[i], flight.to[i], transfer.shape.bytes[i]);
+    copy(queue, request.from[i], request.to[i], transfer.shape.bytes[i]);
 }
 
-void Flights::wait(FlightTicket ticket) {
+void TransferStreams::wait(TransferTicket ticket) {
   if (ticket.queue == hosts)
-    return host.communicator.wait(meeting, host.spins);
+    return host.communicator.wait(lastBarrier, host.spins);
   compute.waitFor(ends[ticket.number]);
   isFree.push_back(ticket.number);
 }
 
-bool Flights::hasEnded(FlightTicket ticket) const { return ticket.queue != hosts && ends[ticket.number].isPassed(); }
+bool TransferStreams::hasEnded(TransferTicket ticket) const {
+  return ticket.queue != hosts && ends[ticket.number].isPassed();
+}
 
-void Flights::check() {
+void TransferStreams::check() {
   throwIfStopped(host.communicator);
   if (groups)
     groups->check();
 }
 
-void Flights::leave() {
+void TransferStreams::leave() {
   for (Queue &queue : queues) {
     queue.watch = compute.watch;
     queue.finish();
@@ -110,18 +112,18 @@ void Flights::leave() {
     groups->leave();
 }
 
-void Flights::abort() noexcept {
+void TransferStreams::abort() noexcept {
   if (groups)
     groups->abort();
 }
 
 // Pinned host memory has the same address on the device.
-CUdeviceptr Flights::at(Place place) const {
+CUdeviceptr TransferStreams::at(Place place) const {
   return place.memory == pb::DEVICE ? memory.at(place.offset)
                                     : reinterpret_cast<CUdeviceptr>(hostMemory.at(place.offset));
 }
 
-void Flights::copy(Queue &queue, Place from, Place to, size_t bytes) {
+void TransferStreams::copy(Queue &queue, Place from, Place to, size_t bytes) {
   if (bytes == 0 || (from.memory == to.memory && from.offset == to.offset))
     return;
   CUdeviceptr target = at(to);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/run/prepared_run.h"
-#include "runtime/run/told_result.h"
+#include "runtime/run/rank_result.h"
 
 #include <functional>
 #include <optional>
@@ -13,11 +13,11 @@ namespace espalier::rt {
 /// Opens the inputs of the run for `rank`. All ranks call this function; rank 0 runs first, because it locks the
 /// checkpoint folder. `data` holds the inputs that this process has already opened. If any rank fails, one rank throws
 /// its error and all others throw ReportedElsewhere.
-void prepareApart(std::optional<PreparedRun> &prepared, const Program &program, const RunOptions &options,
-                  Agreement &agreement, int rank, const std::optional<RunData> &data = std::nullopt);
+void prepareRank(std::optional<PreparedRun> &prepared, const Program &program, const RunOptions &options,
+                 Agreement &agreement, int rank, const std::optional<RunData> &data = std::nullopt);
 
 /// Runs the work of a rank and returns the exit status of its process. Writes a start-up error to `results`, which the
 /// launcher reads and reports.
-int runTold(const ResultFile &results, const std::function<int()> &work);
+int runReporting(const ResultFile &results, const std::function<int()> &work);
 
 } // namespace espalier::rt

@@ -26,7 +26,7 @@ private:
 };
 
 /// The status of one rank. Numbers index the plan's tables; -1 means none.
-struct alignas(64) StatusPage {
+struct alignas(64) RankStatus {
   std::atomic<uint32_t> beats{0};    ///< heartbeat counter of the rank's process
   std::atomic<bool> hasLeft{false};  ///< the rank has completed, so its end is no failure
   std::atomic<bool> hasEnded{false}; ///< the rank does nothing any more, for any reason

@@ -1,5 +1,5 @@
 // Tests the rendezvous of processes that were started independently on one host.
-#include "runtime/launch/host_meeting.h"
+#include "runtime/launch/host_rendezvous.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -22,7 +22,8 @@ Topology place(int rank, int world) {
   topology.launcher = Topology::Torchrun;
   topology.ranks = {rank};
   topology.world = topology.hostRanks = world;
-  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getppid());
+  topology.hostRendezvous =
+      fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getppid());
   return topology;
 }
 
@@ -37,9 +38,9 @@ std::string refusalOfFirst(const std::function<void()> &other) {
   }
   std::string refusal;
   Topology first = place(0, 2);
-  first.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  first.hostRendezvous = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
   try {
-    HostMeeting(first, member(0), amply);
+    HostRendezvous(first, member(0), amply);
   } catch (const LaunchError &error) {
     refusal = error.what();
   }
@@ -50,31 +51,32 @@ std::string refusalOfFirst(const std::function<void()> &other) {
 /// Returns the error of a process that waits alone.
 template <typename Error = LaunchError> std::string refusalAlone(int rank, std::function<int()> stopSignal = {}) {
   try {
-    HostMeeting(place(rank, 3), member(rank), soon, std::move(stopSignal));
+    HostRendezvous(place(rank, 3), member(rank), soon, std::move(stopSignal));
   } catch (const Error &error) {
     return error.what();
   }
   return "nothing was refused";
 }
 
-TEST(HostMeeting, TheMemoryHasOneAddress) {
+TEST(HostRendezvous, TheMemoryHasOneAddress) {
   pid_t child = fork();
   if (child == 0) {
-    HostMeeting meeting(place(1, 2), member(1), amply);
-    HostMeeting::Gift gift = meeting.take();
-    std::unique_ptr<ShmWorld> world = ShmWorld::join(gift.file);
+    HostRendezvous rendezvous(place(1, 2), member(1), amply);
+    HostRendezvous::Setup setup = rendezvous.receive();
+    std::unique_ptr<ShmWorld> world = ShmWorld::join(setup.file);
     std::unique_ptr<Communicator> comm = world->communicator(1);
     auto *place = reinterpret_cast<uint64_t *>(comm->allocate(64));
     *place = reinterpret_cast<uint64_t>(place);
     Ticket ticket = comm->startSend(comm->openSend(0, 0), place, 8);
     comm->wait(ticket, 10);
-    _exit(gift.words == "hello" ? 0 : 1);
+    _exit(setup.checkpointToken == "hello" ? 0 : 1);
   }
   Topology topology = place(0, 2);
-  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
-  HostMeeting meeting(topology, member(0), amply);
+  topology.hostRendezvous =
+      fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  HostRendezvous rendezvous(topology, member(0), amply);
   std::unique_ptr<ShmWorld> world = ShmWorld::openForOthers(2, operandBytes);
-  meeting.give({world->file(), "hello"});
+  rendezvous.send({world->file(), "hello"});
   std::unique_ptr<Communicator> comm = world->communicator(0);
   auto *place = reinterpret_cast<uint64_t **>(comm->allocate(64));
   Ticket ticket = comm->startReceive(comm->openReceive(1, 0), place, 8);
@@ -83,78 +85,79 @@ TEST(HostMeeting, TheMemoryHasOneAddress) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  ASSERT_EQ(meeting.neighbours().size(), 1u);
-  EXPECT_THAT(meeting.neighbours().front().ranks, testing::ElementsAre(1));
+  ASSERT_EQ(rendezvous.neighbours().size(), 1u);
+  EXPECT_THAT(rendezvous.neighbours().front().ranks, testing::ElementsAre(1));
 }
 
-TEST(HostMeeting, WhoDoesNotComeIsNamed) {
+TEST(HostRendezvous, WhoDoesNotComeIsNamed) {
   EXPECT_EQ(refusalAlone(0),
             "rank 1 has not come within 0.3 seconds: 1 of 3 ranks of this host have; start all of them");
   EXPECT_EQ(refusalAlone(2), "rank 0 has not come to this host within 0.3 seconds; start all ranks");
 }
 
-TEST(HostMeeting, ASignalEndsTheWait) {
+TEST(HostRendezvous, ASignalEndsTheWait) {
   EXPECT_EQ(refusalAlone<ReportedElsewhere>(0, [] { return SIGTERM; }), "another process reports");
 }
 
-TEST(HostMeeting, AnotherPlanIsRefused) {
+TEST(HostRendezvous, AnotherPlanIsRefused) {
   EXPECT_EQ(refusalOfFirst([] {
               try {
-                HostMeeting(place(1, 2), member(1, "5678"), amply).take();
+                HostRendezvous(place(1, 2), member(1, "5678"), amply).receive();
               } catch (const ReportedElsewhere &) {
               }
             }),
             "rank 1 has another plan (hash 5678, rank 0's is 1234); give all the same file");
 }
 
-TEST(HostMeeting, WhoCannotTakePartTellsByItself) {
+TEST(HostRendezvous, WhoCannotTakePartTellsByItself) {
   EXPECT_THROW(refusalOfFirst([] {
                  Member own = member(1);
                  own.refusal = "no device";
-                 HostMeeting(place(1, 2), own, amply);
+                 HostRendezvous(place(1, 2), own, amply);
                }),
                ReportedElsewhere);
 }
 
-TEST(HostMeeting, TheFirstThatCannotTakePartLetsNobodyWait) {
+TEST(HostRendezvous, TheFirstThatCannotTakePartLetsNobodyWait) {
   pid_t child = fork();
   if (child == 0) {
     try {
-      HostMeeting(place(1, 2), member(1), amply).take();
+      HostRendezvous(place(1, 2), member(1), amply).receive();
     } catch (const ReportedElsewhere &error) {
       _exit(error.status);
     }
     _exit(0);
   }
   Topology topology = place(0, 2);
-  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  topology.hostRendezvous =
+      fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
   Member own = member(0);
   own.refusal = "no device";
-  EXPECT_THROW(HostMeeting(topology, own, amply), LaunchError);
+  EXPECT_THROW(HostRendezvous(topology, own, amply), LaunchError);
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
-TEST(HostMeeting, ARankComesOnce) {
+TEST(HostRendezvous, ARankComesOnce) {
   EXPECT_EQ(refusalOfFirst([] {
-              HostMeeting stranger(place(7, 2), member(7), amply);
-              HostMeeting(place(1, 2), member(1), amply);
+              HostRendezvous stranger(place(7, 2), member(7), amply);
+              HostRendezvous(place(1, 2), member(1), amply);
             }),
             "two processes say that they are rank 7");
 }
 
-TEST(HostMeeting, TwoRunsOfOneNameAreRefused) {
+TEST(HostRendezvous, TwoRunsOfOneNameAreRefused) {
   Topology topology = place(0, 1);
-  HostMeeting meeting(topology, member(0), soon);
+  HostRendezvous rendezvous(topology, member(0), soon);
   int other = socket(AF_UNIX, SOCK_SEQPACKET, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::string name = fmt::format("espalier-{}-{}", geteuid(), topology.meeting);
+  std::string name = fmt::format("espalier-{}-{}", geteuid(), topology.hostRendezvous);
   name.copy(address.sun_path + 1, name.size());
   ASSERT_EQ(bind(other, reinterpret_cast<sockaddr *>(&address), offsetof(sockaddr_un, sun_path) + 1 + name.size()), 0)
-      << "a meeting that is over has its name still";
-  EXPECT_THAT(refusalAlone(0), HasSubstr("another run on this host has the name " + topology.meeting));
+      << "a rendezvous that is over has its name still";
+  EXPECT_THAT(refusalAlone(0), HasSubstr("another run on this host has the name " + topology.hostRendezvous));
   close(other);
 }
 

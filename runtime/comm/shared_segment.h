@@ -7,8 +7,8 @@
 
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/packed_failure.h"
-#include "runtime/launch/notices.h"
-#include "runtime/launch/status_page.h"
+#include "runtime/launch/key_value_store.h"
+#include "runtime/launch/rank_status.h"
 
 #include <array>
 #include <atomic>
@@ -34,7 +34,7 @@ struct alignas(64) Round {
 
 /// The members of a group on one queue, with a ring of their in-flight collectives.
 struct Group {
-  Group *next = nullptr; ///< next in the list Board::groups
+  Group *next = nullptr; ///< next in the list SharedSegment::groups
   uint32_t queue = 0;
   int size = 0;
   int *members = nullptr;
@@ -44,7 +44,7 @@ struct Group {
 };
 
 /// The state of one transfer on a channel: both ends post, and one of them copies.
-struct alignas(64) LineTransfer {
+struct alignas(64) ChannelTransfer {
   std::atomic<uint64_t> sent{0}, received{0}, claimed{0}, done{0};
   const void *data = nullptr;
   void *place = nullptr;
@@ -52,11 +52,11 @@ struct alignas(64) LineTransfer {
 };
 
 /// A channel from one rank to another, with a ring of its in-flight transfers.
-struct Line {
-  Line *next = nullptr;
+struct Channel {
+  Channel *next = nullptr;
   int from = 0, to = 0;
   uint32_t number = 0;
-  std::array<LineTransfer, maxInFlight> transfers;
+  std::array<ChannelTransfer, maxInFlight> transfers;
 };
 
 /// The futex that wakes one rank.
@@ -71,9 +71,9 @@ struct FailureRecord {
 };
 
 /// The shared state of all ranks.
-struct Board {
-  /// Makes a board as the first allocation in `memory`. `isOneProcess` selects the cheaper futex of one process.
-  static Board *make(int ranks, SharedMemory &memory, bool isOneProcess);
+struct SharedSegment {
+  /// Makes a segment as the first allocation in `memory`. `isOneProcess` selects the cheaper futex of one process.
+  static SharedSegment *make(int ranks, SharedMemory &memory, bool isOneProcess);
 
   /// Wakes one rank, or several.
   void ring(int rank);
@@ -87,18 +87,18 @@ struct Board {
 
   /// Returns the group or channel and makes it if needed. Throws RankStopped after an abort.
   Group *findGroup(std::span<const int> members, uint32_t queue, SharedMemory &memory);
-  Line *findLine(int from, int to, uint32_t number, SharedMemory &memory);
+  Channel *findChannel(int from, int to, uint32_t number, SharedMemory &memory);
 
   int ranks = 0;
   bool isOneProcess = true;
   std::atomic<bool> isStopped{false};
-  std::atomic<bool> isTold{false};    ///< some process reports the failure to the user
-  std::atomic<bool> isLoading{false}; ///< a spin lock; groups and lines are accessed only while it is held
+  std::atomic<bool> isReported{false}; ///< some process reports the failure to the user
+  std::atomic<bool> isLoading{false};  ///< a spin lock; groups and channels are accessed only while it is held
   Group *groups = nullptr;
-  Line *lines = nullptr;
-  Bell *bells = nullptr;       ///< indexed by rank
-  StatusPage *pages = nullptr; ///< indexed by rank
-  Notices *notices = nullptr;
+  Channel *channels = nullptr;
+  Bell *bells = nullptr;          ///< indexed by rank
+  RankStatus *statuses = nullptr; ///< indexed by rank
+  KeyValueStore *keyValues = nullptr;
   FailureRecord first;
 };
 

@@ -10,9 +10,9 @@
 namespace espalier::rt::verify {
 namespace {
 
-class Product {
+class LibraryCallCheck {
 public:
-  Product(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call)
+  LibraryCallCheck(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call)
       : plan(plan), mesh(mesh), shapes(plan, mesh), call(call), rows(call) {}
 
   /// Returns the first fault of the call, or an empty string.
@@ -46,7 +46,7 @@ private:
   std::vector<Dims> dims;                         ///< by buffer
 };
 
-std::string Product::fault() {
+std::string LibraryCallCheck::fault() {
   using Call = pb::LibraryCall;
   if (!rows.function)
     return "";
@@ -83,7 +83,7 @@ std::string Product::fault() {
 }
 
 /// Checks that fields of other functions are unset.
-std::string Product::flags() const {
+std::string LibraryCallCheck::flags() const {
   const FunctionSignature &row = *rows.function;
   if (call.causal() && !row.hasFlag("causal"))
     return "is no attention and masks later positions";
@@ -97,7 +97,7 @@ std::string Product::flags() const {
 }
 
 /// Checks the slots of the scalars. A hand-written plan may declare only the step.
-std::string Product::slots() const {
+std::string LibraryCallCheck::slots() const {
   for (int i = 0; i < call.buffers_size(); ++i) {
     const OperandSignature &operand = *operands[static_cast<size_t>(i)];
     if (!operand.isSlot || (operand.type == 'i' && valueAt(i).whole() == 0))
@@ -108,14 +108,14 @@ std::string Product::slots() const {
   return "";
 }
 
-std::string Product::floats() const {
+std::string LibraryCallCheck::floats() const {
   if (call.function() == pb::LibraryCall::UPDATE_SCALARS &&
       (call.floats_size() != 1 || call.floats(0) != plan.settings().max_grad_norm()))
     return fmt::format("clips not at a norm of {}", plan.settings().max_grad_norm());
   return "";
 }
 
-std::string Product::sizes(const std::vector<int64_t> &wanted) const {
+std::string LibraryCallCheck::sizes(const std::vector<int64_t> &wanted) const {
   std::vector<int64_t> found(call.sizes().begin(), call.sizes().end());
   if (found == wanted)
     return "";
@@ -123,7 +123,7 @@ std::string Product::sizes(const std::vector<int64_t> &wanted) const {
 }
 
 /// Checks the scalars against the dims of the row's space operand.
-std::string Product::scalars() const {
+std::string LibraryCallCheck::scalars() const {
   const FunctionSignature &row = *rows.function;
   if (static_cast<size_t>(call.scalars_size()) != row.scalars.size())
     return fmt::format("has {} scalars, takes {}", call.scalars_size(), row.scalars.size());
@@ -138,7 +138,7 @@ std::string Product::scalars() const {
 
 /// Checks that each size is the product of the dimensions that its dim is bound to. A size without a dimension in any
 /// operand is not checked.
-std::string Product::bySignature() {
+std::string LibraryCallCheck::bySignature() {
   std::vector<DimBinding::Bound> bound;
   for (int i = 0; i < call.buffers_size(); ++i)
     bound.push_back({i, operands[static_cast<size_t>(i)], of(i), widthAt(i)});
@@ -162,7 +162,7 @@ std::string Product::bySignature() {
 
 /// Checks the operands of the epilogue. They have the dims of c or of its columns; bias sums may be the only shard of a
 /// gradient.
-std::string Product::epilogue(const std::map<std::string, Dims> &dimsOf) const {
+std::string LibraryCallCheck::epilogue(const std::map<std::string, Dims> &dimsOf) const {
   for (int i = 3; i < call.buffers_size(); ++i) {
     Dims found = of(i), wanted;
     if (!found.empty() && found.front() == Dim{"part", 1})
@@ -176,7 +176,7 @@ std::string Product::epilogue(const std::map<std::string, Dims> &dimsOf) const {
 }
 
 /// Checks c = op(a) op(b). The batch dims are in all three; m is in a and c, n in b and c, and k in a and b.
-std::string Product::matmul() {
+std::string LibraryCallCheck::matmul() {
   const Dims &a = of(0), &b = of(1), &c = of(2);
   auto isIn = [](const Dims &dims) { return [&dims](const Dim &dim) { return contains(dims, dim); }; };
   Dims batch = where(c, [&](const Dim &dim) { return contains(a, dim) && contains(b, dim); });
@@ -197,7 +197,7 @@ std::string Product::matmul() {
 }
 
 /// Checks that the result equals the source, or is the rank's shard of the source along one dimension.
-std::string Product::copy() {
+std::string LibraryCallCheck::copy() {
   std::optional<Cut> cut = cutOf(of(0), of(1));
   if (!cut)
     return unlike(0, 1);
@@ -212,7 +212,7 @@ std::string Product::copy() {
 }
 
 /// Checks a copy between a sequence of shards and their positions in the whole value, in either direction.
-std::string Product::rearrange() {
+std::string LibraryCallCheck::rearrange() {
   bool fromParts = !of(0).empty() && of(0).front().name == "part";
   const Dims &parts = of(fromParts ? 0 : 1), &whole = of(fromParts ? 1 : 0);
   if (parts.size() != whole.size() + 1 || parts.front().name != "part")
@@ -227,7 +227,7 @@ std::string Product::rearrange() {
 } // namespace
 
 std::string faultOfProduct(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call) {
-  return Product(plan, mesh, call).fault();
+  return LibraryCallCheck(plan, mesh, call).fault();
 }
 
 } // namespace espalier::rt::verify

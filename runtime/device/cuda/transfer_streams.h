@@ -13,11 +13,11 @@
 namespace espalier::rt::cuda {
 
 /// The in-flight transfers of one rank.
-class Flights {
+class TransferStreams {
 public:
   /// `compute` is queue 0. `groups` is null for a plan of one rank.
-  Flights(Queue &compute, const Memory &memory, const HostMemory &hostMemory, const RankHost &host,
-          std::unique_ptr<NcclGroups> groups);
+  TransferStreams(Queue &compute, const Memory &memory, const HostMemory &hostMemory, const RankHost &host,
+                  std::unique_ptr<NcclGroups> groups);
 
   /// Registers a transfer and returns its number. Throws PlanError if it needs a communicator that the plan does not
   /// list.
@@ -25,12 +25,12 @@ public:
 
   /// Enqueues a transfer after the work issued so far on the compute stream and after earlier transfers of its queue.
   /// The ticket's number identifies an event, which is reused after wait().
-  FlightTicket start(const FlightStart &flight);
+  TransferTicket start(const TransferStart &request);
   /// Makes later work of the compute stream wait for the transfer.
-  void wait(FlightTicket ticket);
+  void wait(TransferTicket ticket);
 
   /// Returns whether a transfer is known to have ended.
-  bool hasEnded(FlightTicket ticket) const;
+  bool hasEnded(TransferTicket ticket) const;
 
   /// Throws RankStopped if another rank has failed, CallError if NCCL has failed.
   void check();
@@ -48,7 +48,7 @@ private:
 
   bool needsOthers(const TransferShape &transfer) const;
   NcclGroup groupOf(const TransferShape &transfer) const;
-  void move(const Transfer &transfer, const FlightStart &flight, Queue &queue);
+  void move(const Transfer &transfer, const TransferStart &request, Queue &queue);
   CUdeviceptr at(Place place) const;
   void copy(Queue &queue, Place from, Place to, size_t bytes);
 
@@ -58,7 +58,7 @@ private:
   const RankHost host;
   std::unique_ptr<NcclGroups> groups;
   std::vector<Transfer> transfers;
-  Ticket meeting;               ///< the last barrier
+  Ticket lastBarrier;           ///< the last barrier
   std::deque<Queue> queues;     ///< the plan's queues except the compute stream
   Event issued;                 ///< recorded on the compute stream before a transfer
   std::vector<Event> ends;      ///< one per transfer in flight

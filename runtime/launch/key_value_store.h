@@ -12,7 +12,7 @@
 namespace espalier::rt {
 
 /// An append-only list of key-value entries. Zeroed memory is an empty list.
-class Notices {
+class KeyValueStore {
 public:
   static constexpr size_t most = 256, mostName = 64, mostText = 4096;
 
@@ -26,13 +26,13 @@ public:
   std::optional<std::pair<std::string, std::string>> at(size_t number) const;
 
 private:
-  struct Notice {
+  struct Entry {
     uint32_t isThere, length;
     std::array<char, mostName> name;
     std::array<char, mostText> text;
   };
   uint32_t count;
-  std::array<Notice, most> notices;
+  std::array<Entry, most> entries;
 };
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
 // CBOR preserves every bit of a number, including NaN.
-#include "runtime/run/told_result.h"
+#include "runtime/run/rank_result.h"
 
 #include "runtime/files/data_error.h"
 #include "runtime/status.h"
@@ -23,10 +23,10 @@ Json rowOf(const StepRecord &step) {
           step.mfu,  step.lossScale, step.labels,   step.isApplied,    step.peakBytes};
 }
 
-Json rowOf(const std::optional<Refusal> &refusal) {
-  if (!refusal)
+Json rowOf(const std::optional<StartupError> &error) {
+  if (!error)
     return Json::array();
-  return {refusal->status, refusal->isElsewhere, refusal->text, refusal->file, refusal->line};
+  return {error->status, error->isElsewhere, error->text, error->file, error->line};
 }
 
 StepRecord stepOf(const Json &row) {
@@ -36,7 +36,7 @@ StepRecord stepOf(const Json &row) {
 
 } // namespace
 
-Refusal Refusal::current() {
+StartupError StartupError::current() {
   try {
     throw;
   } catch (const ReportedElsewhere &error) {
@@ -52,7 +52,7 @@ Refusal Refusal::current() {
   }
 }
 
-void Refusal::raise() const {
+void StartupError::raise() const {
   if (isElsewhere)
     throw ReportedElsewhere(status);
   if (!file.empty())
@@ -71,28 +71,28 @@ ResultFile::ResultFile() : file(memfd_create("espalier result", MFD_CLOEXEC)) {
 
 ResultFile::~ResultFile() { close(file); }
 
-void ResultFile::write(const ToldResult &told) const {
+void ResultFile::write(const RankResult &result) const {
   Json steps = Json::array(), evaluations = Json::array();
-  for (const StepRecord &step : told.result.steps)
+  for (const StepRecord &step : result.run.steps)
     steps.push_back(rowOf(step));
-  for (const EvaluationRecord &evaluation : told.result.evaluations)
+  for (const EvaluationRecord &evaluation : result.run.evaluations)
     evaluations.push_back({evaluation.step, evaluation.loss, evaluation.tokens});
   std::vector<uint8_t> bytes = Json::to_cbor({{"steps", steps},
                                               {"evaluations", evaluations},
-                                              {"signal", told.result.stopSignal},
-                                              {"divergence", told.result.divergence},
-                                              {"load", told.loadFault},
-                                              {"metrics", told.metricsFault},
-                                              {"refusal", rowOf(told.refusal)}});
+                                              {"signal", result.run.stopSignal},
+                                              {"divergence", result.run.divergence},
+                                              {"load", result.loadFault},
+                                              {"metrics", result.metricsFault},
+                                              {"refusal", rowOf(result.startupError)}});
   for (size_t at = 0; at < bytes.size();) {
     ssize_t count = pwrite(file, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
     if (count <= 0)
-      throw std::runtime_error(fmt::format("the result of the run cannot be told: {}", std::strerror(errno)));
+      throw std::runtime_error(fmt::format("the result of the run cannot be written: {}", std::strerror(errno)));
     at += count;
   }
 }
 
-std::optional<ToldResult> ResultFile::read() const {
+std::optional<RankResult> ResultFile::read() const {
   struct stat status = {};
   if (fstat(file, &status) != 0)
     return std::nullopt;
@@ -106,18 +106,18 @@ std::optional<ToldResult> ResultFile::read() const {
   Json json = Json::from_cbor(bytes, /*strict=*/true, /*allow_exceptions=*/false);
   if (json.is_discarded())
     return std::nullopt;
-  ToldResult told;
+  RankResult result;
   for (const Json &row : json.at("steps"))
-    told.result.steps.push_back(stepOf(row));
+    result.run.steps.push_back(stepOf(row));
   for (const Json &row : json.at("evaluations"))
-    told.result.evaluations.push_back({row.at(0), row.at(1), row.at(2)});
-  told.result.stopSignal = json.at("signal");
-  told.result.divergence = json.at("divergence");
-  told.loadFault = json.at("load");
-  told.metricsFault = json.at("metrics");
+    result.run.evaluations.push_back({row.at(0), row.at(1), row.at(2)});
+  result.run.stopSignal = json.at("signal");
+  result.run.divergence = json.at("divergence");
+  result.loadFault = json.at("load");
+  result.metricsFault = json.at("metrics");
   if (const Json &row = json.at("refusal"); !row.empty())
-    told.refusal = Refusal{row.at(0), row.at(1), row.at(2), row.at(3), row.at(4)};
-  return told;
+    result.startupError = StartupError{row.at(0), row.at(1), row.at(2), row.at(3), row.at(4)};
+  return result;
 }
 
 } // namespace espalier::rt

@@ -1,6 +1,6 @@
 // A rank does its parts of a group's collectives in order. A later collective cannot be complete before an earlier one,
 // because all members start the same collectives in the same order.
-#include "runtime/comm/board_communicator.h"
+#include "runtime/comm/shared_memory_communicator.h"
 
 #include <cstring>
 #include <deque>
@@ -9,17 +9,18 @@
 namespace espalier::rt {
 namespace {
 
-class BoardCommunicator final : public Communicator {
+class SharedMemoryCommunicator final : public Communicator {
 public:
-  BoardCommunicator(Board &board, SharedMemory &memory, int rank) : board(board), memory(memory), self(rank) {}
+  SharedMemoryCommunicator(SharedSegment &segment, SharedMemory &memory, int rank)
+      : segment(segment), memory(memory), self(rank) {}
 
   int rank() const override { return self; }
-  int ranks() const override { return board.ranks; }
+  int ranks() const override { return segment.ranks; }
 
   std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(memory.take(bytes)); }
   uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
-  uint32_t openSend(int peer, uint32_t line) override { return open(self, peer, line, /*isSend=*/true); }
-  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, self, line, /*isSend=*/false); }
+  uint32_t openSend(int peer, uint32_t channel) override { return open(self, peer, channel, /*isSend=*/true); }
+  uint32_t openReceive(int peer, uint32_t channel) override { return open(peer, self, channel, /*isSend=*/false); }
 
   Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
   Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
@@ -27,9 +28,9 @@ public:
   void progress() override;
   Progress poll(Ticket &ticket) override;
 
-  uint32_t epoch() const override { return board.bells[self].rings.load(std::memory_order_seq_cst); }
-  void sleep(uint32_t seen) override { board.sleep(self, seen); }
-  void abort(const Failure &failure) override { board.abort(failure); }
+  uint32_t epoch() const override { return segment.bells[self].rings.load(std::memory_order_seq_cst); }
+  void sleep(uint32_t seen) override { segment.sleep(self, seen); }
+  void abort(const Failure &failure) override { segment.abort(failure); }
 
 private:
   /// `worked` counts the collectives in which this rank has done its part.
@@ -40,22 +41,22 @@ private:
   };
   /// `settled` counts the transfers known to be done.
   struct End {
-    Line *line;
+    Channel *channel;
     bool isSend;
     uint64_t started = 0, settled = 0;
   };
 
   uint32_t open(int from, int to, uint32_t number, bool isSend);
   Post &postFor(Membership &member, uint32_t buffers);
-  LineTransfer &nextTransfer(End &end);
-  bool isStopped() const { return board.isStopped.load(std::memory_order_acquire); }
+  ChannelTransfer &nextTransfer(End &end);
+  bool isStopped() const { return segment.isStopped.load(std::memory_order_acquire); }
   void advance(Membership &member);
   void advance(End &end);
-  bool copy(const Line &line, LineTransfer &transfer);
+  bool copy(const Channel &channel, ChannelTransfer &transfer);
   bool membersAgree(const Membership &member, std::span<const Post> posts);
   void fail(std::string message);
 
-  Board &board;
+  SharedSegment &segment;
   SharedMemory &memory;
   const int self;
   std::deque<Membership> memberships;
@@ -63,8 +64,8 @@ private:
   Collectives collectives;
 };
 
-uint32_t BoardCommunicator::joinGroup(std::span<const int> members, uint32_t queue) {
-  Group *group = board.findGroup(members, queue, memory);
+uint32_t SharedMemoryCommunicator::joinGroup(std::span<const int> members, uint32_t queue) {
+  Group *group = segment.findGroup(members, queue, memory);
   for (size_t i = 0; i < memberships.size(); ++i)
     if (memberships[i].group == group)
       return i;
@@ -74,18 +75,18 @@ uint32_t BoardCommunicator::joinGroup(std::span<const int> members, uint32_t que
   return memberships.size() - 1;
 }
 
-uint32_t BoardCommunicator::open(int from, int to, uint32_t number, bool isSend) {
-  Line *line = board.findLine(from, to, number, memory);
+uint32_t SharedMemoryCommunicator::open(int from, int to, uint32_t number, bool isSend) {
+  Channel *channel = segment.findChannel(from, to, number, memory);
   for (size_t i = 0; i < ends.size(); ++i)
-    if (ends[i].line == line && ends[i].isSend == isSend)
+    if (ends[i].channel == channel && ends[i].isSend == isSend)
       return i;
-  ends.push_back({line, isSend});
+  ends.push_back({channel, isSend});
   return ends.size() - 1;
 }
 
 /// Returns the slot in which a member posts next, with room for `buffers` buffers. The room only grows, so allocation
 /// soon stops.
-Post &BoardCommunicator::postFor(Membership &member, uint32_t buffers) {
+Post &SharedMemoryCommunicator::postFor(Membership &member, uint32_t buffers) {
   Round &round = member.group->rounds[member.started % maxInFlight];
   uint64_t before = member.started / maxInFlight * member.group->size;
   if (round.finished.load(std::memory_order_acquire) < before)
@@ -98,8 +99,8 @@ Post &BoardCommunicator::postFor(Membership &member, uint32_t buffers) {
   return post;
 }
 
-Ticket BoardCommunicator::startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
-                                          void *const *to) {
+Ticket SharedMemoryCommunicator::startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
+                                                 void *const *to) {
   Membership &member = memberships[group];
   auto buffers = static_cast<uint32_t>(shape.elements.size());
   Post &post = postFor(member, buffers);
@@ -112,51 +113,51 @@ Ticket BoardCommunicator::startCollective(uint32_t group, const CollectiveShape 
   Round &round = member.group->rounds[sequence % maxInFlight];
   uint64_t arrived = round.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (arrived % member.group->size == 0)
-    board.ringAll(member.group->ranks());
+    segment.ringAll(member.group->ranks());
   return {Ticket::Collective, group, sequence};
 }
 
-LineTransfer &BoardCommunicator::nextTransfer(End &end) {
-  LineTransfer &transfer = end.line->transfers[end.started % maxInFlight];
+ChannelTransfer &SharedMemoryCommunicator::nextTransfer(End &end) {
+  ChannelTransfer &transfer = end.channel->transfers[end.started % maxInFlight];
   if (end.started >= maxInFlight && transfer.done.load(std::memory_order_acquire) + maxInFlight <= end.started)
     fail(fmt::format("rank {} started more than {} transfers at once on one channel", self, maxInFlight));
   return transfer;
 }
 
-Ticket BoardCommunicator::startSend(uint32_t link, const void *data, size_t bytes) {
+Ticket SharedMemoryCommunicator::startSend(uint32_t link, const void *data, size_t bytes) {
   End &end = ends[link];
-  LineTransfer &transfer = nextTransfer(end);
+  ChannelTransfer &transfer = nextTransfer(end);
   if (isStopped())
     return {Ticket::Send, link, end.started};
   uint64_t sequence = end.started++;
   transfer.data = data;
   transfer.sendBytes = bytes;
   transfer.sent.store(sequence + 1, std::memory_order_seq_cst);
-  board.ring(end.line->to);
+  segment.ring(end.channel->to);
   return {Ticket::Send, link, sequence};
 }
 
-Ticket BoardCommunicator::startReceive(uint32_t link, void *data, size_t bytes) {
+Ticket SharedMemoryCommunicator::startReceive(uint32_t link, void *data, size_t bytes) {
   End &end = ends[link];
-  LineTransfer &transfer = nextTransfer(end);
+  ChannelTransfer &transfer = nextTransfer(end);
   if (isStopped())
     return {Ticket::Receive, link, end.started};
   uint64_t sequence = end.started++;
   transfer.place = data;
   transfer.receiveBytes = bytes;
   transfer.received.store(sequence + 1, std::memory_order_seq_cst);
-  board.ring(end.line->from);
+  segment.ring(end.channel->from);
   return {Ticket::Receive, link, sequence};
 }
 
-void BoardCommunicator::progress() {
+void SharedMemoryCommunicator::progress() {
   for (Membership &member : memberships)
     advance(member);
   for (End &end : ends)
     advance(end);
 }
 
-Progress BoardCommunicator::poll(Ticket &ticket) {
+Progress SharedMemoryCommunicator::poll(Ticket &ticket) {
   bool isDone = true;
   if (ticket.kind == Ticket::Collective) {
     Membership &member = memberships[ticket.channel];
@@ -167,7 +168,7 @@ Progress BoardCommunicator::poll(Ticket &ticket) {
   } else if (ticket.kind != Ticket::None) {
     End &end = ends[ticket.channel];
     advance(end);
-    const LineTransfer &transfer = end.line->transfers[ticket.sequence % maxInFlight];
+    const ChannelTransfer &transfer = end.channel->transfers[ticket.sequence % maxInFlight];
     isDone = transfer.done.load(std::memory_order_acquire) > ticket.sequence;
   }
   if (isStopped())
@@ -175,7 +176,7 @@ Progress BoardCommunicator::poll(Ticket &ticket) {
   return isDone ? Progress::Done : Progress::Pending;
 }
 
-void BoardCommunicator::advance(Membership &member) {
+void SharedMemoryCommunicator::advance(Membership &member) {
   Group &group = *member.group;
   for (; member.worked < member.started && !isStopped(); ++member.worked) {
     Round &round = group.rounds[member.worked % maxInFlight];
@@ -188,14 +189,14 @@ void BoardCommunicator::advance(Membership &member) {
     collectives.doPart(posts, member.index);
     uint64_t finished = round.finished.fetch_add(1, std::memory_order_acq_rel) + 1;
     if (finished == all && group.size > 1)
-      board.ringAll(group.ranks());
+      segment.ringAll(group.ranks());
   }
 }
 
 /// The end that first sees both posts claims the transfer and copies.
-void BoardCommunicator::advance(End &end) {
+void SharedMemoryCommunicator::advance(End &end) {
   for (; end.settled < end.started && !isStopped(); ++end.settled) {
-    LineTransfer &transfer = end.line->transfers[end.settled % maxInFlight];
+    ChannelTransfer &transfer = end.channel->transfers[end.settled % maxInFlight];
     uint64_t mine = end.settled + 1;
     if (transfer.done.load(std::memory_order_acquire) >= mine)
       continue;
@@ -205,17 +206,17 @@ void BoardCommunicator::advance(End &end) {
     uint64_t claimed = transfer.claimed.load(std::memory_order_relaxed);
     if (claimed >= mine || !transfer.claimed.compare_exchange_strong(claimed, mine))
       return; // the other end copies, then wakes this rank
-    if (!copy(*end.line, transfer))
+    if (!copy(*end.channel, transfer))
       return;
     transfer.done.store(mine, std::memory_order_seq_cst);
-    board.ring(end.line->from);
-    board.ring(end.line->to);
+    segment.ring(end.channel->from);
+    segment.ring(end.channel->to);
   }
 }
 
-bool BoardCommunicator::copy(const Line &line, LineTransfer &transfer) {
+bool SharedMemoryCommunicator::copy(const Channel &channel, ChannelTransfer &transfer) {
   if (transfer.sendBytes != transfer.receiveBytes) {
-    fail(fmt::format("rank {} sends {} bytes where rank {} receives {}", line.from, transfer.sendBytes, line.to,
+    fail(fmt::format("rank {} sends {} bytes where rank {} receives {}", channel.from, transfer.sendBytes, channel.to,
                      transfer.receiveBytes));
     return false;
   }
@@ -224,7 +225,7 @@ bool BoardCommunicator::copy(const Line &line, LineTransfer &transfer) {
   return true;
 }
 
-bool BoardCommunicator::membersAgree(const Membership &member, std::span<const Post> posts) {
+bool SharedMemoryCommunicator::membersAgree(const Membership &member, std::span<const Post> posts) {
   for (size_t i = 0; i < posts.size(); ++i)
     if (!agree(posts[i], posts[member.index])) {
       fail(fmt::format("rank {} and rank {} of one group started different collectives", self,
@@ -234,7 +235,7 @@ bool BoardCommunicator::membersAgree(const Membership &member, std::span<const P
   return true;
 }
 
-void BoardCommunicator::fail(std::string message) {
+void SharedMemoryCommunicator::fail(std::string message) {
   Failure failure;
   failure.rank = self;
   failure.message = std::move(message);
@@ -243,8 +244,8 @@ void BoardCommunicator::fail(std::string message) {
 
 } // namespace
 
-std::unique_ptr<Communicator> openBoard(Board &board, SharedMemory &memory, int rank) {
-  return std::make_unique<BoardCommunicator>(board, memory, rank);
+std::unique_ptr<Communicator> openSharedMemory(SharedSegment &segment, SharedMemory &memory, int rank) {
+  return std::make_unique<SharedMemoryCommunicator>(segment, memory, rank);
 }
 
 } // namespace espalier::rt

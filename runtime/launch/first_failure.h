@@ -8,11 +8,11 @@
 namespace espalier::rt::launch {
 
 /// Collects failures and selects the first one.
-class Verdict {
+class FirstFailure {
 public:
-  /// Creates an undecided verdict. A failure that may be a consequence of another one counts only after `patience`
+  /// Starts without a failure. A failure that may be a consequence of another one counts only after `patience`
   /// polls.
-  explicit Verdict(int patience = 2) : patience(patience) {}
+  explicit FirstFailure(int patience = 2) : patience(patience) {}
 
   /// Adds a reported failure. A failure that is a cause replaces one that may be a consequence.
   void consider(const Failure &failure) {
@@ -21,16 +21,16 @@ public:
   }
 
   /// Counts one poll of the supervisor.
-  void look() { looks += first.has_value(); }
+  void poll() { polls += first.has_value(); }
 
   /// Returns whether the first failure is final.
-  bool isDecided() const { return first && (!first->isEcho || looks >= patience); }
+  bool isDecided() const { return first && (!first->isEcho || polls >= patience); }
 
   /// Returns the first failure so far.
   const std::optional<Failure> &failure() const { return first; }
 
 private:
-  int patience, looks = 0;
+  int patience, polls = 0;
   std::optional<Failure> first;
 };
 

@@ -8,13 +8,13 @@
 
 namespace espalier::rt::verify {
 
-void Play::startFlight(const pb::Flight &flight) {
+void Play::startTransfer(const pb::Flight &flight) {
   const pb::Transfer &transfer = view.plan.transfers(static_cast<int>(flight.transfer()));
   const std::vector<Operand> &operands = view.transfers[flight.transfer()];
   microBatch = flight.micro_batch() + round * advance;
   setSlots(flight.call(), flight.slots());
   writers.push_back({action, round * advance, -1});
-  auto [opened, isNew] = flights.try_emplace({flight.transfer(), flight.call(), microBatch});
+  auto [opened, isNew] = inFlight.try_emplace({flight.transfer(), flight.call(), microBatch});
   if (!isNew)
     return add("{}/{} is still in flight", transfer.name(), microBatch);
   if (++openOnQueue[transfer.queue()] == maxOpen + 1)
@@ -28,7 +28,7 @@ void Play::startFlight(const pb::Flight &flight) {
     memories[static_cast<size_t>(memory)].open(span, /*isWrite=*/true, transfer.queue());
 }
 
-void Play::readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened) {
+void Play::readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, OpenTransfer &opened) {
   for (size_t i = 0; i < static_cast<size_t>(transfer.from_size()); ++i) {
     checkReady(operands[i], transfer.queue(), transfer.name() + " moves");
     Where at = where(operands[i].region);
@@ -37,7 +37,7 @@ void Play::readSources(const pb::Transfer &transfer, const std::vector<Operand> 
   }
 }
 
-void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened) {
+void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, OpenTransfer &opened) {
   size_t sources = static_cast<size_t>(transfer.from_size());
   for (size_t i = sources; i < operands.size(); ++i) {
     const Operand &to = operands[i];
@@ -119,18 +119,18 @@ void Play::beginSums(const Operand &from, const Operand &to, const Instance &ins
   }
 }
 
-void Play::waitFlight(const pb::Flight &flight) {
+void Play::waitForTransfer(const pb::Flight &flight) {
   microBatch = flight.micro_batch() + round * advance;
   const pb::Transfer &transfer = view.plan.transfers(static_cast<int>(flight.transfer()));
-  auto found = flights.find({flight.transfer(), flight.call(), microBatch});
-  if (found == flights.end())
+  auto found = inFlight.find({flight.transfer(), flight.call(), microBatch});
+  if (found == inFlight.end())
     return add("waits for {}/{}, which was not started", transfer.name(), microBatch);
   for (const auto &[memory, span] : found->second.read)
     memories[static_cast<size_t>(memory)].close(span, /*isWrite=*/false);
   for (const auto &[memory, span] : found->second.written)
     memories[static_cast<size_t>(memory)].close(span, /*isWrite=*/true);
   --openOnQueue[transfer.queue()];
-  flights.erase(found);
+  inFlight.erase(found);
 }
 
 } // namespace espalier::rt::verify

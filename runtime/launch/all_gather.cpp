@@ -1,4 +1,4 @@
-#include "runtime/launch/words.h"
+#include "runtime/launch/all_gather.h"
 
 #include <cerrno>
 #include <cstring>
@@ -24,14 +24,14 @@ template <typename T> T get(std::string_view &bytes) {
   return number;
 }
 
-void put(std::string &bytes, const RoundName &round) {
+void put(std::string &bytes, const AllGatherName &round) {
   put(bytes, round.group);
   put(bytes, round.number);
   put(bytes, round.queue);
 }
 
-RoundName getRound(std::string_view &bytes) {
-  RoundName round;
+AllGatherName getRound(std::string_view &bytes) {
+  AllGatherName round;
   round.group = get<uint64_t>(bytes);
   round.number = get<uint64_t>(bytes);
   round.queue = get<uint32_t>(bytes);
@@ -45,7 +45,7 @@ std::string print(const Contribution &contribution) {
   put(bytes, contribution.round);
   put(bytes, contribution.members);
   put(bytes, contribution.index);
-  return bytes + contribution.words;
+  return bytes + contribution.message;
 }
 
 Contribution parseContribution(std::string_view bytes) {
@@ -55,17 +55,17 @@ Contribution parseContribution(std::string_view bytes) {
   contribution.index = get<uint32_t>(bytes);
   if (contribution.members > mostMembers || contribution.index >= contribution.members)
     throw FrameError("contributes as an impossible member");
-  contribution.words = bytes;
+  contribution.message = bytes;
   return contribution;
 }
 
 std::string print(const Gathered &gathered) {
   std::string bytes;
   put(bytes, gathered.round);
-  put(bytes, static_cast<uint32_t>(gathered.words.size()));
-  for (const std::string &words : gathered.words) {
-    put(bytes, static_cast<uint32_t>(words.size()));
-    bytes += words;
+  put(bytes, static_cast<uint32_t>(gathered.messages.size()));
+  for (const std::string &message : gathered.messages) {
+    put(bytes, static_cast<uint32_t>(message.size()));
+    bytes += message;
   }
   return bytes;
 }
@@ -76,37 +76,37 @@ Gathered parseGathered(std::string_view bytes) {
     auto length = get<uint32_t>(bytes);
     if (length > bytes.size())
       throw FrameError("tells less than it says");
-    gathered.words.emplace_back(bytes.substr(0, length));
+    gathered.messages.emplace_back(bytes.substr(0, length));
     bytes.remove_prefix(length);
   }
   return gathered;
 }
 
-std::optional<Rounds::Whole> Rounds::add(Contribution contribution, int from) {
+std::optional<AllGathers::Whole> AllGathers::add(Contribution contribution, int from) {
   Round &round = rounds[contribution.round];
   if (round.members == 0)
     round.members = contribution.members;
-  bool isNew = round.words.emplace(contribution.index, std::move(contribution.words)).second;
+  bool isNew = round.messages.emplace(contribution.index, std::move(contribution.message)).second;
   if (!isNew || round.members != contribution.members)
     throw FrameError("contributes where another member has, or to a group of another size");
   round.from.insert(from);
-  if (round.words.size() < round.members)
+  if (round.messages.size() < round.members)
     return std::nullopt;
   Whole whole{{contribution.round, {}}, std::move(round.from)};
-  for (auto &[index, words] : round.words)
-    whole.gathered.words.push_back(std::move(words));
+  for (auto &[index, message] : round.messages)
+    whole.gathered.messages.push_back(std::move(message));
   rounds.erase(contribution.round);
   return whole;
 }
 
-void RankLine::send(std::string_view text) {
+void RankChannel::send(std::string_view text) {
   put(unsent, static_cast<uint32_t>(text.size()));
   unsent += text;
   if (error.empty())
     (void)socket.write(unsent, error);
 }
 
-std::vector<std::string> RankLine::turn() {
+std::vector<std::string> RankChannel::turn() {
   constexpr size_t readAtOnce = 1 << 20;
   std::vector<std::string> texts;
   if (!error.empty())
@@ -126,39 +126,39 @@ std::vector<std::string> RankLine::turn() {
   return texts;
 }
 
-pollfd RankLine::handle() const {
+pollfd RankChannel::handle() const {
   int number = error.empty() ? socket.number() : -1;
   return {number, static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0};
 }
 
-std::pair<RankLine, RankLine> makeRankLine() {
+std::pair<RankChannel, RankChannel> makeRankChannel() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     throw MemoryError(fmt::format("the system refuses a pair of sockets: {}", std::strerror(errno)));
-  return {RankLine(Socket(ends[0])), RankLine(Socket(ends[1]))};
+  return {RankChannel(Socket(ends[0])), RankChannel(Socket(ends[1]))};
 }
 
-void RankLines::addHandles(std::vector<pollfd> &handles) const {
-  for (const RankLine &line : lines)
-    handles.push_back(line.handle());
+void RankChannels::addHandles(std::vector<pollfd> &handles) const {
+  for (const RankChannel &channel : channels)
+    handles.push_back(channel.handle());
 }
 
-std::vector<std::string> RankLines::take() {
+std::vector<std::string> RankChannels::take() {
   std::vector<std::string> all;
-  for (size_t i = 0; i < lines.size(); ++i)
-    for (std::string &text : lines[i].turn()) {
+  for (size_t i = 0; i < channels.size(); ++i)
+    for (std::string &text : channels[i].turn()) {
       contributors[parseContribution(text).round].push_back(i);
       all.push_back(std::move(text));
     }
   return all;
 }
 
-void RankLines::deliver(const std::string &gathered) {
+void RankChannels::deliver(const std::string &gathered) {
   auto found = contributors.find(parseGathered(gathered).round);
   if (found == contributors.end())
     return;
-  for (size_t line : found->second)
-    lines[line].send(gathered);
+  for (size_t channel : found->second)
+    channels[channel].send(gathered);
   contributors.erase(found);
 }
 

@@ -1,20 +1,20 @@
-#include "runtime/device/cpu/flight_lists.h"
+#include "runtime/device/cpu/transfer_queues.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace espalier::rt {
 
-uint32_t FlightLists::add(const TransferShape &shape) {
+uint32_t TransferQueues::add(const TransferShape &shape) {
   Transfer made = {.shape = shape};
   size_t sides = 2;
   switch (shape.kind) {
   case pb::Transfer::SEND:
-    made.channel = communicator.openSend(shape.peer, shape.line);
+    made.channel = communicator.openSend(shape.peer, shape.channel);
     sides = 1;
     break;
   case pb::Transfer::RECEIVE:
-    made.channel = communicator.openReceive(shape.peer, shape.line);
+    made.channel = communicator.openReceive(shape.peer, shape.channel);
     sides = 1;
     break;
   case pb::Transfer::COPY:
@@ -30,7 +30,7 @@ uint32_t FlightLists::add(const TransferShape &shape) {
   return transfers.size() - 1;
 }
 
-void FlightLists::grow(List &list) {
+void TransferQueues::grow(List &list) {
   // Transfers keep their order, but their ring slots change.
   size_t before = list.transfers.size(), after = std::max<size_t>(16, 2 * before);
   std::vector<uint32_t> wider(after);
@@ -44,7 +44,7 @@ void FlightLists::grow(List &list) {
   list.addresses = std::move(addresses);
 }
 
-FlightTicket FlightLists::start(uint32_t transfer, std::span<void *const> from, std::span<void *const> to) {
+TransferTicket TransferQueues::start(uint32_t transfer, std::span<void *const> from, std::span<void *const> to) {
   uint32_t queue = transfers[transfer].shape.queue;
   List &list = lists[queue];
   if (list.started - list.ended == list.transfers.size())
@@ -53,12 +53,12 @@ FlightTicket FlightLists::start(uint32_t transfer, std::span<void *const> from, 
   list.transfers[place] = transfer;
   std::ranges::copy(to, std::ranges::copy(from, list.addresses.begin() + place * list.width).out);
   ++open;
-  FlightTicket ticket = {queue, list.started++};
+  TransferTicket ticket = {queue, list.started++};
   drive(list);
   return ticket;
 }
 
-bool FlightLists::begin(List &list) {
+bool TransferQueues::begin(List &list) {
   size_t place = list.ended % list.transfers.size();
   const Transfer &transfer = transfers[list.transfers[place]];
   const std::vector<size_t> &bytes = transfer.shape.bytes;
@@ -80,7 +80,7 @@ bool FlightLists::begin(List &list) {
   }
 }
 
-void FlightLists::drive(List &list) {
+void TransferQueues::drive(List &list) {
   while (list.ended < list.started) {
     bool hasEnded = !list.isBegun && begin(list);
     if (!hasEnded) {
@@ -97,14 +97,14 @@ void FlightLists::drive(List &list) {
   }
 }
 
-void FlightLists::progress() {
+void TransferQueues::progress() {
   if (open == 0)
     return;
   for (List &list : lists)
     drive(list);
 }
 
-void FlightLists::wait(FlightTicket ticket) {
+void TransferQueues::wait(TransferTicket ticket) {
   for (int spin = 0;; ++spin) {
     uint32_t seen = communicator.epoch();
     progress();

@@ -15,23 +15,23 @@
 namespace espalier::rt::launch {
 
 /// Identifies an all-gather: the checksum of the group's members, the queue, and the number of earlier all-gathers.
-struct RoundName {
+struct AllGatherName {
   uint64_t group = 0, number = 0;
   uint32_t queue = 0;
-  auto operator<=>(const RoundName &) const = default;
+  auto operator<=>(const AllGatherName &) const = default;
 };
 
 /// One member's message.
 struct Contribution {
-  RoundName round;
+  AllGatherName round;
   uint32_t members = 1, index = 0; ///< number of members, and the index of this one
-  std::string words;
+  std::string message;
 };
 
 /// The messages of all members.
 struct Gathered {
-  RoundName round;
-  std::vector<std::string> words; ///< by member
+  AllGatherName round;
+  std::vector<std::string> messages; ///< by member
 };
 
 /// Convert to bytes and back. The parse functions throw FrameError for malformed bytes.
@@ -41,7 +41,7 @@ Contribution parseContribution(std::string_view bytes);
 Gathered parseGathered(std::string_view bytes);
 
 /// The incomplete all-gathers, on the first launcher.
-class Rounds {
+class AllGathers {
 public:
   /// A complete all-gather, and the members that contributed to it.
   struct Whole {
@@ -54,18 +54,18 @@ public:
 
 private:
   struct Round {
-    std::map<uint32_t, std::string> words; ///< by member
+    std::map<uint32_t, std::string> messages; ///< by member
     uint32_t members = 0;
     std::set<int> from;
   };
-  std::map<RoundName, Round> rounds;
+  std::map<AllGatherName, Round> rounds;
 };
 
 /// One end of the channel between a launcher and its rank. Transfers texts in order and never blocks.
-class RankLine {
+class RankChannel {
 public:
   /// Takes ownership of the socket.
-  explicit RankLine(Socket socket) : socket(std::move(socket)) {}
+  explicit RankChannel(Socket socket) : socket(std::move(socket)) {}
   /// Sends a text, or buffers it.
   void send(std::string_view text);
   /// Sends buffered bytes, and returns the texts that have arrived completely.
@@ -79,13 +79,13 @@ private:
 };
 
 /// Creates the two ends of a channel. Call this function before the rank's process is forked. Throws MemoryError.
-std::pair<RankLine, RankLine> makeRankLine();
+std::pair<RankChannel, RankChannel> makeRankChannel();
 
 /// A launcher's ends of the channels to all its ranks.
-class RankLines {
+class RankChannels {
 public:
   /// Takes ownership of the channels' ends.
-  explicit RankLines(std::vector<RankLine> lines) : lines(std::move(lines)) {}
+  explicit RankChannels(std::vector<RankChannel> channels) : channels(std::move(channels)) {}
   /// Adds the handles of all channels.
   void addHandles(std::vector<pollfd> &handles) const;
   /// Returns the contributions that have arrived, as bytes.
@@ -94,8 +94,8 @@ public:
   void deliver(const std::string &gathered);
 
 private:
-  std::vector<RankLine> lines;
-  std::map<RoundName, std::vector<size_t>> contributors; ///< indices of lines
+  std::vector<RankChannel> channels;
+  std::map<AllGatherName, std::vector<size_t>> contributors; ///< indices of channels
 };
 
 } // namespace espalier::rt::launch

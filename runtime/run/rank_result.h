@@ -9,7 +9,7 @@
 namespace espalier::rt {
 
 /// A start-up error of a process, in a form that another process can throw.
-struct Refusal {
+struct StartupError {
   int status = 2;           ///< exit status of the command
   bool isElsewhere = false; ///< another process reports the error
   std::string text = "";
@@ -17,16 +17,16 @@ struct Refusal {
   int64_t line = 0;
 
   /// Captures the exception that is being handled.
-  static Refusal current();
+  static StartupError current();
   /// Throws the exception again.
   [[noreturn]] void raise() const;
 };
 
 /// The message from a child rank to its parent.
-struct ToldResult {
-  RunResult result = {}; ///< without tensors
+struct RankResult {
+  RunResult run = {}; ///< without tensors
   std::string loadFault = "", metricsFault = "";
-  std::optional<Refusal> refusal = {};
+  std::optional<StartupError> startupError = {};
 };
 
 /// An unnamed file that carries the message. Create it before the processes are forked.
@@ -39,9 +39,9 @@ public:
   ResultFile &operator=(const ResultFile &) = delete;
 
   /// Writes the message. Throws std::runtime_error if the system call fails.
-  void write(const ToldResult &told) const;
+  void write(const RankResult &result) const;
   /// Reads the message. Returns nothing if no complete message was written.
-  std::optional<ToldResult> read() const;
+  std::optional<RankResult> read() const;
 
 private:
   int file;

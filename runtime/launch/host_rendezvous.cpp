@@ -1,6 +1,6 @@
 // The rendezvous uses an abstract Unix socket, which leaves no file behind and is visible on this host only. The kernel
 // reports the user of the peer. Each side sends one message: its identity, and then the result.
-#include "runtime/launch/host_meeting.h"
+#include "runtime/launch/host_rendezvous.h"
 
 #include <algorithm>
 #include <array>
@@ -22,10 +22,10 @@ constexpr size_t mostMessageBytes = 1 << 16;
 constexpr int ask = 100; ///< milliseconds between polls for a signal
 
 /// Returns the socket address of a rendezvous. It differs between users and between runs.
-std::pair<sockaddr_un, socklen_t> addressOf(const std::string &meeting) {
+std::pair<sockaddr_un, socklen_t> addressOf(const std::string &run) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::string name = fmt::format("espalier-{}-{}", geteuid(), meeting).substr(0, sizeof address.sun_path - 1);
+  std::string name = fmt::format("espalier-{}-{}", geteuid(), run).substr(0, sizeof address.sun_path - 1);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
@@ -89,20 +89,20 @@ std::optional<Packet> receive(const Socket &socket) {
 
 } // namespace
 
-HostMeeting::HostMeeting(const Topology &topology, const Member &own, Milliseconds patience,
-                         std::function<int()> stopSignal)
+HostRendezvous::HostRendezvous(const Topology &topology, const Member &own, Milliseconds patience,
+                               std::function<int()> stopSignal)
     : ranks(topology.ranks), stopSignal(std::move(stopSignal)), seconds(patience.count() / 1000.0),
       end(Clock::now() + patience) {
   if (isFirst())
-    receiveGuests(topology, own);
+    acceptPeers(topology, own);
   else
-    visitFirst(topology, own);
+    connectToFirst(topology, own);
 }
 
-HostMeeting::~HostMeeting() = default;
+HostRendezvous::~HostRendezvous() = default;
 
 /// Waits for the handle, and returns whether it is readable. Throws if a signal arrived, because no rank has begun.
-bool HostMeeting::pause(int handle, int milliseconds) {
+bool HostRendezvous::pause(int handle, int milliseconds) {
   pollfd wait{handle, POLLIN, 0};
   bool hasCome = ::poll(&wait, 1, milliseconds) == 1;
   if (int signal = stopSignal ? stopSignal() : 0)
@@ -110,13 +110,13 @@ bool HostMeeting::pause(int handle, int milliseconds) {
   return hasCome;
 }
 
-void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
+void HostRendezvous::acceptPeers(const Topology &topology, const Member &own) {
   Socket listener = openSocket();
-  auto [address, length] = addressOf(topology.meeting);
+  auto [address, length] = addressOf(topology.hostRendezvous);
   if (bind(listener.number(), reinterpret_cast<sockaddr *>(&address), length) != 0 ||
       listen(listener.number(), topology.hostRanks) != 0)
-    throw LaunchError(fmt::format("another run on this host has the name {} ({}); start them apart", topology.meeting,
-                                  std::strerror(errno)));
+    throw LaunchError(fmt::format("another run on this host has the name {} ({}); start them apart",
+                                  topology.hostRendezvous, std::strerror(errno)));
   std::set<int> missing;
   for (int rank = 0; rank < topology.world; ++rank)
     missing.insert(rank);
@@ -135,24 +135,24 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
     Socket socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.isOpen() || !isOfThisUser(socket))
       continue;
-    Guest guest = welcome(std::move(socket), own, fault);
-    for (int rank : guest.ranks)
+    Peer peer = identify(std::move(socket), own, fault);
+    for (int rank : peer.ranks)
       if (missing.erase(rank) == 0 && fault.text.empty())
         fault.text = fmt::format("two processes say that they are rank {}", rank);
-    if (!guest.ranks.empty())
-      guests.push_back(std::move(guest));
+    if (!peer.ranks.empty())
+      peers.push_back(std::move(peer));
   }
-  if (fault.isToldThere)
+  if (fault.isReportedThere)
     throw ReportedElsewhere(2);
   if (!fault.text.empty())
     throw LaunchError(fault.text);
 }
 
 /// Reads the identity of a peer. Returns no ranks if the peer has disconnected. Keeps the first fault.
-HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, Fault &fault) {
+HostRendezvous::Peer HostRendezvous::identify(Socket socket, const Member &own, Fault &fault) {
   timeval second{1, 0}; // a peer identifies itself as soon as it connects
   setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-  std::optional<Packet> packet = receive(socket);
+  std::optional<Packet> packet = launch::receive(socket);
   if (!packet)
     return {};
   Member member;
@@ -162,21 +162,21 @@ HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, Fault 
     return {};
   }
   if (fault.text.empty() && !member.refusal.empty())
-    fault = {member.refusal, /*isToldThere=*/true};
+    fault = {member.refusal, /*isReportedThere=*/true};
   if (fault.text.empty() && (member.version != own.version || member.planHash != own.planHash))
     fault.text = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
                              fmt::join(member.ranks, ", "), member.planHash, own.planHash);
   return {std::move(socket), member.ranks};
 }
 
-void HostMeeting::visitFirst(const Topology &topology, const Member &own) {
-  auto [address, length] = addressOf(topology.meeting);
+void HostRendezvous::connectToFirst(const Topology &topology, const Member &own) {
+  auto [address, length] = addressOf(topology.hostRendezvous);
   for (;;) {
     Socket socket = openSocket();
     if (connect(socket.number(), reinterpret_cast<sockaddr *>(&address), length) == 0) {
-      if (!isOfThisUser(socket) || !send(socket, {printMembers({own})}))
+      if (!isOfThisUser(socket) || !launch::send(socket, {printMembers({own})}))
         throw LaunchError("what waits for this run's processes is not of this user, or has gone");
-      guests.push_back({std::move(socket), {0}});
+      peers.push_back({std::move(socket), {0}});
       return;
     }
     if (Clock::now() > end)
@@ -185,24 +185,24 @@ void HostMeeting::visitFirst(const Topology &topology, const Member &own) {
   }
 }
 
-void HostMeeting::give(const Gift &gift) {
-  for (const Guest &guest : guests)
-    send(guest.socket, {gift.words, gift.file}); // a missing peer is detected later
+void HostRendezvous::send(const Setup &setup) {
+  for (const Peer &peer : peers)
+    launch::send(peer.socket, {setup.checkpointToken, setup.file}); // a missing peer is detected later
 }
 
-HostMeeting::Gift HostMeeting::take() {
-  while (!pause(guests.front().socket.number(), ask)) {
+HostRendezvous::Setup HostRendezvous::receive() {
+  while (!pause(peers.front().socket.number(), ask)) {
   }
-  std::optional<Packet> packet = receive(guests.front().socket);
+  std::optional<Packet> packet = launch::receive(peers.front().socket);
   if (!packet || packet->file < 0)
     throw ReportedElsewhere(2);
   return {packet->file, packet->text};
 }
 
-std::vector<Neighbour> HostMeeting::neighbours() const {
+std::vector<Neighbour> HostRendezvous::neighbours() const {
   std::vector<Neighbour> all;
-  for (const Guest &guest : guests)
-    all.push_back({guest.ranks, guest.socket.number()});
+  for (const Peer &peer : peers)
+    all.push_back({peer.ranks, peer.socket.number()});
   return all;
 }
 

@@ -1,5 +1,5 @@
 // Ranks sleep on a futex, because a futex works across processes and a std::condition_variable does not.
-#include "runtime/comm/board.h"
+#include "runtime/comm/shared_segment.h"
 
 #include <algorithm>
 #include <climits>
@@ -14,7 +14,7 @@ namespace espalier::rt {
 namespace {
 
 template <typename T> T *make(SharedMemory &memory, size_t count = 1) {
-  static_assert(std::is_trivially_destructible_v<T>, "the board's memory is dropped as a whole");
+  static_assert(std::is_trivially_destructible_v<T>, "the segment's memory is dropped as a whole");
   static_assert(alignof(T) <= 64);
   T *first = static_cast<T *>(memory.take(count * sizeof(T)));
   std::uninitialized_default_construct_n(first, count);
@@ -24,19 +24,19 @@ template <typename T> T *make(SharedMemory &memory, size_t count = 1) {
 /// Locks the lists of groups and channels. The holder may be a dead process, so an abort ends the wait.
 class Loading {
 public:
-  explicit Loading(Board &board) : board(board) {
-    while (board.isLoading.exchange(true, std::memory_order_acquire)) {
-      if (board.isStopped.load(std::memory_order_acquire))
+  explicit Loading(SharedSegment &segment) : segment(segment) {
+    while (segment.isLoading.exchange(true, std::memory_order_acquire)) {
+      if (segment.isStopped.load(std::memory_order_acquire))
         throw RankStopped();
       std::this_thread::yield();
     }
   }
-  ~Loading() { board.isLoading.store(false, std::memory_order_release); }
+  ~Loading() { segment.isLoading.store(false, std::memory_order_release); }
   Loading(const Loading &) = delete;
   Loading &operator=(const Loading &) = delete;
 
 private:
-  Board &board;
+  SharedSegment &segment;
 };
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t),
@@ -46,30 +46,31 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<bool>::i
 
 } // namespace
 
-Board *Board::make(int ranks, SharedMemory &memory, bool isOneProcess) {
-  Board *board = rt::make<Board>(memory);
-  board->ranks = ranks;
-  board->isOneProcess = isOneProcess;
-  board->bells = rt::make<Bell>(memory, ranks);
-  board->pages = rt::make<StatusPage>(memory, ranks);
-  board->notices = static_cast<Notices *>(memory.take(sizeof(Notices))); // zeroed memory; no page is touched before the
-                                                                         // first post
-  return board;
+SharedSegment *SharedSegment::make(int ranks, SharedMemory &memory, bool isOneProcess) {
+  SharedSegment *segment = rt::make<SharedSegment>(memory);
+  segment->ranks = ranks;
+  segment->isOneProcess = isOneProcess;
+  segment->bells = rt::make<Bell>(memory, ranks);
+  segment->statuses = rt::make<RankStatus>(memory, ranks);
+  segment->keyValues =
+      static_cast<KeyValueStore *>(memory.take(sizeof(KeyValueStore))); // zeroed memory; no page is touched before the
+                                                                        // first post
+  return segment;
 }
 
-void Board::ring(int rank) {
+void SharedSegment::ring(int rank) {
   Bell &bell = bells[rank];
   bell.rings.fetch_add(1, std::memory_order_seq_cst);
   if (bell.sleepers.load(std::memory_order_seq_cst) > 0)
     syscall(SYS_futex, &bell.rings, FUTEX_WAKE | (isOneProcess ? FUTEX_PRIVATE_FLAG : 0), INT_MAX, nullptr, nullptr, 0);
 }
 
-void Board::ringAll(std::span<const int> members) {
+void SharedSegment::ringAll(std::span<const int> members) {
   for (int member : members)
     ring(member);
 }
 
-void Board::sleep(int rank, uint32_t seen) {
+void SharedSegment::sleep(int rank, uint32_t seen) {
   Bell &bell = bells[rank];
   bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   timespec second{1, 0};
@@ -78,7 +79,7 @@ void Board::sleep(int rank, uint32_t seen) {
   bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void Board::abort(const Failure &failure) noexcept {
+void SharedSegment::abort(const Failure &failure) noexcept {
   if (!first.isClaimed.exchange(true, std::memory_order_acq_rel)) {
     pack(failure, first.failure);
     first.isWritten.store(true, std::memory_order_release);
@@ -88,13 +89,13 @@ void Board::abort(const Failure &failure) noexcept {
     ring(rank);
 }
 
-std::optional<Failure> Board::failure() const {
+std::optional<Failure> SharedSegment::failure() const {
   if (!first.isWritten.load(std::memory_order_acquire))
     return std::nullopt;
   return unpack(first.failure);
 }
 
-Group *Board::findGroup(std::span<const int> members, uint32_t queue, SharedMemory &memory) {
+Group *SharedSegment::findGroup(std::span<const int> members, uint32_t queue, SharedMemory &memory) {
   Loading lock(*this);
   for (Group *group = groups; group; group = group->next)
     if (group->queue == queue && std::ranges::equal(group->ranks(), members))
@@ -113,18 +114,18 @@ Group *Board::findGroup(std::span<const int> members, uint32_t queue, SharedMemo
   return group;
 }
 
-Line *Board::findLine(int from, int to, uint32_t number, SharedMemory &memory) {
+Channel *SharedSegment::findChannel(int from, int to, uint32_t number, SharedMemory &memory) {
   Loading lock(*this);
-  for (Line *line = lines; line; line = line->next)
-    if (line->from == from && line->to == to && line->number == number)
-      return line;
-  Line *line = rt::make<Line>(memory);
-  line->from = from;
-  line->to = to;
-  line->number = number;
-  line->next = lines;
-  lines = line;
-  return line;
+  for (Channel *channel = channels; channel; channel = channel->next)
+    if (channel->from == from && channel->to == to && channel->number == number)
+      return channel;
+  Channel *channel = rt::make<Channel>(memory);
+  channel->from = from;
+  channel->to = to;
+  channel->number = number;
+  channel->next = channels;
+  channels = channel;
+  return channel;
 }
 
 } // namespace espalier::rt
