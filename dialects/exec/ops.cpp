@@ -1,6 +1,7 @@
 // Registers the exec dialect and verifies its instructions. A comment at each check names the constraint in ops.td.
 #include "dialects/exec/dialect.h"
 
+#include "runtime/axes.h"
 #include "runtime/functions.h"
 
 #include "mlir/IR/Builders.h"
@@ -48,12 +49,7 @@ bool isCuda(ModuleOp module) {
   return target && target == "cuda";
 }
 
-static constexpr StringLiteral axesInOrder[] = {"pp", "dp", "cp", "ep", "tp"};
-
-uint32_t axisBit(StringRef axis) {
-  const StringLiteral *found = llvm::find(axesInOrder, axis);
-  return found == std::end(axesInOrder) ? 0 : 1U << (found - axesInOrder);
-}
+uint32_t axisBit(StringRef axis) { return meshAxisBit(std::string_view(axis)); }
 
 uint32_t axisBits(ArrayAttr axes) {
   uint32_t bits = 0;
@@ -65,7 +61,7 @@ uint32_t axisBits(ArrayAttr axes) {
 
 ArrayAttr axisNames(MLIRContext *context, uint32_t bits) {
   SmallVector<StringRef> names;
-  for (StringRef axis : axesInOrder)
+  for (StringRef axis : meshAxes)
     if (bits & axisBit(axis))
       names.push_back(axis);
   return Builder(context).getStrArrayAttr(names);

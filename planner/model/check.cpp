@@ -94,15 +94,9 @@ std::vector<std::string> checkProblem(const Problem &problem) {
 
 namespace {
 
-const char *axisName(Axis axis) {
-  static constexpr const char *names[] = {"pp", "dp", "cp", "ep", "tp"};
-  return names[static_cast<int>(axis)];
-}
+const char *axisName(Axis axis) { return meshAxes[static_cast<int>(axis)]; }
 
-int axisSize(const Plan &plan, Axis axis) {
-  const int sizes[] = {plan.pp, plan.dp, plan.cp, plan.ep, plan.tp};
-  return sizes[static_cast<int>(axis)];
-}
+int axisSize(const Plan &plan, Axis axis) { return *axisMembers(plan)[static_cast<int>(axis)]; }
 
 void checkAxes(const Problem &problem, const Plan &plan, Faults &faults) {
   for (Axis axis : {Axis::Cp, Axis::Ep, Axis::Tp}) {
