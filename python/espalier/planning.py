@@ -59,7 +59,7 @@ class Plan:
         self._asked = list(asked)
 
     def compile_words(self) -> list[str]:
-        """Returns the arguments of ``espalier compile`` for this plan. Raises InputError for an answer to ``pin``."""
+        """Returns the arguments of ``espalier compile`` for this plan. Raises InputError for a pinned or what-if plan."""
         if self._asked:
             raise InputError(f"a plan of plan(..., {self._asked[0].lstrip('-')}=...) is an answer, not a run; pin it in "
                              "the run file with sets=[\"planner.pin.tp=8\", ...]")
