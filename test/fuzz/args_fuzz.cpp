@@ -1,6 +1,6 @@
 // Parses any bytes as a Megatron script. The parser may refuse them but must not fail in another way. Seeds:
 // test/compiler/import and test/e2e/inputs.
-#include "compiler/import/import_args.h"
+#include "compiler/import/megatron/import_args.h"
 
 #include <cstdint>
 #include <string>
