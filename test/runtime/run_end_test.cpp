@@ -48,7 +48,7 @@ protected:
 
 /// The signal arrives at each message all-gather of a run with evaluations and checkpoints in turn. All eight ranks end
 /// after the same all-gather. The saved state resumes bit for bit.
-TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
+TEST_F(RunEnd, StopsAtAnyAllGatherAndResumes) {
   Program program(samplePlan(options));
   RunOptions straight = runOptions(6);
   straight.evalEvery = 2;
@@ -82,7 +82,7 @@ TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
   }
 }
 
-TEST_F(RunEnd, TheSummarySaysWhereItStands) {
+TEST_F(RunEnd, TheSummaryReportsTheState) {
   RunOptions run = runOptions(50);
   run.stopSignal = [asked = 0]() mutable { return ++asked > 3 ? SIGINT : 0; };
   RunResult result = runPlan(Program(samplePlan(options)), run);
@@ -183,7 +183,7 @@ TEST_F(RunEnd, ARankThatCannotStartStopsAll) {
               "rank [01]: the system refuses a thread");
 }
 
-TEST(ThreadPool, ThatCannotBeMadeWholeEnds) {
+TEST(ThreadPool, EndsIfAThreadCannotBeCreated) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto make = [] {
     rlimit few = {3, 3};

@@ -51,7 +51,7 @@ RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int f
   return run;
 }
 
-TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
+TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   RunOptions run = withFullDisk(
       options(6, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3,
       [this] { fs::remove(folder / "filler"); }, 5);
@@ -67,7 +67,7 @@ TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
 }
 
-TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
+TEST_F(Disk, AFailedLastSaveFailsTheRun) {
   RunOptions run = withFullDisk(options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
   testing::internal::CaptureStderr();
   try {
@@ -82,7 +82,7 @@ TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
   EXPECT_EQ(train({}, 4, /*resume=*/true).steps.size(), 2u);
 }
 
-TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
+TEST_F(Disk, ChecksTheFreeSpaceBeforeTraining) {
   uint64_t needed = checkpointBytes(Program(samplePlan({.features = 1200})));
   EXPECT_GT(needed, 40000u);
   fill(16384);
@@ -98,13 +98,13 @@ TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
   EXPECT_THAT(warned.aloud, HasSubstr("warning: 20 checkpoints of"));
 }
 
-TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
+TEST_F(Disk, ReportsAReadOnlyFolderBeforeTraining) {
   ASSERT_EQ(::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=256k"), 0);
   EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
 }
 
 // If metrics cannot be written, the run continues training without them and ends with an error.
-TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
+TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
   RunOptions run = options(4);
   run.checkpoint.clear();
   run.metrics = folder / "m.jsonl";

@@ -23,7 +23,7 @@ protected:
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Hf, ThereAndBackInEachForm) {
+TEST_F(Hf, RoundTripsInEachFormat) {
   for (WeightFormat format : {WeightFormat::Safetensors, WeightFormat::Bin})
     for (int64_t shards : {1, 3}) {
       std::string name = fmt::format("{}-{}", static_cast<int>(format), shards);
@@ -62,7 +62,7 @@ TEST_F(Hf, IndexNamesEachTensorAndTheBytes) {
   EXPECT_EQ(index["weight_map"].size(), 12u);
 }
 
-TEST_F(Hf, CopiesWhatStandsBesideWeights) {
+TEST_F(Hf, CopiesTheFilesBesideTheWeights) {
   write(folder / "reference/tokenizer.json", "{}");
   write(folder / "reference/special_tokens_map.json", "{\"a\": 1}");
   write(folder / "reference/README.md", "read me");
@@ -197,7 +197,7 @@ TEST_F(Hf, ReadsTheHubsCache) {
   EXPECT_EQ(importSays(snapshot), "");
 }
 
-TEST_F(Hf, TellsWhatAPathHolds) {
+TEST_F(Hf, RecognizesTheSystemOfAPath) {
   EXPECT_EQ(systemAt(exported({})), WeightSystem::Hf);
   EXPECT_EQ(systemAt(folder / "hf-ours"), WeightSystem::Espalier);
   EXPECT_EQ(systemAt(folder / "hf-ours/step-00000000"), WeightSystem::Espalier);
@@ -224,7 +224,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
 }
 
 // Checkpoints of another model are refused. A failed conversion of a damaged checkpoint leaves no files.
-TEST_F(Hf, OfAnotherModelOrDamaged) {
+TEST_F(Hf, RejectsAnotherModelAndDamage) {
   Path ours = writeSmall(converted.model);
   WeightModel other = smallModel();
   other.parameters.pop_back();

@@ -64,7 +64,7 @@ TEST_F(LayoutOf, RanksSplitEachPart) {
   EXPECT_EQ(std::ranges::count(second, -1.0F), 0);
 }
 
-TEST_F(LayoutOf, RefusesWhatIsNone) {
+TEST_F(LayoutOf, RejectsInvalidLayouts) {
   WeightModel model = smallModel();
   std::vector<int64_t> shape;
   auto says = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {

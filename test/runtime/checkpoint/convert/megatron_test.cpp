@@ -33,7 +33,7 @@ protected:
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Megatron, ThereAndBackForEachSplit) {
+TEST_F(Megatron, RoundTripsForEachSplit) {
   for (bool isTied : {false, true})
     for (const char *names : {"mcore", "legacy"})
       for (int64_t tp : {1, 2})
@@ -50,7 +50,7 @@ TEST_F(Megatron, ThereAndBackForEachSplit) {
 }
 
 // A rank holds its shard of each part. The vocabulary is padded to a multiple of 128 tp by repeating its last row.
-TEST_F(Megatron, WhatARankHolds) {
+TEST_F(Megatron, RanksHoldTheirShards) {
   Path there = exported("mcore", {2, 2, 1}, "m");
   auto file = std::make_shared<const TorchFile>(there / "iter_0000001/mp_rank_01_000/model_optim_rng.pt");
   auto source = openTorchEntry(file, "model");
@@ -123,7 +123,7 @@ TEST_F(Megatron, AFailedExportLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(there / "iter_0000001"));
 }
 
-TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
+TEST_F(Megatron, RejectsIncompleteFolders) {
   Path there = exported("mcore", {2, 2, 1}, "m"), iteration = there / "iter_0000001";
   EXPECT_EQ(importSays(there), "");
   EXPECT_EQ(importSays(iteration), "");
@@ -145,7 +145,7 @@ TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
   EXPECT_THAT(importSays(iteration), HasSubstr("is of a run with expert parallelism"));
 }
 
-TEST_F(Megatron, RefusesWhatIsNotTheModel) {
+TEST_F(Megatron, RejectsAnotherModel) {
   auto says = [&](std::vector<TorchNumber> numbers,
                   const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
     std::filesystem::remove_all(folder / "r");
@@ -165,7 +165,7 @@ TEST_F(Megatron, RefusesWhatIsNotTheModel) {
 }
 
 // Every tensor parallel rank has a copy of the norms. All copies must be equal.
-TEST_F(Megatron, RanksThatDisagree) {
+TEST_F(Megatron, RejectsRanksThatDisagree) {
   Path there = exported("mcore", {2, 1, 1}, "m");
   Path file = there / "iter_0000001/mp_rank_01/model_optim_rng.pt";
   auto source = openTorchEntry(std::make_shared<const TorchFile>(file), "model");

@@ -119,7 +119,7 @@ TEST(PickleReader, TensorsStayWithinTheirStorage) {
               HasSubstr("a size that is not a number"));
 }
 
-TEST(PickleReader, RefusesWhatIsNoPickle) {
+TEST(PickleReader, RejectsInvalidPickles) {
   for (const auto &[text, reason] : std::initializer_list<std::pair<std::string, const char *>>{
            {"", "it is cut off"},
            {raw("\x80"), "it is cut off"},

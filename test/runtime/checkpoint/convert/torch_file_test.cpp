@@ -43,7 +43,7 @@ TEST_F(Torch, RoundTrip) {
     EXPECT_EQ(entry.at % 64, 0u) << name;
 }
 
-TEST_F(Torch, DictsWithinDicts) {
+TEST_F(Torch, NestedDicts) {
   std::vector<WrittenTensor> tensors = {{"l/e/w", pb::F32, {1}, [] { return floats({1}); }},
                                         {"l/e/b", pb::F32, {1}, [] { return floats({2}); }},
                                         {"l/x", pb::F32, {1}, [] { return floats({3}); }},
@@ -105,7 +105,7 @@ TEST_F(Torch, EveryBitFlipped) {
   EXPECT_GT(refused, 1000);
 }
 
-TEST_F(Torch, RefusesZipsOfOthers) {
+TEST_F(Torch, RejectsOtherZipFiles) {
   EXPECT_THAT(says(zipOf({{"a", "b"}})), HasSubstr("a zip without one data.pkl is not a file of torch.save"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}, {"b/data.pkl", "N."}})), HasSubstr("without one data.pkl"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}})), HasSubstr("z.pt: holds no dict of tensors"));
@@ -119,7 +119,7 @@ TEST_F(Torch, RefusesZipsOfOthers) {
 }
 
 // A dict that contains itself is refused. If a call makes a weight, the error names the weight.
-TEST_F(Torch, RefusesWhatOnlyPythonCanMake) {
+TEST_F(Torch, RejectsObjectsThatOnlyPythonCanMake) {
   using std::string_literals::operator""s;
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}q\0X\1\0\0\0ah\0s."s}})),
               HasSubstr("dicts are nested deeper than those of weights"));
