@@ -144,9 +144,9 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   run.log = true;
   testing::internal::CaptureStdout();
   RunResult result = runPlan(Program(samplePlan(options)), run);
-  std::string said = testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
-  EXPECT_THAT(said, Not(HasSubstr("the checkpoint due after step 2"))); // reported once
+  std::string output = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(output, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
+  EXPECT_THAT(output, Not(HasSubstr("the checkpoint due after step 2"))); // reported once
   ASSERT_EQ(result.divergence, "");
   ASSERT_FALSE(result.steps[1].isApplied);
   ASSERT_TRUE(result.steps[2].isApplied);

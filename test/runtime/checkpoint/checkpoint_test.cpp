@@ -119,7 +119,7 @@ TEST_F(Checkpoint, RejectsFoldersOfOtherPrograms) {
 struct Change {
   const char *name;
   std::function<void(pb::Plan &)> make;
-  std::string said; ///< the start of the message that asks for --accept-changes
+  std::string message; ///< the start of the message that asks for --accept-changes
 };
 
 class ChangedTraining : public CheckpointTest, public testing::WithParamInterface<Change> {};
@@ -131,13 +131,13 @@ TEST_P(ChangedTraining, NeedsAcceptChanges) {
   GetParam().make(plan);
   RunOptions run = options(3, /*resume=*/true);
   Resumed refused = resume(plan, run);
-  EXPECT_THAT(refused.error, HasSubstr(GetParam().said));
+  EXPECT_THAT(refused.error, HasSubstr(GetParam().message));
   EXPECT_THAT(refused.error, HasSubstr("--accept-changes"));
   EXPECT_TRUE(refused.result.steps.empty());
   run.acceptChanges = true;
   Resumed accepted = resume(plan, run);
   EXPECT_EQ(accepted.error, "");
-  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().said));
+  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().message));
   ASSERT_EQ(accepted.result.steps.size(), 1u);
   EXPECT_EQ(accepted.result.steps[0].step, 3);
 }

@@ -114,10 +114,10 @@ TEST_F(Commit, AnUnusableFolderIsAUserError) {
 TEST_F(Commit, KeepsTheNewest) {
   RunOptions run = options(6, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 2;
-  Resumed said = resume(samplePlan({}), run);
-  EXPECT_THAT(said.aloud, HasSubstr("the newest 2 checkpoints are kept"));
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the newest 2 checkpoints are kept"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000005"}));
-  EXPECT_THAT(said.aloud, testing::Not(HasSubstr("another run")));
+  EXPECT_THAT(resumed.aloud, testing::Not(HasSubstr("another run")));
 }
 
 // A run without --resume keeps the checkpoints of an earlier run in the folder and reports them.

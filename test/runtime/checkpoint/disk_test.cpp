@@ -55,10 +55,10 @@ TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   RunOptions run = withFullDisk(
       options(6, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3,
       [this] { fs::remove(folder / "filler"); }, 5);
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_EQ(told.result.steps.size(), 6u);
-  EXPECT_THAT(told.aloud, HasSubstr("the checkpoint of step 4 is not written"));
-  EXPECT_THAT(told.aloud,
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_EQ(resumed.result.steps.size(), 6u);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the checkpoint of step 4 is not written"));
+  EXPECT_THAT(resumed.aloud,
               HasSubstr("No space left on device; the last good one is " + (folder / "step-00000002").string() +
                         "; training goes on and the next save tries again"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000002"}));
@@ -125,9 +125,9 @@ TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
     if (++*count == 2)
       fs::resize_file(file, 4096);
   };
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_THAT(told.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
-  EXPECT_THAT(told.error, HasSubstr("the metrics are not complete"));
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(resumed.error, HasSubstr("the metrics are not complete"));
   EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
 }
 

@@ -171,19 +171,19 @@ std::string inThreads(const pb::Plan &plan, const Body &body) {
       threads.emplace_back([&, rank] { run(world, rank, *backend, plan, body); });
     for (std::thread &thread : threads)
       thread.join();
-    std::string said = failureOf(world.failure());
-    EXPECT_EQ(write(ends[1], said.data(), said.size()), static_cast<ssize_t>(said.size()));
+    std::string message = failureOf(world.failure());
+    EXPECT_EQ(write(ends[1], message.data(), message.size()), static_cast<ssize_t>(message.size()));
     std::fflush(nullptr);
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   close(ends[1]);
-  std::string said(4096, '\0');
-  said.resize(std::max<ssize_t>(0, read(ends[0], said.data(), said.size())));
+  std::string message(4096, '\0');
+  message.resize(std::max<ssize_t>(0, read(ends[0], message.data(), message.size())));
   close(ends[0]);
   int status = -1;
   EXPECT_EQ(waitpid(process, &status, 0), process);
   EXPECT_EQ(status, 0);
-  return said;
+  return message;
 }
 
 struct Mode {

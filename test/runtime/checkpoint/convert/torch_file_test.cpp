@@ -20,7 +20,7 @@ protected:
     return folder / name;
   }
   /// Returns the error of reading the file after replacing some bytes.
-  std::string changedSays(const std::string &text, size_t at, const std::string &bytes) const {
+  std::string errorAfterChange(const std::string &text, size_t at, const std::string &bytes) const {
     std::string changed = text;
     changed.replace(at, bytes.size(), bytes);
     write(folder / "changed", changed);
@@ -62,25 +62,27 @@ TEST_F(Torch, NestedDicts) {
 
 TEST_F(Torch, RefusesDamagedZips) {
   std::string text = readAll(written());
-  EXPECT_EQ(changedSays(text, 0, ""), "");
+  EXPECT_EQ(errorAfterChange(text, 0, ""), "");
   size_t data = text.find(std::string("\0\0\x80\x3f\0\0\0\x40", 8)), directory = text.find("PK\x01\x02");
   size_t end64 = text.find("PK\x06\x06"), end = text.find("PK\x05\x06");
   ASSERT_NE(data, std::string::npos);
-  EXPECT_THAT(changedSays(text, data, "x"), HasSubstr("storage '0' does not fit its checksum"));
-  EXPECT_THAT(changedSays(text, text.find("_rebuild"), "-"), HasSubstr("its names do not fit their checksum"));
-  EXPECT_THAT(changedSays(text, end, "x"), HasSubstr("it has no end record"));
-  EXPECT_THAT(changedSays(text, end64, "x"), HasSubstr("its 64-bit end record is not where its locator says"));
-  EXPECT_THAT(changedSays(text, end64 + 40, "\xff\xff\xff\xff\xff\xff"), HasSubstr("a directory of"));
-  EXPECT_THAT(changedSays(text, end64 + 48, "\xff\xff\xff\xff\xff\xff"), HasSubstr("bytes at"));
-  EXPECT_THAT(changedSays(text, end64 + 32, "\x09"), HasSubstr("its directory ends within an entry"));
-  EXPECT_THAT(changedSays(text, directory, "x"), HasSubstr("no entry at 0 of its directory"));
-  EXPECT_THAT(changedSays(text, directory + 10, "\x08"), HasSubstr("is compressed; entries are stored as they are"));
-  EXPECT_THAT(changedSays(text, directory + 8, "\x01"), HasSubstr("is encrypted"));
-  EXPECT_THAT(changedSays(text, directory + 24, "\xff\xff"), HasSubstr("bytes and stores"));
-  EXPECT_THAT(changedSays(text, directory + 20, std::string("\xff\xff\x7f\0\xff\xff\x7f", 7)),
+  EXPECT_THAT(errorAfterChange(text, data, "x"), HasSubstr("storage '0' does not fit its checksum"));
+  EXPECT_THAT(errorAfterChange(text, text.find("_rebuild"), "-"), HasSubstr("its names do not fit their checksum"));
+  EXPECT_THAT(errorAfterChange(text, end, "x"), HasSubstr("it has no end record"));
+  EXPECT_THAT(errorAfterChange(text, end64, "x"), HasSubstr("its 64-bit end record is not where its locator says"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 40, "\xff\xff\xff\xff\xff\xff"), HasSubstr("a directory of"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 48, "\xff\xff\xff\xff\xff\xff"), HasSubstr("bytes at"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 32, "\x09"), HasSubstr("its directory ends within an entry"));
+  EXPECT_THAT(errorAfterChange(text, directory, "x"), HasSubstr("no entry at 0 of its directory"));
+  EXPECT_THAT(errorAfterChange(text, directory + 10, "\x08"),
+              HasSubstr("is compressed; entries are stored as they are"));
+  EXPECT_THAT(errorAfterChange(text, directory + 8, "\x01"), HasSubstr("is encrypted"));
+  EXPECT_THAT(errorAfterChange(text, directory + 24, "\xff\xff"), HasSubstr("bytes and stores"));
+  EXPECT_THAT(errorAfterChange(text, directory + 20, std::string("\xff\xff\x7f\0\xff\xff\x7f", 7)),
               HasSubstr(", the directory begins at"));
-  EXPECT_THAT(changedSays(text, directory + 42, "\x07"), HasSubstr("is not at 7"));
-  EXPECT_THAT(changedSays(text, directory + 42, "\xff\xff\xff\x7f"), HasSubstr("bytes at 2147483647 in a file of"));
+  EXPECT_THAT(errorAfterChange(text, directory + 42, "\x07"), HasSubstr("is not at 7"));
+  EXPECT_THAT(errorAfterChange(text, directory + 42, "\xff\xff\xff\x7f"),
+              HasSubstr("bytes at 2147483647 in a file of"));
   for (size_t size : {text.size() - 1, text.size() / 2, size_t(100), size_t(3), size_t(0)}) {
     write(folder / "cut", text.substr(0, size));
     EXPECT_THAT(says(folder / "cut"), HasSubstr("cut: ")) << size;
@@ -95,12 +97,12 @@ TEST_F(Torch, EveryBitFlipped) {
     std::string flipped = text;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     write(folder / "flipped", flipped);
-    std::string said = errorOf([&] {
+    std::string failure = errorOf([&] {
       auto source = openTorchFile(folder / "flipped");
       ASSERT_EQ(source->tensors().size(), 1u);
       EXPECT_EQ(source->read("a"), floats({1, 2, 3, 4, 5, 6})) << "bit " << bit;
     });
-    refused += !said.empty();
+    refused += !failure.empty();
   }
   EXPECT_GT(refused, 1000);
 }
