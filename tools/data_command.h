@@ -2,7 +2,7 @@
 // inspect`. `espalier inspect PREFIX` is the same as `espalier data inspect PREFIX`.
 #pragma once
 
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include "compiler/command_line.h"
 #include <string>
