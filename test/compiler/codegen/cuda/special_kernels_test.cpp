@@ -1,5 +1,4 @@
-// The kernels that stand for library calls on GPUs, run by the emulator and compared with the runtime's kernels for
-// CPUs.
+// Compares the GPU kernels that replace library calls, run in the emulator, with the runtime's CPU kernels.
 #include "test/compiler/codegen/cuda/call_machine.h"
 
 #include <gmock/gmock.h>
@@ -32,9 +31,9 @@ double rootMeanSquare(const double *values, size_t count) {
 }
 
 struct Tolerance {
-  double relative;        ///< to the element
-  double ofRow = 0;       ///< to the root mean square of the element's row
-  double ofTensor = 1e-6; ///< and to that of all rows
+  double relative;        ///< relative to the element
+  double ofRow = 0;       ///< relative to the root mean square of the element's row
+  double ofTensor = 1e-6; ///< relative to the root mean square of all rows
 };
 
 void expectNear(const std::vector<double> &got, const std::vector<double> &wanted, const Tolerance &tolerance,
@@ -98,9 +97,9 @@ struct Attention {
   }
 };
 
-/// Each side rounds its result by up to half a unit in the last place. Roundings of the probabilities and slopes on
-/// tensor cores are independent of each other: their sum stays within a unit of the row's root mean square. In f32 the
-/// order of sums and ex2 differ.
+/// Each side rounds its result by up to half a unit in the last place. On tensor cores, the roundings of probabilities
+/// and slopes are independent, so their sum stays within one unit of the row's root mean square. In f32, only the order
+/// of sums and the error of ex2 differ.
 void expectAttention(const CallMachine &machine, const std::string &name, const Attention &attention) {
   double unit = attention.type == "bf16" ? 0x1p-7 : attention.type == "f16" ? 0x1p-10 : 1e-5;
   expectNear(machine.cuda(name), machine.cpu(name), {.relative = unit, .ofRow = unit, .ofTensor = 1e-5},
@@ -158,8 +157,8 @@ TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
                   .firstPosition = 60});
 }
 
-/// A tile of keys that the mask hides from all its queries a warp leaves out, 12 of 32 here: that is more than masks
-/// cost.
+/// A warp skips a tile of keys that is masked for all its queries, which are 12 of 32 tiles here. This saves more than
+/// the masks cost.
 TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
   for (bool isForward : {true, false}) {
     std::map<bool, double> instructions;
@@ -180,7 +179,7 @@ TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
   }
 }
 
-/// What ptxas says of a text, by its option -v.
+/// Returns the output of `ptxas -v` for a text.
 std::string assemble(const std::string &ptx, const std::string &level) {
   std::string file = testing::TempDir() + "/kernels.ptx";
   std::ofstream(file) << ptx;
@@ -192,7 +191,7 @@ std::string assemble(const std::string &ptx, const std::string &level) {
   return said;
 }
 
-/// The sizes that models have must fit the registers.
+/// Kernels with the sizes of real models must not spill registers.
 TEST(AttentionKernels, DoNotSpill) {
   if (system("ptxas --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "there is no ptxas";
@@ -294,7 +293,7 @@ TEST(SquaredNormKernels, AddsBlocksInF64) {
   }
 }
 
-// The same bits: ranks on CPUs and GPUs must decide alike.
+// The results are bitwise equal, because ranks on CPUs and GPUs must make the same decision.
 TEST(UpdateScalarsKernel, HasTheBitsOfTheCpu) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const char *limit : {"0.0", "1.0", "0.3"}) {
