@@ -1,4 +1,4 @@
-// Order, form and suggestions of findings.
+// Tests the order and format of diagnostics, and suggestions for misspelt names.
 #include "compiler/import/diagnostics.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Diagnostics, LongLinesAndLongListsAreCut) {
   text = d.render();
   EXPECT_NE(text.find("b.yaml:20:1: error: again\nb.yaml: ... and 280 more errors\n"), std::string::npos);
   EXPECT_EQ(text.find("b.yaml:21:"), std::string::npos);
-  for (int i = 0; i < 21; ++i) // which do not hide errors
+  for (int i = 0; i < 21; ++i) // warnings do not hide errors
     d.warning({"a.yaml", i + 1, 1}, "less");
   text = d.render();
   EXPECT_NE(text.find("a.yaml:1:5001: error: here"), std::string::npos);

@@ -1,4 +1,4 @@
-// `explain`: each key with place, action and effect; and the README that lists all of them.
+// `explain` shows location, action and effect of each key. The README lists all keys.
 #include "compiler/import/explain.h"
 
 #include <fstream>
@@ -56,7 +56,7 @@ TEST(Explain, DerivedValues) {
   EXPECT_THAT(explainRun(run("gpt2_13b"), "parameters"), HasSubstr("12,853,386,240"));
 }
 
-// What would make something else than the file wishes for: a warning here, an error to whoever compiles.
+// A key that asks for a missing feature is a warning here. It is an error when the run file is compiled.
 TEST(Explain, RefusedWishesSayWhy) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: lora}"});
   EXPECT_TRUE(r.ok());
@@ -87,7 +87,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
   EXPECT_EQ(refusals({}), "");
   EXPECT_EQ(refusals({"run_mode=finetune", "load_checkpoint=gpt2"}), "");
   EXPECT_EQ(refusals({"load_checkpoint=gpt2", "resume_training=True"}), "");
-  EXPECT_EQ(refusals({"run_mode=eval"}), ""); // its run may name weights
+  EXPECT_EQ(refusals({"run_mode=eval"}), ""); // the command line may give the weights
   EXPECT_EQ(
       refusals({"load_checkpoint=old.ckpt"}),
       "MindSpore's .ckpt files are not read, so that nothing is loaded from 'old.ckpt'; export them as safetensors "
@@ -116,7 +116,7 @@ TEST(Explain, WhatARunStartsFromIsUsed) {
   EXPECT_THAT(explainRun(both, "checkpoint_name_or_path"), HasSubstr("load_checkpoint is what is loaded"));
 }
 
-// Upstream reads it beside load_checkpoint. Training goes on without, and says so.
+// MindFormers loads this key together with load_checkpoint. Espalier ignores it with a warning.
 TEST(Explain, WeightsOfTheModelSectionAreReportedAsNotLoaded) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.checkpoint_name_or_path=gpt2"});
   r.diagnostics.refuse();
@@ -158,7 +158,7 @@ TEST(Readme, NamesEveryKeyWithTypeAndAction) {
   std::string readme = text.str();
   for (const KeyRule &rule : runKeys()) {
     if (rule.path.starts_with("eval_dataset") || rule.path.starts_with("train_dataset_task"))
-      continue; // the README says once that they take train_dataset's keys
+      continue; // the README states once that these accept the keys of train_dataset
     std::string row = "| `" + rule.path + "` | " + keyTypeName(rule.type) + " | ";
     size_t at = readme.find(row);
     ASSERT_NE(at, std::string::npos) << row;

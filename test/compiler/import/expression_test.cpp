@@ -1,4 +1,4 @@
-// Arithmetic of model files.
+// Tests arithmetic expressions in model files.
 #include "compiler/import/expression.h"
 
 #include <cmath>

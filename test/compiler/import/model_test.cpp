@@ -1,4 +1,4 @@
-// Model files: what the shipped ones describe, and each fault that a model file can have.
+// Checks the shipped model files, and every error that a model file can have.
 #include "compiler/import/architecture.h"
 #include "compiler/import/import_run.h"
 #include "compiler/import/op_vocabulary.h"
@@ -116,7 +116,7 @@ TEST(Model, OpsCarryTheirLine) {
   EXPECT_THAT(line, HasSubstr("op: layer_norm"));
 }
 
-// A small valid model file; each case replaces one piece of it.
+// A small valid model file; each case replaces one part of it.
 const char *const smallModel = R"(name: small
 arch: [Small]
 config: SmallConfig
