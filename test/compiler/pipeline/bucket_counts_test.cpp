@@ -2,7 +2,7 @@
 // bucket, for any number of parameters. Also checks overlap: sums start after their last term, and streams are received
 // ahead.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The plan that a run file pins, with settings for single stages and chunks.
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Compares the planner's terms for a GPU program with the launches and calls of the compiled plan.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/model/cost.h"
 #include "planner/model/segment.h"

@@ -1,6 +1,6 @@
 // Compares the overlap of compute and communication that the planner assumes with compiled programs and schedules.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/model/segment.h"
 #include "planner/search.h"
