@@ -129,7 +129,7 @@ TEST(PtxBarriers, AMissingOneIsARace) {
   EXPECT_EQ(fault.kernel, "k");
   EXPECT_EQ(fault.line, lineOf(kernelText(body, 1), "st.shared.b32"));
   EXPECT_THAT(fault.what(), HasSubstr("was read by another warp without a barrier since"));
-  // The second warp reads what the first has written.
+  // The second warp reads bytes that the first warp has written.
   body = "shl.b32 %r3, %r1, 2;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nld.shared.b32 %r2, [%r4];\n"
          "xor.b32 %r3, %r3, 128;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nst.shared.b32 [%r4], %r2;";
   EXPECT_THAT(faultIn(body, {.block = {64}, .sharedBytes = 256}).what(),

@@ -73,7 +73,7 @@ $L__BB0_2:
   EXPECT_EQ(entries[0].localBytes, 16u);
   EXPECT_EQ(entries[0].maxThreads, 128u);
   EXPECT_EQ(entries[1].name, "second");
-  EXPECT_EQ(entries[1].sharedBytes, 0u); // it does not name the array
+  EXPECT_EQ(entries[1].sharedBytes, 0u); // the kernel does not use the array
   EXPECT_EQ(entries[1].maxThreads, 32u);
   Memory memory;
   EXPECT_EQ(Module::parse(text).launch({.entry = "second", .block = {32}}, memory).instructions, 1u);

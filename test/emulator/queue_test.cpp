@@ -1,4 +1,4 @@
-// Tests streams, their order, and happens-before over bytes, without the driver.
+// Tests streams, their order, and happens-before of byte ranges, without the driver.
 #include "test/emulator/queue.h"
 
 #include <gmock/gmock.h>
