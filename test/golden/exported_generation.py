@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A Llama is saved by transformers, read by our plan under tp 2 and pp 2 as it lies there, exported in two files of
-either form, and each folder loaded by transformers: greedily all say the same. Usage: exported_generation.py ESPALIER
-ROOT FOLDER"""
+"""transformers saves a Llama. Our plan reads its folder under tp 2 and pp 2. We export the weights as two shards in
+both formats, and transformers loads each folder. The greedy tokens of all must be equal. Usage: exported_generation.py
+ESPALIER ROOT FOLDER"""
 import pathlib
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def run(*words):
 
 
 def says_after(model, prompt):
-    """Without a mask of ones every 0 of a prompt would be taken for padding."""
+    """Generates greedily. The attention mask is needed, because token 0 would count as padding without it."""
     whole = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=TOKENS, do_sample=False,
                            eos_token_id=None, pad_token_id=0)
     return whole[0, prompt.shape[1]:].tolist()
