@@ -1,4 +1,4 @@
-// Collectives on a mesh of 2 x 3 ranks: groups over one axis, over the other, and over both.
+// Tests collectives on a mesh of 2 x 3 ranks, with groups over either axis and over both.
 #include "compiler/interpret/run_ranks.h"
 #include "test/interpret/program.h"
 
@@ -8,7 +8,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// First result of `op` on each of six ranks of the mesh dp = 2, tp = 3; x is [a = 6] with values 100 * rank + i.
+/// Returns the first result of `op` on each of the six ranks of the mesh dp = 2, tp = 3. x is [a = 6] with values 100 *
+/// rank + i.
 std::vector<std::vector<double>> runOnMesh(const std::string &op, const std::string &in, const std::string &out) {
   Program program(oneOp({tensorType(in)}, op, tensorType(out)));
   std::vector<std::vector<double>> results(6);
@@ -52,7 +53,7 @@ TEST(Collectives, AllGatherPlacesPartsByPosition) {
   EXPECT_THAT(both[4], ElementsAre(0, 300, 100, 400, 200, 500));
 }
 
-/// Each rank has its own column of everyone's rows, in the order of positions.
+/// Each rank gets its column of the rows of all ranks, in the order of positions.
 TEST(Collectives, AllToAllMovesASplitToAnotherDimension) {
   auto result = runOnMesh("dist.all_to_all %x0 over [\"tp\"] split 1 concat 0", "a=2 b=3", "a=6 b=1");
   EXPECT_THAT(result[0], ElementsAre(0, 3, 100, 103, 200, 203));

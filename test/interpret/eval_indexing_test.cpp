@@ -1,4 +1,4 @@
-// Rows, labels, tails, positions and dropout, whole and as parts of a split dimension.
+// Tests ops on rows, labels, tails and positions, and dropout, unsharded and on shards of a dimension.
 #include "runtime/abi.h"
 #include "test/interpret/program.h"
 
@@ -75,7 +75,7 @@ TEST(Rope, RotatesHalvesByPosition) {
   std::vector<double> y =
       program.first({program.argument(0, {1, 2, 3, 4, 1, 2, 3, 4}), program.argument(1, {0, 3})}, exact);
   EXPECT_THAT(std::vector<double>(y.begin(), y.begin() + 4), ElementsAre(1, 2, 3, 4));
-  // Pair (0, 2) turns by 3 radians, pair (1, 3) by 3 / 100^(2/4) = 0.3.
+  // Pair (0, 2) rotates by 3 radians, pair (1, 3) by 3 / 100^(2/4) = 0.3.
   EXPECT_DOUBLE_EQ(y[4], std::cos(3.0) - 3 * std::sin(3.0));
   EXPECT_DOUBLE_EQ(y[6], 3 * std::cos(3.0) + std::sin(3.0));
   EXPECT_DOUBLE_EQ(y[5], 2 * std::cos(0.3) - 4 * std::sin(0.3));

@@ -67,7 +67,7 @@ TEST_F(Ranks, AFailureEndsTheWaitsOfTheOthersAndIsNamed) {
 
 TEST_F(Ranks, AMessageThatNobodySendsIsAnErrorNotAHang) {
   llvm::Error failure = runRanks(3, [&](int rank, EvalContext &evalContext) -> llvm::Error {
-    if (rank == 2) // leaves, so that only two ranks remain to wait
+    if (rank == 2) // this rank returns, so only two ranks wait
       return llvm::Error::success();
     return evalContext.rendezvous->receive(1 - rank, rank, 5).takeError();
   });
