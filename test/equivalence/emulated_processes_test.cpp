@@ -88,7 +88,7 @@ TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
 struct Trial {
   enum Outcome { Equal, Unseen, Noticed } outcome = Noticed;
   std::vector<double> losses = {};
-  uint64_t waits = 0, works = 0; ///< of the emulated device
+  uint64_t waits = 0, works = 0; ///< calls that the emulated device counted
 };
 
 class Mutants : public testing::Test {
@@ -106,7 +106,7 @@ protected:
     EXPECT_EQ(run("", plan).outcome, Trial::Equal);
   }
 
-  /// Ranks are threads of one process. Losses return through a pipe.
+  /// Runs the plan in a child process, in which ranks are threads. The losses are read from a pipe.
   static Trial run(const std::string &mutant, const rt::pb::Plan &mutated) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
@@ -182,7 +182,8 @@ protected:
   static inline uint64_t waits = 0, works = 0;
 };
 
-/// A redundant wait changes nothing: of all 92 waits, 35 are missed, and the others give equal bits.
+/// A wait that is redundant changes nothing. Of all 92 waits, 35 are noticed when dropped; without the others, results
+/// are bitwise equal.
 TEST_F(Mutants, AWaitLeftOut) {
   ASSERT_GT(waits, 20u);
   EXPECT_GE(tryEach("drop_wait", waits, 10), 3);

@@ -184,7 +184,7 @@ TEST(Evaluation, NeverDrops) {
               evaluate(equivalenceRun("gpt2", still), split).loss);
 }
 
-/// Tests each dropout location alone, so that a mask that differs between compiled and interpreted is found at once.
+/// Tests each dropout location alone, which shows at which location the masks of compiled and interpreted runs differ.
 TEST(Dropout, MasksAgreePlaceByPlace) {
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"}) {
     RunConfig run = equivalenceRun("gpt2", {std::string("model.model_config.") + rate + "=0.3"});
@@ -196,7 +196,7 @@ TEST(Dropout, MasksAgreePlaceByPlace) {
   }
 }
 
-/// Without dropout two seeds differ only in their initial values, so that this checks the effect of the masks.
+/// Without dropout, the two seeds differ only in their initial values; so this test checks that masks have an effect.
 TEST(Dropout, ChangesTheLoss) { EXPECT_NE(unsplit(models()[0]).losses, unsplit(models()[1]).losses); }
 
 } // namespace

@@ -58,7 +58,7 @@ TEST(Experts, BalanceIsAPartOfTheLoss) {
   EXPECT_THAT(difference, testing::Not(testing::HasSubstr("head")));
 }
 
-/// Heads with their own width and norms over them, whose gradients are partial over tp.
+/// Heads have a separate width and norms, whose gradients are partial over tp.
 TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   RunConfig run = equivalenceRun("qwen3_moe");
   TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);

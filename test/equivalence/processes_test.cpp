@@ -1,4 +1,4 @@
-// A plan gives equal bits with ranks as threads and as processes.
+// A plan gives bitwise equal results with ranks as threads and as processes.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t steps = 6;
 
-/// Returns a plan that this process can run, after the compiler and its threads are gone.
+/// Compiles a plan that this process can run after the compiler and its threads have ended.
 std::unique_ptr<rt::Program> programOf(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), {});

@@ -1,4 +1,4 @@
-// Any plan can resume any other plan's checkpoint, and continues as the saving plan would.
+// Any plan can load the checkpoint of any other plan, and then trains like the plan that saved it.
 #include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
