@@ -1,4 +1,4 @@
-// Formulas at known limits.
+// Checks cost formulas at known limits.
 #include "planner/model/cost.h"
 #include "planner/model/memory.h"
 #include "test/planner/shapes.h"
@@ -44,7 +44,7 @@ TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
   };
   EXPECT_NEAR(rate(768, 768, 32768), 527, 5);
   EXPECT_NEAR(rate(3072, 768, 32768), 527, 5);
-  EXPECT_LT(rate(768, 768, 1024), 290);    // too short to be cut
+  EXPECT_LT(rate(768, 768, 1024), 290);    // too short for split-k
   EXPECT_GT(rate(8192, 2048, 16384), 600); // fills its waves without split-k
 }
 

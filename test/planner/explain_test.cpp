@@ -1,4 +1,4 @@
-// Explanations of plans: differences sum up, and refusals give bytes.
+// Explanations of plans: differences add up, and refusals state bytes.
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
@@ -101,7 +101,7 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
 }
 
-// With one tensor rank there is nothing to split, so that a wish for sequence parallelism implies more tensor ranks.
+// With one tensor rank there is nothing to split. So a wish for sequence parallelism implies more tensor ranks.
 TEST(Explain, WishForSequenceParallelismIsHonoured) {
   Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
   SearchResult result = search(small);

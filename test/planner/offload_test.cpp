@@ -1,4 +1,5 @@
-// Optimizer state, parameters and kept values in host memory: times and bytes by hand, and properties of every plan.
+// Optimizer state, parameters and kept values in host memory: times and bytes calculated by hand, and properties of
+// every plan.
 #include "planner/answer/explain.h"
 #include "planner/answer/why_not.h"
 #include "planner/model/memory.h"
@@ -151,7 +152,7 @@ TEST(Offload, BytesGoToTheHostBehindBuffers) {
   EXPECT_EQ(moved.optimizer, 0);
   EXPECT_NEAR(moved.hostActivations, 480e6, 1);
   EXPECT_NEAR(moved.hostOptimizer, 120e6, 1);
-  EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // state of two layers is all there is
+  EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // the buffers hold the state of both layers
   EXPECT_NEAR(moved.parameters + moved.gradients, 150e6, 1);
   content.layers = {{5, 0, 0}};
   moved = stageMemory(problem, twoLayers(offloading(true, false, true)), content);
@@ -346,8 +347,8 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
 
 namespace {
 
-// Random axes and schedules, scarce or ample host and device memory, and transfers that are slower or faster than
-// compute. `unlike`: layers of several kinds on pinned stages.
+// Uses random axes and schedules, scarce or ample host and device memory, and transfers that are slower or faster than
+// compute. With `unlike`, stages are pinned and have layers of several kinds.
 void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
   std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
@@ -408,10 +409,10 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
 
 } // namespace
 
-// Every class for each layer, and every split.
+// Uses every class for each layer, and every split.
 TEST(Offload, MixturesAreThoseOfBruteForce) { compareWithBruteForce(41, 250, /*unlike=*/false); }
 
-// Every class for each layer with one chunk per stage; with several chunks any number of each kind.
+// Uses every class for each layer with one chunk per stage; with several chunks, any number of layers of each kind.
 TEST(Offload, MixturesOfUnlikeLayersAreThoseOfBruteForce) { compareWithBruteForce(43, 250, /*unlike=*/true); }
 
 // Layers of different kinds use sums over ranges. The plan must equal the one priced alone.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int tp = static_cast<int>(Axis::Tp);
 
-/// Two ranks; a kernel moves 1,000 bytes a second, a link 100.
+/// Returns two ranks; a kernel moves 1,000 bytes a second, a link 100.
 Machine twoRanks() {
   Machine machine;
   machine.devicesPerHost = 2;
@@ -50,7 +50,7 @@ SegmentCost costOf(PatternTerms terms, Schedule schedule = Schedule::OneFOneB, c
   return segmentCost(problem, 0, plan).value();
 }
 
-/// Seconds of a forward program.
+/// Returns the seconds of a forward program.
 double forwardSeconds(std::vector<ComputeTerm> compute, std::vector<CollectiveTerm> collectives) {
   PatternTerms terms;
   terms.compute = std::move(compute);

@@ -1,4 +1,4 @@
-// Recompute choices of a stage: every class for each layer by hand, and very many kinds.
+// Recompute choices of a stage: every class for each layer, checked by hand, and very many kinds of layers.
 #include "planner/search/recompute_choices.h"
 
 #include "planner/model/stage.h"
@@ -15,7 +15,7 @@ using namespace espalier::planner;
 
 namespace {
 
-// Layers of different kinds: whatever takes less in one respect takes more in another.
+// Returns layers of different kinds, each of which takes less in one respect and more in another.
 CostTable distinctKinds(std::mt19937 &random, int layers) {
   auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   CostTable table;
@@ -94,7 +94,7 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 
 } // namespace
 
-// Every choice that fits is dominated by one in the list, and each choice in the list fits and is necessary.
+// Every choice that fits is dominated by a choice in the list. Each choice in the list fits and is not dominated.
 TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;

@@ -1,4 +1,4 @@
-// Every table holds each action once, in an order that terminates, and respects the promised micro-batches in flight.
+// Every table has each action once, in an order that terminates, with the promised micro-batches in flight.
 #include "planner/model/schedule.h"
 #include "planner/model/simulate.h"
 

@@ -1,4 +1,4 @@
-// The search against brute force on random small problems, pins, threads and the certificate.
+// Compares the search with brute force on random small problems. Also tests pins, threads and the certificate.
 #include "planner/model/schedule.h"
 #include "planner/search.h"
 #include "planner/search/bounds.h"

@@ -1,4 +1,4 @@
-// The choice between equally fast plans.
+// Tests the choice between equally fast plans.
 #include "planner/search.h"
 #include "planner/search/simplicity.h"
 #include "test/planner/shapes.h"

@@ -1,4 +1,4 @@
-// The simulator against closed forms, and its monotonicity on random tables.
+// Compares the simulator with closed forms, and checks its monotonicity on random tables.
 #include "planner/model/simulate.h"
 
 #include "planner/model/memory.h"

@@ -1,4 +1,4 @@
-// Comparisons of two plans, and constraints that make a wish impossible.
+// Compares two plans, and names the constraints that make a wish impossible.
 #include "planner/answer/explain.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
@@ -97,7 +97,7 @@ TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
 TEST(WhyNot, WholeExpertsAreAnotherPlanThanSplitOnes) {
   Problem problem = problemOn(2);
   SearchResult split = search(problem);
-  problem.pins.splitsExperts = false; // as profiled for unsplit experts
+  problem.pins.splitsExperts = false; // as in terms that are profiled for unsharded experts
   WhyNot answer = whyNot(problem, split, problem.pins);
   EXPECT_TRUE(split.plans.at(0).plan.splitsExperts);
   EXPECT_FALSE(answer.best.plan.splitsExperts);
