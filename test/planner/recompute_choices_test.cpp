@@ -254,8 +254,8 @@ TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   EXPECT_FALSE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
 }
 
-// With very many kinds some choices are dropped, and the result says so. The others fit, and one is at least as fast
-// as any single class for all layers.
+// With very many kinds some choices are dropped, and the result reports this. The others fit, and one is at least as
+// fast as any single class for all layers.
 TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
@@ -276,8 +276,8 @@ TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   }
 }
 
-// For a thousand equal layers on several chunks only some numbers are tried, and the result says so. The found choice
-// fits and is as fast as any within one step of the tried numbers.
+// For a thousand equal layers on several chunks only some numbers are tried, and the result reports this. The found
+// choice fits and is as fast as any within one step of the tried numbers.
 TEST(RecomputeChoices, AreBoundedWhereLayersAreVeryMany) {
   std::mt19937 random(12);
   const int layers = 1000, chunks = 8;
