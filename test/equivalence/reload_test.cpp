@@ -1,7 +1,7 @@
 // Any plan can load the checkpoint of any other plan, and then trains like the plan that saved it.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
