@@ -99,7 +99,7 @@ TEST_F(CheckKernels, FindsMissingCode) {
   EXPECT_THAT(check(), HasSubstr("'row_9' at x86-64 is missing"));
 }
 
-TEST_F(CheckKernels, NeedsALevelThatRunsHere) {
+TEST_F(CheckKernels, NeedsASupportedLevel) {
   for (rt::pb::Object &object : *plan.mutable_objects())
     object.set_level("x86-64-v9");
   EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
@@ -123,7 +123,7 @@ private:
   size_t excess;
 };
 
-TEST_F(CheckKernels, OfADeviceAreRunThere) {
+TEST_F(CheckKernels, RunsKernelsOnTheDevice) {
   (*module)->setAttr("exec.target", StringAttr::get(&context, "cuda"));
   plan.clear_objects();
   auto device = [](size_t excess) {
@@ -164,14 +164,14 @@ protected:
   }
 };
 
-TEST_F(CheckCalls, AreComparedWithTheRuntimesOwn) {
+TEST_F(CheckCalls, ComparesWithTheRuntimesKernels) {
   EXPECT_THAT(checkOn(0),
               testing::ContainsRegex("'rope_0' at sm_0 gives -?0\\.[0-9]+ at element 0 of buffer 2 of rope, "
                                      "the runtime's own kernel 0.00"));
   EXPECT_THAT(checkOn(1), HasSubstr("'rope_0' at sm_0 writes past the end of buffer 2 of rope"));
 }
 
-TEST_F(CheckCalls, KernelsOfNoCallAreTold) {
+TEST_F(CheckCalls, ReportsKernelsWithoutACall) {
   kernel().setShape("rotate");
   EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' stands for a library call that is not checked"));
 }

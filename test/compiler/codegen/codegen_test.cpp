@@ -83,7 +83,7 @@ func.func @block.backward(%dy: !x {model.role = "cotangent", model.name = "x"},
 
 // A gradient that is only converted is accumulated in place. The accumulator and the sum are one operand, which the
 // kernel overwrites if `first` of the RUN lists the bucket.
-TEST(Codegen, SumsOfAKernelGrowInTheirPlace) {
+TEST(Codegen, KernelsAccumulateInPlace) {
   Compiled compiled(R"(
 !g = tensor<33x70xbf16, #model.dims<hidden, ffn>>
 !f = tensor<33x70xf32, #model.dims<hidden, ffn>>
@@ -105,7 +105,7 @@ func.func @block.backward(%g: !g {model.role = "saved", model.name = "g"},
 }
 
 // If the accumulator is read again later, it is not overwritten: the kernel accumulates into a copy.
-TEST(Codegen, SumsGrowElsewhereWhereTheAccumulatorIsReadAgain) {
+TEST(Codegen, AccumulatorsThatAreReadLaterAreCopied) {
   Compiled compiled(R"(
 !g = tensor<33x70xf32, #model.dims<hidden, ffn>>
 !w = tensor<70x5xf32, #model.dims<ffn, out>>
@@ -226,7 +226,7 @@ func.func @block.optimizer(%p: !p {model.role = "parameter", model.name = "w"},
 
 // Random bits depend on the position of the local tensor in the unsharded tensor. Positions are broadcast over the
 // batch.
-TEST(Codegen, DropoutDrawsTheSameBitsAsTheRuntime) {
+TEST(Codegen, DropoutUsesTheRuntimesRandomBits) {
   Compiled compiled(R"(
 !x = tensor<2x6x20xf32, #model.dims<batch, seq, hidden>>
 !p = tensor<6x20xf32, #model.dims<seq, hidden>>

@@ -107,7 +107,7 @@ TEST(Export, MindFormersInterleaves) {
   EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
 }
 
-TEST(Export, TorchtitanNamesOnlySchedulesThatItHas) {
+TEST(Export, TorchtitanExportsOnlyItsSchedules) {
   for (Schedule schedule : kSchedules) {
     Plan plan;
     plan.pp = 2, plan.microBatches = 4, plan.schedule = schedule;
@@ -220,7 +220,7 @@ TEST(Export, StagesAndVocabulary) {
               ElementsAre(HasSubstr("of a pipeline"), "fewer micro-batches (2) than stages (4)"));
 }
 
-TEST(Export, WhatIsOffloadedWhereASystemHasIt) {
+TEST(Export, OffloadingIfTheSystemSupportsIt) {
   Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
   Plan plan;
   plan.offloadOptimizer = plan.offloadActivations = true;

@@ -50,7 +50,7 @@ std::map<uint32_t, int> bucketTransfers(const pb::Plan &plan, const pb::Stage &s
 
 class Buckets : public testing::TestWithParam<std::tuple<const char *, const char *>> {};
 
-TEST_P(Buckets, TakeOneOfEachPerStep) {
+TEST_P(Buckets, UseOneOperationOfEachKindPerStep) {
   const auto &[name, target] = GetParam();
   pb::Plan plan = compiled(name, target);
   bool isOnGpu = std::string(target) == "cuda"; // a norm is two launches on GPUs
@@ -124,7 +124,7 @@ Steps stepsOf(const pb::Actions &list) {
 }
 
 /// A sum starts after the last RUN that adds to it, while other RUNs that add still follow. It ends before the norm.
-TEST(Lists, SumsStartBehindTheirLastTerm) {
+TEST(Lists, SumsStartAfterTheirLastTerm) {
   pb::Plan plan = compiled("gpt3_175b", "cpu");
   int early = 0, sums = 0;
   for (const pb::Stage &stage : plan.stages()) {

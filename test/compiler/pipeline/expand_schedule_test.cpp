@@ -149,7 +149,7 @@ out1/2 din0/2 |  |
 }
 
 // At the turning stage of a V schedule, one chunk writes where the next one reads.
-TEST(ExpandSchedule, TheTurnOfAVSharesItsLifetimes) {
+TEST(ExpandSchedule, TheTurningStageOfAVSharesLifetimes) {
   StageList list = expandSchedule(planner::buildSchedule(Schedule::ZeroBubbleV, 2, 3))[1];
   EXPECT_EQ(list.lifetimeOf(0, LifetimeKind::Out), list.lifetimeOf(1, LifetimeKind::In));
   EXPECT_EQ(list.lifetimeOf(1, LifetimeKind::DIn), list.lifetimeOf(0, LifetimeKind::DOut));
@@ -199,7 +199,7 @@ std::string faultsOf(Schedule schedule, int stages, int microBatches, int chunks
   return faults;
 }
 
-TEST(ExpandSchedule, NoScheduleHangsOrTouchesABufferInUse) {
+TEST(ExpandSchedule, NoScheduleDeadlocksOrReusesALiveBuffer) {
   for (Schedule schedule : planner::kSchedules)
     for (int stages = 1; stages <= 6; ++stages)
       for (int chunks = 1; chunks <= 3; ++chunks)
@@ -250,7 +250,7 @@ TEST(ExpandSchedule, OneStreamAheadIsEnoughForSends) {
 }
 
 // Saved values have as many slots as the planner's memory model counts.
-TEST(ExpandSchedule, SavedSlotsAreThePlannersMicroBatchesInFlight) {
+TEST(ExpandSchedule, SavedSlotsEqualThePlannersInFlightPeak) {
   for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe}) {
     planner::ScheduleTable table = planner::buildSchedule(schedule, 4, 6);
     std::vector<StageList> lists = expandSchedule(table);

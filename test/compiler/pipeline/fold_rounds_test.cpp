@@ -159,13 +159,13 @@ TEST(FoldRounds, SizesOfSchedules) {
   EXPECT_LE(sizes.bytes, 200'000u);
 }
 
-TEST(FoldRounds, MoreMicroBatchesTakeNoMoreActions) {
+TEST(FoldRounds, MoreMicroBatchesNeedNoMoreActions) {
   EXPECT_EQ(foldSchedule(Schedule::OneFOneB, 4, 2048, 1).folded, foldSchedule(Schedule::OneFOneB, 4, 192, 1).folded);
   EXPECT_EQ(foldSchedule(Schedule::Interleaved, 4, 2048, 2).folded,
             foldSchedule(Schedule::Interleaved, 4, 256, 2).folded);
 }
 
-TEST(FoldRounds, ARankGoesThroughTheSameActions) {
+TEST(FoldRounds, ExpandedStreamsAreUnchanged) {
   for (Schedule schedule : planner::kSchedules)
     for (int stages = 1; stages <= 4; ++stages)
       for (int microBatches = 1; microBatches <= 12; ++microBatches)
@@ -184,7 +184,7 @@ std::vector<std::vector<uint32_t>> blocksOf(const Actions &actions) {
 
 // Stage 1 of README section 5.1: START and F/0, WAIT and B/0 (which lists `first`); the rounds of START, WAIT, F, WAIT,
 // B; then the actions that start no new inputs.
-TEST(FoldRounds, TheFirstAndTheLastMicroBatchStandOutside) {
+TEST(FoldRounds, FirstAndLastMicroBatchAreOutsideOfBlocks) {
   StageList list = expandSchedule(planner::buildSchedule(Schedule::OneFOneB, 2, 6))[1];
   Emitted emitted = ListEmitter(list, 6).emit();
   foldRounds(emitted.stage, 2, emitted.actions);
@@ -227,7 +227,7 @@ Emitted runsInSlots(const std::vector<uint32_t> &slots, bool rotates) {
   return emitted;
 }
 
-TEST(FoldRounds, SlotsMustGoOnAsTheirLifetimeSays) {
+TEST(FoldRounds, SlotsMustRotateAsTheirLifetimeStates) {
   auto fold = [](Emitted emitted) {
     foldRounds(emitted.stage, 1, emitted.actions);
     return blocksOf(emitted.actions);

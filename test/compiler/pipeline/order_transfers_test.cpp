@@ -33,14 +33,14 @@ TEST(OrderTransfers, OneStageMovesNothing) {
 
 // The stages of a V schedule exchange values of both chunks. On the last stage, where the V turns, no transfer is
 // needed.
-TEST(OrderTransfers, TheTurnOfAVNeedsNoTransfer) {
+TEST(OrderTransfers, TheTurningStageOfAVNeedsNoTransfer) {
   auto order = orderTransfers(planner::buildSchedule(Schedule::ZeroBubbleV, 2, 1));
   EXPECT_THAT(names(order[0]), ElementsAre("out0/0", "in1/0", "din1/0", "dout0/0"));
   EXPECT_THAT(names(order[1]), ElementsAre("in0/0", "out1/0", "dout1/0", "din0/0"));
 }
 
 // The last stage sends its stream to the next chunk of the first stage.
-TEST(OrderTransfers, ChunksOfARingGoOnAtTheFirstStage) {
+TEST(OrderTransfers, InterleavedChunksContinueOnTheFirstStage) {
   auto order = orderTransfers(planner::buildSchedule(Schedule::Interleaved, 2, 2, 2));
   EXPECT_THAT(names(order[0]), ElementsAre("out0/0", "out0/1", "in1/0", "in1/1", "out1/0", "out1/1", "dout1/0",
                                            "din1/0", "dout1/1", "dout0/0", "din1/1", "dout0/1"));

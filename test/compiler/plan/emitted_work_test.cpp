@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EmittedWorkOf, testing::Values("gpt2_124m", "ll
 /// Column sums write partial sums per block of rows. The terms assume the number of blocks of micro-batches of two
 /// samples, hence the bounds. One sample has half as many blocks if a kernel has fewer blocks than its maximum
 /// (leastReducedRows of the policy).
-TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
+TEST_P(EmittedWorkOf, LayersEqualsTheCompiledPlan) {
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + GetParam() + ".yaml");
   ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();
   const RunConfig &run = imported.config;

@@ -167,7 +167,7 @@ double worstMemoryError(const std::string &name, int count, unsigned seed, std::
   return worst;
 }
 
-TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfRandomPlansEqualsTheCompiledArena) {
   const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
   std::vector<std::tuple<std::string, int, int, std::vector<std::string>>> cases = {
       {"tiny_gpt", 40, 1, {}}, {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}};
@@ -184,14 +184,14 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
 }
 
 /// GPU kernels have additional scratch: partial sums, orders of tokens, delta of attention's gradient.
-TEST(ProfileModel, MemoryOfPlansForGpusIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfGpuPlansEqualsTheCompiledArena) {
   for (const char *name : {"gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
     double worst = worstMemoryError(name, 6, 6, {}, /*interleaves=*/false, "cuda");
     std::printf("%s for cuda: worst error of 6 plans %.3f %%\n", name, 100 * worst);
   }
 }
 
-TEST(ProfileModel, MemoryOfSeveralChunksIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfSeveralChunksEqualsTheCompiledArena) {
   for (bool isSliced : {false, true}) {
     std::vector<std::string> sets = {"model.model_config.num_layers=18"};
     if (isSliced)
@@ -203,7 +203,7 @@ TEST(ProfileModel, MemoryOfSeveralChunksIsThatOfTheCompiledArena) {
 
 /// Layers that share gathered buffers, embedding and head, tied and not, experts, and several chunks. Few cases use
 /// tiny_gpt: its arenas are so small that gaps in workspaces matter, which also occur without ZeRO.
-TEST(ProfileModel, MemoryOfWholeGradientsAndParametersIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfGatheredBuffersEqualsTheCompiledArena) {
   const std::vector<std::tuple<std::string, int, std::vector<std::string>, bool>> cases = {
       {"gpt2_124m", 30, {}, false},
       {"tiny_gpt", 10, {sizes + "num_layers=18"}, true},
@@ -217,7 +217,7 @@ TEST(ProfileModel, MemoryOfWholeGradientsAndParametersIsThatOfTheCompiledArena) 
 
 /// Evaluation has parameters, inputs, streams and forward workspaces, but no gradients, optimizer state or saved
 /// values.
-TEST(ProfileModel, MemoryOfEvaluationsIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfEvaluationsEqualsTheCompiledArena) {
   for (const char *name : {"tiny_gpt", "gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
     double worst = worstMemoryError(name, 10, 7, {"run_mode=eval"});
     std::printf("%s: worst error of 10 evaluations %.3f %%\n", name, 100 * worst);
@@ -225,7 +225,7 @@ TEST(ProfileModel, MemoryOfEvaluationsIsThatOfTheCompiledArena) {
 }
 
 /// Checks the bytes of each class of an evaluation against the sizes of the model.
-TEST(ProfileModel, AnEvaluationHoldsParametersAndForwardAlone) {
+TEST(ProfileModel, AnEvaluationHoldsOnlyParametersAndForward) {
   auto stageOf = [](const char *mode) {
     RunConfig run = importConfig("gpt2_124m", {std::string("run_mode=") + mode, "parallel_config.data_parallel=1",
                                                "parallel_config.micro_batch_num=4", "runner_config.batch_size=2",
@@ -273,7 +273,7 @@ std::vector<std::string> smallExperts(const std::string &experts, const std::str
 /// Fused products count, and slots that no token can fill do not. Forward and both gradients take six operations per
 /// weight of a product and token. Attention under the causal mask takes 2 s h in forward and 2.5 times as many in
 /// backward.
-TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
+TEST(ProfileModel, UsefulOperationsEqualTheModels) {
   for (const char *type : {"float32", "float16"}) {
     RunConfig run = importConfig("gpt2_124m", {sizes + "param_init_type=" + type, sizes + "compute_dtype=" + type});
     MLIRContext context;
@@ -298,7 +298,7 @@ TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
 }
 
 /// The terms depend on the number of tensor ranks, but not on devices, pins or software.
-TEST(ProfileModel, TermsAreReadOnceForAllReadingsOfAFile) {
+TEST(ProfileModel, TermsAreReadOnceForAllVariantsOfAFile) {
   RunConfig run = importConfig("tiny_gpt", {}),
             other = importConfig("tiny_gpt", {"parallel.parallel_mode=2", "planner.global_batch=64"}, "cpu_local:2x8");
   run.pins.cp.reset(); // the run file pins cp
@@ -323,7 +323,7 @@ INSTANTIATE_TEST_SUITE_P(ProfileModel, Workspaces, testing::Values("tiny_gpt", "
                          [](const auto &info) { return info.param; });
 
 // Sequences are profiled on two context ranks, with micro-batches of one and of two samples.
-TEST_P(Workspaces, AreThoseOfTheArenaForAnyContextRanks) {
+TEST_P(Workspaces, EqualTheArenaForAnyContextRanks) {
   RunConfig run = importConfig(GetParam(), {"model.model_config.seq_length=1536"});
   run.pins = {};
   MLIRContext context;
@@ -470,7 +470,7 @@ INSTANTIATE_TEST_SUITE_P(ProfileModel, ExpertWorkspaces, testing::Combine(testin
                          });
 
 // Experts are profiled on two ranks, with dp 1 and dp 2.
-TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
+TEST_P(ExpertWorkspaces, EqualTheProgramsForAnyExpertRanks) {
   auto [isSplit, isShort] = GetParam();
   std::vector<std::string> sets = smallExperts(
       "moe_config.expert_num=16", std::string("planner.pin.expert_tensor_parallel=") + (isSplit ? "True" : "False"));
@@ -504,7 +504,7 @@ TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
   std::printf("worst error of %d plans %.3f %%\n", plans, 100 * worst);
 }
 
-TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
+TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   RunConfig run = importConfig(GetParam().config, GetParam().sets);
   run.pins.cp.reset(); // the run file pins cp
   MLIRContext context;
@@ -584,7 +584,7 @@ TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
   EXPECT_LE(arenaOf(*smaller.plan), run.cluster.memoryBytes);
 }
 
-TEST(ChoosePlan, WhatDoesNotFitIsNamedWithTheSmallestChanges) {
+TEST(ChoosePlan, ReportsTheSmallestChangesIfNothingFits) {
   RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
   run.cluster.memoryBytes = 4e5;
   MLIRContext context;

@@ -106,7 +106,7 @@ std::vector<int> productsBeside(const rt::pb::Plan &plan, const std::string &pro
   return products;
 }
 
-TEST_P(Overlap, IsWhatStandsBetweenStartAndWaitOfTheCompiledProgram) {
+TEST_P(Overlap, EqualsTheWorkBetweenStartAndWaitOfTheProgram) {
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   plan.microBatches = run.globalBatch / plan.microBatchSize;
@@ -157,7 +157,7 @@ TEST_P(Overlap, MakesStepsShorterButHidesNoForwardOfTensorRanks) {
 
 // Sums of gradients start after the last backward of their layer, and run beside the backward of preceding layers. The
 // planner prices them in the same way.
-TEST_P(Overlap, SumsOfGradientsAreHiddenAsTheListRunsThem) {
+TEST_P(Overlap, SumsOfGradientsOverlapAsInTheSchedule) {
   plan.dp = 2;
   plan.microBatches = 2;
   CompileOptions sizesOnly;

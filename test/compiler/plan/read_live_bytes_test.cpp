@@ -43,7 +43,7 @@ exec.program @p attributes {buffer_types = [
 }
 )";
 
-TEST(ReadLiveBytes, SumsTensorsThatLiveTogether) {
+TEST(ReadLiveBytes, SumsTensorsThatAreLiveTogether) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
@@ -69,7 +69,7 @@ TEST(ReadLiveBytes, SumsTensorsThatLiveTogether) {
   EXPECT_EQ(sorted(live), sorted({gathered, stream}));
 }
 
-TEST(ReadLiveBytes, KeepsWhatIsLargestForSomePlan) {
+TEST(ReadLiveBytes, KeepsSizesThatAreLargestForSomePlan) {
   Size samples = {{8, {{planner::kBatchSymbol, 1}}}}, fixed = {{2, {}}, {4, {{planner::kBatchSymbol, 1}}}};
   std::vector<Size> sizes = {{{2, {{planner::kBatchSymbol, 1}}}}, samples, fixed, {{1, {}}}, samples};
   keepLargest(sizes);

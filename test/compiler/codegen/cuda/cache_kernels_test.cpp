@@ -67,7 +67,9 @@ void checkCache(const Cache &cache) {
 
 TEST(CacheKernels, OneTokenOfEachSequence) { checkCache({.positions = {0, 69}}); }
 TEST(CacheKernels, PromptsOfUnequalLength) { checkCache({.tokens = 3, .positions = {4, 5, -1, 66, 67, 68}}); }
-TEST(CacheKernels, OutsideOfTheContextIsPadding) { checkCache({.tokens = 2, .positions = {70, 3, -1, 1000}}); }
+TEST(CacheKernels, PositionsOutsideOfTheContextArePadding) {
+  checkCache({.tokens = 2, .positions = {70, 3, -1, 1000}});
+}
 TEST(CacheKernels, GroupsOfHeads) { checkCache({.tokens = 2, .group = 3, .headDim = 24, .positions = {7, 8, 30, 31}}); }
 TEST(CacheKernels, LongHeads) { checkCache({.headDim = 136, .positions = {40, 3}}); }
 TEST(CacheKernels, InBf16) { checkCache({.group = 2, .headDim = 64, .type = "bf16", .positions = {40, 3}}); }

@@ -54,7 +54,7 @@ TEST(RouteKernels, AllExpertsOfATokenInBf16) { checkRoute({.experts = 4, .choice
 TEST(RouteKernels, LongSequences) { checkRoute({.batch = 1, .seq = 600, .experts = 3, .capacity = 300}, 50); }
 
 /// Ids are valid expert indices even if scores are NaN or infinite. NaN scores come last.
-TEST(RouteKernels, WhatIsNoNumberComesLast) {
+TEST(RouteKernels, NanScoresComeLast) {
   Route route{.batch = 1, .seq = 3, .experts = 3, .choices = 3, .capacity = 3};
   CallMachine machine = route.machine();
   double nan = std::nan(""), infinity = HUGE_VAL;
@@ -138,21 +138,21 @@ void checkMove(const Moved &move) {
 
 TEST(DispatchKernels, RowsOfTokens) { checkMove({}); }
 TEST(DispatchKernels, RowsOfChoices) { checkMove({.hasChoice = true, .hidden = 9}); }
-TEST(DispatchKernels, WeighedInBf16) { checkMove({.hasWeights = true, .hidden = 296, .from = "bf16", .to = "bf16"}); }
-TEST(DispatchKernels, WeighedRowsOfChoices) {
+TEST(DispatchKernels, WeightedInBf16) { checkMove({.hasWeights = true, .hidden = 296, .from = "bf16", .to = "bf16"}); }
+TEST(DispatchKernels, WeightedRowsOfChoices) {
   checkMove({.hasChoice = true, .hasWeights = true, .from = "f16", .to = "f32"});
 }
-TEST(CombineKernel, AddsUpChoices) { checkMove({.isDispatch = false}); }
-TEST(CombineKernel, WeighedInBf16) {
+TEST(CombineKernel, SumsChoices) { checkMove({.isDispatch = false}); }
+TEST(CombineKernel, WeightedInBf16) {
   checkMove({.isDispatch = false, .hasWeights = true, .from = "bf16", .to = "bf16"});
 }
 TEST(CombineKernel, RowsOfChoicesOfOddLength) { checkMove({.isDispatch = false, .hasChoice = true, .hidden = 7}); }
-TEST(CombineKernel, WeighedRowsOfChoices) {
+TEST(CombineKernel, WeightedRowsOfChoices) {
   checkMove({.isDispatch = false, .hasChoice = true, .hasWeights = true, .from = "f32", .to = "f16"});
 }
 
 /// Kernels neither read nor write rows for ids and slots that are out of range, as in a corrupted table.
-TEST(DispatchKernels, PlacesOutsideOfTheSizesDoNotMove) {
+TEST(DispatchKernels, InvalidIdsAndSlotsAreIgnored) {
   for (bool isDispatch : {true, false}) {
     CallMachine machine = Moved{.isDispatch = isDispatch}.machine();
     givePlaces(machine);

@@ -130,7 +130,7 @@ TEST(AttentionKernels, InF32) { checkAttention({}); }
 TEST(AttentionKernels, CausalWithATailOfKeys) { checkAttention({.queries = 75, .keys = 75, .isCausal = true}); }
 TEST(AttentionKernels, GroupOfHeads) { checkAttention({.batch = 1, .kvHeads = 2, .group = 3, .isCausal = true}); }
 TEST(AttentionKernels, LongHeads) { checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .isCausal = true}); }
-TEST(AttentionKernels, PartOfTheQueries) {
+TEST(AttentionKernels, ShardOfTheQueries) {
   checkAttention({.batch = 1, .queries = 20, .keys = 60, .isCausal = true, .firstPosition = 40});
 }
 TEST(AttentionKernels, Dropout) { checkAttention({.batch = 1, .isCausal = true, .rate = 0.25}); }
@@ -138,13 +138,13 @@ TEST(AttentionKernels, InBf16) { checkAttention({.batch = 1, .kvHeads = 1, .type
 TEST(AttentionKernels, InF16) {
   checkAttention({.batch = 1, .queries = 150, .keys = 150, .kvHeads = 1, .type = "f16", .isCausal = true});
 }
-TEST(AttentionKernels, Bf16WithAHeadThatIsNoMultipleOf16) {
+TEST(AttentionKernels, Bf16WithHeadDimNotAMultipleOf16) {
   checkAttention({.batch = 1, .kvHeads = 2, .group = 2, .headDim = 72, .type = "bf16", .isCausal = true});
 }
 TEST(AttentionKernels, Bf16OfLongHeads) {
   checkAttention({.batch = 1, .kvHeads = 1, .headDim = 256, .type = "bf16", .isCausal = true});
 }
-TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
+TEST(AttentionKernels, Bf16ShardOfTheQueriesWithDropout) {
   checkAttention({.batch = 2,
                   .queries = 30,
                   .keys = 90,
@@ -159,7 +159,7 @@ TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
 
 /// A warp skips a tile of keys that is masked for all its queries, which are 12 of 32 tiles here. This saves more than
 /// the masks cost.
-TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
+TEST(AttentionKernels, WarpsSkipMaskedTiles) {
   for (bool isForward : {true, false}) {
     std::map<bool, double> instructions;
     for (bool isCausal : {false, true}) {
@@ -210,7 +210,7 @@ TEST(AttentionKernels, DoNotSpill) {
 
 std::string saved(const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; }
 
-TEST(EmbedKernel, RowsThatAreElsewhereAreZero) {
+TEST(EmbedKernel, RowsOfOtherRanksAreZero) {
   for (std::string hidden : {"40", "37"}) {
     std::string table = "tensor<11x" + hidden + "xf32, #model.dims<vocab, hidden>>";
     std::string ids = "tensor<3x7xi32, #model.dims<batch, seq>>";
@@ -253,17 +253,17 @@ void checkEmbedGradient(int64_t tokens, const std::string &hidden, const std::fu
   }
 }
 
-TEST(EmbedGradientKernels, FewOfEach) {
+TEST(EmbedGradientKernels, FewTokensPerRow) {
   checkEmbedGradient(300, "20", [](int64_t i) { return static_cast<int>(i * 37 % 170) - 10; }, "");
 }
-TEST(EmbedGradientKernels, OneTokenForAll) {
+TEST(EmbedGradientKernels, OneRowForAllTokens) {
   checkEmbedGradient(300, "7", [](int64_t) { return 64; }, "");
 }
 TEST(EmbedGradientKernels, RunsOfManySegments) {
   checkEmbedGradient(500, "8", [](int64_t i) { return i % 3 == 0 ? static_cast<int>(i % 150) : 149; }, "{always}");
 }
 
-TEST(RopeKernel, TurnsForthAndBack) {
+TEST(RopeKernel, RotatesAndInverts) {
   for (std::string inverse : {"", ", inverse"})
     for (std::string type : {"f32", "bf16"}) {
       std::string x = "tensor<2x9x3x24x" + type + ", #model.dims<batch, seq, heads, head_dim>>";
@@ -294,7 +294,7 @@ TEST(SquaredNormKernels, AddsBlocksInF64) {
 }
 
 // The results are bitwise equal, because ranks on CPUs and GPUs must make the same decision.
-TEST(UpdateScalarsKernel, HasTheBitsOfTheCpu) {
+TEST(UpdateScalarsKernel, EqualsTheCpuBitwise) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const char *limit : {"0.0", "1.0", "0.3"}) {
     CallMachine machine("func.func @step.scalars() attributes {exec.max_grad_norm = " + std::string(limit) +

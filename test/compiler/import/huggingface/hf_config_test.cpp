@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto &info) { return std::string(info.param.name); });
 
 // Each error names the key of config.json and its value.
-TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
+TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   Json mistral = llama();
   mistral["model_type"] = "mistral";
   mistral["architectures"] = {"MistralForCausalLM"};
@@ -194,7 +194,7 @@ TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
 }
 
 // A null value and a missing key have different meanings.
-TEST(HfConfig, HeadsOfTheirOwnWidth) {
+TEST(HfConfig, HeadDimIsSeparate) {
   Json config = llama();
   config["head_dim"] = 8;
   ImportedRun run = runOf(config);
@@ -253,7 +253,7 @@ TEST(HfConfig, RopeParameters) {
               HasSubstr("rope_parameters.rope_type is \"llama3\", llama has only default"));
 }
 
-TEST(HfConfig, NamesWhatItCannotExpress) {
+TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
               HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
   EXPECT_THAT(errorsOf(gpt2(), "n_inner", 50),
@@ -277,7 +277,7 @@ TEST(HfConfig, NamesWhatItCannotExpress) {
                     HasSubstr("did you mean 'llama'?")));
 }
 
-TEST(HfConfig, RefusesWhatIsNoConfig) {
+TEST(HfConfig, RefusesInvalidConfigs) {
   auto says = [](const std::string &text) { return importHfConfig("c", text, configs).diagnostics.render(); };
   EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON: parse error at line 1, column 2"));
   EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
@@ -352,7 +352,7 @@ TEST(HfConfig, ModelFilesWithoutIt) {
 
 // The capacity that drops no token follows from the numbers of experts, under either name that transformers uses for
 // them.
-TEST(HfConfig, ExpertsLeaveNoTokenOut) {
+TEST(HfConfig, ExpertsDropNoToken) {
   Json config = {{"model_type", "qwen3_moe"},
                  {"vocab_size", 19},
                  {"hidden_size", 24},
@@ -378,7 +378,7 @@ TEST(HfConfig, ExpertsLeaveNoTokenOut) {
 }
 
 // A user may pass config.json to `compile`; the error gives the right command.
-TEST(HfConfig, CompileOfAConfigSaysWhatToDo) {
+TEST(HfConfig, CompileOfAConfigGivesTheRightCommand) {
   std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-config.json");
   std::ofstream(file) << gpt2().dump(1);

@@ -52,7 +52,7 @@ TEST(ShellWords, VariablesArraysQuotesAndContinuedLines) {
   EXPECT_THAT(wordsOfLast("run \"\" a#b # c"), ElementsAre("run", "", "a#b"));
 }
 
-TEST(ShellWords, DefaultsAreExpandedAndStandForWhatIsEmpty) {
+TEST(ShellWords, DefaultsReplaceEmptyVariables) {
   EXPECT_THAT(wordsOfLast("N=8\nrun ${A:-$N} ${B:-\"x${N}\"} ${C:-${D:-${N}}} ${E-$((N / 2))}"),
               ElementsAre("run", "8", "x8", "8", "4"));
   EXPECT_THAT(wordsOfLast("X=\nY=''\nrun ${X:-1} ${Y:-2} a${X-3}"), ElementsAre("run", "1", "2", "a"));
@@ -60,7 +60,7 @@ TEST(ShellWords, DefaultsAreExpandedAndStandForWhatIsEmpty) {
   EXPECT_THAT(wordsOfLast("run $((${N:-8} * 2))"), ElementsAre("run", "16"));
 }
 
-TEST(ShellWords, QuotientsAreWhole) {
+TEST(ShellWords, DivisionTruncates) {
   EXPECT_THAT(wordsOfLast("N=7\nrun $((N / 2 * 2)) $((N % 4)) $((-N / 2))"), ElementsAre("run", "6", "3", "-3"));
 }
 
@@ -69,7 +69,7 @@ TEST(ShellWords, HereDocumentsAreNoCommands) {
   EXPECT_THAT(wordsOfLast("cat <<-'END' | tee x\n\tA=2\n\tEND\nrun b"), ElementsAre("run", "b"));
 }
 
-TEST(ShellWords, WhatDependsOnAConditionIsTold) {
+TEST(ShellWords, ConditionsAreReported) {
   for (const char *text : {"[[ $F == 1 ]] && A=1\nrun $A", "test -f x || A=1\nrun $A", "if a; then A=1; fi\nrun $A"}) {
     Diagnostics diagnostics;
     readShell("x.sh", text, diagnostics);
@@ -80,7 +80,7 @@ TEST(ShellWords, WhatDependsOnAConditionIsTold) {
   EXPECT_EQ(diagnostics.render(), "");
 }
 
-TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
+TEST(ShellWords, ValuesThatOnlyTheShellKnowsAreMarked) {
   Diagnostics diagnostics;
   std::vector<ShellCommand> commands = readShell("x.sh", "P=$1\nrun $P $(date) `pwd` $NONE $@", diagnostics);
   ASSERT_EQ(commands.size(), 1u);
@@ -91,7 +91,7 @@ TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
   EXPECT_EQ(commands[0][4].unknown, "$NONE");
 }
 
-TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
+TEST(ShellWords, RefusesUnclosedAndUnboundedWords) {
   std::string deep = "run ";
   for (int i = 0; i < 40; ++i)
     deep += "${A:-";
@@ -163,7 +163,7 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
 }
 
 // Megatron counts recomputed layers per chunk, and spreads the layers of a stage evenly over its chunks.
-TEST(ImportArgs, ChunksHaveTheirShares) {
+TEST(ImportArgs, LayersAreSpreadOverChunks) {
   const std::string chunks = small + "--num-virtual-stages-per-pipeline-rank 2 ";
   std::string yaml = importText(chunks + "--recompute-granularity full --recompute-method block "
                                          "--recompute-num-layers 3 --decoder-first-pipeline-num-layers 10")
@@ -236,7 +236,7 @@ TEST(ImportArgs, OffloadsStateAndWholeLayers) {
               HasSubstr("all 24 layers are offloaded or none, got 12; --cpu-offloading-num-layers: 12 → 23"));
 }
 
-TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
+TEST(ImportArgs, LlamaNeedsAllOfItsFlags) {
   const std::string marks = "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
                             "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0.0 "
                             "--num-query-groups 4 --ffn-hidden-size 2816 --tokenizer-type Llama2Tokenizer ";
@@ -306,7 +306,7 @@ TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
 }
 
 // One error lists all flags whose values only the shell knows.
-TEST(ImportArgs, UnknownValuesAreToldOnce) {
+TEST(ImportArgs, UnknownValuesAreReportedOnce) {
   std::string text =
       errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
                "--lr $N --min-lr $2");
@@ -375,7 +375,7 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
 }
 
-TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
+TEST(ImportArgs, AllErrorsAtOnceWithTheirLocations) {
   std::string text =
       errorsOf("run.py --num-layers 24 --hidden-sise 8 \\\n --num-attention-heads $1 --seq-length x --fp16 1 \\\n"
                " --micro-batch-size 3 --global-batch-size 16 --lr-decay-style wavy --normalization");
@@ -438,7 +438,7 @@ TEST(ImportArgs, MixtralIsLlamaWithExperts) {
 }
 
 /// If experts are not sharded over tensor ranks, Megatron's ep includes the tensor ranks.
-TEST(ImportArgs, WholeExpertsLieOnTensorRanks) {
+TEST(ImportArgs, UnshardedExpertsUseTensorRanks) {
   ImportedArgs args = importText(experts + "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, HasSubstr("  expert_parallel: 2  #"));
@@ -449,14 +449,14 @@ TEST(ImportArgs, WholeExpertsLieOnTensorRanks) {
               HasSubstr("over all tensor ranks or over none; --expert-tensor-parallel-size: 4 → 2 or 1"));
 }
 
-TEST(ImportArgs, MlpsAreAsWideAsMegatronMakesThem) {
+TEST(ImportArgs, MlpsHaveTheWidthOfMegatron) {
   std::string text = experts;
   text.erase(text.find("--num-experts"));
   EXPECT_THAT(importText(text).yaml, HasSubstr("intermediate_size: 5440")); // 8/3 of 2048, down to a multiple of 64
   EXPECT_THAT(importText(text + "--num-experts 8").yaml, HasSubstr("intermediate_size: 5440"));
 }
 
-TEST(ImportArgs, WhatAScriptStartsFrom) {
+TEST(ImportArgs, StartingWeightsOfAScript) {
   auto yaml = [](const std::string &flags) { return importText(small + flags).yaml; };
   EXPECT_THAT(yaml("--load w --finetune"), AllOf(HasSubstr("run_mode: finetune"), HasSubstr("load_checkpoint: 'w'"),
                                                  Not(HasSubstr("resume_training"))));
@@ -496,7 +496,7 @@ TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
   EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path wants a value, got none"));
 }
 
-TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
+TEST(ImportArgs, PlaceholdersAreErrorsAtTheirLocation) {
   std::string text =
       errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" + small +
                "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "

@@ -95,7 +95,7 @@ struct Wrong {
 
 class MixtureFault : public testing::TestWithParam<Wrong> {};
 
-TEST_P(MixtureFault, IsReportedWithItsPlace) {
+TEST_P(MixtureFault, IsReportedWithItsLocation) {
   ImportedRun run = mixtral(GetParam().sets);
   EXPECT_FALSE(run.ok());
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));

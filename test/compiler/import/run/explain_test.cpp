@@ -38,7 +38,7 @@ TEST(Explain, SectionsAndListItems) {
   EXPECT_THAT(explainRun(r, "callbacks[].prefix"), HasSubstr("gpt2-13b"));
 }
 
-TEST(Explain, SetsAreShownAsSuch) {
+TEST(Explain, SetsAreMarked) {
   EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"), HasSubstr("seed: 7\n  from    --set\n"));
 }
 
@@ -57,7 +57,7 @@ TEST(Explain, DerivedValues) {
 }
 
 // A key that asks for a missing feature is a warning here. It is an error when the run file is compiled.
-TEST(Explain, RefusedWishesSayWhy) {
+TEST(Explain, RefusedKeysHaveAReason) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: lora}"});
   EXPECT_TRUE(r.ok());
   EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: low-rank adapters are not built"));
@@ -102,7 +102,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
             "weights; run_mode: export → train\n");
 }
 
-TEST(Explain, WhatARunStartsFromIsUsed) {
+TEST(Explain, StartingWeightsAreUsed) {
   ImportedRun r = run("gpt2_124m", {"run_mode=finetune", "load_checkpoint=there", "resume_training=True"});
   EXPECT_EQ(r.config.loadCheckpoint, "there");
   EXPECT_TRUE(r.config.resume);
@@ -127,7 +127,7 @@ TEST(Explain, WeightsOfTheModelSectionAreReportedAsNotLoaded) {
   EXPECT_EQ(run("gpt2_124m", {"model.model_config.checkpoint_name_or_path="}).diagnostics.render(), "");
 }
 
-TEST(Explain, TheLimitSaysItsMargin) {
+TEST(Explain, TheLimitStatesItsMargin) {
   ImportedRun r = run("tiny_gpt", {"cluster=h100_dgx:1x8"});
   EXPECT_THAT(explainRun(r, "memory"),
               HasSubstr("memory: 74.80 GB  (limit per device: what cluster h100_dgx has, less 2.00 GB reserved and a "
@@ -147,7 +147,7 @@ TEST(Explain, JsonHasTheSame) {
             "12,853,386,240");
 }
 
-TEST(Explain, BytesThatAreNoUtf8DoNotStopIt) {
+TEST(Explain, InvalidUtf8DoesNotStopIt) {
   EXPECT_THAT(explainRunJson(run("tiny_gpt", {"output_dir=\xff\xfe"}), "output_dir"), HasSubstr("output_dir"));
 }
 

@@ -107,7 +107,7 @@ TEST_F(MindFormers, SeedOfTheDataset) {
   EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.seed=8"}).config.data.seed, 8U);
 }
 
-TEST_F(MindFormers, WhatIsNotBuiltIsRefused) {
+TEST_F(MindFormers, MissingFeaturesAreRefused) {
   EXPECT_THAT(llama({modelConfig + "quantization_config={quant_method: rtn}"}).diagnostics.render(),
               AllOf(HasSubstr("warning: quantized weights are not built"), HasSubstr("; remove quantization_config")));
   for (auto [set, reason] :
@@ -185,7 +185,7 @@ TEST_F(MindFormers, ArchitecturesChooseTheModel) {
 
 // config.json in pretrained_model_dir gives the sizes, and sizes in the run file override them. The dataset gives the
 // sequence length.
-TEST_F(MindFormers, PretrainedModelDirSaysTheSizes) {
+TEST_F(MindFormers, PretrainedModelDirGivesTheSizes) {
   const std::string file = "pretrained_model_dir: hf\nmodel:\n  model_config:\n    params_dtype: float32\n"
                            "    compute_dtype: bfloat16\n    num_hidden_layers: 3\n";
   EXPECT_THAT(imported(file, {}).diagnostics.render(),

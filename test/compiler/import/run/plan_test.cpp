@@ -88,7 +88,7 @@ TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
 }
 
 // The global batch is the same if the planner chooses the plan.
-TEST(Plan, TheGlobalBatchIsTheFilesInEveryMode) {
+TEST(Plan, TheGlobalBatchIsEqualInEveryMode) {
   for (const char *config : {"gpt2_13b", "gpt2_13b_4x8", "gpt2_52b", "gpt2_xl", "gpt3_175b", "gpt3_857m", "llama2_7b"})
     EXPECT_EQ(load(config, {"parallel.parallel_mode=2"}).config.globalBatch, load(config).config.globalBatch) << config;
   // With pp 1, accumulation counts and micro_batch_num does not; with pp 2, micro_batch_num counts and accumulation
@@ -148,14 +148,14 @@ TEST(Plan, ZeroStageFollowsFromThreeKeys) {
               Optional(3));
 }
 
-TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
+TEST(Plan, OffsetsAndRecomputeListsArePerStage) {
   ImportedRun run = load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
   EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 1)));
   EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(2, 0));
 }
 
 // With several chunks per stage, MindFormers has a list per chunk, or one list for all chunks.
-TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
+TEST(Plan, OffsetsAndRecomputeListsArePerChunk) {
   auto interleaved = [](std::vector<std::string> sets) {
     sets.insert(sets.begin(), {"parallel.pipeline_config.pipeline_interleave=True", "model.model_config.num_layers=9",
                                "model.model_config.pp_interleave_num=2"});
@@ -170,7 +170,7 @@ TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
               Optional(ElementsAre(3, 1, 3, 1)));
 }
 
-TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
+TEST(Plan, SelectiveRecomputeIsPerStageAndByPattern) {
   const std::string select = "recompute_config.select_recompute=";
   RunConfig both = load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
   EXPECT_THAT(both.pins.recompute, Optional(planner::Recompute::None));
@@ -188,7 +188,7 @@ TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
       ElementsAre(3));
 }
 
-TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
+TEST(Plan, SlicedInputsReportIfTheyHaveNoEffect) {
   const std::string key = "recompute_config.recompute_slice_activation";
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True"}), key), KeyAction::Used);
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.use_seq_parallel=True"}), key),
@@ -334,7 +334,7 @@ TEST(Training, LossScaleIsForFloat16Only) {
 }
 
 // tiny_gpt has a warmup_ratio; a warmup given by --set overrides it.
-TEST(Training, TheNearerWayToSayTheWarmupHolds) {
+TEST(Training, TheCommandLineOverridesTheWarmup) {
   ImportedRun run = load("tiny_gpt", {"lr_schedule.warmup_steps=50"});
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   EXPECT_EQ(run.config.schedule.warmupSteps, 50);
@@ -345,7 +345,7 @@ TEST(Training, TheNearerWayToSayTheWarmupHolds) {
       0.25);
 }
 
-TEST(Training, TheNearerBetasHold) {
+TEST(Training, BetaKeysOverrideTheList) {
   EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]"}).config.optimizer.beta1, 0.8);
   EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=0.7"}).config.optimizer.beta1, 0.7);
 }

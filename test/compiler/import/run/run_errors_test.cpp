@@ -363,7 +363,7 @@ INSTANTIATE_TEST_SUITE_P(
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
 // A wrong value gives one error, without errors that follow from it.
-TEST(RunErrors, AFaultIsToldOnce) {
+TEST(RunErrors, AFaultIsReportedOnce) {
   for (const char *set :
        {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
         "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
@@ -376,7 +376,7 @@ TEST(RunErrors, AFaultIsToldOnce) {
                                                                                         // wrong
 }
 
-TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
+TEST(RunErrors, AllFaultsOfAFileAreReportedTogether) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});
   EXPECT_THAT(run.diagnostics.render(), AllOf(HasSubstr("'sed'"), HasSubstr("heads 4"), HasSubstr("hidden 64"),
                                               HasSubstr("ffn 256"), HasSubstr("lr_end"), HasSubstr("12 devices")));
@@ -391,7 +391,7 @@ TEST(RunErrors, WrongClusterOptionIsNamed) {
   EXPECT_EQ(run.diagnostics.sorted().size(), 1) << run.diagnostics.render();
 }
 
-TEST(RunErrors, HostsAreLostOfThoseThatTheDevicesFill) {
+TEST(RunErrors, OnlyUsedHostsCanBeLost) {
   const std::string file = ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml"; // four hosts with eight devices each
   ImportOptions options;
   options.freeAtBatch = 192;

@@ -6,7 +6,7 @@
 namespace espalier {
 namespace {
 
-TEST(Diagnostics, AreSortedByPlaceAndKeptOnce) {
+TEST(Diagnostics, AreSortedByLocationAndUnique) {
   Diagnostics d;
   d.addSource("a.yaml", "x: 1\n\ty: 2\n");
   d.error({"a.yaml", 2, 2}, "second");
@@ -26,7 +26,7 @@ TEST(Diagnostics, WarningsAreNoErrors) {
   EXPECT_TRUE(d.hasErrors());
 }
 
-TEST(Diagnostics, LongLinesAndLongListsAreCut) {
+TEST(Diagnostics, LongLinesAndLongListsAreTruncated) {
   Diagnostics d;
   d.addSource("a.yaml", std::string(5000, 'x') + "y" + std::string(5000, 'z'));
   d.error({"a.yaml", 1, 5001}, "here");

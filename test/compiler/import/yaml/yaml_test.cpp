@@ -33,7 +33,7 @@ YamlNode scalar(const std::string &text, bool quoted = false) {
   return node;
 }
 
-TEST(Yaml, NodesKnowTheirPlace) {
+TEST(Yaml, NodesHaveTheirLocation) {
   Parsed p = parse("a:\n  b: [1, two]\n");
   ASSERT_TRUE(p.root) << p.errors();
   const YamlNode *b = p.root->find("a")->find("b");
@@ -51,7 +51,7 @@ TEST(Yaml, AllDuplicateKeysAreReportedWithCaret) {
   EXPECT_EQ(p.root->find("a")->text, "1");
 }
 
-TEST(Yaml, SyntaxErrorHasAPlace) {
+TEST(Yaml, SyntaxErrorHasALocation) {
   EXPECT_THAT(parse("a: [1, 2\nb: 3\n").errors(), HasSubstr("error: not valid YAML: "));
   EXPECT_THAT(parse("a: *nowhere\n").errors(), StartsWith("run.yaml:1:4: error: not valid YAML"));
 }
