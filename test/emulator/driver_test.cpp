@@ -116,7 +116,7 @@ protected:
   }
 };
 
-TEST_F(Driver, TellsWhatItIs) {
+TEST_F(Driver, ReportsItsProperties) {
   int count = 0, major = 0, version = 0;
   char name[64];
   CUuuid uuid;
@@ -150,7 +150,7 @@ TEST_F(Driver, RunsAKernelBetweenCopies) {
   EXPECT_EQ(cuMemFree(data), CUDA_SUCCESS);
 }
 
-TEST_F(Driver, WorkWaitsUntilSomebodyAsks) {
+TEST_F(Driver, WorkRunsOnlyWhenWaitedFor) {
   CUdeviceptr data = allocate(4);
   void *pinned = nullptr;
   ASSERT_EQ(cuMemHostAlloc(&pinned, 4, 0), CUDA_SUCCESS);
@@ -277,7 +277,7 @@ TEST_F(Driver, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(cuMemFree(data), CUDA_ERROR_INVALID_VALUE); // already freed
 }
 
-TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
+TEST_F(Driver, LoadsTextsAndReportsTheirErrors) {
   std::string bad = text;
   bad.replace(bad.find("add.s32 %r7"), 7, "foo.s32");
   char log[200] = "";
@@ -308,7 +308,7 @@ TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-TEST_F(Driver, NeedsLeaveForMuchSharedMemory) {
+TEST_F(Driver, LargeSharedMemoryNeedsAnAttribute) {
   CUdeviceptr data = allocate(256);
   long by = 0, n = 1;
   void *parameters[] = {&data, &by, &n};

@@ -246,7 +246,7 @@ TEST_P(Nccl, ScattersAndGathersInPlace) {
   });
 }
 
-TEST_P(Nccl, GroupsOfSendsAndReceivesGoOnTogether) {
+TEST_P(Nccl, GroupsOfSendsAndReceivesAdvanceTogether) {
   inRanks([](Rank &rank) {
     // Each rank sends to every rank, itself included: element i of rank j becomes element j of rank i.
     std::vector<int32_t> sent, expected;
@@ -281,7 +281,7 @@ TEST_P(Nccl, ManyTransfersInFlight) {
 }
 
 // A rank that waits for one transfer still executes its part of another one.
-TEST_P(Nccl, TransfersOfOtherStreamsGoOn) {
+TEST_P(Nccl, TransfersOfOtherStreamsAdvance) {
   inRanks([](Rank &rank) {
     CUstream other = nullptr;
     EXPECT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -476,7 +476,7 @@ TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
 }
 
 // Work that no host waits for is executed because other ranks need it.
-TEST_F(NcclPair, ARankThatIsBusyElsewhereDoesItsSide) {
+TEST_F(NcclPair, ABusyRankExecutesItsPart) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   inProcesses(2, [&](Rank &rank) {
@@ -536,7 +536,7 @@ TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
   expectEnds(processes);
 }
 
-TEST_F(NcclPair, TellsItsVersionAndItsErrors) {
+TEST_F(NcclPair, ReportsItsVersionAndErrors) {
   int version = 0;
   EXPECT_EQ(ncclGetVersion(&version), ncclSuccess);
   EXPECT_EQ(version, 22809);
