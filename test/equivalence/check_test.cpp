@@ -47,7 +47,7 @@ TEST(Locations, EveryInstructionNamesALineOfTheModel) {
     }
 }
 
-TEST(Check, GuardsChangeNoNumber) {
+TEST(Check, GuardsDoNotChangeResults) {
   for (const auto &[model, split] :
        {std::pair("llama", SplitCase{.microBatches = 2, .recompute = planner::Recompute::Full}),
         {"gpt2", SplitCase{.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true}}}) {

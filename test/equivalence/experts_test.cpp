@@ -87,7 +87,7 @@ TEST(Experts, HalfTypesFollowSinglePrecision) {
 }
 
 /// The dropped tokens and all sums depend only on the plan.
-TEST(Experts, BitsDependOnNothing) {
+TEST(Experts, ResultsAreDeterministic) {
   RunConfig run = equivalenceRun("mixtral");
   planner::Plan plan = planOf(run, {.tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1});
   TrainingRecord first = trainCompiled(run, plan, 3);
@@ -99,7 +99,7 @@ TEST(Experts, BitsDependOnNothing) {
 }
 
 /// Compares kernels with the interpreter; buffers have guards.
-TEST(Experts, ACheckedPlanTrainsAlike) {
+TEST(Experts, ACheckedPlanTrainsTheSame) {
   RunConfig run = equivalenceRun("mixtral");
   mlir::MLIRContext context;
   CompileOptions compilation;

@@ -34,7 +34,7 @@ std::vector<uint64_t> bitsOf(const rt::RunResult &result) {
 
 class Processes : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
 
-TEST_P(Processes, HaveTheBitsOfThreads) {
+TEST_P(Processes, EqualThreadsBitwise) {
   const auto &[model, split] = GetParam();
   RunConfig run = equivalenceRun(model.file, model.sets);
   std::unique_ptr<rt::Program> program = programOf(run, split);
@@ -102,7 +102,7 @@ TEST(ProcessesOnly, GatherNoTensors) {
 
 /// Tests a rank that throws and a rank that a signal kills. The rank itself reports the location, and the watcher
 /// forwards it.
-TEST(ProcessesOnly, AFailureNamesItsPlace) {
+TEST(ProcessesOnly, AFailureNamesItsLocation) {
   RunConfig run = equivalenceRun("gpt2");
   std::unique_ptr<rt::Program> program = programOf(run, {.name = "tp2", .tp = 2});
   rt::RunOptions options;

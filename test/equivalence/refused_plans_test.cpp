@@ -497,15 +497,15 @@ std::vector<std::string> numbersThatAreFree(const Original &original) {
   return free;
 }
 
-TEST(LaunchedNumbers, AreHeldOnTheCpu) {
+TEST(LaunchedNumbers, AreCheckedOnTheCpu) {
   EXPECT_THAT(numbersThatAreFree(tensors), IsEmpty());
   EXPECT_THAT(numbersThatAreFree(experts), IsEmpty());
 }
 
-TEST(LaunchedNumbers, AreHeldOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
+TEST(LaunchedNumbers, AreCheckedOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
 
 /// The exceptions are scalars that an experts kernel receives but does not read.
-TEST(LaunchedNumbers, OfExpertsAreHeldOnADevice) {
+TEST(LaunchedNumbers, OfExpertsAreCheckedOnADevice) {
   for (const std::string &name : numbersThatAreFree(expertsOnDevice))
     EXPECT_THAT(name,
                 testing::AnyOf(StartsWith("choose_experts 4"), StartsWith("find_rows 3"), StartsWith("find_rows 4"),

@@ -73,7 +73,7 @@ const Row rows[] = {
 
 class Phases : public testing::TestWithParam<Row> {};
 
-TEST_P(Phases, GoOnWithTheirIr) {
+TEST_P(Phases, ResumeFromTheirIr) {
   const Row &row = GetParam();
   std::vector<std::string> sets;
   if (row.target == "cuda") // the minimum that GPU attention supports
