@@ -123,7 +123,7 @@ std::vector<std::string> axes(int tp, int pp) {
 
 class Generation : public testing::TestWithParam<std::tuple<const char *, Split>> {};
 
-TEST_P(Generation, SaysWhatTransformersSays) {
+TEST_P(Generation, GeneratesTheTokensOfTransformers) {
   const auto &[name, split] = GetParam();
   const Subject &subject = subjectOf(name);
   ASSERT_GT(subject.golden["closest"].get<double>(), 1e-4);
@@ -207,7 +207,7 @@ TEST(Generator, EndsWithTheContext) {
   EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), static_cast<size_t>(subject.context()) - 70U);
 }
 
-TEST(Generator, SaysWhatItCannotServe) {
+TEST(Generator, ReportsRequestsThatItCannotServe) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
   auto reason = [&](rt::Request request) { return whyNotServed(request, model.decoder->sizes()); };

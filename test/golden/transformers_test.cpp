@@ -64,7 +64,7 @@ protected:
   const std::string runFile = place / "run.yaml";
 };
 
-TEST_P(Transformers, LosesTheSame) {
+TEST_P(Transformers, HasTheSameLoss) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
@@ -163,7 +163,7 @@ protected:
   }
 
   /// Runs the finetuning steps and compares losses. If `load` is empty, the run loads the weights that the plan names.
-  void losesTheSame(const rt::Program &program, const fs::path &load) const {
+  void expectSameLosses(const rt::Program &program, const fs::path &load) const {
     rt::RunOptions steps;
     steps.dataset = std::make_shared<FormulaData>();
     steps.steps = 4;
@@ -178,7 +178,7 @@ protected:
 };
 
 /// Finetuning from each weight format has the losses of transformers, step by step.
-TEST_P(Finetuning, LosesTheSame) {
+TEST_P(Finetuning, HasTheSameLoss) {
   ImportedRun run = finetuned("cpu_local:1x4");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
@@ -197,11 +197,11 @@ TEST_P(Finetuning, LosesTheSame) {
   std::unique_ptr<rt::Program> program = compiled(run, plan);
   ASSERT_TRUE(program);
   for (const fs::path &form : forms)
-    losesTheSame(*program, form);
+    expectSameLosses(*program, form);
 }
 
 /// Finetuning on one rank has the same losses.
-TEST_P(Finetuning, LosesTheSameUnsplit) {
+TEST_P(Finetuning, HasTheSameLossUnsplit) {
   ImportedRun run = finetuned("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   writeFormulaWeights(convertedModel(run), place / "hf");
@@ -210,7 +210,7 @@ TEST_P(Finetuning, LosesTheSameUnsplit) {
   plan.stages = {{0, 2, {planner::Recompute::None, planner::Recompute::None}}};
   std::unique_ptr<rt::Program> program = compiled(run, plan);
   ASSERT_TRUE(program);
-  losesTheSame(*program, "");
+  expectSameLosses(*program, "");
 }
 
 class MegatronExperts : public Transformers {
@@ -228,7 +228,7 @@ protected:
 
 /// A rank of two has the second half of the rows of gate and up projection, expert by expert. Names of grouped products
 /// are also read.
-TEST_P(MegatronExperts, AreWhatTransformersHas) {
+TEST_P(MegatronExperts, EqualTransformersWeights) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
