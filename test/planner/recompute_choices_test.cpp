@@ -95,7 +95,7 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 } // namespace
 
 // Every choice that fits is dominated by a choice in the list. Each choice in the list fits and is not dominated.
-TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
+TEST(RecomputeChoices, AreAllUndominatedChoices) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;
   for (int trial = 0; trial < 200; ++trial) {
@@ -140,7 +140,7 @@ TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
 }
 
 // For values on the device only the fastest choice counts: the best over all numbers of layers in each class.
-TEST(RecomputeChoices, TheFastestOnTheDeviceIsThatOfAllNumbers) {
+TEST(RecomputeChoices, TheFastestOnTheDeviceIsTheBestOverAllNumbers) {
   std::mt19937 random(5);
   int fitting = 0, mixed = 0;
   for (int trial = 0; trial < 600; ++trial) {
@@ -242,7 +242,7 @@ TEST(RecomputeChoices, NeedLeastWhenNothingFits) {
 }
 
 // Optimizer state alone may exceed host memory, whatever layers keep on the device.
-TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+TEST(RecomputeChoices, DoNotFitIfHostMemoryIsTooSmallForAny) {
   std::mt19937 random(10);
   CostTable table = distinctKinds(random, 3);
   StageRoom room = roomFor(1000, 8);
@@ -256,7 +256,7 @@ TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
 
 // With very many kinds some choices are dropped, and the result reports this. The others fit, and one is at least as
 // fast as any single class for all layers.
-TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
+TEST(RecomputeChoices, AreBoundedForVeryManyKinds) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
     int layers = 40 + trial;
@@ -278,7 +278,7 @@ TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
 
 // For a thousand equal layers on several chunks only some numbers are tried, and the result reports this. The found
 // choice fits and is as fast as any within one step of the tried numbers.
-TEST(RecomputeChoices, AreBoundedWhereLayersAreVeryMany) {
+TEST(RecomputeChoices, AreBoundedForVeryManyLayers) {
   std::mt19937 random(12);
   const int layers = 1000, chunks = 8;
   CostTable table = onDevice(distinctKinds(random, 1));

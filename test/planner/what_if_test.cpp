@@ -83,7 +83,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
 }
 
 // A pinned plan may satisfy the wish without being its best plan. The bound belongs to the best plan.
-TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
+TEST(WhyNot, APinnedPlanAsWishedIsNotMistakenForTheBest) {
   Problem problem = problemOn(2);
   SearchResult best = search(problem), pinned = best;
   pinned.plans = {best.plans.back()};
@@ -94,7 +94,7 @@ TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
   EXPECT_LE(answer.lowerBoundSeconds, answer.best.prediction.stepSeconds);
 }
 
-TEST(WhyNot, WholeExpertsAreAnotherPlanThanSplitOnes) {
+TEST(WhyNot, UnshardedExpertsAreAnotherPlan) {
   Problem problem = problemOn(2);
   SearchResult split = search(problem);
   problem.pins.splitsExperts = false; // as in terms that are profiled for unsharded experts
