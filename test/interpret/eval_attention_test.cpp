@@ -106,7 +106,7 @@ std::vector<double> headPart(const std::vector<double> &whole, int64_t b, int64_
   return part;
 }
 
-TEST(Attention, PartsOfBatchAndHeadsDropWhatTheWholeDrops) {
+TEST(Attention, ShardsOfBatchAndHeadsDropTheSameElements) {
   Program whole(groupedProgram("rate = 0.3 : f64, causal"));
   std::vector<Tensor> x = {wave(whole.argumentType(0), 0.7), wave(whole.argumentType(1), 1.3),
                            wave(whole.argumentType(2), 2.1)};

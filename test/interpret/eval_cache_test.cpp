@@ -76,7 +76,7 @@ std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &piece
   return out;
 }
 
-TEST(AttendCache, IsCausalAttentionHoweverTheTokensCome) {
+TEST(AttendCache, EqualsCausalAttentionForAnyPieces) {
   Inputs in;
   std::vector<double> expected = wholeAttention(in);
   for (const std::vector<int64_t> &pieces : {std::vector<int64_t>{5}, {1, 1, 1, 1, 1}, {2, 3}, {4, 1}}) {
@@ -87,7 +87,7 @@ TEST(AttendCache, IsCausalAttentionHoweverTheTokensCome) {
   }
 }
 
-TEST(AttendCache, KeepsNothingOfPadding) {
+TEST(AttendCache, DoesNotCachePadding) {
   Inputs in;
   Program program(cacheProgram(2));
   std::vector<double> empty(2 * context * depth, 7);

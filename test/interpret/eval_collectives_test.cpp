@@ -44,7 +44,7 @@ TEST(Collectives, AllReduceTakesTheMaximum) {
   EXPECT_THAT(result[5], ElementsAre(500, 501));
 }
 
-TEST(Collectives, AllGatherPlacesPartsByPosition) {
+TEST(Collectives, AllGatherOrdersShardsByPosition) {
   auto inner = runOnMesh("dist.all_gather %x0 over [\"tp\"] dim 1", "a=2 b=1", "a=2 b=3");
   EXPECT_THAT(inner[1], ElementsAre(0, 100, 200, 1, 101, 201));
   EXPECT_THAT(inner[3], ElementsAre(300, 400, 500, 301, 401, 501));
@@ -64,14 +64,14 @@ TEST(Collectives, AllToAllMovesASplitToAnotherDimension) {
   EXPECT_THAT(back[4], ElementsAre(102, 103, 402, 403));
 }
 
-TEST(Collectives, ReduceScatterGivesEachItsPartOfTheSum) {
+TEST(Collectives, ReduceScatterGivesEachRankItsShard) {
   auto result = runOnMesh("dist.reduce_scatter %x0 over [\"tp\"] dim 0", "a=3 b=2", "a=1 b=2");
   EXPECT_THAT(result[0], ElementsAre(300, 303));
   EXPECT_THAT(result[1], ElementsAre(306, 309));
   EXPECT_THAT(result[5], ElementsAre(1212, 1215));
 }
 
-TEST(Collectives, SliceTakesTheOwnPart) {
+TEST(Collectives, SliceTakesTheOwnShard) {
   auto result = runOnMesh("dist.slice %x0 over [\"dp\", \"tp\"] dim 1", "a=1 b=6", "a=1 b=1");
   for (int rank = 0; rank < 6; ++rank)
     EXPECT_THAT(result[rank], ElementsAre(101 * rank));

@@ -100,7 +100,7 @@ TEST(Combine, IsTheTransposeOfDispatch) {
       expectTransposed(tokens, isWeighted);
 }
 
-TEST(Combine, IgnoresPlacesThatDoNotExist) {
+TEST(Combine, IgnoresInvalidSlots) {
   Program program(oneOp({places, places, tensorType(slots)}, "model.combine %x0, %x1, %x2", rows));
   EXPECT_EQ(program.first({program.argument(0, std::vector<double>(12, 3)),
                            program.argument(1, std::vector<double>(12, 0)), program.ramp(2, 1, 1)}),

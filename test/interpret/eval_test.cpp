@@ -45,7 +45,7 @@ TEST(Evaluate, OuterProductOfTwoBroadcasts) {
               ElementsAre(1, 2, 3, 10, 20, 30));
 }
 
-TEST(Evaluate, SelectIgnoresThePartNotChosen) {
+TEST(Evaluate, SelectIgnoresTheOtherOperand) {
   Program program(oneOp({row, row, scalar}, "model.select %x0, %x1, %x2", row));
   EXPECT_THAT(program.first(
                   {program.argument(0, {1, 0, -1}), program.argument(1, {5, INFINITY, NAN}), program.argument(2, {7})}),
