@@ -2,7 +2,7 @@
 // RUN: espalier-opt --build-transfers --assign-stages %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
 // 1F1B: the first stage holds two micro-batches, the last one holds one. Saved values of the layers are side by side in
-// one allocation. The second layer reads its stream in place of the first layer's result.
+// one allocation. The second layer reads the first layer's result as its stream.
 // CHECK: exec.stage attributes {{.*}}first_layer = 0 : i64, layers = 2 : i64}
 // CHECK-NEXT: exec.lifetime "resident" slots 1
 // CHECK: exec.lifetime "saved" slots 2 {rotates}

@@ -42,7 +42,7 @@ func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
   return %y : !x
 }
 
-// If half a warp has a vector for each thread, a warp processes two rows.
+// Half a warp is enough for a row with one vector per thread, so a warp processes two rows.
 // CHECK: .visible .entry [[SMALL:row_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: ld.global.v4.f32
