@@ -9,7 +9,7 @@ namespace espalier::rt::verify {
 namespace {
 
 /// Factors of an operand's access extent.
-constexpr uint32_t extent = 0, columns = 1, rows = 2;
+constexpr uint32_t extent = 0, columns = 1;
 
 struct GeneratedOperand {
   const char *dims;
