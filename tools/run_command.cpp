@@ -30,7 +30,7 @@ struct RunWords {
   CommWords comm;
   rt::RunOptions options;
   Option steps;
-  Verb evaluation; ///< what says how
+  Verb evaluation; ///< option group of evaluations
 };
 
 /// Writes the tensors of every step, with names "STEP/NAME".

@@ -89,7 +89,7 @@ TEST(HostRendezvous, TheMemoryHasOneAddress) {
   EXPECT_THAT(rendezvous.neighbours().front().ranks, testing::ElementsAre(1));
 }
 
-TEST(HostRendezvous, WhoDoesNotComeIsNamed) {
+TEST(HostRendezvous, ReportsMissingRanks) {
   EXPECT_EQ(refusalAlone(0),
             "rank 1 has not come within 0.3 seconds: 1 of 3 ranks of this host have; start all of them");
   EXPECT_EQ(refusalAlone(2), "rank 0 has not come to this host within 0.3 seconds; start all ranks");
@@ -109,7 +109,7 @@ TEST(HostRendezvous, AnotherPlanIsRefused) {
             "rank 1 has another plan (hash 5678, rank 0's is 1234); give all the same file");
 }
 
-TEST(HostRendezvous, WhoCannotTakePartTellsByItself) {
+TEST(HostRendezvous, ARankReportsItsStartUpFailure) {
   EXPECT_THROW(refusalOfFirst([] {
                  Member own = member(1);
                  own.refusal = "no device";
@@ -118,7 +118,7 @@ TEST(HostRendezvous, WhoCannotTakePartTellsByItself) {
                ReportedElsewhere);
 }
 
-TEST(HostRendezvous, TheFirstThatCannotTakePartLetsNobodyWait) {
+TEST(HostRendezvous, TheFirstRanksFailureEndsTheWait) {
   pid_t child = fork();
   if (child == 0) {
     try {
@@ -139,7 +139,7 @@ TEST(HostRendezvous, TheFirstThatCannotTakePartLetsNobodyWait) {
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
-TEST(HostRendezvous, ARankComesOnce) {
+TEST(HostRendezvous, RejectsARankThatJoinsTwice) {
   EXPECT_EQ(refusalOfFirst([] {
               HostRendezvous stranger(place(7, 2), member(7), amply);
               HostRendezvous(place(1, 2), member(1), amply);
@@ -147,7 +147,7 @@ TEST(HostRendezvous, ARankComesOnce) {
             "two processes say that they are rank 7");
 }
 
-TEST(HostRendezvous, TwoRunsOfOneNameAreRefused) {
+TEST(HostRendezvous, RejectsTwoRunsOfOneName) {
   Topology topology = place(0, 1);
   HostRendezvous rendezvous(topology, member(0), soon);
   int other = socket(AF_UNIX, SOCK_SEQPACKET, 0);
@@ -161,7 +161,7 @@ TEST(HostRendezvous, TwoRunsOfOneNameAreRefused) {
   close(other);
 }
 
-TEST(ShmWorld, AnAddressThatIsTakenIsSaid) {
+TEST(ShmWorld, ReportsAnAddressInUse) {
   std::unique_ptr<ShmWorld> world = ShmWorld::openForOthers(1, operandBytes);
   EXPECT_THROW(ShmWorld::join(dup(world->file())), MemoryError);
 }
