@@ -3,7 +3,7 @@
 
 #include "compiler/import/run_config.h"
 #include "compiler/kernel_runner.h"
-#include "compiler/pipeline/segment_layout.h"
+#include "compiler/layout/segment_layout.h"
 #include "planner/plan.h"
 
 #include "runtime/plan.pb.h"

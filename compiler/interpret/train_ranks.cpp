@@ -2,7 +2,7 @@
 
 #include "compiler/interpret/ranks.h"
 #include "compiler/interpret/run_ranks.h"
-#include "compiler/pipeline/stage_calls.h"
+#include "compiler/layout/stage_calls.h"
 #include "planner/model/schedule.h"
 #include "runtime/train/initial_value.h"
 

@@ -1,7 +1,7 @@
 #include "compiler/plan/profile_model.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
+#include "compiler/link/emit_programs.h"
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"

@@ -1,8 +1,8 @@
 // Code and meaning of a kernel are made to differ: the check says which kernel, and where.
 #include "compiler/codegen/check_kernels.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 #include "dialects/register.h"

@@ -1,8 +1,8 @@
 // The planner's picture of a model against what the compiler makes of it: arena bytes and collective bytes of random
 // plans.
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
 #include "compiler/import/import_run.h"
+#include "compiler/link/emit_programs.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"

@@ -1,7 +1,7 @@
 #include "test/compiler/codegen/cuda/call_machine.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/program_builder.h"
+#include "compiler/link/emit_programs.h"
 #include "compiler/passes.h"
 #include "dialects/register.h"
 #include "runtime/kernels/dtype.h"

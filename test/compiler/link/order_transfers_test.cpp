@@ -1,0 +1,50 @@
+#include "compiler/link/order_transfers.h"
+
+#include "gmock/gmock.h"
+
+#include <string>
+
+namespace espalier {
+namespace {
+
+using planner::Schedule;
+using testing::ElementsAre;
+
+std::vector<std::string> names(const std::vector<StageFlight> &flights) {
+  const char *kinds[] = {"tok", "out", "in", "din", "dout"};
+  std::vector<std::string> result;
+  for (const StageFlight &flight : flights)
+    result.push_back(kinds[static_cast<int>(flight.kind)] + std::to_string(flight.chunk) + "/" +
+                     std::to_string(flight.microBatch));
+  return result;
+}
+
+// Sent as early as made: out/2 and the cotangent of micro-batch 1 are made at one moment, the forward one comes first.
+TEST(OrderTransfers, BothEndsHaveOneOrder) {
+  auto order = orderTransfers(planner::buildSchedule(Schedule::OneFOneB, 2, 3));
+  EXPECT_THAT(names(order[0]), ElementsAre("out0/0", "out0/1", "dout0/0", "out0/2", "dout0/1", "dout0/2"));
+  EXPECT_THAT(names(order[1]), ElementsAre("in0/0", "in0/1", "din0/0", "in0/2", "din0/1", "din0/2"));
+}
+
+TEST(OrderTransfers, OneStageMovesNothing) {
+  EXPECT_THAT(orderTransfers(planner::buildSchedule(Schedule::OneFOneB, 1, 4)), ElementsAre(testing::IsEmpty()));
+}
+
+// The stages of a V exchange both chunks' values; at its turn, on the last stage, nothing moves.
+TEST(OrderTransfers, TheTurnOfAVNeedsNoTransfer) {
+  auto order = orderTransfers(planner::buildSchedule(Schedule::ZeroBubbleV, 2, 1));
+  EXPECT_THAT(names(order[0]), ElementsAre("out0/0", "in1/0", "din1/0", "dout0/0"));
+  EXPECT_THAT(names(order[1]), ElementsAre("in0/0", "out1/0", "dout1/0", "din0/0"));
+}
+
+// The last stage's stream goes on to the first one's next chunk.
+TEST(OrderTransfers, ChunksOfARingGoOnAtTheFirstStage) {
+  auto order = orderTransfers(planner::buildSchedule(Schedule::Interleaved, 2, 2, 2));
+  EXPECT_THAT(names(order[0]), ElementsAre("out0/0", "out0/1", "in1/0", "in1/1", "out1/0", "out1/1", "dout1/0",
+                                           "din1/0", "dout1/1", "dout0/0", "din1/1", "dout0/1"));
+  EXPECT_THAT(names(order[1]), ElementsAre("in0/0", "in0/1", "out0/0", "out0/1", "in1/0", "in1/1", "din1/0", "dout0/0",
+                                           "din1/1", "din0/0", "dout0/1", "din0/1"));
+}
+
+} // namespace
+} // namespace espalier
