@@ -1,7 +1,7 @@
 #include "compiler/driver.h"
 
 #include "compiler/codegen/check_kernels.h"
-#include "compiler/import/build_model.h"
+#include "compiler/import/model/build_model.h"
 #include "compiler/link/add_buckets.h"
 #include "compiler/link/add_transfers.h"
 #include "compiler/link/describe_run.h"

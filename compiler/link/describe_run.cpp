@@ -1,6 +1,6 @@
 #include "compiler/link/describe_run.h"
 
-#include "compiler/import/describe_weights.h"
+#include "compiler/import/run/describe_weights.h"
 #include "compiler/link/describe_identity.h"
 #include "compiler/link/generation.h"
 #include "compiler/plan/run_attributes.h"

@@ -6,7 +6,7 @@
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/value_shapes.h"
-#include "compiler/import/cluster_file.h"
+#include "compiler/import/run/cluster_file.h"
 #include "compiler/link/plan_numbers.h"
 #include "compiler/link/plan_tables.h"
 #include "compiler/passes.h"

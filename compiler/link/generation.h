@@ -4,7 +4,8 @@
 // schedule per entry: it receives inputs and stream, executes a RUN, and sends the stream or the logits.
 #pragma once
 
-#include "compiler/import/build_model.h"
+#include "compiler/import/model/build_model.h"
+#include "compiler/import/run/run_config.h"
 #include "compiler/layout/lay_out_regions.h"
 #include "compiler/layout/segment_layout.h"
 #include "compiler/link/plan_tables.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "runtime/data/dataset.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Any bytes as the body of a request to the server. Seeds: test/fuzz/seeds/completion_body.
+// Parses any bytes as the body of a request to the server. Seeds: test/fuzz/seeds/completion_body.
 #include "runtime/data/tokenizer.h"
 #include "runtime/generate/completion_body.h"
 

@@ -1,4 +1,4 @@
-// The peak of a machine is measured once and cached.
+// The peak performance of a machine is measured once and cached.
 #include "runtime/train/machine_peak.h"
 
 #include <cstdlib>

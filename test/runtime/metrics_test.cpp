@@ -1,4 +1,4 @@
-// The metrics of steps and their file: a resumed run truncates it, and disk errors are reported.
+// Tests the metrics of steps and their file: a resumed run truncates the file, and disk errors are reported.
 #include "runtime/train/metrics.h"
 
 #include "runtime/train/line_file.h"

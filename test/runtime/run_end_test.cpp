@@ -1,5 +1,5 @@
-// Early ends of runs: by a signal, by divergence, or because a rank cannot start. All ranks end together, and the
-// remaining checkpoint is valid.
+// Runs that end early: by a signal, by divergence, or because a rank cannot start. All ranks end together, and the last
+// checkpoint is valid.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/thread_pool.h"
 #include "runtime/train/run.h"
@@ -46,8 +46,8 @@ protected:
   fs::path folder;
 };
 
-/// Rank 0 is polled before each message all-gather of a run with evaluations and checkpoints. Wherever the signal
-/// arrives, all eight ranks end after the same all-gather. The trained state is saved and resumes bit for bit.
+/// The signal arrives at each message all-gather of a run with evaluations and checkpoints in turn. All eight ranks end
+/// after the same all-gather. The saved state resumes bit for bit.
 TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
   Program program(samplePlan(options));
   RunOptions straight = runOptions(6);
@@ -92,8 +92,7 @@ TEST_F(RunEnd, TheSummarySaysWhereItStands) {
   EXPECT_THAT(closingSummary(result, run), HasSubstr("; nothing is saved without --checkpoint"));
 }
 
-/// At this rate the first update changes the weights so much that the next loss is not finite, although the weights
-/// are.
+/// At this rate, the weights are finite after the first update, but the next loss is not.
 TEST_F(RunEnd, RuinedWeightsAreNotSaved) {
   options.peakRate = 1e30;
   RunOptions run = runOptions(10);
@@ -123,7 +122,7 @@ TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
   }
 }
 
-/// At 2^120 the squares of gradients overflow, and the scale may not fall.
+/// At 2^120 the squares of gradients overflow, and the minimum scale prevents a decrease.
 TEST_F(RunEnd, SkippedStepsEndTheRunAndAreNotSaved) {
   options.dynamicScale = true;
   pb::Plan plan = samplePlan(options);
@@ -155,8 +154,8 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   EXPECT_TRUE(fs::exists(folder / "step-00000003"));
 }
 
-/// Runs where no thread can be created. The limit applies to unprivileged users, so that the test becomes one in a
-/// child process.
+/// Runs without the permission to create threads. The limit applies only to unprivileged users, so a child process
+/// drops its privileges.
 void runWithoutThreads(const SampleOptions &options, int threads) {
   RunOptions run;
   run.dataset = sampleData(options.features, 64);
@@ -179,7 +178,7 @@ TEST_F(RunEnd, ARankThatCannotStartStopsAll) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(runWithoutThreads(options, /*threads=*/1), testing::ExitedWithCode(7),
               "rank [1-7]: the system refuses a thread: .*ulimit -u.*all ranks stopped");
-  options.dp = options.tp = 1; // two ranks: their thread pools cannot be created
+  options.dp = options.tp = 1; // two ranks, whose thread pools cannot be created
   EXPECT_EXIT(runWithoutThreads(options, /*threads=*/4), testing::ExitedWithCode(7),
               "rank [01]: the system refuses a thread");
 }

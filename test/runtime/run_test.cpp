@@ -1,5 +1,6 @@
-// The whole runtime on a hand-built plan. Every split gives the losses, gradients and parameters of the unsplit model,
-// whose gradients are checked against an oracle in double. Results depend neither on timing nor on threads.
+// Tests the whole runtime on a hand-built plan. Every split gives the losses, gradients and parameters of the unsplit
+// model. Its gradients are compared with an oracle in double precision. Results depend neither on timing nor on
+// threads.
 #include "runtime/train/run.h"
 
 #include "runtime/crash_report.h"
@@ -30,7 +31,7 @@ RunResult train(const SampleOptions &options, int64_t steps, int threads = 1) {
   return runPlan(Program(samplePlan(options)), runOptions(options, steps, threads));
 }
 
-/// Loss and gradients of the toy model in double, at its initial values, over the first `batch` samples.
+/// Loss and gradients of the toy model in double precision, at its initial values, over the first `batch` samples.
 struct Oracle {
   Oracle(int layers, int64_t features, int64_t batch);
   double loss = 0;
@@ -87,8 +88,8 @@ TEST(Run, GradientsMatchTheOracle) {
   EXPECT_NEAR(result.steps[0].gradNorm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
 }
 
-/// A peak that was measured on a busy machine is too low. Here every step exceeds any machine's peak, and thus has no
-/// MFU.
+/// A peak that was measured on a busy machine may be too low. A step that exceeds the peak has no MFU. Here every step
+/// exceeds the peak of any machine.
 TEST(Run, NoStepHasMoreThanThePeak) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->set_flops_per_step(1e18);
@@ -113,7 +114,7 @@ TEST(Run, ThePeakDoesNotRiseWithTheRun) {
 TEST(Run, LossFalls) {
   SampleOptions options;
   RunOptions run = runOptions(options, 60);
-  run.dataset = sampleData(options.features, 8); // one batch, over and over
+  run.dataset = sampleData(options.features, 8); // one batch, used in every step
   RunResult result = runPlan(Program(samplePlan(options)), run);
   EXPECT_LT(result.steps.back().loss, 0.5 * result.steps.front().loss);
 }
@@ -131,7 +132,7 @@ TEST(Run, CallerHearsEachStepOnceWhenItIsDone) {
     EXPECT_EQ(losses[i], result.steps[i].loss);
 }
 
-/// Splits of a global batch of 8 and 12 features.
+/// A split of a global batch of 8 samples of 12 features.
 struct SplitCase {
   int dp, tp, pp;
   int64_t samples, microBatches;

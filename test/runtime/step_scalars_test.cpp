@@ -1,4 +1,4 @@
-// Clipping, skipping, loss scale, learning rates and initial values at known points.
+// Tests clipping, skipped steps, the loss scale, learning rates and initial values at known points.
 #include "runtime/train/step_scalars.h"
 
 #include "runtime/abi.h"
@@ -68,7 +68,7 @@ TEST(LearningRate, TakesTheTotalFromTheRunWhereTheScheduleHasNone) {
 
 TEST(LearningRate, RefusesUnknownKinds) { EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError); }
 
-/// 10 tokens at scale 4: a raw norm of 120 is a normalised norm of 3.
+/// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3.
 TEST(UpdateScalars, ClipsTheNormalisedNorm) {
   EXPECT_FLOAT_EQ(updateScalars(0, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
   EXPECT_NEAR(updateScalars(1.5, 50, 10, 120 * 120, 4).gradientScale, 0.5 / 40, 1e-6);
@@ -86,7 +86,7 @@ TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   }
 }
 
-/// The results of a step: its sums, and the output of UPDATE_SCALARS.
+/// Returns the results of a step: its sums, and the output of UPDATE_SCALARS.
 Scalars results(float loss, float tokens, float squares, double scale) {
   Scalars scalars{};
   scalars[LossSum] = loss;
@@ -124,7 +124,7 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 2048);
   EXPECT_EQ(step(false), 2048);
-  EXPECT_EQ(step(true), 1024); // and resets the count of clean steps
+  EXPECT_EQ(step(true), 1024); // also resets the count of clean steps
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 1024);
   EXPECT_EQ(step(false), 2048);
@@ -164,7 +164,7 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   EXPECT_NEAR(scalars[BiasCorrection2], 1 / (1 - 0.99 * 0.99), 1e-4);
   EXPECT_EQ(scalars[LossSum], 0);
   EXPECT_EQ(scalars[LossScale], 1024);
-  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // an integer's bits
+  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // the scalar has the bits of an integer
 }
 
 /// As in Megatron and MindFormers, a skipped step does not advance the warmup.
@@ -187,7 +187,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   EXPECT_EQ(state.step, 6);
 }
 
-/// 10 tokens at scale 4: a raw norm of 120 is a normalised norm of 3, whatever it was clipped to.
+/// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3, even if the gradient was clipped.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;
   StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);

@@ -1,7 +1,7 @@
 // The planner's picture of a model against what the compiler makes of it: arena bytes and collective bytes of random
 // plans.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/link/emit_programs.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"

@@ -1,4 +1,4 @@
-// The interface training reads through: every kind of source, the masks, the sampler, the blend.
+// Tests the data set interface that training uses: every kind of source, masks, samplers and blends.
 #include "runtime/data/dataset.h"
 
 #include "runtime/data/blend.h"
@@ -20,7 +20,7 @@ using namespace test;
 using testing::Each;
 using testing::ElementsAre;
 
-/// A text of 200 numbered paragraphs.
+/// Returns a text of 200 numbered paragraphs.
 std::string paragraphs() {
   std::string text;
   for (int i = 0; i < 200; ++i)
@@ -163,7 +163,7 @@ TEST_P(Orders, AnySplitOfABatchReadsTheSamePlacesWhereverItResumes) {
     for (int64_t ranks : {1, 2, 3, 4, 6, 8, 12})
       for (int64_t micro : {1, 2}) {
         std::vector<int64_t> dealt;
-        std::vector<Sampler> resumed(ranks, Sampler(GetParam(), count, globalBatch)); // each rank has its own
+        std::vector<Sampler> resumed(ranks, Sampler(GetParam(), count, globalBatch)); // each rank has its own sampler
         for (int64_t step = 0; step * ranks * micro < globalBatch; ++step)
           for (int64_t rank = 0; rank < ranks; ++rank)
             for (int64_t i = 0; i < micro; ++i)
@@ -190,7 +190,7 @@ TEST(Sampler, SingleStartsOverInTheSameOrder) {
 TEST(Sampler, CyclicIsTorchRandpermSeededByTheEpoch) {
   EXPECT_THAT(places(SampleOrder::cyclic, 10, 5, 0, 10), ElementsAre(4, 1, 7, 5, 3, 9, 0, 8, 6, 2));
   EXPECT_NE(places(SampleOrder::cyclic, 10, 5, 10, 10), places(SampleOrder::cyclic, 10, 5, 0, 10));
-  // The last incomplete batch is never read: 12 samples in batches of 5 are 10.
+  // The last incomplete batch is never read: 12 samples in batches of 5 give 10 samples per epoch.
   EXPECT_EQ(places(SampleOrder::cyclic, 12, 5, 10, 10), places(SampleOrder::cyclic, 10, 5, 10, 10));
   EXPECT_THAT(places(SampleOrder::cyclic, 12, 5, 20, 10), testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THROW(Sampler(SampleOrder::cyclic, 4, 5), DataError);

@@ -1,4 +1,4 @@
-// Where the fixtures stand, and the digest form they are recorded in.
+// The location of the fixtures, and the digests in which results are recorded.
 #pragma once
 
 #include "runtime/data/digest.h"
@@ -18,7 +18,7 @@ inline std::string sharedData() {
   return std::string(given ? given : ESPALIER_SOURCE_DIR "/../shared") + "/data/";
 }
 
-/// Leaves the test as skipped where the fixtures are absent.
+/// Skips the test if the fixtures are missing.
 #define ESPALIER_NEEDS_FIXTURES()                                                                                      \
   if (!std::filesystem::exists(espalier::rt::test::sharedData()))                                                      \
   GTEST_SKIP() << "the fixtures folder is not beside this checkout"
@@ -36,7 +36,7 @@ template <typename T> std::string digestOf(std::span<const T> values) {
   return sha256({reinterpret_cast<const uint8_t *>(values.data()), values.size_bytes()});
 }
 
-/// A folder of its own for one test, removed with it.
+/// A folder for one test, which is removed at the end of the test.
 class Scratch {
 public:
   Scratch() {

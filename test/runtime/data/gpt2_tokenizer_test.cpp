@@ -1,5 +1,4 @@
-// GPT-2's tokenizer against recorded ids, its scanner against the pattern itself, its files against
-// damage.
+// Compares GPT-2's tokenizer with recorded ids and its scanner with the regular expression. Damaged files are refused.
 #include "runtime/data/byte_level.h"
 #include "runtime/data/data_error.h"
 #include "runtime/data/gpt2_scanner.h"
@@ -43,7 +42,7 @@ TEST(Gpt2Scanner, CutsAsThePatternDoes) {
   EXPECT_THAT(pieces("  \u3000x"), ElementsAre("  ", "\u3000", "x"));
   EXPECT_THAT(pieces("x \u3000y"), ElementsAre("x", " ", "\u3000", "y"));
   EXPECT_THAT(pieces("\u00bd\u0663 \u00e9t\u00e9!?"), ElementsAre("\u00bd\u0663", " \u00e9t\u00e9", "!?"));
-  EXPECT_THAT(pieces("e\u0301"), ElementsAre("e", "\u0301")); // a combining mark is no letter
+  EXPECT_THAT(pieces("e\u0301"), ElementsAre("e", "\u0301")); // a combining mark is not a letter
   EXPECT_THAT(pieces("\xff\xfe a"), ElementsAre("\xff\xfe", " a"));
 }
 
@@ -93,7 +92,7 @@ TEST(Gpt2Tokenizer, CacheAndLongWordsChangeNothing) {
   auto warm = openTokenizer(gpt2Options());
   std::mt19937 random(2);
   for (int round = 0; round < 200; ++round) {
-    // Words around the limits of the cache (16 bytes) and of the short merge (48).
+    // Uses words around the limit of the cache (16 bytes) and of the short merge (48 bytes).
     std::string word;
     for (size_t i = 0, n = 1 + random() % 120; i < n; ++i)
       word += "abcdeinrst"[random() % 10];

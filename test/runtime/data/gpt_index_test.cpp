@@ -1,4 +1,4 @@
-// The three arrays against Megatron's, their cache, and the borders of the arithmetic.
+// Compares the three index arrays with Megatron's. Tests their cache and the limits of the arithmetic.
 #include "runtime/data/gpt_index.h"
 
 #include "runtime/data/data_error.h"
@@ -88,8 +88,7 @@ TEST(GptIndex, RefusesWhatHoldsNoSample) {
   EXPECT_THROW(buildGptIndex(source, wholeOf(source, 0, 0)), DataError);
   IndexedDataset nothing = documentsOf({0});
   EXPECT_THROW(buildGptIndex(nothing, wholeOf(nothing, 4, 10)), DataError);
-  // A million samples of three tokens would repeat the file 4 million times and fit; 2^31 times
-  // does not.
+  // The samples would repeat the file more than 2^31 times.
   EXPECT_THROW(planEpochs("tiny", wholeOf(source, 1000000, 4000000000), 3), DataError);
 }
 
@@ -104,7 +103,7 @@ TEST(GptIndex, CacheGivesTheSameArraysAndSurvivesDamage) {
     EXPECT_EQ(digestOf(cached->document), digestOf(built->document));
     EXPECT_EQ(digestOf(cached->sample), digestOf(built->sample));
     EXPECT_EQ(digestOf(cached->shuffle), digestOf(built->shuffle));
-    // Damage one array after the other: a value far outside, then a torn file.
+    // Damages one array after the other: first a value out of range, then a truncated file.
     for (const auto &entry : std::filesystem::directory_iterator(folder)) {
       std::string name = entry.path().string(), text = slurp(name);
       if (damage == 0 && name.ends_with("document_index.npy"))

@@ -1,4 +1,4 @@
-// The reader on good files, and on every kind of bad one; the writer against the reader.
+// Tests the reader on valid and on damaged files. Compares the writer's output with what the reader returns.
 #include "runtime/data/indexed_dataset.h"
 
 #include "runtime/data/data_error.h"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-/// Three sequences of 2, 0 and 3 u16 tokens in two documents.
+/// Returns the index of three sequences of 2, 0 and 3 u16 tokens in two documents.
 std::vector<uint8_t> smallIndex() {
   return encodeIndex(TokenType::u16, {.lengths = {2, 0, 3}, .sequencesPerDocument = {1, 2}});
 }
@@ -103,7 +103,7 @@ TEST(IndexedWriter, RoundTripAndNothingWithoutCommit) {
   std::vector<int32_t> tokens = {7, 8, 65535};
   writer.addTokens(tokens);
   writer.endDocument();
-  writer.endDocument(); // an empty document repeats the entry
+  writer.endDocument(); // an empty document repeats the previous entry
   writer.commit();
   IndexedDataset set = IndexedDataset::open(prefix);
   EXPECT_EQ(set.sequenceCount(), 1);

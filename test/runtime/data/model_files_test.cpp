@@ -1,5 +1,5 @@
-// tokenizer.json and tokenizer.model: ids, frames and decoding as the published packages give them;
-// refusals; the trainer.
+// Tests tokenizer.json and tokenizer.model files. Ids, special tokens and decoding must equal those of the published
+// packages. Also tests refused files and the trainer.
 #include "runtime/data/data_error.h"
 #include "runtime/data/regex.h"
 #include "runtime/data/tokenizer.h"
@@ -56,8 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, ModelFile,
                          testing::Values("split.json", "prefixed.json", "chars.json", "metaspace.json", "bytes.model",
                                          "rules.model"));
 
-/// A tokenizer.json around one step: byte tokens show what a normalizer gave, one unknown token a word where a
-/// pre-tokenizer cut.
+/// Returns a tokenizer.json with one step. Byte tokens show the output of a normalizer. One unknown token per word
+/// shows where a pre-tokenizer cuts.
 nlohmann::json stepModel(const nlohmann::json &one) {
   nlohmann::json vocabulary = {{"<unk>", 0}};
   for (int byte = 0; byte < 256; ++byte)
@@ -73,7 +73,7 @@ nlohmann::json stepModel(const nlohmann::json &one) {
             {"merges", nlohmann::json::array()}}}};
 }
 
-/// The ids of "a" and each code point, 512 at a time, as make_step_cases.py digests them.
+/// Returns the digest of the ids of "a" and each code point, 512 at a time, as make_step_cases.py computes it.
 std::string digestOfEveryCharacter(Tokenizer &tokenizer) {
   std::string text;
   std::vector<int32_t> ids;
@@ -92,7 +92,7 @@ std::string digestOfEveryCharacter(Tokenizer &tokenizer) {
   return digestOf(std::span<const int32_t>(ids));
 }
 
-// Unicode's tables differ between libraries, so every code point is asked.
+// Tests every code point because Unicode tables differ between libraries.
 TEST(HfTokenizer, StepsGiveWhatThePublishedOnesGive) {
   Scratch scratch;
   std::istringstream lines(slurp(models + "steps.jsonl"));
@@ -110,7 +110,7 @@ TEST(HfTokenizer, StepsGiveWhatThePublishedOnesGive) {
 }
 
 TEST(NormalForm, MemoryAndTimeFollowTheTextWhateverItHolds) {
-  // Marks in falling order would take a sort by neighbours 10^11 steps.
+  // An insertion sort would need 10^11 steps for marks in falling order.
   std::string marks = "a";
   for (int i = 0; i < 300000; ++i)
     marks += i % 2 ? "\u0316" : "\u0301";
@@ -125,7 +125,7 @@ TEST(NormalForm, MemoryAndTimeFollowTheTextWhateverItHolds) {
   EXPECT_EQ(toLowerCase("A\xff\xc4\u0130"), "a\xff\xc4i\u0307");
 }
 
-/// The message for a tokenizer.json with `field` (a JSON pointer) replaced, or "accepted".
+/// Returns the error for a tokenizer.json with the value at `pointer` (a JSON pointer) replaced, or "accepted".
 std::string refusalWith(const std::string &pointer, const std::string &value) {
   Scratch scratch;
   auto json = nlohmann::json::parse(slurp(models + "metaspace.json"));
@@ -188,8 +188,8 @@ TEST(SentencePiece, DamagedModelsAreRefused) {
   for (size_t size = 0; size < whole.size(); size += 7) {
     spit(scratch.path("m.model"), whole.substr(0, size));
     try {
-      // A cut between two pieces still parses; then the special ids or bytes are missing or
-      // encoding works.
+      // A file that is cut between two pieces still parses. Then either special ids or bytes are missing, or encoding
+      // works.
       openTokenizer(optionsFor(scratch.path("m.model")))->encode("text \x01");
     } catch (const DataError &) {
       ++refused;
@@ -223,14 +223,14 @@ TEST(TrainBpe, MostFrequentPairFirstAndSmallerIdsAmongEquals) {
   EXPECT_EQ(trained.tokens[0], "<|endoftext|>");
   EXPECT_EQ(trained.tokens[257], "ab");
   EXPECT_EQ(trained.tokens[258],
-            "cd"); // as frequent as "Ġ ab" and "Ġ cd", with the smaller pair of ids
+            "cd"); // as frequent as "Ġ ab" and "Ġ cd", but with a smaller pair of ids
   options.minFrequency = 3;
   EXPECT_EQ(trainBpe(words, options).merges.size(), 1U);
   options.vocabSize = 256;
   EXPECT_THROW(trainBpe(words, options), DataError);
 }
 
-/// Without a bound, merges of equal letters would double a token until it is as long as the text.
+/// Without a limit, merges of equal letters double a token until it is as long as the text.
 TEST(TrainBpe, AWordWithoutEndCountsInParts) {
   WordCounts words;
   words.add(std::string(10 * WordCounts::longestWord + 7, 'x') + " y");
@@ -257,7 +257,7 @@ TEST(TrainBpe, TheFileOpensAndRoundTrips) {
   std::vector<int32_t> ids = tokenizer->encode(text);
   EXPECT_LT(ids.size(), text.size());
   EXPECT_EQ(tokenizer->decode(ids), text);
-  // GPT-2's two files say the same.
+  // GPT-2's two files give the same ids.
   spit(scratch.path("vocab.json"), toVocabJson(trainBpe(words, options)));
   spit(scratch.path("merges.txt"), toMergeLines(trainBpe(words, options)));
   TokenizerOptions gpt2;

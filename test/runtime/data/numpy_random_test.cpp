@@ -1,4 +1,4 @@
-// Both generators against numbers NumPy gave.
+// Compares both generators with recorded numbers of NumPy.
 #include "runtime/data/numpy_random.h"
 #include "test/runtime/data/golden.h"
 

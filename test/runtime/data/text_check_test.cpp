@@ -1,4 +1,4 @@
-// What is text and what is not, by content.
+// Tests which contents count as text.
 #include "runtime/data/text_check.h"
 
 #include "runtime/data/data_error.h"
@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 using testing::HasSubstr;
 using testing::Optional;
 
-/// What requireRawText says of a file "f" of this content, empty where it is taken.
+/// Returns the error of requireRawText for a file "f" with this content, or an empty string.
 std::string rawFault(std::string_view content) {
   try {
     requireRawText("f", content);
@@ -40,7 +40,7 @@ TEST(FindBinary, NamesTheFirstByteWhereverItIs) {
       EXPECT_THAT(findBinary(text + "\xff"), Optional(at)) << int(byte);
     }
   EXPECT_THAT(findBinary("ab\xed\xa0\x80"), Optional(2)); // half of a surrogate pair
-  EXPECT_THAT(findBinary("ab\xe6\x95"), Optional(2));     // cut off
+  EXPECT_THAT(findBinary("ab\xe6\x95"), Optional(2));     // truncated
 }
 
 TEST(DescribeBinary, CountsLinesAndBytes) {

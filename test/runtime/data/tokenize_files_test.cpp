@@ -1,5 +1,4 @@
-// The data verbs as a user runs them: fixtures byte for byte, every kind of input, every kind of
-// refusal.
+// Tests the data subcommands as a user runs them: byte-equal fixtures, every kind of input and every error.
 #include "runtime/data/tokenize_files.h"
 
 #include "runtime/data/data_error.h"
@@ -20,7 +19,7 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-/// Exit status, standard output and standard error of the data verbs.
+/// Exit status, standard output and standard error of a data subcommand.
 struct Outcome {
   int status;
   std::string out, err;
@@ -53,7 +52,7 @@ std::vector<std::string> gpt2(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// What a folder holds, hidden files too.
+/// Returns the number of files in a folder, including hidden files.
 size_t filesIn(const std::string &folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
@@ -79,7 +78,7 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
   }
 }
 
-// A line of Megatron's tools/preprocess_data.py, the program's name apart.
+// Uses the options of Megatron's tools/preprocess_data.py. Only the program name differs.
 TEST(Tokenize, TakesMegatronsSpellings) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;
@@ -160,7 +159,7 @@ TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
     lines += fmt::format("{{\"text\":\"{}\",\"b\":\"{}\"}}\n", std::string(i % 97, 'x'), i);
   spit(scratch.path("1.jsonl"), lines);
   spit(scratch.path("2.jsonl"), "");
-  gzip(scratch.path("3.jsonl"), lines); // gzip whatever its name
+  gzip(scratch.path("3.jsonl"), lines); // gzip is recognised whatever the file name is
   lines.pop_back();
   spit(scratch.path("4.jsonl"), lines);
   size_t inputs = filesIn(scratch.path(""));
@@ -216,7 +215,7 @@ TEST(Tokenize, TruncatedGzipIsRefused) {
   EXPECT_EQ(run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")}).status, 2);
 }
 
-// A download that failed is often a page of text under the name of the archive.
+// A failed download often leaves an HTML page under the name of the archive.
 TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
   Scratch scratch;
   for (std::string name : {"a.txt.gz", "b.jsonl.gz", "empty.txt.gz"}) {
@@ -230,7 +229,7 @@ TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
   }
 }
 
-// A dump in another encoding, a file of a program, or a table would give tokens that no text has.
+// Refuses files in another encoding, binary files and tables, which are not text.
 TEST(Tokenize, WhatIsNoTextIsRefusedWithItsPlace) {
   Scratch scratch;
   spit(scratch.path("latin1.txt"), "one\n\ntwo\nol\xe9\n\nthree\n");
