@@ -105,7 +105,7 @@ private:
   }
 
   void makeLayers() {
-    for (std::vector<LayerCall> &calls : callsOf(run, plan, stage)) {
+    for (std::vector<LayerCall> &calls : callsOf(run.model.runs, plan, stage)) {
       chunks.emplace_back(layers.size(), calls.size());
       for (LayerCall &call : calls) {
         LayerState &state = layers.emplace_back();

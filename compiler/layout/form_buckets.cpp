@@ -1,6 +1,6 @@
 // Reads the parameter shardings of the localized joint functions and forms buckets. A bucket packs parameters in the
-// regions parameters, gradients and state of a call. If two segments with tied parameters are on one stage, they use
-// one region: offsets of the second segment continue those of the first.
+// regions parameters, gradients and state of a layer call. If two segments with tied parameters are on one stage, they
+// use one region: offsets of the second segment continue those of the first.
 #include "compiler/codegen/guards.h"
 #include "compiler/layout/segment_layout.h"
 #include "compiler/layout/stage_calls.h"
@@ -295,11 +295,11 @@ private:
   void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
     Location loc = func::FuncOp(formed.function).getLoc();
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
-    auto op = b.create<exec::BucketOp>(
-        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements, axes(bucket.partialAxes),
-        axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset,
-        bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset), offset(bucket.wholeStoredOffset),
-        bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr(), StringAttr());
+    auto op = b.create<exec::BucketOp>(loc, bucket.name, bucket.number, bucket.stored, bucket.elements,
+                                       bucket.partElements, axes(bucket.partialAxes), axes(bucket.shareAxes), holders,
+                                       bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset,
+                                       bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+                                       offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -39,13 +39,6 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
 /// Returns whether a name is that of a bucket. Bucket names contain a dot, parameter names do not.
 bool isBucketName(StringRef name) { return name.contains('.'); }
 
-/// A value that one program writes and another reads.
-struct PassingValue {
-  std::string name;
-  RankedTensorType type;
-  bool isResident = false;
-};
-
 class RegionLayout {
 public:
   RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
@@ -91,7 +84,7 @@ public:
     return success();
   }
 
-  /// Lists the laid-out regions and values as ops.
+  /// Lists the laid-out regions as ops.
   void write(ModuleOp module) const {
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
@@ -110,16 +103,10 @@ public:
       add(exec::Region::Cache, kind, 0, bytes);
     if (sizes.logitsBytes > 0)
       add(exec::Region::Logits, "logits", 0, sizes.logitsBytes);
-    UnitAttr yes = b.getUnitAttr(), no;
-    for (const auto &[name, type, isResident] : values)
-      b.create<exec::ValueOp>(module.getLoc(), b.getStringAttr(name), TypeAttr::get(type.getElementType()),
-                              b.getI64IntegerAttr(type.getNumElements()), ArrayAttr(), ArrayAttr(),
-                              /*per_micro_batch=*/isResident ? no : yes, /*resident=*/isResident ? yes : no,
-                              StringAttr(), b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
   }
 
 private:
-  /// Returns the input's offset in a slot of the inputs. Allocates it at the first call.
+  /// Returns the input's offset in a slot of the inputs. Allocates it at the first use.
   uint64_t placeInput(const std::string &name, uint64_t bytes) {
     auto [entry, isNew] = sizes.inputs.try_emplace(name, RegionSizes::Input{sizes.inputBytes, bytes});
     if (isNew)
@@ -175,17 +162,17 @@ private:
       if (isNew)
         end += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
-      value(passing(segment->kind + "." + name.str(), type, /*isResident=*/true));
+      value(segment->kind + "." + name.str());
     } else if (role == "logits") {
       sizes.logitsBytes = bytesOf(type);
-      value(passing("logits", type));
+      value("logits");
     } else if (role == "input" && isGeneration()) { // each phase has inputs of its own size
       std::string key = name.str() + "." + policy;
       offset(placeInput(key, bytesOf(type)));
-      value(passing(key, type));
+      value(key);
     } else if (role == "input") {
       offset(sizes.inputs.at(name.str()).offset);
-      value(passing(name.str(), type));
+      value(name.str());
     } else if (role.starts_with("saved")) { // the phase that makes the values lists them first, in order
       std::string key = segment->kind + "." + policy;
       uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
@@ -193,11 +180,11 @@ private:
       if (isNew)
         bytes += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
-      value(passing(key + ".saved." + name.str(), type));
+      value(key + ".saved." + name.str());
     } else if (role == "stream" || role == "cotangent") {
       if (role == "stream")
         sizes.streamBytes = std::max(sizes.streamBytes, bytesOf(type));
-      value(passing(isGeneration() ? "stream." + policy : role.str(), type));
+      value(isGeneration() ? "stream." + policy : role.str());
     }
     return list;
   }
@@ -227,7 +214,7 @@ private:
       list.set("exec.part", b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
   }
 
-  /// Describes a parameter or its gradient at the address where calls access it.
+  /// Describes a parameter or its gradient at the address where layer calls access it.
   void describeParameter(bool isStored, const SegmentParameter &parameter, NamedAttrList &list) const {
     const SegmentBucket &bucket = segment->bucketOf(parameter);
     Builder b(context);
@@ -247,21 +234,11 @@ private:
     list.set("exec.value", b.getStringAttr(value));
   }
 
-  /// Lists a value that passes between programs. The value belongs to a micro-batch unless it is resident. The first
-  /// use of a name sets its type.
-  std::string passing(const std::string &name, Type type, bool isResident = false) {
-    if (known.insert(name).second)
-      values.push_back({name, cast<RankedTensorType>(type), isResident});
-    return name;
-  }
-
   MLIRContext *context;
   const std::vector<SegmentLayout> &segments;
   const SegmentLayout *segment = nullptr;
   RegionSizes sizes;
   std::string policy;
-  std::set<std::string> known;
-  std::vector<PassingValue> values; ///< streams, cotangents, inputs, saved values and caches, by first use
   std::map<std::string, uint64_t> savedOffsets;
 };
 

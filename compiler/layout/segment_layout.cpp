@@ -79,11 +79,6 @@ SegmentBucket readBucket(exec::BucketOp op) {
   bucket.wholeStoredOffset = op.getWholeStoredOffset();
   bucket.isTied = op.getTied();
   bucket.isTiedHere = op.getTiedHere();
-  if (op.getSums())
-    for (StringRef transfer : op.getSums()->getAsValueRange<StringAttr>())
-      bucket.sums.push_back(transfer.str());
-  bucket.scatter = op.getScatter().value_or("").str();
-  bucket.gather = op.getGather().value_or("").str();
   return bucket;
 }
 

@@ -1,6 +1,6 @@
 // Describes the parameter layout of a segment: the local shard of each parameter, and the buckets that pack parameters
-// in the regions parameters, gradients and state of a call. Holds the ops exec.segment, exec.bucket and exec.parameter
-// as plain data.
+// in the regions parameters, gradients and state of a layer call. Holds the ops exec.segment, exec.bucket and
+// exec.parameter as plain data.
 #pragma once
 
 #include "compiler/import/model/model_description.h"
@@ -49,10 +49,6 @@ struct SegmentBucket {
   std::optional<uint64_t> wholeGradientOffset, wholeStoredOffset;
   bool isTied = false;     ///< another segment owns the bucket
   bool isTiedHere = false; ///< the owning segment is on the same stage, stores the bucket and updates it
-  /// Names of the bucket's transfers, or empty: the sums of its gradients once per step in order, the reduce-scatter of
-  /// a micro-batch's gradient, and the all-gather of its shards.
-  std::vector<std::string> sums;
-  std::string scatter, gather;
 
   /// Return the elements of the gradient accumulator and of the parameters that a rank stores.
   int64_t gradientElements() const { return wholeGradientOffset ? partElements : elements; }
@@ -73,7 +69,7 @@ struct SegmentLayout {
   /// Returns the bucket with this name.
   const SegmentBucket &bucket(llvm::StringRef name) const;
   const SegmentBucket &bucketOf(const SegmentParameter &parameter) const { return buckets[parameter.bucket]; }
-  /// Return the offset, in bytes, of a parameter and of its gradient in the region where calls read them.
+  /// Return the offset, in bytes, of a parameter and of its gradient in the region where layer calls read them.
   uint64_t parameterOffset(const SegmentParameter &parameter) const;
   uint64_t gradientOffset(const SegmentParameter &parameter) const;
 };

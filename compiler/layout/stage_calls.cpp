@@ -13,10 +13,9 @@ int headStage(const planner::Plan &plan) { return planner::isVShaped(plan.schedu
 
 namespace {
 
-std::vector<LayerCall> callsOfChunk(const RunConfig &run, const planner::Plan &plan, size_t chunk) {
+std::vector<LayerCall> callsOfChunk(const std::vector<SegmentRun> &runs, const planner::Plan &plan, size_t chunk) {
   std::vector<LayerCall> calls;
   const planner::StagePlan &part = plan.stages[chunk];
-  const auto &runs = run.model.runs;
   if (chunk == 0)
     calls.push_back({runs.front().kind, -1, 0, "none"});
   int layer = 0;
@@ -32,10 +31,10 @@ std::vector<LayerCall> callsOfChunk(const RunConfig &run, const planner::Plan &p
 
 } // namespace
 
-std::vector<std::vector<LayerCall>> callsOf(const RunConfig &run, const planner::Plan &plan, int stage) {
+std::vector<std::vector<LayerCall>> callsOf(const std::vector<SegmentRun> &runs, const planner::Plan &plan, int stage) {
   std::vector<std::vector<LayerCall>> chunks;
   for (int chunk = 0; chunk < planner::chunksOf(plan.schedule, plan.virtualStages); ++chunk)
-    chunks.push_back(callsOfChunk(run, plan, planStage(plan, stage, chunk)));
+    chunks.push_back(callsOfChunk(runs, plan, planStage(plan, stage, chunk)));
   return chunks;
 }
 

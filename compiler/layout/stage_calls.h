@@ -1,7 +1,7 @@
-// Finds the layers of a stage, by chunk.
+// Finds the layer calls of a stage, by chunk.
 #pragma once
 
-#include "compiler/import/run/run_config.h"
+#include "compiler/import/model/model_description.h"
 #include "planner/plan.h"
 
 #include <cstddef>
@@ -17,7 +17,7 @@ size_t planStage(const planner::Plan &plan, int stage, int chunk);
 /// Returns the stage that holds the model's last chunk and therefore the head.
 int headStage(const planner::Plan &plan);
 
-/// One layer of the model: its segment kind, its indices, and its recomputation policy.
+/// One layer call: the segment kind of the layer, its indices, and its recomputation policy.
 struct LayerCall {
   std::string kind;
   int index = -1;     ///< index among the repeated layers; -1 for embedding and head
@@ -25,8 +25,8 @@ struct LayerCall {
   std::string policy = "none";
 };
 
-/// Returns the calls of each chunk of a stage in forward order. The model's first chunk begins with the embedding and
-/// its last chunk ends with the head.
-std::vector<std::vector<LayerCall>> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
+/// Returns the layer calls of each chunk of a stage in forward order. `runs` lists the model's segments. The model's
+/// first chunk begins with the embedding and its last chunk ends with the head.
+std::vector<std::vector<LayerCall>> callsOf(const std::vector<SegmentRun> &runs, const planner::Plan &plan, int stage);
 
 } // namespace espalier

@@ -4,6 +4,9 @@ namespace espalier {
 
 using namespace rt::pb;
 
+/// Largest number of in-flight sums and gathers.
+constexpr size_t mostOpen = 48;
+
 ActionWriter::ActionWriter(const Stage &stage, Actions &out) : stage(stage), block(*out.add_blocks()) {
   block.set_rounds(1);
 }
@@ -55,6 +58,22 @@ void ActionWriter::addSlots(int chunk, uint32_t call, uint32_t microBatch,
                             google::protobuf::RepeatedField<uint32_t> &slots) const {
   for (uint32_t lifetime : stage.chunks(chunk).lifetimes())
     slots.Add(slotOf(stage.lifetimes(static_cast<int>(lifetime)), call, microBatch));
+}
+
+void OpenTransfers::start(int64_t transfer, int chunk, uint32_t call) {
+  open.push_back(writer.flight(transfer, chunk, call, 0));
+  writer.start(open.back());
+}
+
+void OpenTransfers::makeRoom(size_t count) {
+  if (open.size() + count > mostOpen)
+    awaitOldest(std::min(open.size(), open.size() + count - mostOpen));
+}
+
+void OpenTransfers::awaitOldest(size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    writer.wait(std::move(open[i]));
+  open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 } // namespace espalier

@@ -1,5 +1,6 @@
 #include "compiler/link/add_buckets.h"
 
+#include "compiler/link/plan_numbers.h"
 #include "dialects/exec/dialect.h"
 
 using namespace mlir;
@@ -7,6 +8,11 @@ using namespace mlir;
 namespace espalier {
 
 using namespace rt;
+
+static_assert(isSame(exec::Initializer::Zeros, pb::Initialization::ZEROS) &&
+              isSame(exec::Initializer::Ones, pb::Initialization::ONES) &&
+              isSame(exec::Initializer::Normal, pb::Initialization::NORMAL) &&
+              exec::getMaxEnumValForInitializer() == pb::Initialization::Kind_MAX);
 
 uint32_t axisBits(ArrayRef<StringAttr> axes) {
   uint32_t bits = 0;
@@ -140,7 +146,7 @@ private:
     bool isKept = true, isPerMicroBatch = false;
   };
 
-  /// Describes the value that calls accumulate gradients into.
+  /// Describes the value that layer calls accumulate gradients into.
   Held wholeGradient() const {
     bool isKept = !from.wholeGradientOffset;
     return {.partial = partial, .additions = 1, .isKept = isKept, .isPerMicroBatch = !isKept};
@@ -251,22 +257,17 @@ private:
 
 } // namespace
 
-void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, pb::Plan &out) {
-  for (const SegmentLayout &segment : segments)
-    for (const SegmentBucket &bucket : segment.buckets)
-      if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied bucket is already there as its owner's
-        *out.add_buckets() = BucketEmitter(segment, bucket, trains, tables).describe();
-}
-
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables, pb::Plan &out) {
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables,
+                                        pb::Plan &out) {
   std::vector<BucketTransfers> transfers;
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets) {
-      if (bucket.number < transfers.size()) // a tied bucket uses its owner's transfers
+      if (bucket.number < transfers.size()) // a tied bucket and its transfers are its owner's
         continue;
-      BucketEmitter emitter(segment, bucket, /*trains=*/true, tables);
+      BucketEmitter emitter(segment, bucket, trains, tables);
       *out.add_buckets() = emitter.describe();
-      transfers.push_back(emitter.addTransfers(out.buckets(out.buckets_size() - 1)));
+      const pb::Bucket &made = out.buckets(out.buckets_size() - 1);
+      transfers.push_back(trains ? emitter.addTransfers(made) : BucketTransfers());
     }
   return transfers;
 }

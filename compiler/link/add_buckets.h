@@ -25,18 +25,15 @@ std::string parameterValue(const SegmentLayout &segment, const SegmentParameter 
 struct BucketTransfers {
   std::vector<uint32_t> sums; ///< run once per step, in the order in which they start
   int64_t scatter = -1;       ///< reduce-scatter of a micro-batch's gradient, if accumulators are sharded; else -1
-  int64_t gather = -1;        ///< all-gather of the shards, after the update or before calls that read them; else -1
+  int64_t gather = -1; ///< all-gather of the shards, after the update or before layer calls that read them; else -1
 };
 
 /// Returns the mesh axes as the bit set that the plan uses.
 uint32_t axisBits(llvm::ArrayRef<mlir::StringAttr> axes);
 
-/// Adds the buckets of all segments to `out`. Adds gradients and optimizer state only if the plan trains. Values that
-/// `tables` already holds keep their indices.
-void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, rt::pb::Plan &out);
-/// Adds the buckets of a training plan together with their values and transfers. The result is indexed by bucket
-/// number.
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
+/// Adds the buckets of all segments with their values to `out`. Adds gradients, optimizer state and transfers only if
+/// the plan trains. The result is indexed by bucket number.
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables,
                                         rt::pb::Plan &out);
 
 } // namespace espalier

@@ -1,6 +1,7 @@
 #include "compiler/link/add_transfers.h"
 
 #include "compiler/codegen/kernel_shape.h"
+#include "compiler/link/plan_numbers.h"
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
@@ -162,15 +163,20 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
 }
 
 void addPassingValues(ModuleOp module, PlanTables &tables) {
-  for (auto op : module.getOps<exec::ValueOp>()) {
-    pb::Value value;
-    value.set_name(op.getName().str());
-    value.set_type(static_cast<pb::DataType>(static_cast<int>(*exec::dataType(op.getType()))));
-    value.set_elements(op.getElements());
-    value.set_per_micro_batch(op.getPerMicroBatch());
-    value.set_resident(op.getResident());
-    tables.value(value);
-  }
+  StringRef cache = exec::stringifyRegion(exec::Region::Cache);
+  auto none = ArrayAttr::get(module.getContext(), {});
+  for (auto program : module.getOps<exec::ProgramOp>())
+    for (Attribute attribute : program.getPassing().value_or(none)) {
+      auto buffer = cast<exec::BufferAttr>(attribute);
+      bool isResident = buffer.getRegion() == cache;
+      pb::Value value;
+      value.set_name(buffer.getValue().str());
+      value.set_type(numberOf<pb::DataType>(exec::dataType(buffer.getElement())));
+      value.set_elements(buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth());
+      value.set_per_micro_batch(!isResident);
+      value.set_resident(isResident);
+      tables.value(value);
+    }
 }
 
 StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,

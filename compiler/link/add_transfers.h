@@ -36,7 +36,8 @@ rt::pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, in
 rt::pb::Transfer transferNamed(const std::string &name, rt::pb::Transfer::Kind kind, const std::string &queue,
                                PlanTables &tables);
 
-/// Adds the values that lay-out-regions has listed in the module.
+/// Adds the values that pass between programs, in the order in which programs list them. The first use of a name sets
+/// its type. Values in caches are resident, all others belong to a micro-batch.
 void addPassingValues(mlir::ModuleOp module, PlanTables &tables);
 
 /// Adds the module's values, the values of the scalars, and the transfers of a step.

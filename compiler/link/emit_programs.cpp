@@ -1,19 +1,15 @@
 // Converts exec ops to protobuf messages, field by field.
 #include "compiler/link/emit_programs.h"
 
-#include "compiler/codegen/cpu/emit_cpu.h"
-#include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/value_shapes.h"
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/link/plan_numbers.h"
 #include "compiler/link/plan_tables.h"
-#include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 #include "runtime/functions.h"
 
-#include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -27,11 +23,15 @@ namespace pb = rt::pb;
 
 namespace {
 
-static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
-              isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
-              isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
-              isSame(exec::TransferKind::AllToAll, pb::Transfer::ALL_TO_ALL));
-static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
+static_assert(isSame(exec::CollectiveKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
+              isSame(exec::CollectiveKind::AllGather, pb::Transfer::ALL_GATHER) &&
+              isSame(exec::CollectiveKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
+              isSame(exec::CollectiveKind::AllToAll, pb::Transfer::ALL_TO_ALL));
+static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX) &&
+              exec::getMaxEnumValForReduction() == pb::Reduction_MAX);
+static_assert(isSame(exec::DataType::F32, pb::F32) && isSame(exec::DataType::BF16, pb::BF16) &&
+              isSame(exec::DataType::F16, pb::F16) && isSame(exec::DataType::I32, pb::I32) &&
+              exec::getMaxEnumValForDataType() == pb::DataType_MAX);
 static_assert(exec::getMaxEnumValForStore() == pb::Store_MAX);
 static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
               isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
@@ -70,22 +70,19 @@ public:
   Emitter(ModuleOp module, pb::Plan &plan)
       : module(module), plan(plan), tables(plan), describedValues(plan.values_size()) {}
 
-  LogicalResult emit(bool withObjects);
+  void emit();
 
 private:
-  LogicalResult emitObjects();
-  LogicalResult emitText();
   void emitKernel(exec::KernelOp kernel, pb::Kernel &message);
   void emitUses(exec::KernelOp kernel, pb::Kernel &message);
-  void addGeometry(pb::Object &object);
   void emitProgram(exec::ProgramOp program);
   void emitLaunch(exec::LaunchOp launch, pb::Launch &message);
-  void emitCall(exec::CallOp call, pb::LibraryCall &message);
+  void emitLibraryCall(exec::CallOp call, pb::LibraryCall &message);
   uint32_t emitStart(exec::StartOp start);
   void fillBuffer(exec::BufferAttr buffer, pb::Buffer &message);
   uint32_t valueOf(exec::BufferAttr buffer);
   void setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value);
-  void agreeOnAxes();
+  void emitAxes(exec::ProgramOp program);
   void addMatmulAlgorithms();
   uint32_t locationOf(Operation *op);
 
@@ -178,7 +175,7 @@ void Emitter::emitLaunch(exec::LaunchOp launch, pb::Launch &message) {
   message.set_grain(launch.getGrain());
 }
 
-void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
+void Emitter::emitLibraryCall(exec::CallOp call, pb::LibraryCall &message) {
   message.set_function(static_cast<pb::LibraryCall::Function>(rt::findFunction(call.getFunction())->number));
   exec::visitBuffers(call, [&](exec::BufferAttr buffer, bool) { fillBuffer(buffer, *message.add_buffers()); });
   for (int64_t size : call.getSizes())
@@ -203,7 +200,7 @@ uint32_t Emitter::emitStart(exec::StartOp start) {
     axes |= exec::axisBit(axis);
   pb::Transfer transfer;
   transfer.set_name(subprogram->name() + "." + std::to_string(transfers.size()));
-  transfer.set_kind(numberOf<pb::Transfer::Kind>(exec::symbolizeTransferKind(start.getKind())));
+  transfer.set_kind(numberOf<pb::Transfer::Kind>(exec::symbolizeCollectiveKind(start.getKind())));
   transfer.set_reduction(numberOf<pb::Reduction>(exec::symbolizeReduction(start.getReduction())));
   transfer.set_queue(tables.queue("collectives"));
   transfer.set_group(tables.group(axes));
@@ -211,46 +208,6 @@ uint32_t Emitter::emitStart(exec::StartOp start) {
   fillBuffer(start.getTo(), *transfer.add_to());
   transfer.set_location(locationOf(start));
   return transfers[start.getId()] = tables.transfer(std::move(transfer));
-}
-
-/// Propagates shard axes and partial-sum axes between the operands and results of the programs' collectives, until a
-/// fixed point. Each kind changes the axes as described in runtime/verify/README.md, section G.
-void Emitter::agreeOnAxes() {
-  bool isNew = true;
-  auto include = [&](pb::Value &value, uint32_t split, uint32_t partial) {
-    isNew = isNew || (split & ~value.split()) != 0 || (partial & ~value.partial()) != 0;
-    value.set_split(value.split() | split);
-    value.set_partial(value.partial() | partial);
-  };
-  while (isNew) {
-    isNew = false;
-    for (const pb::Transfer &transfer : plan.transfers()) {
-      if (plan.queues(static_cast<int>(transfer.queue())).name() != "collectives")
-        continue;
-      pb::Value &from = *plan.mutable_values(static_cast<int>(transfer.from(0).value()));
-      pb::Value &to = *plan.mutable_values(static_cast<int>(transfer.to(0).value()));
-      uint32_t axes = plan.groups(static_cast<int>(transfer.group())).axes();
-      bool reduces = transfer.kind() == pb::Transfer::ALL_REDUCE || transfer.kind() == pb::Transfer::REDUCE_SCATTER;
-      uint32_t splitBefore =
-          transfer.kind() == pb::Transfer::ALL_GATHER || transfer.kind() == pb::Transfer::ALL_TO_ALL ? axes : 0;
-      uint32_t splitAfter =
-          transfer.kind() == pb::Transfer::REDUCE_SCATTER || transfer.kind() == pb::Transfer::ALL_TO_ALL ? axes : 0;
-      if (reduces)
-        from.set_reduction(transfer.reduction());
-      include(from, (to.split() & ~splitAfter) | splitBefore, to.partial() | (reduces ? axes : 0));
-      include(to, (from.split() & ~splitBefore) | splitAfter, from.partial() & ~(reduces ? axes : 0));
-    }
-    // A rearrangement before a reduce-scatter keeps partial sums partial.
-    for (const pb::Subprogram &program : plan.subprograms())
-      for (const pb::Instruction &instruction : program.instructions()) {
-        if (instruction.call().function() != pb::LibraryCall::REARRANGE)
-          continue;
-        pb::Value &from = *plan.mutable_values(static_cast<int>(instruction.call().buffers(0).value()));
-        pb::Value &to = *plan.mutable_values(static_cast<int>(instruction.call().buffers(1).value()));
-        include(from, 0, to.partial());
-        include(to, 0, from.partial());
-      }
-  }
 }
 
 void Emitter::emitProgram(exec::ProgramOp program) {
@@ -271,12 +228,27 @@ void Emitter::emitProgram(exec::ProgramOp program) {
     if (auto launch = dyn_cast<exec::LaunchOp>(op))
       emitLaunch(launch, *instruction->mutable_launch());
     else if (auto call = dyn_cast<exec::CallOp>(op))
-      emitCall(call, *instruction->mutable_call());
+      emitLibraryCall(call, *instruction->mutable_call());
     else if (auto start = dyn_cast<exec::StartOp>(op))
       instruction->set_start(emitStart(start));
     else
       instruction->set_wait(transfers.at(cast<exec::WaitOp>(op).getId()));
     instruction->set_location(locationOf(&op));
+  }
+  emitAxes(program);
+}
+
+/// Adds the axes that propagate-value-axes has found for the operands and results of the program's collectives.
+void Emitter::emitAxes(exec::ProgramOp program) {
+  auto axes = program->getAttrOfType<DictionaryAttr>(codegen::axesName);
+  for (NamedAttribute entry : axes ? axes.getValue() : ArrayRef<NamedAttribute>()) {
+    int64_t number = tables.findValue(codegen::nameInPlan(subprogram->name(), entry.getName()));
+    pb::Value &value = *plan.mutable_values(static_cast<int>(number));
+    auto found = cast<DictionaryAttr>(entry.getValue());
+    value.set_split(value.split() | exec::axisBits(found.getAs<ArrayAttr>("split")));
+    value.set_partial(value.partial() | exec::axisBits(found.getAs<ArrayAttr>("partial")));
+    if (auto reduction = found.getAs<StringAttr>("reduction"))
+      value.set_reduction(numberOf<pb::Reduction>(exec::symbolizeReduction(reduction.getValue())));
   }
 }
 
@@ -313,7 +285,7 @@ void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
       operand.add_values(static_cast<uint32_t>(tables.findValue(cast<StringAttr>(value).str())));
 }
 
-LogicalResult Emitter::emit(bool withObjects) {
+void Emitter::emit() {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     kernels[kernel.getSymName().str()] = plan.kernels_size();
@@ -323,68 +295,11 @@ LogicalResult Emitter::emit(bool withObjects) {
     emitProgram(program);
   for (auto kernel : module.getOps<exec::KernelOp>())
     emitUses(kernel, *plan.mutable_kernels(static_cast<int>(kernels.at(kernel.getSymName().str()))));
-  agreeOnAxes();
   addMatmulAlgorithms();
-  if (kernels.empty() || !withObjects)
-    return success();
-  return exec::isCuda(module) ? emitText() : emitObjects();
-}
-
-/// Adds the launch geometry of each kernel.
-void Emitter::addGeometry(pb::Object &object) {
-  for (auto kernel : module.getOps<exec::KernelOp>()) {
-    pb::Geometry &geometry = *object.add_geometry();
-    geometry.set_threads(kernel.getGeometry()->getThreads());
-    geometry.set_extent_per_block(kernel.getGeometry()->getExtentPerBlock());
-    geometry.set_columns_per_block(kernel.getGeometry()->getColumnsPerBlock());
-    geometry.set_shared_bytes(kernel.getGeometry()->getSharedBytes());
-  }
-}
-
-LogicalResult Emitter::emitText() {
-  auto text = codegen::cuda::emitPtx(module);
-  if (failed(text))
-    return failure();
-  pb::Object *message = plan.add_objects();
-  message->set_level(codegen::cuda::architecture);
-  message->set_code(std::move(*text));
-  addGeometry(*message);
-  return success();
-}
-
-LogicalResult Emitter::emitObjects() {
-  auto objects = codegen::emitCpuObjects(module);
-  if (failed(objects))
-    return failure();
-  for (codegen::CpuObject &object : *objects) {
-    pb::Object *message = plan.add_objects();
-    message->set_level(object.level);
-    message->set_code(std::move(object.bytes));
-  }
-  return success();
 }
 
 } // namespace
 
-void addFusionPasses(OpPassManager &passes) {
-  // Derivatives repeat subexpressions of the forward pass, and a group should contain each only once.
-  passes.addPass(createCSEPass());
-  // Folds ops into products before groups absorb them, because a product's epilogue is free.
-  passes.addPass(createFoldEpilogues());
-  passes.addPass(createFuseKernels());
-  // Moves whole groups. After buffer assignment, the reuse of buffers would prevent such moves.
-  passes.addPass(createOverlapCommunication());
-}
-
-void addCodegenPasses(OpPassManager &passes) {
-  addFusionPasses(passes);
-  // Creates buffers only after groups are known, because values inside a kernel need none.
-  passes.addPass(createLowerToExec());
-  passes.addPass(createPlanBuffers());
-}
-
-LogicalResult emitSubprograms(ModuleOp module, pb::Plan &plan, bool emitObjects) {
-  return Emitter(module, plan).emit(emitObjects);
-}
+void emitPrograms(ModuleOp module, pb::Plan &plan) { Emitter(module, plan).emit(); }
 
 } // namespace espalier

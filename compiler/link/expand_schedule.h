@@ -1,7 +1,7 @@
 // Expands the planner's schedule table into one instruction stream per stage (runtime/README.md, sections 1 to 3). A
 // stream says which RUNs a stage executes, where each transfer is started and waited for, and how many slots each live
-// range has. It has neither allocations nor calls. The emitter turns its items into plan actions and adds the start and
-// the end of a step.
+// range has. It has neither allocations nor layer calls. The emitter turns its items into plan actions and adds the
+// start and the end of a step.
 #pragma once
 
 #include "compiler/link/order_transfers.h"
@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// A RUN of all calls of a chunk, or a START or WAIT of transfers in the listed order.
+/// A RUN of all layer calls of a chunk, or a START or WAIT of transfers in the listed order.
 struct StageItem {
   enum class Kind { Run, Start, Wait };
   Kind kind = Kind::Run;

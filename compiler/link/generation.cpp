@@ -29,13 +29,15 @@ public:
   TransferBuilder(const RegionSizes &regions, std::string phase, PlanTables &tables, const pb::Plan &out)
       : regions(regions), phase(std::move(phase)), tables(tables), out(out) {}
 
-  void build(bool hasLines) {
-    addInputs();
+  PhaseTransfers build(bool hasLines) {
+    PhaseTransfers made;
+    made.inputs = addInputs();
     if (hasLines) {
-      addLine("out", /*sends=*/true);
-      addLine("in", /*sends=*/false);
+      made.out = addLine("out", /*sends=*/true);
+      made.in = addLine("in", /*sends=*/false);
     }
-    addLogits();
+    made.logits = addLogits();
+    return made;
   }
 
 private:
@@ -47,7 +49,7 @@ private:
     return transferNamed(name + "." + phase, kind, queue, tables);
   }
 
-  void addInputs() {
+  uint32_t addInputs() {
     pb::Transfer made = transfer("tok", pb::Transfer::COPY, "to_device");
     for (const char *name : inputNames) {
       std::string key = std::string(name) + "." + phase;
@@ -57,10 +59,10 @@ private:
       *made.add_from() = at(exec::Region::Staged, input->second.offset, tables.findValue(key));
       *made.add_to() = at(exec::Region::Inputs, input->second.offset, tables.findValue(key));
     }
-    tables.transfer(std::move(made));
+    return tables.transfer(std::move(made));
   }
 
-  void addLine(const char *name, bool sends) {
+  uint32_t addLine(const char *name, bool sends) {
     pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, name);
     made.set_shift(sends ? 1 : -1);
     int64_t stream = tables.findValue("stream." + phase);
@@ -68,15 +70,15 @@ private:
       *made.add_from() = at(exec::Region::StreamOut, 0, stream, 1);
     else
       *made.add_to() = at(exec::Region::StreamIn, 0, stream, 0);
-    tables.transfer(std::move(made));
+    return tables.transfer(std::move(made));
   }
 
-  void addLogits() {
+  uint32_t addLogits() {
     pb::Transfer made = transfer("logits", pb::Transfer::COPY, "to_host");
     int64_t value = tables.findValue("logits");
     *made.add_from() = at(exec::Region::Logits, 0, value);
     *made.add_to() = at(exec::Region::Results, 0, value);
-    tables.transfer(std::move(made));
+    return tables.transfer(std::move(made));
   }
 
   const RegionSizes &regions;
@@ -109,11 +111,13 @@ void addGenerationNames(ModuleOp module, const planner::Plan &plan, pb::Plan &ou
   }
 }
 
-void addGenerationTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables,
-                            const pb::Plan &out) {
+std::vector<PhaseTransfers> addGenerationTransfers(ModuleOp module, const RegionSizes &regions,
+                                                   const planner::Plan &plan, PlanTables &tables, const pb::Plan &out) {
   addPassingValues(module, tables);
+  std::vector<PhaseTransfers> transfers;
   for (const char *name : phaseNames)
-    TransferBuilder(regions, name, tables, out).build(plan.pp > 1);
+    transfers.push_back(TransferBuilder(regions, name, tables, out).build(plan.pp > 1));
+  return transfers;
 }
 
 } // namespace espalier

@@ -27,7 +27,7 @@ struct PhaseTransfers {
 
 /// The inputs that all stages of a generation plan have in common.
 struct GenerationInputs {
-  const RunConfig &run;
+  const std::vector<SegmentRun> &runs; ///< the segments of the model in order
   const planner::Plan &plan;
   const std::vector<SegmentLayout> &segments;
   const RegionSizes &regions;
@@ -37,14 +37,13 @@ struct GenerationInputs {
 /// Lists the queues that are in use and the entries. `module` must already contain its programs.
 void addGenerationNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
-/// Adds the module's values and the transfers of each entry. A transfer's name ends with its phase, as in
-/// "tok.prefill".
-void addGenerationTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
-                            PlanTables &tables, const rt::pb::Plan &out);
+/// Adds the module's values and the transfers of each entry, and returns the transfers by entry. A transfer's name ends
+/// with its phase, as in "tok.prefill".
+std::vector<PhaseTransfers> addGenerationTransfers(mlir::ModuleOp module, const RegionSizes &regions,
+                                                   const planner::Plan &plan, PlanTables &tables,
+                                                   const rt::pb::Plan &out);
 
-/// Adds the stages without their schedules to `out`. All other tables of `out` must be complete.
-void assignGeneration(const GenerationInputs &inputs, rt::pb::Plan &out);
-/// Adds the schedules to the stages that assignGeneration made.
-void expandGeneration(const GenerationInputs &inputs, rt::pb::Plan &out);
+/// Adds the stages to `out`. All other tables of `out` must be complete.
+void buildGenerationStages(const GenerationInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -1,11 +1,10 @@
-// Builds the stages of a generation plan: arenas, calls and schedules. Every value is resident or dies with its entry,
-// so each allocation has one slot.
+// Builds the stages of a generation plan: arenas, layer calls and instruction streams. Every value is resident or dies
+// with its entry, so each allocation has one slot.
 #include "compiler/layout/stage_calls.h"
+#include "compiler/link/bind_parameters.h"
 #include "compiler/link/generation.h"
-#include "compiler/link/place_builder.h"
+#include "compiler/link/program_extents.h"
 #include "dialects/exec/dialect.h"
-
-#include <map>
 
 using namespace mlir;
 
@@ -20,22 +19,17 @@ namespace {
 constexpr Role roles[] = {Role::Prefill, Role::Decode};
 constexpr uint32_t resident = 0; ///< live range of all allocations
 
-/// Builds one stage without its schedules.
+/// Builds one stage without its instruction streams.
 class StageBuilder {
 public:
-  StageBuilder(const GenerationInputs &in, int number, const Plan &plan, Stage &stage)
-      : in(in), plan(plan), stage(stage), places(stage, in.regions.guardBytes), isFirst(number == 0),
-        isLast(number + 1 == in.plan.pp), layers(callsOf(in.run, in.plan, number).front()) {
+  StageBuilder(const GenerationInputs &in, int number, const Plan &plan, const ProgramExtents &extents, Stage &stage)
+      : in(in), plan(plan), extents(extents), stage(stage), places(stage, in.regions.guardBytes), isFirst(number == 0),
+        isLast(number + 1 == in.plan.pp), layers(callsOf(in.runs, in.plan, number).front()) {
     stage.set_first_layer(in.plan.stages[number].firstLayer);
     stage.set_layers(in.plan.stages[number].layers);
     Lifetime &lifetime = *stage.add_lifetimes();
     lifetime.set_name("resident");
     lifetime.set_slots(1);
-    for (const SegmentLayout &segment : in.segments)
-      layouts[segment.kind] = &segment;
-    for (auto [index, subprogram] : llvm::enumerate(plan.subprograms()))
-      if (!subprogram.instructions().empty())
-        subprograms[subprogram.name()] = index + 1;
   }
 
   void build() {
@@ -44,7 +38,7 @@ public:
     Chunk &chunk = *stage.add_chunks();
     chunk.set_name("layers");
     chunk.set_calls(static_cast<uint32_t>(layers.size()));
-    bindParameters();
+    bindParameters(in.segments, /*trains=*/false, [](const Call &) { return resident; }, stage, places);
     bindCaches();
     bindStreams();
     bindShared();
@@ -56,40 +50,14 @@ private:
   size_t last() const { return layers.size() - 1; }
 
   void addCall(const LayerCall &layer) {
-    Call &made = *stage.add_calls();
-    made.set_name(layer.kind + (layer.index < 0 ? "" : "." + std::to_string(layer.index)));
-    made.set_layer(static_cast<int32_t>(layer.layer));
-    made.mutable_programs()->Resize(static_cast<int>(exec::getMaxEnumValForRole()) + 1, 0);
+    Call &made = addLayerCall(layer, in.segments, stage);
     for (Role role : roles)
-      if (auto found = subprograms.find(layer.kind + "." + exec::stringifyRole(role).str()); found != subprograms.end())
-        made.set_programs(static_cast<int>(role), found->second);
-    for (const SegmentBucket &bucket : layouts.at(layer.kind)->buckets) {
-      BucketUse &use = *made.add_buckets();
-      use.set_bucket(bucket.number);
-      use.set_owner(bucket.isTied ? 0 : layer.layer); // the first segment owns a tied bucket
-      use.set_updates(!bucket.isTiedHere);
-    }
+      made.set_programs(static_cast<int>(role), extents.find(layer.kind + "." + exec::stringifyRole(role).str()));
   }
 
   uint32_t take(uint64_t bytes, const char *memoryClass) { return places.take(bytes, resident, memoryClass); }
 
   static void bind(Call &call, Region region, uint32_t place) { PlaceBuilder::bind(call, region, place); }
-
-  /// Allocates parameters. The first and the last call use one allocation if they have tied parameters.
-  void bindParameters() {
-    bool isShared = llvm::any_of(layouts.at(layers.back().kind)->buckets,
-                                 [](const SegmentBucket &bucket) { return bucket.isTiedHere; });
-    uint32_t first = 0;
-    for (auto [index, layer] : llvm::enumerate(layers)) {
-      uint64_t bytes = layouts.at(layer.kind)->parameterBytes;
-      if (bytes == 0)
-        continue;
-      uint32_t place = isShared && index == last() ? first : take(bytes, "parameters");
-      if (index == 0)
-        first = place;
-      bind(call(index), Region::Parameters, place);
-    }
-  }
 
   void bindCaches() {
     for (auto [index, layer] : llvm::enumerate(layers))
@@ -97,7 +65,7 @@ private:
         bind(call(index), Region::Cache, take(bytes->second, "cache"));
   }
 
-  /// Allocates the streams. Calls inside the stage alternate between two buffers.
+  /// Allocates the streams. Layer calls inside the stage alternate between two buffers.
   void bindStreams() {
     uint64_t bytes = in.regions.streamBytes;
     uint32_t inside[2] = {take(bytes, "activations"), take(bytes, "activations")};
@@ -113,35 +81,10 @@ private:
     }
   }
 
-  /// Returns a subprogram's access extent in the workspace, in bytes.
-  uint64_t workspaceBytes(const Subprogram &program) const {
-    uint64_t bytes = 0;
-    auto visit = [&](const auto &buffers) {
-      for (const Buffer &buffer : buffers)
-        if (buffer.region() == static_cast<uint32_t>(Region::Workspace))
-          bytes = std::max(bytes, buffer.offset() + buffer.bytes());
-    };
-    for (const Instruction &instruction : program.instructions()) {
-      visit(instruction.launch().buffers());
-      visit(instruction.call().buffers());
-      if (!instruction.has_start())
-        continue;
-      visit(plan.transfers(static_cast<int>(instruction.start())).from());
-      visit(plan.transfers(static_cast<int>(instruction.start())).to());
-    }
-    for (const Guard &guard : program.guards())
-      bytes = std::max(bytes, guard.offset() + plan.guard_bytes());
-    return bytes;
-  }
-
   /// Allocates workspace, inputs and results, which all calls use.
   void bindShared() {
-    uint64_t bytes = 0;
-    for (const Call &made : stage.calls())
-      for (uint32_t program : made.programs())
-        if (program > 0)
-          bytes = std::max(bytes, workspaceBytes(plan.subprograms(static_cast<int>(program) - 1)));
-    uint32_t workspace = take(bytes, "workspace"), inputs = take(in.regions.inputBytes, "inputs");
+    uint32_t workspace = take(extents.largest(stage, Region::Workspace), "workspace");
+    uint32_t inputs = take(in.regions.inputBytes, "inputs");
     for (Call &made : *stage.mutable_calls()) {
       bind(made, Region::Workspace, workspace);
       bind(made, Region::Inputs, inputs);
@@ -179,12 +122,11 @@ private:
 
   const GenerationInputs &in;
   const Plan &plan;
+  const ProgramExtents &extents;
   Stage &stage;
   PlaceBuilder places;
   const bool isFirst, isLast;
   const std::vector<LayerCall> layers;
-  std::map<std::string, const SegmentLayout *> layouts;
-  std::map<std::string, uint32_t> subprograms;
 };
 
 /// Adds the schedule of one entry: receive inputs and stream, RUN, then send the stream or the logits. Each transfer is
@@ -214,15 +156,14 @@ void addList(const PhaseTransfers &transfers, Role role, bool isFirst, bool isLa
 
 } // namespace
 
-void assignGeneration(const GenerationInputs &inputs, Plan &out) {
-  for (int stage = 0; stage < inputs.plan.pp; ++stage)
-    StageBuilder(inputs, stage, out, *out.add_stages()).build();
-}
-
-void expandGeneration(const GenerationInputs &inputs, Plan &out) {
-  for (int stage = 0; stage < inputs.plan.pp; ++stage)
+void buildGenerationStages(const GenerationInputs &inputs, Plan &out) {
+  ProgramExtents extents(out);
+  for (int number = 0; number < inputs.plan.pp; ++number) {
+    Stage &stage = *out.add_stages();
+    StageBuilder(inputs, number, out, extents, stage).build();
     for (auto [transfers, role] : llvm::zip_equal(inputs.transfers, roles))
-      addList(transfers, role, stage == 0, stage + 1 == inputs.plan.pp, *out.mutable_stages(stage));
+      addList(transfers, role, number == 0, number + 1 == inputs.plan.pp, stage);
+  }
 }
 
 } // namespace espalier

@@ -50,7 +50,8 @@ private:
   void read(const CallRun &run, size_t number, const std::set<uint32_t> &wanted) {
     WholeSlot at = wholeSlot(stage, run.call, exec::Region::WholeParameters);
     Slot &slot = slots[at];
-    bool isShared = stage.places(static_cast<int>(at.first)).lifetime() != 0; // several calls use the slots in turn
+    bool isShared =
+        stage.places(static_cast<int>(at.first)).lifetime() != 0; // several layer calls use the slots in turn
     if (isShared && slot.call != run.call)
       slot.buckets.clear();
     slot.call = run.call;
@@ -64,7 +65,7 @@ private:
     slot.freeFrom = number + 1;
   }
 
-  /// Returns the call of this stage that has the same owner's bucket and updates it.
+  /// Returns the layer call of this stage that has the same owner's bucket and updates it.
   uint32_t updaterOf(uint32_t call, uint32_t bucket) const {
     auto useIn = [&](uint32_t other) {
       const auto &uses = stage.calls(static_cast<int>(other)).buckets();
@@ -81,7 +82,7 @@ private:
   const Stage &stage;
   llvm::ArrayRef<BucketTransfers> buckets;
   std::vector<std::set<uint32_t>> reads; ///< by subprogram
-  std::vector<int> chunkOf;              ///< by call
+  std::vector<int> chunkOf;              ///< by layer call
   std::map<WholeSlot, Slot> slots;
   Gathers made;
 };

@@ -1,5 +1,5 @@
-// Decides where sharded parameters are gathered: before the first RUN that reads them, and again after another call has
-// reused their ring slot.
+// Decides where sharded parameters are gathered: before the first RUN that reads them, and again after another layer
+// call has reused their ring slot.
 #pragma once
 
 #include "compiler/link/add_buckets.h"
@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// A RUN of a single call.
+/// A RUN of a single layer call.
 struct CallRun {
   exec::Role role;
   int chunk;
@@ -17,7 +17,7 @@ struct CallRun {
 /// The all-gather of a bucket for one RUN.
 struct BucketGather {
   int64_t transfer;
-  int chunk; ///< chunk of the call that updates the bucket
+  int chunk; ///< chunk of the layer call that updates the bucket
   uint32_t call, microBatch;
 };
 
@@ -29,7 +29,7 @@ struct Gathers {
 /// An allocation and its ring slot.
 using WholeSlot = std::pair<uint32_t, uint32_t>;
 
-/// Returns the allocation and ring slot that hold a call's gathered buffer of `region`.
+/// Returns the allocation and ring slot that hold a layer call's gathered buffer of `region`.
 WholeSlot wholeSlot(const rt::pb::Stage &stage, uint32_t call, exec::Region region);
 
 /// Returns the gathers of an entry that executes `runs`. No gather starts more than two RUNs ahead of its reader.

@@ -1,7 +1,6 @@
 #include "compiler/plan/profile_model.h"
 
 #include "compiler/driver.h"
-#include "compiler/link/emit_programs.h"
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"

@@ -1,7 +1,9 @@
 // Code and meaning of a kernel are made to differ: the check says which kernel, and where.
 #include "compiler/codegen/check_kernels.h"
 
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/driver.h"
 #include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
@@ -57,7 +59,8 @@ protected:
     PassManager passes(&context);
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*module)));
-    EXPECT_TRUE(succeeded(emitSubprograms(*module, plan)));
+    emitPrograms(*module, plan);
+    EXPECT_TRUE(succeeded(codegen::emitObjects(*module, plan)));
   }
 
   exec::KernelOp kernel() { return *module->getOps<exec::KernelOp>().begin(); }

@@ -2,7 +2,6 @@
 // processor and for GPUs in the emulator.
 #pragma once
 
-#include "compiler/link/emit_programs.h"
 #include "test/compiler/codegen/machine.h"
 #include "test/compiler/codegen/reference.h"
 

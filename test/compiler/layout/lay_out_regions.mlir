@@ -24,9 +24,6 @@
 // CHECK: exec.region "inputs" of "positions" {bytes = 24 : i64, offset = 64 : i64}
 // CHECK: exec.region "saved" of "block.none" {bytes = 192 : i64, offset = 0 : i64}
 // CHECK: exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
-// CHECK: exec.value "stream" f32 x 24 {per_micro_batch}
-// CHECK: exec.value "positions" i32 x 6 {per_micro_batch}
-// CHECK: exec.value "block.none.saved.saved.0" f32 x 24 {per_micro_batch}
 module {
   func.func @block.none.forward(%x: !x {model.role = "stream", model.name = "x"},
                                 %ids: !ids {model.role = "input", model.name = "positions"},
@@ -108,7 +105,6 @@ module {
 // CHECK-NEXT: exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
 // CHECK-NEXT: exec.region "cache" of "block" {bytes = 512 : i64, offset = 0 : i64}
 // CHECK-NEXT: exec.region "logits" of "logits" {bytes = 128 : i64, offset = 0 : i64}
-// CHECK: exec.value "block.keys" f32 x 64 {resident}
 module attributes {exec.generation} {
   func.func @block.prefill(%x: !x3 {model.role = "stream", model.name = "x"}, %ids: !ids3 {model.role = "input", model.name = "positions"},
                            %k: !cache {model.role = "cache", model.name = "keys"}, %v: !cache {model.role = "cache", model.name = "values"}) {

@@ -1,67 +1,125 @@
-// RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/two_stages.mlir | FileCheck %s
-// RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
+// RUN: espalier-opt --link-plan -o /dev/null %S/inputs/two_stages.mlir | FileCheck %s
+// RUN: espalier-opt --link-plan -o /dev/null %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, said once for two rounds. What a
-// RUN needs is waited for before it, what it makes leaves behind it.
-// CHECK: exec.list "train_step"
-// CHECK-NEXT: exec.block rounds 1 advance 0
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "set", call = 3, slots = []>, #exec.flight<transfer = "tok"
-// CHECK-NEXT: exec.wait_transfers
-// CHECK-NEXT: exec.run "forward" {calls = 3 : i64, first = array<i64>, first_call = 0 : i64, micro_batch = 0 : i64
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "out", call = 2, slots
-// CHECK-NEXT: exec.wait_transfers
-// CHECK-NEXT: exec.run "forward" {{.*}}micro_batch = 1 : i64
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "out", call = 2, micro_batch = 1{{.*}}transfer = "dout", call = 2, slots
-// CHECK-NEXT: exec.wait_transfers [#exec.flight<transfer = "dout", call = 2>]
+// 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, written once for two rounds. A RUN
+// waits for its inputs, and its results leave behind it.
+// CHECK: stages {
+// CHECK: entries {  # train_step
+// CHECK-NEXT: blocks {
+// CHECK-NEXT: rounds: 1
+// CHECK-NEXT: actions {
+// CHECK-NEXT: start {
+// CHECK-NEXT: flights {  # set
+// CHECK: flights {  # tok
+// CHECK: wait {
+// CHECK: run {  # forward
+// CHECK-NEXT: calls: 3
+// CHECK-NEXT: slots:
+// CHECK: start {
+// CHECK-NEXT: flights {  # out
+// CHECK: wait {
+// CHECK: run {  # forward
+// CHECK-NEXT: calls: 3
+// CHECK-NEXT: micro_batch: 1
+// CHECK: start {
+// CHECK-NEXT: flights {  # out
+// CHECK: flights {  # dout
+// CHECK: wait {
+// CHECK-NEXT: flights {  # dout
 // The first backward writes the gradients of bucket 0, later ones add to them.
-// CHECK-NEXT: exec.run "backward" {backwards, calls = 3 : i64, first = array<i64: 0>
-// CHECK: exec.block rounds 2 advance 1
-// CHECK-NEXT: exec.wait_transfers
-// CHECK-NEXT: exec.run "forward" {{.*}}micro_batch = 2 : i64, slots = array<i64: 2, 2, 0, 0, 0>
-// CHECK-NEXT: exec.start_transfers
-// CHECK-NEXT: exec.wait_transfers
-// CHECK-NEXT: exec.run "backward" {{.*}}first = array<i64>{{.*}}micro_batch = 1 : i64
+// CHECK: run {  # backward
+// CHECK-NEXT: role: 1
+// CHECK-NEXT: calls: 3
+// CHECK-NEXT: backwards: true
+// CHECK-NEXT: slots:
+// CHECK-NEXT: first: [0]
+// CHECK: rounds: 2
+// CHECK-NEXT: advance: 1
+// CHECK-NEXT: actions {
+// CHECK-NEXT: wait {
+// CHECK: run {  # forward
+// CHECK-NEXT: calls: 3
+// CHECK-NEXT: micro_batch: 2
+// CHECK-NEXT: slots: [2, 2, 0, 0, 0]
+// CHECK: start {
+// CHECK: wait {
+// CHECK: run {  # backward
+// CHECK-NEXT: role: 1
+// CHECK-NEXT: calls: 3
+// CHECK-NEXT: backwards: true
+// CHECK-NEXT: micro_batch: 1
+// CHECK-NOT: first:
 
-// The last micro-batch is cut behind each layer, whose gradients are then scattered beside the next one.
-// CHECK: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 2 : i64, micro_batch = 3 : i64
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.scatter", call = 2
-// CHECK-NEXT: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 1 : i64, micro_batch = 3 : i64
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.scatter", call = 1
-// CHECK-NEXT: exec.wait_transfers
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "agree", call = 3
-// CHECK: exec.run "update"
-// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.gather", call = 1
+// The last micro-batch is cut behind each layer call, whose gradients are then scattered beside the next one.
+// CHECK: run {  # backward
+// CHECK-NEXT: role: 1
+// CHECK-NEXT: first_call: 2
+// CHECK-NEXT: calls: 1
+// CHECK-NEXT: backwards: true
+// CHECK-NEXT: micro_batch: 3
+// CHECK: start {
+// CHECK-NEXT: flights {  # block.decayed.scatter
+// CHECK-NEXT: transfer:
+// CHECK-NEXT: call: 2
+// CHECK: run {  # backward
+// CHECK-NEXT: role: 1
+// CHECK-NEXT: first_call: 1
+// CHECK-NEXT: calls: 1
+// CHECK: start {
+// CHECK-NEXT: flights {  # block.decayed.scatter
+// CHECK-NEXT: transfer:
+// CHECK-NEXT: call: 1
+// CHECK: wait {
+// CHECK: start {
+// CHECK-NEXT: flights {  # agree
+// CHECK: run {  # update
+// CHECK: start {
+// CHECK-NEXT: flights {  # block.decayed.gather
+// CHECK-NEXT: transfer:
+// CHECK-NEXT: call: 1
 
 // Evaluation is one forward of one micro-batch.
-// CHECK: exec.list "evaluate"
-// CHECK-COUNT-1: exec.run "evaluate"
-// CHECK-NOT: exec.run
+// CHECK: entries {  # evaluate
+// CHECK: run {  # evaluate
+// CHECK-NOT: run {
 
 // The last stage runs each backward right behind its forward.
-// CHECK: exec.stage
-// CHECK: exec.list "train_step"
-// CHECK: exec.run "forward" {{.*}}micro_batch = 0 : i64
-// CHECK-NEXT: exec.run "backward" {{.*}}micro_batch = 0 : i64
-// CHECK: exec.block rounds 2 advance 1
-// CHECK: exec.run "forward" {{.*}}micro_batch = 1 : i64
-// CHECK: exec.run "backward" {{.*}}micro_batch = 1 : i64
+// CHECK: stages {
+// CHECK: entries {  # train_step
+// CHECK: run {  # forward
+// CHECK-NOT: run {
+// CHECK: run {  # backward
+// CHECK: rounds: 2
+// CHECK-NEXT: advance: 1
+// CHECK: run {  # forward
+// CHECK: micro_batch: 1
+// CHECK: run {  # backward
+// CHECK: micro_batch: 1
 
-// Generation: a stage takes its inputs, and the stream of the one before; runs once; and sends the stream, or hands out the
-// logits.
-// GENERATION: exec.list "prefill"
-// GENERATION-NEXT: exec.block rounds 1 advance 0
-// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "tok.prefill", call = 0, slots = []>]
-// GENERATION-NEXT: exec.wait_transfers [#exec.flight<transfer = "tok.prefill", call = 0>]
-// GENERATION-NEXT: exec.run "prefill" {calls = 3 : i64
-// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "out.prefill", call = 2
-// GENERATION-NEXT: exec.wait_transfers
-// GENERATION: exec.list "decode"
-// GENERATION: exec.run "decode" {calls = 3 : i64
-// GENERATION: exec.stage
-// GENERATION: exec.list "prefill"
-// GENERATION-NEXT: exec.block
-// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "tok.prefill", call = 0, slots = []>, #exec.flight<transfer = "in.prefill", call = 0
-// GENERATION: exec.list "decode"
-// GENERATION: exec.run "decode" {calls = 2 : i64
-// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "logits.decode", call = 1, slots = []>]
-// GENERATION-NEXT: exec.wait_transfers [#exec.flight<transfer = "logits.decode", call = 1>]
+// Generation: a stage receives its inputs, and the stream of the previous stage; runs once; and sends the stream, or
+// returns the logits.
+// GENERATION: entries {  # prefill
+// GENERATION: start {
+// GENERATION-NEXT: flights {  # tok.prefill
+// GENERATION: wait {
+// GENERATION-NEXT: flights {  # tok.prefill
+// GENERATION: run {  # prefill
+// GENERATION: calls: 3
+// GENERATION: start {
+// GENERATION-NEXT: flights {  # out.prefill
+// GENERATION: wait {
+// GENERATION: entries {  # decode
+// GENERATION: run {  # decode
+// GENERATION: calls: 3
+// GENERATION: stages {
+// GENERATION: entries {  # prefill
+// GENERATION: start {
+// GENERATION-NEXT: flights {  # tok.prefill
+// GENERATION: flights {  # in.prefill
+// GENERATION: entries {  # decode
+// GENERATION: run {  # decode
+// GENERATION: calls: 2
+// GENERATION: start {
+// GENERATION-NEXT: flights {  # logits.decode
+// GENERATION: wait {
+// GENERATION-NEXT: flights {  # logits.decode

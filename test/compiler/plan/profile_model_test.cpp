@@ -2,7 +2,6 @@
 // plans.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/link/emit_programs.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"

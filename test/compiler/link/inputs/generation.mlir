@@ -31,32 +31,25 @@ module attributes {
   exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
   exec.region "cache" of "block" {bytes = 192 : i64, offset = 0 : i64}
   exec.region "logits" of "logits" {bytes = 40 : i64, offset = 0 : i64}
-  exec.value "tokens.prefill" i32 x 8 {per_micro_batch}
-  exec.value "stream.prefill" f32 x 24 {per_micro_batch}
-  exec.value "block.keys0" f32 x 48 {resident}
-  exec.value "rows.prefill" i32 x 2 {per_micro_batch}
-  exec.value "logits" f32 x 10 {per_micro_batch}
-  exec.value "tokens.decode" i32 x 2 {per_micro_batch}
-  exec.value "stream.decode" f32 x 6 {per_micro_batch}
-  exec.program @embed.prefill {
+  exec.program @embed.prefill attributes {passing = [#tokens, #outs]} {
     exec.call {function = "copy", buffers = [#tokens, #outs], types = [tensor<8xi32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @block.prefill {
+  exec.program @block.prefill attributes {passing = [#ins, #keys, #outs]} {
     exec.call {function = "copy", buffers = [#ins, #keys], types = [tensor<24xf32>, tensor<48xf32>], sizes = array<i64: 1, 96, 96>}
     exec.call {function = "copy", buffers = [#w, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
     exec.call {function = "copy", buffers = [#work, #outs], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @head.prefill {
+  exec.program @head.prefill attributes {passing = [#row, #logits]} {
     exec.call {function = "copy", buffers = [#row, #logits], types = [tensor<2xi32>, tensor<10xf32>], sizes = array<i64: 1, 8, 8>}
   }
-  exec.program @embed.decode {
+  exec.program @embed.decode attributes {passing = [#token, #out]} {
     exec.call {function = "copy", buffers = [#token, #out], types = [tensor<2xi32>, tensor<6xf32>], sizes = array<i64: 1, 24, 24>}
   }
-  exec.program @block.decode {
+  exec.program @block.decode attributes {passing = [#in, #keys, #out]} {
     exec.call {function = "copy", buffers = [#in, #keys], types = [tensor<6xf32>, tensor<48xf32>], sizes = array<i64: 1, 24, 24>}
     exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<6xf32>], sizes = array<i64: 1, 24, 24>}
   }
-  exec.program @head.decode {
+  exec.program @head.decode attributes {passing = [#in, #logits]} {
     exec.call {function = "copy", buffers = [#in, #logits], types = [tensor<6xf32>, tensor<10xf32>], sizes = array<i64: 1, 24, 24>}
   }
 }

@@ -29,32 +29,28 @@ module attributes {
   exec.region "inputs" of "loss_weights" {bytes = 24 : i64, offset = 192 : i64}
   exec.region "saved" of "block.none" {bytes = 128 : i64, offset = 0 : i64}
   exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
-  exec.value "tokens" i32 x 6 {per_micro_batch}
-  exec.value "stream" f32 x 24 {per_micro_batch}
-  exec.value "cotangent" f32 x 24 {per_micro_batch}
-  exec.value "block.none.saved.saved.0" f32 x 24 {per_micro_batch}
-  exec.program @embed.none.forward {
+  exec.program @embed.none.forward attributes {passing = [#ids, #out]} {
     exec.call {function = "copy", buffers = [#ids, #out], types = [tensor<24xi32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @block.none.forward {
+  exec.program @block.none.forward attributes {passing = [#in, #out, #kept]} {
     exec.call {function = "copy", buffers = [#in, #kept], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
     exec.call {function = "copy", buffers = [#w, #out], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @block.none.backward {
+  exec.program @block.none.backward attributes {passing = [#dout, #kept, #din]} {
     exec.call {function = "copy", buffers = [#kept, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
     exec.call {function = "copy", buffers = [#work, #dw], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>, accumulate}
     exec.call {function = "copy", buffers = [#dout, #din], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @block.evaluate {
+  exec.program @block.evaluate attributes {passing = [#in, #out]} {
     exec.call {function = "copy", buffers = [#in, #out], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
   exec.program @block.update {
     exec.call {function = "zero", buffers = [#w], types = [tensor<24xf32>], sizes = array<i64: 96>}
   }
-  exec.program @head.none.forward {
+  exec.program @head.none.forward attributes {passing = [#in]} {
     exec.call {function = "copy", buffers = [#in, #work], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
-  exec.program @head.none.backward {
+  exec.program @head.none.backward attributes {passing = [#in, #din]} {
     exec.call {function = "copy", buffers = [#in, #din], types = [tensor<24xf32>, tensor<24xf32>], sizes = array<i64: 1, 96, 96>}
   }
 }
