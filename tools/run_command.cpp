@@ -3,11 +3,11 @@
 
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/counted.h"
+#include "runtime/run/decline.h"
+#include "runtime/run/run.h"
+#include "runtime/run/summary.h"
 #include "runtime/status.h"
-#include "runtime/train/decline.h"
-#include "runtime/train/run.h"
 #include "runtime/train/stop.h"
-#include "runtime/train/summary.h"
 #include "tools/choose_comm.h"
 #include "tools/choose_device.h"
 #include "tools/resume_line.h"
@@ -30,7 +30,7 @@ struct RunWords {
   CommWords comm;
   rt::RunOptions options;
   Option steps;
-  Verb evaluation; ///< what says how
+  Verb evaluation; ///< option group of evaluations
 };
 
 /// Writes the tensors of every step, with names "STEP/NAME".

@@ -1,7 +1,7 @@
 // RUN: espalier-opt --link-plan -o /dev/null %S/inputs/two_stages.mlir | FileCheck %s
 // RUN: espalier-opt --link-plan -o /dev/null %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// The first stage of 1F1B holds two micro-batches, the last one a single one. Saved values of the layer calls lie side by
+// 1F1B: the first stage holds two micro-batches, the last one holds one. Saved values of the layer calls are side by
 // side in one allocation.
 // CHECK: stages {
 // CHECK-NEXT: arena_bytes:
@@ -48,8 +48,8 @@
 // CHECK: first_layer: 2
 // CHECK-NEXT: layers: 2
 
-// Generation: two buffers alternate inside a stage, and a third one leaves it. Each layer call has a cache. Only the last
-// stage has logits, which both entries hand to the host.
+// Generation: two stream buffers alternate inside a stage, and a third one is sent. Each layer call has a cache. Only
+// the last stage has logits, which both entries copy to the host.
 // GENERATION: stages {
 // GENERATION: lifetimes {
 // GENERATION-NEXT: name: "resident"

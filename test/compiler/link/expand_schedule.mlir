@@ -1,8 +1,8 @@
 // RUN: espalier-opt --link-plan -o /dev/null %S/inputs/two_stages.mlir | FileCheck %s
 // RUN: espalier-opt --link-plan -o /dev/null %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, written once for two rounds. A RUN
-// waits for its inputs, and its results leave behind it.
+// 1F1B: the first stage runs two forwards ahead, then alternates a forward and a backward, as a block of two rounds.
+// A RUN waits for its inputs before it starts, and sends its results after it.
 // CHECK: stages {
 // CHECK: entries {  # train_step
 // CHECK-NEXT: blocks {
@@ -26,7 +26,7 @@
 // CHECK: flights {  # dout
 // CHECK: wait {
 // CHECK-NEXT: flights {  # dout
-// The first backward writes the gradients of bucket 0, later ones add to them.
+// The first backward overwrites the gradients of bucket 0, and later ones add to them.
 // CHECK: run {  # backward
 // CHECK-NEXT: role: 1
 // CHECK-NEXT: calls: 3
@@ -50,7 +50,8 @@
 // CHECK-NEXT: micro_batch: 1
 // CHECK-NOT: first:
 
-// The last micro-batch is cut behind each layer call, whose gradients are then scattered beside the next one.
+// The backward of the last micro-batch is split after each layer call, so that its gradients are scattered beside the
+// next one.
 // CHECK: run {  # backward
 // CHECK-NEXT: role: 1
 // CHECK-NEXT: first_call: 2
@@ -78,12 +79,12 @@
 // CHECK-NEXT: transfer:
 // CHECK-NEXT: call: 1
 
-// Evaluation is one forward of one micro-batch.
+// Evaluation is the forward of one micro-batch.
 // CHECK: entries {  # evaluate
 // CHECK: run {  # evaluate
 // CHECK-NOT: run {
 
-// The last stage runs each backward right behind its forward.
+// The last stage runs each backward right after its forward.
 // CHECK: stages {
 // CHECK: entries {  # train_step
 // CHECK: run {  # forward
@@ -96,8 +97,8 @@
 // CHECK: run {  # backward
 // CHECK: micro_batch: 1
 
-// Generation: a stage receives its inputs, and the stream of the previous stage; runs once; and sends the stream, or
-// returns the logits.
+// Generation: a stage copies its inputs, receives the stream of the preceding stage, and runs once. Then it sends the
+// stream, or copies the logits to the host.
 // GENERATION: entries {  # prefill
 // GENERATION: start {
 // GENERATION-NEXT: flights {  # tok.prefill

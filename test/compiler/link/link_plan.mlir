@@ -32,8 +32,8 @@
 // CHECK-NEXT: resident: true
 // CHECK: additions: 1
 
-// Streams and cotangents pass between the stages on channels of their own. Shards of the bucket are scattered from the
-// gradients of both replicas, and gathered once they are updated.
+// The gradients of both replicas are reduce-scattered to shards of the bucket, and the updated shards are gathered.
+// Streams and cotangents move between the stages on separate lines.
 // CHECK: transfers {  # on to_device
 // CHECK-NEXT: name: "tok"
 // CHECK-NEXT: kind: COPY
@@ -75,8 +75,8 @@
 // CHECK-NEXT: finds: [0]
 // CHECK-NEXT: }
 
-// Generation: prefill and decode move inputs, streams and logits of their own sizes. There are no gradients, no scalars
-// and none of their queues. A phase in which no program reads rows has none. Caches stay on the device.
+// Generation: prefill and decode move inputs, streams and logits with different sizes. There are no gradients and no
+// scalars, and none of their queues. A phase in which no program reads rows does not copy them.
 // GENERATION-NOT: name: "gradients"
 // GENERATION: name: "block.keys0"
 // GENERATION-NEXT: elements: 48
