@@ -112,7 +112,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   if (!compiled)
     return UserError;
   if (!options.compileTo.empty()) {
-    fmt::print("{}", compiled->ir);
+    fmt::print("{}", compiled->text);
     return Success;
   }
   std::string excess = memoryExcess(context, *run, *chosen.plan, compiled->plan);
@@ -156,8 +156,12 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileOptions &op
   Option to = compile.option("-o,--output", output, "the run plan to write");
   addTarget(compile, options.target);
   compile.option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
-  Option stop =
-      compile.option("--compile-to", options.compileTo, "stop after a phase and print its IR").oneOf(phaseNames());
+  std::vector<std::string> stops = phaseNames();
+  stops.push_back(planPhase);
+  Option stop = compile
+                    .option("--compile-to", options.compileTo,
+                            "stop after a phase and print its IR, or the plan as protobuf text without machine code")
+                    .oneOf(stops);
   Option from = compile.option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
                     .oneOf(phaseNames());
   Option ir = compile.option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
@@ -165,7 +169,7 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileOptions &op
   ir.needs(from);
   compile.flag("--check", options.check,
                "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
-  compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
+  compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase and the plan as text");
   compile.action([=, &arguments, &options, &output] {
     if (comesLater(options.compileFrom, options.compileTo))
       throw UsageError(fmt::format("--compile-to {} comes before --compile-from {}; stop at or after it",
