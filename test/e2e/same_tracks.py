@@ -1,4 +1,4 @@
-"""same_tracks.py SIMULATED MEASURED...: measured traces against the simulated one of the same plan.
+"""Compares measured traces with the simulated one of a plan. Usage: same_tracks.py SIMULATED MEASURED...
 
 Both have the same stages. The track of micro-batches has each backward of the simulated step once, per chunk and in the
 same order. The same holds for each forward, except where the head does both at once. Every event has an end and begins
@@ -15,12 +15,12 @@ def read(path):
 
 
 def actions(events):
-    """{stage: [F0.0, B0.0, ...]} in the order of their beginnings."""
+    """Returns {stage: [F0.0, B0.0, ...]} ordered by start time."""
     found = collections.defaultdict(list)
     for event in sorted((e for e in events if e["ph"] == "X" and e["tid"] == 0), key=lambda e: e["ts"]):
         if event["name"][0] in "FBW" and event["name"][1].isdigit():
             name = event["name"]
-            if found[event["pid"]][-1:] != [name]:  # the last backward of a chunk is cut where sums over ranks start
+            if found[event["pid"]][-1:] != [name]:  # the all-reduces split a chunk's last backward
                 found[event["pid"]].append(name)
     return found
 

@@ -3,7 +3,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
-#include "runtime/data/dataset.h"
+#include "runtime/dataset/dataset.h"
 
 #include <map>
 #include <memory>

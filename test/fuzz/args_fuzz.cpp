@@ -1,5 +1,5 @@
-// Any bytes as a Megatron script: reading may refuse them, and must do nothing worse. Seeds: test/compiler/import and
-// test/e2e/inputs.
+// Parses any bytes as a Megatron script. The parser may refuse them but must not fail in another way. Seeds:
+// test/compiler/import and test/e2e/inputs.
 #include "compiler/import/megatron/import_args.h"
 
 #include <cstdint>

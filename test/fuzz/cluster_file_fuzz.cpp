@@ -1,4 +1,4 @@
-// Any bytes as the file of --cluster. Seeds: configs/clusters.
+// Parses any bytes as the file of --cluster. Seeds: configs/clusters.
 #include "compiler/import/run/import_run.h"
 #include "test/fuzz/memory_file.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as a config.json: its import may refuse them, and a run file that it writes must be one. Seeds:
+// Imports any bytes as a config.json. The import may refuse them, but any run file that it writes must be valid. Seeds:
 // test/fuzz/seeds/hf_config.
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/yaml/yaml.h"

@@ -1,4 +1,4 @@
-// Any bytes as a model file, with its own defaults as sizes. Seeds: configs/models.
+// Parses any bytes as a model file and uses its default sizes. Seeds: configs/models.
 #include "compiler/import/model/architecture.h"
 #include "test/fuzz/memory_file.h"
 

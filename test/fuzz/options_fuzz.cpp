@@ -1,4 +1,4 @@
-// Any lines as options: the first as --pin, the second as --why-not, the others as --set. Seeds:
+// Parses any lines as options: the first as --pin, the second as --why-not, the others as --set. Seeds:
 // test/fuzz/seeds/options.
 #include "compiler/import/run/import_run.h"
 

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/convert/convert.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/parameter_block.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <cstring>
 #include <fmt/format.h>

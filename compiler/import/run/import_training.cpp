@@ -1,9 +1,9 @@
 // Imports optimizer, learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/run_reader.h"
-#include "runtime/data/blend.h"
-#include "runtime/data/data_error.h"
-#include "runtime/data/splits.h"
+#include "runtime/dataset/blend.h"
+#include "runtime/dataset/splits.h"
+#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>
