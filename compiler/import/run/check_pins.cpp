@@ -140,9 +140,9 @@ private:
 
   void checkSizes() const {
     if (pins.microBatches.value_or(1) > planner::kMostMicroBatches)
-      reader.error(
-          axisKey("micro_batches", "micro_batch_num"),
-          fmt::format("{} micro-batches, a step has at most {} on each replica", *pins.microBatches, planner::kMostMicroBatches));
+      reader.error(axisKey("micro_batches", "micro_batch_num"),
+                   fmt::format("{} micro-batches, a step has at most {} on each replica", *pins.microBatches,
+                               planner::kMostMicroBatches));
     else if (config.globalBatch > mostSamples)
       reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : "runner_config.batch_size",
                    fmt::format("the global batch is above {} samples", mostSamples));
