@@ -1,7 +1,9 @@
 #include "compiler/plan/choose_generation.h"
 
+#include "compiler/import/run/check_pins.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
+#include "planner/check.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -23,9 +25,13 @@ planner::Plan generationPlan(RunConfig run, int tp, int pp) {
   return pinnedPlan(run);
 }
 
-bool divides(const RunConfig &run, int tp) {
-  return std::ranges::all_of(run.model.tensorParallelDims(),
-                             [&](const std::string &dim) { return run.model.dims.at(dim) % tp == 0; });
+/// Returns whether the model can be split so. Generation may leave devices unused.
+bool canSplit(const RunConfig &run, int tp, int pp) {
+  planner::Pins pins;
+  pins.tp = tp;
+  pins.pp = pp;
+  std::vector<planner::Divisibility> dims = splitLimits(run.model, run.pins.splitsExperts.value_or(true));
+  return planner::check(pins, {.layers = run.model.layerCount(), .divisibility = dims}).empty();
 }
 
 } // namespace
@@ -47,7 +53,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
     for (int tp = ranks; tp >= 1; tp /= 2) {
       int pp = ranks / tp;
       bool isFree = pins.tp.value_or(tp) == tp && pins.pp.value_or(pp) == pp;
-      if (!isFree || !divides(run, tp) || pp > run.model.layerCount())
+      if (!isFree || !canSplit(run, tp, pp))
         continue;
       planner::Plan plan = generationPlan(run, tp, pp);
       std::optional<uint64_t> bytes = arenaBytes(context, run, plan, target);

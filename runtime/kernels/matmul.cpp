@@ -162,9 +162,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                          const cpu::Loops &loops, int threads) {
-  return std::make_unique<Matmul>(call, types, loops, threads);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::MATMUL>(const KernelRequest &request) {
+  return std::make_unique<Matmul>(request.call, request.types, request.loops, request.threads);
 }
 
 } // namespace espalier::rt
