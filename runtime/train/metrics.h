@@ -4,13 +4,18 @@
 #include "runtime/train/line_file.h"
 #include "runtime/train/run.h"
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
 namespace espalier::rt {
 
-/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
-std::string logLine(const StepRecord &record, int64_t steps);
+/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU, and the time until the
+/// last step if `secondsLeft` is positive.
+std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft = 0);
+
+/// Formats a duration with two units at most: "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
+std::string durationText(double seconds);
 
 /// Formats a line of --metrics: a JSON object without line breaks.
 std::string metricsLine(const StepRecord &record);
@@ -28,12 +33,13 @@ public:
   /// add.
   void continueAfter(int64_t step);
 
-  /// Logs a step, and appends the record to the metrics file.
+  /// Logs a step if one is due (RunOptions::logEvery), and appends the record to the metrics file. A terminal shows
+  /// every step in one line that is overwritten.
   void add(const StepRecord &record);
   /// Logs an evaluation, and appends the record to the metrics file.
   void add(const EvaluationRecord &record);
-  /// Prints a line between the lines of the steps. `step` is the last step that was trained.
-  void say(const std::string &line, int64_t step);
+  /// Prints a line between the lines of the steps.
+  void say(const std::string &line);
   /// Prints the last line, below the progress bar.
   void close(const std::string &line);
 
@@ -41,14 +47,22 @@ public:
   const std::string &fault() const { return file.fault(); }
 
 private:
-  void show(const std::string &line, int64_t step);
+  void show(const std::string &line);
+  /// Returns the seconds until the last step, from the wall time of the latest steps. The first step is not
+  /// representative.
+  double secondsLeft(const StepRecord &record);
+  /// Returns whether a line of this step is logged.
+  bool isDue(int64_t step);
   void print(const std::string &text);
 
   const RunOptions &options;
   LineFile file;
   const bool isTerminal;
   bool isSilent = false; ///< the reader of the standard output has gone
-  bool hasBar = false;   ///< the cursor is behind a progress bar
+  std::string bar;       ///< the progress line below the log of a terminal; the cursor is behind it
+  std::chrono::steady_clock::time_point lastStep;
+  double meanSeconds = 0; ///< of a step with its evaluations and checkpoints, weighted towards the latest ones
+  bool hasSteps = false;
 };
 
 } // namespace espalier::rt

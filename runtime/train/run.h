@@ -73,7 +73,8 @@ struct RunOptions {
   std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all
   bool keepGradients = false;                     ///< fill RunResult::gradients
   bool keepParameters = false;                    ///< fill RunResult::parameters
-  bool log = false;                               ///< a line per step on standard output
+  bool log = false;                               ///< lines on standard output
+  std::optional<int64_t> logEvery; ///< steps between log lines; unset: 1, and on a terminal the progress line alone
   std::filesystem::path status;                   ///< JSON file with the host of each rank; empty: none
   std::filesystem::path trace;                    ///< trace file of the last trained step; empty: none
   std::filesystem::path failureReport;            ///< written if a rank fails; empty: none
