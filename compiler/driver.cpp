@@ -4,7 +4,7 @@
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/emit_tables.h"
 #include "compiler/codegen/plan_tables.h"
-#include "compiler/import/build_model.h"
+#include "compiler/import/model/build_model.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"

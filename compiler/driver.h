@@ -1,7 +1,7 @@
 // The compiler pipeline as a table of phases, from a run and a plan to a run plan.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "compiler/kernel_runner.h"
 #include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/export/export_plan.h"
-#include "compiler/import/pin_option.h"
+#include "compiler/import/run/pin_option.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"

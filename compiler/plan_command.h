@@ -1,7 +1,7 @@
 // The verb `plan`: prints the best plans of a run with time, memory and reasons. Needs no device.
 #pragma once
 
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 
 #include <optional>
 #include <string>

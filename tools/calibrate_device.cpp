@@ -1,7 +1,7 @@
 // Measures one stream of the first device. Collectives use one thread per device, as ranks do.
 #include "tools/calibrate_device.h"
 
-#include "compiler/import/cluster_file.h"
+#include "compiler/import/run/cluster_file.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/movement.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/program.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include "compiler/command_line.h"
 

@@ -1,13 +1,13 @@
-// Parses options, makes one call into runtime/data, and prints a short report.
+// Parses options, makes one call into runtime/dataset or runtime/tokenizer, and prints a short report.
 #include "tools/data_command.h"
 
 #include "tools/data_verbs.h"
 
-#include "runtime/data/data_error.h"
-#include "runtime/data/dataset_report.h"
-#include "runtime/data/gpt_dataset.h"
-#include "runtime/data/indexed_writer.h"
-#include "runtime/data/tokenize_files.h"
+#include "runtime/dataset/dataset_report.h"
+#include "runtime/dataset/gpt_dataset.h"
+#include "runtime/dataset/indexed_writer.h"
+#include "runtime/dataset/tokenize_files.h"
+#include "runtime/files/data_error.h"
 #include "runtime/path_kind.h"
 
 #include <chrono>

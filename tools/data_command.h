@@ -2,7 +2,7 @@
 // inspect`. `espalier inspect PREFIX` does the same as the last one.
 #pragma once
 
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include "compiler/command_line.h"
 #include <string>

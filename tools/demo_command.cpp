@@ -1,7 +1,7 @@
 // `espalier demo`: shows in a few minutes what the command does, with files that are installed beside it.
 #include "tools/commands.h"
 
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "runtime/status.h"
 #include "tools/own_command.h"
 

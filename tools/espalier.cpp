@@ -6,7 +6,7 @@
 #include "compiler/command_line.h"
 
 #include "runtime/crash_report.h"
-#include "runtime/data/data_error.h"
+#include "runtime/files/data_error.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 

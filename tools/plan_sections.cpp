@@ -1,7 +1,7 @@
 #include "tools/plan_sections.h"
 
 #include "compiler/report/page.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/mesh.h"
 #include "runtime/program.h"
 #include "tools/drift.h"

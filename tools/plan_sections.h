@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/plan.pb.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -2,7 +2,7 @@
 #include "tools/commands.h"
 #include "tools/roofline/roofline.h"
 
-#include "compiler/import/cluster_file.h"
+#include "compiler/import/run/cluster_file.h"
 
 #include "runtime/plan_file.h"
 #include "runtime/status.h"

@@ -1,7 +1,7 @@
 // The options of a training run, which `run` and `train` share.
 #pragma once
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 #include "tools/choose_comm.h"
 
 #include "compiler/command_line.h"

@@ -1,11 +1,11 @@
 // `espalier data train-tokenizer`: reads texts and writes tokenizer.json.
 #include "tools/data_verbs.h"
 
-#include "runtime/data/atomic_file.h"
-#include "runtime/data/data_error.h"
-#include "runtime/data/json_fields.h"
-#include "runtime/data/line_reader.h"
-#include "runtime/data/train_bpe.h"
+#include "runtime/dataset/json_fields.h"
+#include "runtime/dataset/line_reader.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/data_error.h"
+#include "runtime/tokenizer/train_bpe.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

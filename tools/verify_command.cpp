@@ -4,7 +4,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"

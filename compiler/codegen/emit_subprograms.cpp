@@ -8,7 +8,7 @@
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/codegen/value_shapes.h"
-#include "compiler/import/cluster_file.h"
+#include "compiler/import/run/cluster_file.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 #include "runtime/functions.h"

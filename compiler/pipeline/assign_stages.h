@@ -2,7 +2,7 @@
 // assign-stages and expand-schedule write the result as IR (stage_passes.cpp).
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/lay_out_regions.h"

@@ -2,7 +2,7 @@
 // without layout and data types. Data types and dropout are recorded separately.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 
 #include "runtime/plan.pb.h"
 

@@ -1,6 +1,6 @@
 #include "compiler/pipeline/describe_run.h"
 
-#include "compiler/import/describe_weights.h"
+#include "compiler/import/run/describe_weights.h"
 #include "compiler/pipeline/describe_identity.h"
 #include "compiler/pipeline/generation.h"
 #include "compiler/plan/run_attributes.h"

@@ -2,7 +2,7 @@
 // provenance.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
 #include "runtime/plan.pb.h"

@@ -5,7 +5,8 @@
 #pragma once
 
 #include "compiler/codegen/plan_tables.h"
-#include "compiler/import/build_model.h"
+#include "compiler/import/model/build_model.h"
+#include "compiler/import/run/run_config.h"
 #include "compiler/pipeline/lay_out_regions.h"
 #include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"

@@ -3,7 +3,7 @@
 // as plain data.
 #pragma once
 
-#include "compiler/import/model_description.h"
+#include "compiler/import/model/model_description.h"
 #include "compiler/partition/layout.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -1,7 +1,7 @@
 // Finds the layers of a stage, by chunk.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
 #include <cstddef>

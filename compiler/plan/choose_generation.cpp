@@ -1,6 +1,6 @@
 #include "compiler/plan/choose_generation.h"
 
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Chooses the plan of a run, and explains why a plan does not fit the device.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/search.h"
 
 #include "runtime/plan.pb.h"

@@ -1,7 +1,7 @@
 // Prints the planner's result as JSON.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
 

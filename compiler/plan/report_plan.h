@@ -1,7 +1,7 @@
 // The sections of `plan --report`: what report.js draws of a search.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/why_not.h"
 #include "planner/search.h"

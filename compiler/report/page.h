@@ -1,5 +1,5 @@
-// A report as one HTML file that needs no network. report.js draws its sections; the file holds the script, the style and
-// the data.
+// A report as one HTML file that needs no network. report.js draws its sections. The file holds the script, the style
+// and the data.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

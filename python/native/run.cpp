@@ -3,9 +3,9 @@
 
 #include "runtime/plan_file.h"
 #include "runtime/program.h"
+#include "runtime/run/run.h"
+#include "runtime/run/summary.h"
 #include "runtime/train/metrics.h"
-#include "runtime/train/run.h"
-#include "runtime/train/summary.h"
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>

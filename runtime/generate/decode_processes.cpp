@@ -3,10 +3,10 @@
 #include "runtime/crash_report.h"
 #include "runtime/launch/processes.h"
 #include "runtime/memory_check.h"
-#include "runtime/train/failure_report.h"
-#include "runtime/train/mpi_rank.h"
-#include "runtime/train/run_processes.h"
-#include "runtime/train/watched_run.h"
+#include "runtime/run/failure_report.h"
+#include "runtime/run/mpi_rank.h"
+#include "runtime/run/run_processes.h"
+#include "runtime/run/watched_run.h"
 
 namespace espalier::rt {
 namespace {

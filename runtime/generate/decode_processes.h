@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/generate/decode.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <functional>
 

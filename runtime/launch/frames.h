@@ -3,7 +3,7 @@
 // over all of these and the direction; numbers are little-endian. This code does not use sockets.
 #pragma once
 
-#include "runtime/data/digest.h"
+#include "runtime/digest.h"
 #include "runtime/status.h"
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/train/line_file.h"
-#include "runtime/train/run.h"
+#include "runtime/train/run_options.h"
 
 #include <chrono>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "runtime/train/write_trace.h"
 
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/mesh.h"
 
 #include <fmt/format.h>

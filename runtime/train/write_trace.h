@@ -13,9 +13,9 @@ namespace espalier::rt {
 /// Formats the events of a stage's first rank in Chrome's trace format, for chrome://tracing or Perfetto. A comma
 /// precedes each event but the first. The process is the stage. Tracks: 0 "micro-batches" ("forward mb 0", with nested
 /// calls such as "layer 3 forward"), 1 "once per step", 2 "waits", and 3 + queue with the duration of each transfer
-/// ("all-reduce in block forward (tp)"). `args` has the micro-batch; of an action, its letter and chunk as `plan --trace`
-/// has them; of a transfer, its name in the plan, its bytes per rank and its place in the model file. Times are
-/// microseconds.
+/// ("all-reduce in block forward (tp)"). `args` has the micro-batch; of an action, its letter and chunk as `plan
+/// --trace` has them; of a transfer, its name in the plan, its bytes per rank and its place in the model file. Times
+/// are microseconds.
 std::string traceEvents(const pb::Plan &plan, int stage, const std::vector<TraceEvent> &events);
 
 /// Gathers the events of each stage's first rank and writes the file. Every rank calls this function. Throws DataError

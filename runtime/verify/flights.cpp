@@ -1,5 +1,5 @@
-// In-flight transfers in the simulation. Between START and WAIT no step writes a transfer's sources or touches its
-// targets. Later transfers on the same queue are the exception.
+// In-flight transfers in the simulation. Between START and WAIT, no step may write a transfer's sources or access its
+// targets, except later transfers on the same queue.
 #include "runtime/verify/limits.h"
 #include "runtime/verify/play.h"
 

@@ -289,7 +289,7 @@ private:
   const pb::Plan &plan;
   const Mesh &mesh;
   PlanErrors &errors;
-  std::map<Key, std::string> used; ///< with the name of one transfer
+  std::map<Key, std::string> used; ///< each with the name of a transfer that uses it
 };
 
 void Communicators::use(const pb::Transfer &transfer, uint32_t stage) {

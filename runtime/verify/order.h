@@ -11,7 +11,8 @@ struct Issued {
   const pb::Transfer *transfer = nullptr;
   uint32_t call = 0, microBatch = 0;
   uint32_t action = 0;  ///< the action that starts it, as an index into Line.actions
-  uint32_t meeting = 0; ///< equal for all stages that take part; 0: no other stage does
+  uint32_t meeting = 0; ///< the number of the collective or send/receive pair, equal on all stages that take part; 0 if
+                        ///< no other stage takes part
   uint32_t members = 1;
   bool hasEnded = false;
 };

@@ -188,7 +188,7 @@ bool Play::checkReady(const Operand &operand, uint32_t queue, std::string_view v
   return true;
 }
 
-/// Checks that no in-flight transfer touches the bytes, and that they hold no sum that is still to be read.
+/// Checks that no in-flight transfer accesses the bytes, and that they hold no sum that is still to be read.
 bool Play::checkFree(const Where &at, const Span &span, uint32_t queue, std::string_view what) {
   std::optional<Fault> fault = bytesOf(at).free(span, queue);
   if (!fault)

@@ -19,7 +19,7 @@ public:
   void play();
 
 private:
-  /// The address at which a region of the current call begins.
+  /// The start address of a region of the current call.
   struct Where {
     int memory = 0;
     int64_t base = 0;
@@ -37,7 +37,7 @@ private:
   };
   /// The byte ranges that an in-flight transfer reads and writes.
   struct Flight {
-    std::vector<std::pair<int, Span>> read, written; ///< each with its memory
+    std::vector<std::pair<int, Span>> read, written; ///< spans, each with the index of its memory
   };
 
   // entries.cpp

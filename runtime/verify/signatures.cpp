@@ -1,4 +1,5 @@
-// Binds the dims operand by operand. An operand can be bound if at most one of its dims has an unknown length.
+// Binds the dims of a row, operand by operand. An operand can be bound if the length of at most one of its dims is
+// unknown.
 #include "runtime/verify/signatures.h"
 
 #include <algorithm>

@@ -47,7 +47,7 @@ private:
   std::string name;
   std::vector<const pb::Chunk *> chunkOf; ///< by call of the current stage
   uint64_t actions = 0;
-  uint64_t greatestMicroBatch = 0, rounds = 1, advance = 0; ///< of the current entry and block
+  uint64_t greatestMicroBatch = 0, rounds = 1, advance = 0; ///< values of the current entry and block
 };
 
 void Stages::check() {

@@ -55,7 +55,8 @@ private:
   PlanErrors &errors;
   std::vector<ByteState> states; ///< by region
   std::map<uint32_t, Step> open; ///< in-flight transfers, by transfer
-  /// Completed terms whose inputs have not changed since: the sum, and the addresses of the inputs.
+  /// The terms that are complete and whose inputs have not changed since. Each entry has the sum and the addresses of
+  /// the term's inputs.
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   std::vector<std::pair<int, Operand>> leftOver; ///< as Summary.leftOver

@@ -166,7 +166,7 @@ Operand Values::operandOf(const pb::Buffer &buffer, Access access) const {
   operand.layer = buffer.layer();
   operand.valueBegin = info.begin;
   operand.valueEnd = info.end;
-  // If the value itself is a shard, each rank has its own, and the span covers all of them.
+  // If the value itself is a shard, each rank has a different shard, and the span covers all of them.
   if (operand.span.part && static_cast<int64_t>(buffer.bytes()) == info.end - info.begin)
     operand.valueEnd = info.begin + bytes.greatest - bytes.least;
   operand.origin = operand.span.begin - operand.valueBegin;

@@ -4,7 +4,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/launch/processes.h"
-#include "runtime/train/rank.h"
+#include "runtime/run/rank.h"
 
 #include <algorithm>
 #include <chrono>

@@ -91,7 +91,7 @@ elif ! "$python" -c 'import tokenizers' 2>/dev/null; then
   echo "tokenizers: not measured, $python has no package tokenizers; name one that has: PYTHON=... ./dev bench"
 else
   echo "GPT-2 tokenization (bounds: 20 MB/s and twice the package):"
-  "$python" "$root/test/runtime/data/bench_tokenizers.py" "$espalier" "$shared/data" | sed 's/^/  /'
+  "$python" "$root/test/runtime/tokenizer/bench_tokenizers.py" "$espalier" "$shared/data" | sed 's/^/  /'
 fi
 
 # The tokens are a hole in a file: building the index reads lengths, not tokens.

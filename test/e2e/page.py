@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands of a page of docs/ as printed, in one shell. Usage: page.py SOURCE_DIR PAGE FOLDER"""
+"""Runs the commands of a page of docs/ as printed in one shell. Usage: page.py SOURCE_DIR PAGE FOLDER"""
 import pathlib
 import subprocess
 import sys

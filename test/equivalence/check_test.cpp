@@ -1,8 +1,8 @@
 // Checked plans: guards do not change results, and an out-of-bounds write names its instruction.
 #include "test/equivalence/training.h"
 
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 
 #include <gmock/gmock.h>
 

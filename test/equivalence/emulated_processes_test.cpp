@@ -2,8 +2,8 @@
 // emulated device must detect. This process never starts a driver, because a driver does not survive a fork.
 #include "test/equivalence/emulated_rows.h"
 
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "test/emulator/mutant.h"
 #include "test/sanitizer.h"
 

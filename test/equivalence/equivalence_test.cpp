@@ -2,7 +2,7 @@
 // and every gradient of each step.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // token drops must agree too.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

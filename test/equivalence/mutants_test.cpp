@@ -4,8 +4,8 @@
 // mutants), ESPALIER_MUTANTS_SEED and ESPALIER_MUTANTS_FIRST (which ones), ESPALIER_MUTANTS_PLANS (substring of plan
 // names), ESPALIER_MUTANTS_FIELDS (fields), ESPALIER_MUTANTS_EACH (locations to try per kind), ESPALIER_MUTANTS_SHOW
 // (print progress, and the mutants that were neither refused nor equal).
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
 #include "test/equivalence/emulated_rows.h"
 #include "test/equivalence/mutate.h"

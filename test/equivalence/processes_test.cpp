@@ -1,7 +1,7 @@
 // A plan gives equal bits with ranks as threads and as processes.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <bit>
 #include <csignal>

@@ -1,7 +1,7 @@
 // Any plan can resume any other plan's checkpoint, and continues as the saving plan would.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

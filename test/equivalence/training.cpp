@@ -3,8 +3,8 @@
 #include "compiler/interpret/train_ranks.h"
 #include "compiler/plan/choose_plan.h"
 #include "planner/model/schedule.h"
+#include "runtime/run/run.h"
 #include "runtime/train/learning_rate.h"
-#include "runtime/train/run.h"
 
 #include <cmath>
 #include <filesystem>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
-#include "runtime/data/dataset.h"
+#include "compiler/import/run/import_run.h"
+#include "runtime/dataset/dataset.h"
 
 #include <map>
 #include <memory>

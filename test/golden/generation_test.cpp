@@ -1,8 +1,8 @@
 // What transformers says greedily (generation.json, made by generation_reference.py), by compiled plans under several
 // splits, with prompts of unequal lengths side by side; and that a cache changes nothing.
 #include "compiler/driver.h"
-#include "compiler/import/hf_config.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_generation.h"
 #include "runtime/checkpoint/start.h"
 #include "runtime/generate/generator.h"

@@ -2,8 +2,8 @@
 // interpreter at once.
 #pragma once
 
-#include "compiler/import/build_model.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/model/build_model.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/interpret/eval.h"
 #include "compiler/passes.h"
 #include "dialects/register.h"

@@ -1,6 +1,6 @@
 // Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
 // by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
-#include "compiler/import/hf_config.h"
+#include "compiler/import/huggingface/hf_config.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
 #include "tools/convert_command.h"
@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/convert/convert.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/parameter_block.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <cstring>
 #include <fmt/format.h>

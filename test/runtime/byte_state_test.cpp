@@ -1,4 +1,4 @@
-// Events and the faults that the byte map reports: after writes, partial writes and in-flight transfers.
+// Tests the faults that the byte map reports after writes, partial writes and in-flight transfers.
 #include "runtime/verify/byte_state.h"
 
 #include <gtest/gtest.h>

@@ -204,7 +204,7 @@ TEST_F(OneRank, EntriesAllocateNothing) {
   EXPECT_EQ(allocations, before);
 }
 
-// The host fills one copy while an entry reads the other.
+// The exchanges have two copies: the host fills one copy while an entry reads the other.
 TEST_F(OneRank, ExchangesTakeTurns) {
   const pb::Stage &stage = program.plan().stages(0);
   uint32_t tokens = *findExchange(stage, "tokens"), results = *findExchange(stage, "results");
@@ -260,7 +260,7 @@ TEST(Executor, AddressesChooseTheOwnPart) {
   EXPECT_EQ(begin[1] - begin[0], program.plan().buckets(1).stored().bytes() / 2);
 }
 
-/// Returns the report if rank 1 of two stages fails before instruction 0 of an action.
+/// Returns the error if rank 1 of two stages fails before instruction 0 of an action.
 std::string failureAt(uint32_t action) {
   Program program(samplePlan(split(2, 1, 1, false)), 1);
   auto prepare = [&](Executor &executor) { executor.fault = Fault{.rank = 1, .step = 1, .action = action}; };

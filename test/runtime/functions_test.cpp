@@ -1,4 +1,4 @@
-// The rows of functions.def and properties derived from them.
+// Tests the rows of functions.def and the properties that are derived from them.
 #include "runtime/abi.h"
 #include "runtime/functions.h"
 #include "runtime/plan.pb.h"

@@ -96,7 +96,7 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
     EXPECT_FALSE(operandsOf(callOf(huge)));
     EXPECT_FALSE(operandsOf(callOf(negative)));
     Case more = c;
-    more.sizes.insert(more.sizes.end(), 2, 1); // attention's sixth size may be given
+    more.sizes.insert(more.sizes.end(), 2, 1); // attention has an optional sixth size
     EXPECT_FALSE(operandsOf(callOf(more)));
   }
   Call unknown;
@@ -116,7 +116,7 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
   EXPECT_NE((*operandsOf(call))[0].linear, (*operandsOf(call))[1].linear);
 }
 
-// A partial sum must not pass through a nonlinear epilogue, and every rank with a term would add a bias.
+// Nonlinear epilogues do not accept partial sums. Neither does a bias, because every rank with a term would add it.
 TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   struct Epilogue {
     Call::Epilogue name;
@@ -142,7 +142,7 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   }
 }
 
-// Without a following derivative, the operand of gelu is not kept.
+// The operand of gelu is stored only if the call has a fifth buffer for it.
 TEST(LibraryFunctions, GelusOperandIsMadeWhereItHasAPlace) {
   Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
   call.set_epilogue(Call::BIAS_GELU);

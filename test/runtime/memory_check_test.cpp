@@ -1,4 +1,5 @@
-// Memory limits in the system's format, in a folder that replaces the root, and the memory that a plan requires.
+// Tests memory limits in the system's format, read from a folder that replaces the root, and the memory that a plan
+// requires.
 #include "runtime/memory_check.h"
 
 #include "runtime/comm/local.h"
@@ -43,7 +44,7 @@ TEST_F(FreeMemoryTest, WithoutAnyFileNothingIsLimited) {
   EXPECT_EQ(freeMemory(root).bytes, UINT64_MAX);
 }
 
-/// 10,000,000 minus 6,000,000, of which 2,500,000 are reclaimable file pages.
+/// The limit minus the usage is 10,000,000 - 6,000,000. Of the usage, 2,500,000 bytes are reclaimable file pages.
 TEST_F(FreeMemoryTest, Version2GroupsAndThoseAboveThemLimit) {
   write("proc/self/cgroup", "0::/jobs/mine\n");
   write("sys/fs/cgroup/jobs/mine/memory.max", "max\n");

@@ -1,4 +1,4 @@
-// Rank coordinates on a mesh whose axes all have different sizes.
+// Tests rank coordinates on a mesh whose axes all have different sizes.
 #include "runtime/mesh.h"
 
 #include "runtime/status.h"

@@ -1,4 +1,4 @@
-// Errors that only OpenMPI's back end reports.
+// Tests errors that only OpenMPI's back end reports.
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_library.h"
 #include "test/runtime/comm_back_ends.h"
@@ -60,7 +60,7 @@ TEST_F(Mpi, SaysWhatItRefuses) {
   EXPECT_EQ(failure->message, "MPI refuses a send: MPI_ERR_RANK: invalid rank");
 }
 
-/// The excess size is unknown, because MPI truncates the message.
+/// MPI truncates a message that is too long, so the error cannot give its size.
 TEST_F(Mpi, MoreThanWasWaitedFor) {
   std::optional<Failure> failure = runMpi(2, [](Communicator &comm) {
     std::byte *place = comm.allocate(64);

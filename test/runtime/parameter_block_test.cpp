@@ -1,4 +1,4 @@
-// The elements that a rank holds, owns and saves: blocks of padded tensors, further cut if their bucket is sharded.
+// Tests the elements that a rank holds, owns and saves: blocks of padded tensors, which ZeRO cuts further.
 #include "runtime/parameter_block.h"
 
 #include "test/runtime/sample_plan.h"
@@ -58,7 +58,7 @@ TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
   parameter.add_padded_shape(6);
   parameter.add_split(EP | TP);
   auto held = [&] {
-    std::vector<int64_t> experts; // by rank: ep, then tp
+    std::vector<int64_t> experts; // indexed by rank: ep, then tp
     for (int rank = 0; rank < 6; ++rank)
       ParameterBlock(parameter, mesh, rank).visitRuns([&](int64_t, int64_t global, int64_t) {
         experts.push_back(global);
@@ -120,7 +120,7 @@ TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
   EXPECT_TRUE(second[0].own.range.isEmpty());
   EXPECT_EQ(second[1].own.range, (ElementRange{0, 640}));
   EXPECT_EQ(second[1].own.at, 0);
-  EXPECT_TRUE(second[2].own.range.isEmpty()); // only padding remains for it
+  EXPECT_TRUE(second[2].own.range.isEmpty()); // rank 1 holds only padding
   for (const PlacedParameter &placed : second) {
     EXPECT_FALSE(placed.isSpokenFor);
     EXPECT_TRUE(placed.isOwnSpokenFor);
@@ -149,7 +149,7 @@ TEST(PlacedParameters, PartsCutThroughParameters) {
   EXPECT_EQ(placed.heldStored().at, 0);
 }
 
-/// Under every split, one rank saves each element of each parameter, and one its state. A tied table counts once.
+/// Under every split, exactly one rank saves each element of each parameter and its state. A tied table counts once.
 TEST(PlacedParameters, EveryElementIsSpokenForOnce) {
   for (bool zero : {false, true}) {
     SampleOptions options{.dp = 2, .tp = 2, .pp = 2, .layers = 3, .features = 300, .zero = zero};

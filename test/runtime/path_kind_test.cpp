@@ -1,4 +1,4 @@
-// Files given to the wrong command are recognized by their content, whatever their names.
+// Files are recognized by their content, so that the error for a wrong file can name the right command.
 #include "runtime/path_kind.h"
 
 #include "runtime/plan_file.h"

@@ -1,4 +1,4 @@
-// Every corruption of a plan file is detected, and the file remains one protobuf message.
+// Every corruption of a plan file is detected. A plan file with its checksum is still one protobuf message.
 #include "runtime/plan_file.h"
 
 #include "runtime/status.h"
@@ -24,7 +24,7 @@ protected:
   }
   ~PlanFile() override { fs::remove(file); }
 
-  /// Returns the error of reading these bytes; empty if they are a plan.
+  /// Returns the error of reading these bytes, or an empty string.
   std::string errorOf(const std::string &bytes) {
     std::ofstream(file, std::ios::binary) << bytes;
     try {

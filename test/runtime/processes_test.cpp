@@ -1,4 +1,4 @@
-// Processes of one host that die, hang or fail: the others end within seconds, and the first failure is reported.
+// Processes of one host die, hang or fail. The other processes end within seconds, and the first failure is reported.
 #include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 #include "test/sanitizer.h"
@@ -21,10 +21,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds, std::chrono::seconds;
 
 constexpr size_t operandBytes = size_t{8} << 20;
-/// The time limits assume an idle machine, so that the test raises its priority where the system allows it.
+/// The time limits assume an idle machine. The test therefore raises its priority if the system allows it.
 [[maybe_unused]] const int goesFirst = setpriority(PRIO_PROCESS, 0, -10);
 
-/// Runs all-reduces in a loop. Returns 0 if the rank was stopped meanwhile.
+/// Runs all-reduces in a loop. Returns 0 when the rank is stopped.
 int sumUntilStopped(ShmWorld &world, int rank) {
   std::unique_ptr<Communicator> comm = world.communicator(rank);
   std::vector<int> members;
@@ -51,7 +51,7 @@ void PrintTo(const Loss &loss, std::ostream *out) {
   *out << strsignal(loss.signal) << " after " << loss.afterMilliseconds << " ms";
 }
 
-/// Shorter than in a run, to keep the tests fast.
+/// Shorter than in a real run, to keep the tests fast.
 constexpr Patience aSecond{.silentLooks = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
@@ -148,7 +148,7 @@ std::optional<Failure> failureAlone(Supervision how) {
   return failure;
 }
 
-/// Slurm sends this signal to processes that wait for a peer that failed to start.
+/// Slurm sends SIGTERM to processes that wait for a peer that failed to start.
 TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
   Clock::time_point begin = Clock::now();
   std::optional<Failure> failure = failureAlone({.endSignal = [] { return SIGTERM; }});
@@ -167,15 +167,15 @@ TEST(Processes, WhoMeetsNobodyGivesUp) {
                               "reach each other");
 }
 
-/// About a millisecond of one core.
+/// Computes for about a millisecond on one core.
 void compute() {
   volatile float value = 1;
   for (int i = 0; i < 500'000; ++i)
     value = value * 1.000001f;
 }
 
-/// Returns the seconds in which eight ranks compute in rounds while every core has other work. `meet`: a barrier
-/// follows each round.
+/// Returns the seconds that eight ranks need for rounds of computation while every core has other work. With `meet`, a
+/// barrier follows each round.
 double secondsOfEight(bool meet) {
   constexpr int rounds = 30;
   ShmWorld world(8, operandBytes);

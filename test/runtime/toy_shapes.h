@@ -1,4 +1,4 @@
-// Values with named dimensions, for tests of rules about shapes.
+// Values with named dimensions for tests of shape rules.
 #pragma once
 
 #include "runtime/verify/dims.h"
@@ -9,7 +9,7 @@
 
 namespace espalier::rt::verify {
 
-/// dp 2, tp 2. No two dimensions have the same size.
+/// A plan on a mesh with dp 2 and tp 2. No two dimensions have the same size.
 class Toy {
 public:
   Toy() {

@@ -1,5 +1,5 @@
-// A valid plan passes. Each change of one field breaks one rule about the tables of the plan (A, B, D, E, G or H), and
-// the error names the location.
+// A valid plan passes. Each case changes one field and breaks one rule about the tables of the plan (A, B, D, E, G or
+// H). The error names the location.
 #include "runtime/verify_plan.h"
 
 #include "runtime/geometry.h"
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Layout, Refusal, testing::ValuesIn(layout), nameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, Refusal, testing::ValuesIn(kernels), nameOf);
 INSTANTIATE_TEST_SUITE_P(Transfers, Refusal, testing::ValuesIn(transfers), nameOf);
 
-/// Returns the sample plan for GPUs: its kernel text declares the grids.
+/// Returns the sample plan for GPUs. The text of its kernels declares the grids.
 pb::Plan planForGpus() {
   pb::Plan plan = planOf({"", "", {}});
   plan.set_target("cuda");
@@ -286,7 +286,7 @@ TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {
   }
 }
 
-/// Corrupt bytes are refused or harmless: no crash, no overflow.
+/// Corrupt bytes are refused or harmless. They cause no crash and no overflow.
 TEST(VerifyPlan, SurvivesDamagedBytes) {
   google::protobuf::SetLogHandler(nullptr); // damaged text is expected
   std::string good = planOf({"", "", {}}).SerializeAsString();

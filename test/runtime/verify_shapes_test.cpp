@@ -1,5 +1,5 @@
-// Rule K: sizes, transposition and origins of library calls, and of kernels that replace them, follow from named
-// dimensions. A case is one valid call or launch, one change, and the expected error text.
+// Tests rule K: the sizes, transposition and origins of library calls, and of kernels that replace them, follow from
+// named dimensions. A case consists of one valid call or launch, one change, and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace espalier::rt::verify {
 namespace {
 
 struct CallCase {
-  const char *name, *expected; ///< empty: nothing is wrong
+  const char *name, *expected; ///< empty: no error
   std::function<pb::LibraryCall(Toy &)> make;
 };
 
@@ -157,7 +157,7 @@ const CallCase calls[] = {
     {"AttentionOfTheWholeSequence", "",
      [](Toy &toy) {
        pb::LibraryCall call = attention(toy);
-       for (int buffer : {0, 3}) // queries sharded over tp, all heads on each rank
+       for (int buffer : {0, 3}) // the sequence of the queries is sharded over tp, and each rank has all heads
          *call.mutable_buffers(buffer) = toy("bqmd");
        for (int buffer : {1, 2})
          *call.mutable_buffers(buffer) = toy("bsmd");

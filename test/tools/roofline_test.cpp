@@ -1,4 +1,4 @@
-// Counting of PTX by playing some of its lanes: loops by their numbers, bytes by the buffer that they are of.
+// Counts the instructions and bytes of PTX by simulating some of its lanes.
 #include "tools/roofline/ptx_player.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Parameters: two buffers, one scalar, the extent. Each block of 64 threads walks over `scalar` rows of 128 f32.
+/// Parameters: two buffers, one scalar, the extent. Each block of 64 threads processes `scalar` rows of 128 f32 values.
 constexpr const char *walk = R"(
 .version 8.0
 .target sm_80
@@ -54,7 +54,8 @@ PtxCounts countWalk(int64_t rows, int64_t blocks) {
 }
 
 TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
-  // Of a lane: 1 + 2 + 2 + 1 before the loop, 1 + 1 + 1 + 2 + 2 + 2 + 1 in it, 2 + 1 + 1 behind it.
+  // One lane executes 1 + 2 + 2 + 1 instructions before the loop, 1 + 1 + 1 + 2 + 2 + 2 + 1 in it, and 2 + 1 + 1 after
+  // it.
   for (int64_t rows : {0, 1, 7}) {
     PtxCounts counts = countWalk(rows, 1);
     EXPECT_EQ(counts.slots, 64.0 * (6 + 10 * rows + 4)) << rows;
@@ -65,7 +66,7 @@ TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
   }
 }
 
-// A division of 64 bits by a constant is the high half of a product: a loop of 21 / 5 rounds.
+// A 64-bit division by a constant uses the high half of a product. The loop has 21 / 5 rounds.
 TEST(PtxPlayer, HighHalvesOfWideProductsCountRounds) {
   std::string text = walk;
   std::string_view bound = "setp.lt.s64 \t%p1, %rd3, 1;";
@@ -80,7 +81,7 @@ TEST(PtxPlayer, BlocksThatAreAlikeCountAlikeHoweverFewArePlayed) {
   EXPECT_NEAR(many.read[0], 1000 * one.read[0], 1e-9 * many.read[0]);
 }
 
-/// The text with one of its parts replaced.
+/// Returns the text with one part replaced.
 std::string changed(const std::string &from, const std::string &to) {
   std::string text = walk;
   return text.replace(text.find(from), from.size(), to);
@@ -89,7 +90,7 @@ std::string changed(const std::string &from, const std::string &to) {
 TEST(PtxPlayer, WhatDependsOnMemoryIsNoReasonToRunOn) {
   std::string text = changed("add.s64 \t%rd6, %rd6, 1;", "ld.global.u64 \t%rd6, [%rd1];");
   PtxCounts counts = countLaunch(readPtx(text).at("walk_0"), {1, 1, 64, 2, {100, 1}});
-  EXPECT_EQ(counts.special, 64.0); // once through the loop
+  EXPECT_EQ(counts.special, 64.0); // one round of the loop
 }
 
 TEST(PtxPlayer, AThreadWithoutEndIsRefused) {

@@ -12,7 +12,7 @@ namespace espalier::codegen::cuda {
 struct AttentionConfig {
   mlir::Type element;
   int64_t headDim;
-  bool isCausal, isPart; ///< q has only a part of the sequence
+  bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
 
   /// Convert from and to the attributes of a kernel.
@@ -34,7 +34,7 @@ enum AttentionScalar : unsigned {
   KvHeads,
   Group,
   HeadDim,
-  FirstPosition, ///< of q's first query
+  FirstPosition, ///< the position of q's first query
   Stream,
   FirstSample,
   FirstHead,

@@ -196,7 +196,7 @@ public:
         [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
           Expr firstKey = tile * sizes.columns;
-          if (sizes.columns > 32) // saves registers: no branch
+          if (sizes.columns > 32) // without a branch, fewer registers are live
             return use(firstKey, buffer);
           block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
         });

@@ -159,8 +159,8 @@ private:
   KernelFunction &f;
   Destination destination;
   Expr ids, order, lane, warp, thread, rows, tokens;
-  Expr beginRow, endRow; ///< of the block
-  Expr begin, end;       ///< tokens of the warp
+  Expr beginRow, endRow; ///< the block's rows of the table
+  Expr begin, end;       ///< the warp's tokens
 };
 
 /// Code shared by sum_segments and join_segments. Buffers: ids, order, ... Scalars: hidden, first row, tokens, rows,

@@ -44,7 +44,7 @@ int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name);
 double realParameter(exec::KernelOp kernel, llvm::StringRef name);
 
 // Constants shared by launches and kernels.
-constexpr int64_t rowsPerOrderBlock = 64; ///< rows of the table
+constexpr int64_t rowsPerOrderBlock = 64; ///< rows of the table per block of order_tokens
 constexpr int64_t tokensPerSegment = 32;
 constexpr int64_t orderSharedBytes = 4 * (rowsPerOrderBlock * 9 + 8);
 constexpr int64_t columnsPerPartsBlock = 32;

@@ -48,7 +48,8 @@ public:
   virtual ~Tiles() = default;
 
   std::vector<Expr> rows, columns; ///< i32, within the tile
-  Expr firstRow, lastRow;          ///< of the rows that are processed together: those of the warp, or all
+  Expr firstRow, lastRow;          ///< the first and last row that are processed together with this thread's: the
+                                   ///< warp's rows, or all
   int sumSlots = 0;
   int rowLanes = 1; ///< number of neighbouring lanes that hold the same rows; rowLane is the index among them
   Expr rowLane;

@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/regular_file.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 
 #include <algorithm>

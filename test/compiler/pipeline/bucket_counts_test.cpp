@@ -2,7 +2,7 @@
 // however many parameters it has. And what is hidden: sums start behind their last term, streams are received ahead.
 // Counted in the lists and subprograms of compiled plans.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The plan that a run file pins, where it lists what single stages and chunks do.
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // What the planner is told of a program for GPUs against the launches and calls of the compiled plan.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/model/cost.h"
 #include "planner/model/segment.h"

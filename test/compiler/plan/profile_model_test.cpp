@@ -2,7 +2,7 @@
 // plans.
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"

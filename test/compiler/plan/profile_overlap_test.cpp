@@ -1,6 +1,6 @@
 // What the planner takes to run beside communication, against what the compiled programs and schedules do.
 #include "compiler/driver.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/model/segment.h"
 #include "planner/search.h"

@@ -1,4 +1,4 @@
-// Two runs never meet in a folder, whatever a killed one left behind, and no link leads out of it.
+// Only one run uses a folder at a time, even after a run was killed. Writes never follow a link out of the folder.
 #include "runtime/checkpoint/commit.h"
 
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class Commit : public CheckpointTest {
 protected:
-  /// The sentence with which the folder is refused, empty where it is taken.
+  /// Returns the error message if the folder is refused, otherwise an empty string.
   std::string refusal() const {
     try {
       CheckpointFolder held(folder);
@@ -35,7 +35,7 @@ TEST_F(Commit, OneRunHoldsTheFolder) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The lock goes with its process, whatever ends it.
+// The lock ends with the process that holds it, even if a signal kills the process.
 TEST_F(Commit, AKilledRunHoldsNothing) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -54,7 +54,7 @@ TEST_F(Commit, AKilledRunHoldsNothing) {
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(refusal(), "");
-  // What it had begun is gone.
+  // The next run removed the partial checkpoint.
   for (const auto &entry : fs::directory_iterator(folder))
     EXPECT_EQ(entry.path().filename(), ".lock");
   close(ends[0]);
@@ -85,7 +85,7 @@ TEST_F(Commit, PartialNamesAreUnique) {
   EXPECT_NE(CheckpointFolder(folder).partial(3), first);
 }
 
-// Links under the names of what is written are replaced, their targets stay.
+// A run replaces links that have the name of a file that the run writes. The targets of the links do not change.
 TEST_F(Commit, FollowsNoLink) {
   fs::create_directories(folder);
   fs::path target = folder / "precious";
@@ -120,7 +120,7 @@ TEST_F(Commit, KeepsTheNewest) {
   EXPECT_THAT(said.aloud, testing::Not(HasSubstr("another run")));
 }
 
-// Who forgets --resume must not lose what was trained: it stays beside what the new run keeps, and that is said.
+// A run without --resume keeps the checkpoints of an earlier run in the folder and reports them.
 TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
   train({}, 6, /*resume=*/false, /*saveEvery=*/3);
   RunOptions run = options(4, /*resume=*/false, /*saveEvery=*/1);
@@ -131,21 +131,21 @@ TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
   EXPECT_TRUE(faults(folder / latest()).empty());
 }
 
-// Files that are copied are as old as the copy: the manifests say which is newer.
+// Copying a checkpoint changes its file times. The sequence numbers in the manifests therefore give the order.
 TEST_F(Commit, ACopyKeepsTheOrder) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
-  runPlan(Program(samplePlan({})), options(1)); // a run from the start: newer than the others
+  runPlan(Program(samplePlan({})), options(1)); // a run from the start is newer than the others
   std::vector<std::string> order = {"step-00000001-2", "step-00000003", "step-00000002", "step-00000001"};
   EXPECT_EQ(checkpointNames(folder), order);
   fs::file_time_type time = fs::file_time_type::clock::now();
-  for (const std::string &name : order) // as old as the opposite order would have it
+  for (const std::string &name : order) // gives the newest checkpoint the oldest file time
     fs::last_write_time(folder / name / "manifest.json", time += std::chrono::seconds(1));
   fs::remove(folder / "latest");
   EXPECT_EQ(checkpointNames(folder), order);
   EXPECT_EQ(CheckpointFolder(folder).nextSequence(), 5u);
 }
 
-// Those of older programs have no number: among each other they go by time, and all others are newer.
+// Checkpoints of older programs have no sequence number. File times order them, and all numbered checkpoints are newer.
 TEST_F(Commit, WithoutNumbersTimeDecides) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
   fs::remove(folder / "latest");
@@ -166,7 +166,7 @@ TEST_F(Commit, AllAreKeptUnlessToldAndThatIsSaid) {
   EXPECT_EQ(checkpointNames(folder).size(), 4u);
 }
 
-// A damaged checkpoint does not take the place of a good one among those that stay.
+// A damaged checkpoint does not count as one of the kept checkpoints, and it is not deleted.
 TEST_F(Commit, DamagedOnesNeitherCountNorGo) {
   train({}, 4, /*resume=*/false, /*saveEvery=*/2);
   flip(folder / "step-00000004" / "manifest.json", 200);

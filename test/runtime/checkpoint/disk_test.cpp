@@ -1,4 +1,4 @@
-// A disk that is full: on a file system of a few pages, mounted where the tests run as root and skipped elsewhere.
+// Tests a full disk: a file system of a few pages, which only root can mount. The tests are skipped for other users.
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include "runtime/checkpoint/checkpoint.h"
@@ -31,13 +31,13 @@ protected:
     return status.f_bavail * status.f_frsize;
   }
 
-  /// Leaves `bytes` free.
+  /// Fills the disk until `bytes` are free.
   void fill(uint64_t bytes) const { write(folder / "filler", std::string(freeBytes() - bytes, 'x')); }
 
   bool isMounted = false;
 };
 
-/// Three checkpoints are due; before the step after `full` the disk is full, before the one after `emptied` no more.
+/// Fills the disk before the step after `full`. Frees it before the step after `emptied`.
 RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int full, const std::function<void()> &empty,
                         int emptied) {
   auto steps = std::make_shared<int>(0);
@@ -103,7 +103,7 @@ TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
   EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
 }
 
-// The training is worth more than its lines, from the first one on: it goes on without and ends with an error.
+// If metrics cannot be written, the run continues training without them and ends with an error.
 TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   RunOptions run = options(4);
   run.checkpoint.clear();
@@ -119,7 +119,7 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   fs::remove(folder / "filler");
   run.checkpoint = folder / "c";
   run = withFullDisk(run, [this] { fill(0); }, 2, [this] { fs::remove(folder / "filler"); }, 4);
-  // Lines go to the disk one by one, and a page has room for some: fill that up as well.
+  // Fills the rest of the page of the metrics file, because short lines would still fit in it.
   run.inspect = [inner = run.inspect, file = run.metrics, count = std::make_shared<int>(0)](const Executor &executor) {
     inner(executor);
     if (++*count == 2)
@@ -128,7 +128,7 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   Resumed told = resume(samplePlan({}), run);
   EXPECT_THAT(told.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
   EXPECT_THAT(told.error, HasSubstr("the metrics are not complete"));
-  EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the work is not lost
+  EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
 }
 
 } // namespace

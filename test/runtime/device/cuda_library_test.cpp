@@ -1,4 +1,4 @@
-// What is said where the driver, cuBLASLt or NCCL is missing, too old or not whole.
+// Tests the errors if the driver, cuBLASLt or NCCL is missing, too old or incomplete.
 #include "runtime/device/cuda/library.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/status.h"
@@ -13,7 +13,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The PlanError that `work` ends with; empty where it ends well.
+/// Returns the PlanError that `work` throws, or an empty string.
 template <typename Work> std::string errorOf(Work work) {
   try {
     work();
@@ -43,7 +43,8 @@ TEST(CudaLibrary, AMissingCublasLtIsNamedWithTheFoldersLookedIn) {
                     EndsWith("; nor is it in /none, /nowhere")));
 }
 
-/// A library of CUDA 13 does not start on a driver for CUDA 12, the other way round it does.
+/// A library of CUDA 13 does not start on a driver for CUDA 12, but a library of CUDA 12 starts on a driver for CUDA
+/// 13.
 TEST(CudaLibrary, CublasLtIsNoNewerThanTheDriver) {
   EXPECT_THAT(cublasLtNames(12040), testing::ElementsAre("libcublasLt.so.12"));
   EXPECT_THAT(cublasLtNames(13010), testing::ElementsAre("libcublasLt.so.13", "libcublasLt.so.12"));
@@ -92,7 +93,7 @@ TEST(CudaLibrary, AMissingSymbolIsNamed) {
   EXPECT_THAT(opening<Nccl>(doubleOf("cuda_new_nccl")), HasSubstr("lacks ncclGetUniqueId"));
 }
 
-// The words that its refusals tell a user to write.
+// Errors name epilogues as users write them.
 TEST(CudaLibrary, EpiloguesAreCalledAsInPlans) {
   for (int number = 0; number < pb::LibraryCall::Epilogue_ARRAYSIZE; ++number) {
     auto epilogue = static_cast<Epilogue>(number);

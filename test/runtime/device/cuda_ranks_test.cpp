@@ -1,5 +1,5 @@
-// Several ranks on GPUs as the executor sees them: two stages of two ranks, as threads of one process and as processes,
-// each with a device of its own.
+// Tests several ranks with one GPU each through the interface of the executor: two stages of two ranks, as threads of
+// one process and as processes.
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/processes.h"
@@ -26,7 +26,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Before anybody asks for the devices of a process.
+// Set before the driver loads.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "4", /*overwrite=*/1);
 
 constexpr int ranks = 4;
@@ -81,12 +81,12 @@ pb::Plan samplePlan() {
   for (uint32_t stage : {0, 1}) {
     pb::Stage *made = plan.add_stages();
     made->add_arena_bytes(1 << 16);
-    made->add_arena_bytes(stage); // nothing on the host
+    made->add_arena_bytes(stage); // one of the stages has no host arena
   }
   return plan;
 }
 
-/// One rank with its device.
+/// A rank and its device.
 class Rank {
 public:
   Rank(Backend &backend, const pb::Plan &plan, Communicator &communicator)
@@ -101,7 +101,7 @@ public:
   void write(uint64_t to, const std::vector<float> &values) const {
     device->copyIn(to, values.data(), 4 * values.size());
   }
-  /// A collective of f32 with buffers of so many elements.
+  /// Adds a collective of f32 with buffers of the given sizes.
   uint32_t collective(pb::Transfer::Kind kind, uint32_t queue, std::vector<int> members, std::vector<int64_t> elements,
                       int32_t shift = 0) const {
     TransferShape shape = {.kind = kind, .queue = queue, .members = std::move(members)};
@@ -117,7 +117,7 @@ public:
     device->endTurn();
     device->finishTurns(0);
   }
-  std::vector<int> own() const { return {2 * stage, 2 * stage + 1}; } ///< replicas of the stage
+  std::vector<int> own() const { return {2 * stage, 2 * stage + 1}; } ///< the replicas of the stage
 
   const int number, stage, replica;
   Communicator &communicator;
@@ -131,7 +131,7 @@ using Body = std::function<void(Rank &)>;
 
 std::string failureOf(const std::optional<Failure> &failure) { return failure ? failure->message : ""; }
 
-/// Runs the body and tells the others if it fails.
+/// Runs the body on a rank. Aborts the other ranks if it fails.
 void run(World &world, int rank, Backend &backend, const pb::Plan &plan, const Body &body) {
   std::unique_ptr<Communicator> communicator = world.communicator(rank);
   try {
@@ -146,7 +146,7 @@ void run(World &world, int rank, Backend &backend, const pb::Plan &plan, const B
   }
 }
 
-/// What the first rank that failed says; empty where none did.
+/// Runs each rank as a process. Returns the message of the first failure, or an empty string.
 std::string inProcesses(const pb::Plan &plan, const Body &body) {
   ShmWorld world(ranks, 1 << 20);
   std::vector<Process> processes = spawn(world, [&](int rank) {
@@ -157,7 +157,7 @@ std::string inProcesses(const pb::Plan &plan, const Body &body) {
   return failureOf(supervise(processes, world));
 }
 
-/// A process whose threads are the ranks; what it says it says through a pipe.
+/// Runs the ranks as threads of one child process, which returns the message of the first failure through a pipe.
 std::string inThreads(const pb::Plan &plan, const Body &body) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -207,14 +207,14 @@ TEST_P(CudaRanks, SumBuffersOfAll) {
               auto own = static_cast<float>(rank.number);
               rank.write(0, {own, 1});
               rank.write(256, {10 * own});
-              rank.device->wait(rank.start(sum, {{0}, {256}}, {{0}, {512}})); // in place, and not
+              rank.device->wait(rank.start(sum, {{0}, {256}}, {{0}, {512}})); // one buffer in place, the other not
               EXPECT_THAT(rank.read(0, 2), ElementsAre(6, 4));
               EXPECT_THAT(rank.read(512, 1), ElementsAre(60));
             }),
             "");
 }
 
-// A flight reads what an earlier one of its queue wrote, without a wait between them.
+// A transfer may read the result of an earlier transfer on the same queue without a wait between the two.
 TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t scatter = rank.collective(pb::Transfer::REDUCE_SCATTER, gradients, rank.own(), {4});
@@ -249,7 +249,7 @@ TEST_P(CudaRanks, ExchangePartsWithEachOther) {
             "");
 }
 
-// Each direction has a line; receives are started long before their value exists.
+// Each direction has its own channel. A receive starts long before its value exists.
 TEST_P(CudaRanks, SendToTheNextStageAndBack) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               int peer = (rank.number + 2) % ranks;
@@ -271,8 +271,8 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
             "");
 }
 
-// What NCCL takes with the first transfer of a kind was taken when the communicators were made: nothing is allocated
-// once a rank is open.
+// NCCL allocates memory for the first transfer of each kind while the communicators are created. An open rank allocates
+// nothing.
 TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
   EXPECT_EQ(inProcesses(samplePlan(),
                         [](Rank &rank) {
@@ -299,7 +299,7 @@ TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
             "");
 }
 
-// A transfer of nothing is a meeting of the hosts; it needs no communicator of the plan.
+// An empty collective is a barrier of the hosts. It needs no communicator of the plan.
 TEST_P(CudaRanks, Meet) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t meeting = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
@@ -319,7 +319,7 @@ TEST_P(CudaRanks, ACommunicatorThatThePlanDoesNotListIsNamed) {
               HasSubstr("on line 7"));
 }
 
-// Ranks whose devices wait for one that will never come stop with it.
+// Ranks whose devices wait for a failed rank stop.
 TEST_P(CudaRanks, AFailureEndsWhatWaitsForIt) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t sum = rank.collective(pb::Transfer::ALL_REDUCE, collectives, {0, 1, 2, 3}, {1});

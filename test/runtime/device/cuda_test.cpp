@@ -1,5 +1,5 @@
-// The parts of the CUDA back end on the device that the loader finds: the emulated one in the suite, a real one where
-// this program is carried to (build/test/gpu/device_test).
+// Tests the parts of the CUDA back end on the device that the loader finds. The device is emulated in the test suite.
+// It is real where this program is copied to a machine with a GPU (build/test/gpu/device_test).
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/module.h"
@@ -22,7 +22,7 @@ using testing::StartsWith;
 
 constexpr uint64_t mebibyte = 1 << 20;
 
-/// The PlanError that `work` ends with; empty where it ends well.
+/// Returns the PlanError that `work` throws, or an empty string.
 template <typename Work> std::string errorOf(Work work) {
   try {
     work();
@@ -32,7 +32,7 @@ template <typename Work> std::string errorOf(Work work) {
   return "";
 }
 
-/// A device with a few MiB taken.
+/// A device with an arena of 16 MiB and a workspace.
 class Cuda : public testing::Test {
 protected:
   Driver driver;
@@ -84,7 +84,7 @@ TEST_F(Cuda, MoreMemoryThanThereIsIsRefusedWithBothNumbers) {
                            ".* GiB"));
 }
 
-/// Whole blocks of staging, parts of them and more than there are.
+/// Tests copies of whole staging blocks, of parts of a block, and of more blocks than exist.
 TEST_F(Cuda, WhatGoesInComesOut) {
   for (size_t bytes :
        {size_t{0}, size_t{1}, size_t{4 * mebibyte}, size_t{4 * mebibyte + 3}, size_t{15 * mebibyte + 7}}) {
@@ -101,7 +101,7 @@ TEST_F(Cuda, TheHostMayReuseWhatItCopiedIn) {
   EXPECT_EQ(read<uint8_t>(0, kept.size()), kept);
 }
 
-// y[i] = factor x[i] over an extent, one element per thread, as kernels of plans get their operands.
+// y[i] = factor x[i] over an extent, with one element per thread. Operands are passed as for kernels of plans.
 constexpr char scalePtx[] = R"(
 .version 8.0
 .target sm_80
@@ -178,7 +178,7 @@ TEST_F(Scale, SaysWhatItTakes) {
   EXPECT_GE(kernel.maxThreads, 64);
 }
 
-/// A chain of launches that alternate between two queues; each waits for the one before it.
+/// Launches kernels alternately on two queues. Each waits for the previous one.
 TEST_F(Scale, EventsHoldOneQueueBackForAnother) {
   Queue other(driver);
   Event done(driver);
@@ -239,7 +239,7 @@ TEST_F(Cuda, KernelsThatDoNotCompileAreRefusedWithTheLog) {
               AllOf(StartsWith("the driver does not compile the plan's kernels for "), HasSubstr("\n")));
 }
 
-// y[extent - 1 - i] = x[i] in one block, through 1 KiB of shared memory per thread.
+// y[extent - 1 - i] = x[i] in one block, with 1 KiB of shared memory per thread.
 constexpr char reversePtx[] = R"(
 .version 8.0
 .target sm_80
@@ -349,7 +349,7 @@ protected:
   CublasLt cublas;
   Matmuls matmuls{context, cublas};
 
-  /// Small whole numbers: every sum is exact in any order, so that results are compared bit by bit.
+  /// Returns small whole numbers. Every sum is exact in any order, so that results can be compared bit by bit.
   std::vector<float> values(int64_t count, unsigned seed) {
     std::mt19937 generator(seed);
     std::vector<float> result(count);
@@ -514,7 +514,8 @@ TEST_F(Products, OfTwoTypesAreRefusedWithTheirShape) {
                            "transposed to f32 on .* sm_[0-9]+ within a workspace of 32 MiB"));
 }
 
-/// All that cuBLASLt recommends compute the same, and are told apart from its default.
+/// All algorithms that cuBLASLt recommends give the same result. Products with an explicit algorithm differ from those
+/// with the default.
 TEST_F(Products, AlgorithmsOfThePlanAreTaken) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16};
   std::vector<float> a = values(48 * 40, 1), b = values(40 * 24, 2);

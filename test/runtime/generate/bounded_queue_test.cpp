@@ -1,4 +1,4 @@
-// What is beyond the bound is refused, and never lost.
+// The queue refuses jobs beyond its bound and never loses an accepted job.
 #include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/server.h"
 
@@ -19,7 +19,7 @@ TEST(BoundedQueue, RefusesBeyondTheBoundAndDoesEveryJobOnce) {
     blocked.wait();
     ++served;
   });
-  begun.wait(); // the only thread is busy, so two wait and the others are refused
+  begun.wait(); // the only thread is busy, so two jobs wait and the others are refused
   std::latch over(4);
   for (int i = 0; i < 6; ++i)
     queue.enqueue([&] {

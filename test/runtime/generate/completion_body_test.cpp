@@ -1,7 +1,7 @@
-// Bodies that are taken, and sentences for those that are not.
+// Tests which request bodies are accepted, and the errors for the others.
 #include "runtime/generate/completion_body.h"
 
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>

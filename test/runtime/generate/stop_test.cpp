@@ -1,4 +1,4 @@
-// Stop strings that come in any pieces, and characters that do.
+// Stop strings and characters may arrive in pieces of any size.
 #include "runtime/generate/stop.h"
 #include "runtime/generate/text_stream.h"
 
@@ -43,7 +43,7 @@ TEST(StopFilter, EndsBeforeTheFirstOfSeveral) {
   EXPECT_EQ(joined(filter, {"not now, later"}), "not ");
 }
 
-// Whatever the pieces are, the text is that before the first stop of the whole.
+// For any pieces, the result contains no stop string and ends at or after the first stop of the whole text.
 TEST(StopFilter, DoesNotDependOnThePieces) {
   std::mt19937 random(5);
   for (int round = 0; round < 2000; ++round) {
@@ -60,7 +60,7 @@ TEST(StopFilter, DoesNotDependOnThePieces) {
     for (const std::string &stop : stops)
       first = std::min(first, whole.find(stop));
     StopFilter filter(stops);
-    // A stop that ends later may begin earlier: then the piece that ends first decides, and nothing was told of it.
+    // If two stops overlap, the stop that ends first decides, although the other may begin earlier.
     std::string text = joined(filter, pieces);
     EXPECT_TRUE(whole.starts_with(text));
     EXPECT_GE(text.size(), first);
@@ -79,7 +79,7 @@ TEST(WholeCharacters, LeavesWhatMayGoOn) {
   EXPECT_EQ(wholeCharacters(""), 0U);
 }
 
-// Bytes as tokens: a character comes out when its last byte is there.
+// With one token per byte, a character is returned after its last byte.
 TEST(TextStream, GivesWholeCharacters) {
   std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
   TextStream stream(bytes.get(), {});

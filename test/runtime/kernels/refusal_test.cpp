@@ -1,4 +1,4 @@
-// What makeLibraryKernel does not accept, and the sentence it says.
+// Tests the errors of makeLibraryKernel.
 #include "test/runtime/kernels/harness.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Frames alone, then a server and clients over loopback: who is let in, who is refused and named, who is lost.
+// Tests frames, then a server and clients over loopback: members that join, are refused or are lost.
 #include "runtime/launch/control_channel.h"
 
 #include "runtime/launch/socket.h"
@@ -25,7 +25,7 @@ Digest hmacOf(const std::string &key, const std::string &text) {
   return hmacSha256(bytes(key), bytes(text));
 }
 
-// RFC 4231, cases 1, 2 and 6.
+// Test vectors 1, 2 and 6 of RFC 4231.
 TEST(HmacTest, IsThatOfTheStandard) {
   EXPECT_EQ(hex(hmacOf(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
@@ -68,7 +68,7 @@ TEST_F(FrameTest, AnyChangedByteIsRefused) {
   std::string frame = sealer.seal({MessageKind::Failure, "rank 3"});
   for (size_t i = 0; i < frame.size(); ++i) {
     if (i >= 8 && i < 12)
-      continue; // a longer length waits for more
+      continue; // a larger length only waits for more bytes
     std::string changed = frame;
     changed[i] ^= 1;
     FrameOpener fresh(key, Direction::ToServer);
@@ -82,7 +82,7 @@ TEST_F(FrameTest, IsRefusedFromTheWrongSideKeyOrPlace) {
   EXPECT_THAT(refusal(otherSide, frame), HasSubstr("another token"));
   EXPECT_THAT(refusal(otherKey, frame), HasSubstr("another token"));
   EXPECT_EQ(refusal(opener, frame), "");
-  EXPECT_THAT(refusal(opener, frame), HasSubstr("sends message 0 where 1 was wanted")); // said again
+  EXPECT_THAT(refusal(opener, frame), HasSubstr("sends message 0 where 1 was wanted")); // the same frame a second time
   FrameOpener http(key, Direction::ToServer);
   EXPECT_THAT(refusal(http, "GET / HTTP/1.1"), HasSubstr("another protocol"));
 }
@@ -118,7 +118,7 @@ protected:
     });
   }
 
-  /// Polls until an event of that kind has come.
+  /// Polls until an event of this kind arrives.
   const ControlEvent &await(ControlEvent::Kind kind) {
     for (int turn = 0; turn < 500; ++turn) {
       for (ControlEvent &event : server.poll(Milliseconds(20)))
@@ -169,7 +169,7 @@ TEST_F(ChannelTest, MembersMeetAndTalk) {
   EXPECT_EQ(await(ControlEvent::Lost).member.host, "second");
 }
 
-// What a server says at once, before it ends, may come in one read with its answer to Join.
+// A message that the server sends before it ends may arrive in one read with its reply to Join.
 TEST_F(ChannelTest, LastWordsBehindTheWelcomeAreHeard) {
   for (int round = 0; round < 50; ++round) {
     auto first = std::make_unique<ControlServer>(Endpoint{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4);
@@ -196,7 +196,7 @@ TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
   auto joining = join(member({2, 3}, "second"), "other");
   while (joining.wait_for(Milliseconds(0)) != std::future_status::ready)
     server.poll(Milliseconds(20));
-  // The server's greeting is signed: the stranger knows at once that it is not among its own.
+  // The server signs its greeting. A client with another token therefore detects the mismatch at once.
   EXPECT_THAT(reason(joining), HasSubstr("signs with another token"));
   EXPECT_FALSE(server.isComplete());
 }
@@ -253,7 +253,7 @@ TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
   stranger.write(request, error);
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("speaks another protocol"));
   seen.clear();
-  // A Join that another connection of this run would have sent: its nonce is another.
+  // A Join message of another connection of this run has another nonce.
   recorded = FrameSealer(joinKey("token", makeNonce()), Direction::ToServer)
                  .seal({MessageKind::Join, std::string(32, 'n') + "{}"});
   Socket replay = connectTo(endpoint, 1000);
@@ -273,7 +273,7 @@ TEST_F(ChannelTest, NobodyThereIsSaid) {
 }
 
 TEST_F(ChannelTest, ListensAtOneAddressWithAToken) {
-  EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is taken
+  EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is in use
   EXPECT_THROW(ControlServer({"127.0.0.1", 0}, "", member({0}, "first"), 1), ChannelError);
   EXPECT_FALSE(connectTo({"127.0.0.2", endpoint.port}, 200).isOpen());
 }
@@ -283,7 +283,7 @@ TEST(MembersTest, AreReadAsTheyWereWritten) {
   EXPECT_EQ(parseMembers(printMembers(members)), members);
   EXPECT_THROW(parseMembers("[{}]"), FrameError);
   EXPECT_THROW(parseMembers("{"), FrameError);
-  for (const char *nobody : {"[]", "{}", "null"}) // whoever reads a roster looks at its first
+  for (const char *nobody : {"[]", "{}", "null"}) // a reader of the list uses its first element
     EXPECT_THROW(parseMembers(nobody), FrameError) << nobody;
 }
 

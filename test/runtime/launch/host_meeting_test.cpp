@@ -1,4 +1,4 @@
-// Processes that were started apart: who comes, who does not, and what they share then.
+// Tests the rendezvous of processes that were started independently on one host.
 #include "runtime/launch/host_meeting.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 constexpr Milliseconds soon{300}, amply{20000};
 constexpr size_t operandBytes = size_t{1} << 20;
 
-/// Another name for each test, as they may run at the same time.
+/// Each test has another name, because tests may run at the same time.
 Topology place(int rank, int world) {
   Topology topology;
   topology.launcher = Topology::Torchrun;
@@ -28,7 +28,7 @@ Topology place(int rank, int world) {
 
 Member member(int rank, const std::string &plan = "1234") { return {plan, "0.2", {rank}, "", getpid()}; }
 
-/// What the meeting of the first of two processes refuses, the other of which does `other`; empty where nothing.
+/// Returns the error of the first of two processes, or an empty string. The other process runs `other`.
 std::string refusalOfFirst(const std::function<void()> &other) {
   pid_t child = fork();
   if (child == 0) {
@@ -47,7 +47,7 @@ std::string refusalOfFirst(const std::function<void()> &other) {
   return refusal;
 }
 
-/// What the meeting of this process refuses where it is alone.
+/// Returns the error of a process that waits alone.
 template <typename Error = LaunchError> std::string refusalAlone(int rank, std::function<int()> stopSignal = {}) {
   try {
     HostMeeting(place(rank, 3), member(rank), soon, std::move(stopSignal));

@@ -1,5 +1,5 @@
-// Launchers of a run over loopback, each taking its turns when the test says so: nothing depends on how fast this
-// machine is.
+// Tests launchers of a run over loopback. The test calls each poll explicitly, so that nothing depends on the speed of
+// the machine.
 #include "runtime/launch/launchers.h"
 
 #include "runtime/launch/channel_address.h"
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr Patience patience{.silentLooks = 20};
 
-/// A launcher with its host's memory.
+/// A launcher with the notices of its host.
 struct Host {
   std::unique_ptr<Notices> notices = std::make_unique<Notices>(); // value-initialised: an empty list
   std::unique_ptr<Launchers> launchers;
@@ -23,7 +23,7 @@ struct Host {
 
 class LaunchersTest : public testing::Test {
 protected:
-  /// Adds a launcher of one rank. Those that are there take turns while it joins.
+  /// Adds a launcher of one rank. The existing launchers poll while it joins.
   void join(int rank, int world, const std::string &plan = "plan") {
     Meeting meeting{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
     meeting.world = world;
@@ -46,7 +46,7 @@ protected:
     turn(3);
   }
 
-  /// Turns of all launchers but one.
+  /// Polls all launchers except one.
   void turn(int times, int without = -1, bool isLook = true) {
     for (int i = 0; i < times; ++i)
       for (auto &[rank, host] : hosts)
@@ -137,7 +137,7 @@ TEST_F(LaunchersTest, SilenceIsAFailure) {
   }
 }
 
-/// All were suspended: nobody has looked, so nobody is missed.
+/// If all launchers were suspended, no poll counts as silence.
 TEST_F(LaunchersTest, TurnsThatAreNoLooksCountNothing) {
   joinAll(2);
   turn(10 * patience.silentLooks, /*without=*/1, /*isLook=*/false);
@@ -185,7 +185,7 @@ TEST_F(LaunchersTest, NoticesReachAllHostsLateOnesToo) {
   EXPECT_EQ(hosts[2].notices->find("nccl"), "an id");
 }
 
-/// Nobody waits for it in vain, whether it comes before the others or after them.
+/// All hosts fail with the refused host, whether it comes before or after the others.
 TEST_F(LaunchersTest, WhoIsNotLetInFailsAndAllWithIt) {
   join(0, 4);
   join(1, 4);

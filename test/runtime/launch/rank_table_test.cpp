@@ -1,4 +1,4 @@
-// Rank tables and hosts files: what is written is read again, and each fault is told with its place.
+// Tests rank tables and hosts files. Errors name the location of the fault.
 #include "runtime/launch/rank_table.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ protected:
     return "";
   }
 
-  /// What is said of a hosts file, behind its name.
+  /// Returns the error for a hosts file without the file name.
   std::string hostsFault(const std::string &text) {
     write(text);
     try {
@@ -46,7 +46,7 @@ protected:
     return "";
   }
 
-  /// What is said of two hosts with two devices each after a change.
+  /// Returns the errors for a changed table of two hosts with two devices each.
   std::string faultsAfter(const std::function<void(Json &)> &change) {
     std::vector<Host> hosts = {{"10.0.0.1", 2, {"192.1.0.1", "192.1.0.2"}}, {"10.0.0.2", 2, {}}};
     Json json = Json::parse(printRankTable(tableOf(hosts)));
@@ -106,7 +106,7 @@ TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
   EXPECT_THAT(text, HasSubstr("device_id"));
 }
 
-/// Ranks behind one that cannot be read are not off by that.
+/// A rank that cannot be read causes one error. The following ranks cause none.
 TEST_F(RankTableTest, AFaultIsToldOnce) {
   for (const auto &change :
        std::vector<std::function<void(Json &)>>{[](Json &json) { device(json, 0, 0)["rank_id"] = "x"; },

@@ -1,4 +1,4 @@
-// Each launcher's variables, made up: which ranks, where they meet, and what is refused.
+// Tests the topology that results from each launcher's variables: the ranks, their rendezvous, and the errors.
 #include "runtime/launch/topology.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(TopologyTest, TorchrunStartsAProcessPerRank) {
   EXPECT_EQ(topology.hostRanks, 4);
   EXPECT_EQ(topology.node, 1);
   EXPECT_EQ(topology.nodes, 2);
-  // torchrun listens at MASTER_PORT itself.
+  // MASTER_PORT itself belongs to torchrun.
   EXPECT_EQ(topology.rendezvous, "10.0.0.1:29501");
   EXPECT_THAT(describe(topology), HasSubstr("world 8 (WORLD_SIZE of torchrun)"));
 }
@@ -183,7 +183,7 @@ TEST(TopologyTest, ContradictionsAreRefused) {
   EXPECT_THAT(refusal({}, nodes(2, 0, ""), cuda(8)), HasSubstr("needs --rendezvous HOST:PORT"));
 }
 
-// A process whose plan cannot be read says so where the others wait.
+// The rendezvous needs no plan, so that a process with an unreadable plan can report its error there.
 TEST(TopologyTest, WhoMeetsWhomIsKnownWithoutAPlan) {
   Topology rank = findMeeting(torchrun(5, 8, 1), {});
   EXPECT_THAT(rank.ranks, ElementsAre(5));

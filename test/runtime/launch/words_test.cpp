@@ -1,4 +1,5 @@
-// Words of ranks of several hosts: rounds, lines, and ranks that talk over the launchers of two hosts.
+// Tests all-gathers of messages between ranks of several hosts, and ranks that communicate through the launchers of two
+// hosts.
 #include "runtime/launch/words.h"
 
 #include "runtime/checkpoint/agree.h"
@@ -45,7 +46,7 @@ TEST(Words, AreBytesAndBack) {
 
 TEST(RankLine, KeepsTextsApartAndInOrder) {
   auto [one, other] = makeRankLine();
-  std::string large(1 << 20, 'x'); // does not go at once
+  std::string large(1 << 20, 'x'); // needs more than one write
   one.send("a");
   one.send("");
   one.send(large);
@@ -58,7 +59,7 @@ TEST(RankLine, KeepsTextsApartAndInOrder) {
   EXPECT_THAT(heard, ElementsAre("a", "", large));
 }
 
-/// Three ranks, one here and two there, agree twice; the last time with nothing to say.
+/// Three ranks, one on the first host and two on the second, agree twice. The second time, all messages are empty.
 TEST(HostsCommunicator, GathersTheWordsOfAllHosts) {
   constexpr size_t bytes = 1 << 20;
   ShmWorld here(1, bytes, 0), there(2, bytes, 1);
@@ -76,7 +77,7 @@ TEST(HostsCommunicator, GathersTheWordsOfAllHosts) {
     launcherEnds[rank > 0].push_back(std::move(own));
     ends.push_back(std::move(ranks));
   }
-  std::atomic<int> running = 4; // ranks, and this test
+  std::atomic<int> running = 4; // the ranks and this test
   auto carry = [&](Launchers &launchers, std::vector<RankLine> lines) {
     launchers.serve(std::move(lines));
     while (running > 0)
@@ -97,7 +98,7 @@ TEST(HostsCommunicator, GathersTheWordsOfAllHosts) {
   --running;
 }
 
-/// What stops a host stops a rank that waits for others.
+/// A failure of the host stops a rank that waits for other hosts.
 TEST(HostsCommunicator, StopsWithItsHost) {
   ShmWorld host(1, 1 << 20, 2);
   auto [launchers, own] = makeRankLine();

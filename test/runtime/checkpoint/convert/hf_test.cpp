@@ -1,4 +1,4 @@
-// Folders of transformers and checkpoints: there and back, and what is refused on the way.
+// Tests conversions between transformers folders and checkpoints, in both directions, and their errors.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 class Hf : public ConvertTest {
 protected:
-  /// Ours as a folder of transformers.
+  /// Exports a checkpoint of the small model to a transformers folder.
   Path exported(const HfExport &options, const std::string &name = "hf") {
     convertToHf(converted, writeSmall(converted.model, name + "-ours"), folder / name, options,
                 [](const std::string &type) { return "{\"torch_dtype\": \"" + type + "\"}\n"; });
@@ -41,7 +41,7 @@ TEST_F(Hf, ThereAndBackInEachForm) {
     }
 }
 
-// As transformers writes its own: larger elements first, then by name; compact; a format.
+// The exported file has the order that transformers uses: larger elements first, then by name, without gaps.
 TEST_F(Hf, OrderOfASafetensorsFile) {
   SafetensorsFile file(exported({}) / "model.safetensors");
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
@@ -102,7 +102,7 @@ TEST_F(Hf, TiedHeadIsComparedAndNotWritten) {
   }
 }
 
-/// One tensor of an exported file replaced.
+/// An exported file in which one tensor is replaced.
 class HfChanged : public Hf {
 protected:
   std::string says(const std::string &name, const std::string &newName, pb::DataType type,
@@ -134,7 +134,7 @@ TEST_F(HfChanged, EachTensorIsMappedOrRefused) {
   EXPECT_THAT(says(name, name, pb::F32, {6, 12}),
               HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model wants [12, 6]"));
   EXPECT_THAT(says(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
-  // Each parameter has a type of its own; parts of one have the same.
+  // Parameters may have different types. The parts of one parameter must have the same type.
   EXPECT_EQ(says(name, name, pb::BF16, {12, 6}), "");
   EXPECT_THAT(errorOf([&] {
                 converted.rules["hf"][2].second = "q_weight k_weight v_weight = (kv_heads | group head_dim) hidden";
@@ -174,7 +174,7 @@ TEST_F(Hf, RefusesFoldersAndIndices) {
   EXPECT_THAT(withIndex(R"({"weight_map": {"model.embed.weight": "model-00001-of-00002.safetensors",
                                            "model.h.0.q.weight": "twice"}})"),
               HasSubstr("is also in"));
-  // A link within the folder is followed, one out of it is not.
+  // Links to files within the folder are followed. Links out of the folder are refused.
   std::filesystem::create_symlink("/etc/passwd", there / "out");
   EXPECT_THAT(withIndex(R"({"weight_map": {"a": "out"}})"), HasSubstr("out: is a link out of its folder"));
   std::filesystem::create_symlink("twice", there / "in");
@@ -186,7 +186,7 @@ TEST_F(Hf, RefusesFoldersAndIndices) {
   EXPECT_THAT(errorOf([&] { writeHfFolder(folder / "file", {}, {}); }), HasSubstr("file: cannot be made a folder"));
 }
 
-// A snapshot of the hub's cache is a folder of links to blobs.
+// A snapshot in the hub's cache is a folder of links to blobs.
 TEST_F(Hf, ReadsTheHubsCache) {
   Path there = exported({});
   Path snapshot = folder / "hub/snapshots/abc";
@@ -214,7 +214,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }),
               HasSubstr("megatron: a checkpoint of torch's distributed"));
   write(folder / "megatron/iter_0000020/mp_rank_00/model_optim_rng.pt", "");
-  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // its tracker says which is read
+  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // the tracker file names the iteration to read
   write(folder / "lora/adapter_config.json", "{}");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "lora"); }), HasSubstr("lora: holds an adapter (LoRA)"));
   write(folder / "weights/adapter_model.bin", "");
@@ -223,7 +223,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nothing"); }), HasSubstr("holds no weights that are known"));
 }
 
-// A checkpoint of a run lies in boxes and ranges of the padded parameter.
+// Checkpoints of another model are refused. A failed conversion of a damaged checkpoint leaves no files.
 TEST_F(Hf, OfAnotherModelOrDamaged) {
   Path ours = writeSmall(converted.model);
   WeightModel other = smallModel();
@@ -244,7 +244,7 @@ TEST_F(Hf, OfAnotherModelOrDamaged) {
   EXPECT_THAT(errorOf([&] { exported({}); }), testing::Eq(""));
   EXPECT_THAT(errorOf([&] { convertToHf(converted, ours, folder / "bad", {}, [](auto &) { return ""; }); }),
               HasSubstr("value of 'head.lm_head_weight' does not fit its checksum"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "bad")); // nor beside it
+  EXPECT_FALSE(std::filesystem::exists(folder / "bad")); // and no partial folder, as the loop checks
   for (const auto &entry : std::filesystem::directory_iterator(folder))
     EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("partial")));
 }

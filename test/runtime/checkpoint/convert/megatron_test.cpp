@@ -1,4 +1,4 @@
-// Megatron's folders for several splits, and what is refused.
+// Tests conversions of Megatron folders with several splits, and their errors.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include "runtime/checkpoint/convert/torch_file.h"
@@ -19,7 +19,7 @@ protected:
   std::string importSays(const Path &from) const {
     return errorOf([&] { convertToNative(converted, WeightSystem::Megatron, from, folder / "imported"); });
   }
-  /// One rank's file with these tensors and numbers.
+  /// Writes one rank's file with these tensors and numbers.
   static void writeRank(const Path &rank, std::vector<TorchNumber> numbers,
                         const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
     std::vector<WrittenTensor> written;
@@ -49,7 +49,7 @@ TEST_F(Megatron, ThereAndBackForEachSplit) {
         }
 }
 
-// A rank has its share of each part; rows of the vocabulary go on to a multiple of 128 tp with the last one.
+// A rank holds its shard of each part. The vocabulary is padded to a multiple of 128 tp by repeating its last row.
 TEST_F(Megatron, WhatARankHolds) {
   Path there = exported("mcore", {2, 2, 1}, "m");
   auto file = std::make_shared<const TorchFile>(there / "iter_0000001/mp_rank_01_000/model_optim_rng.pt");
@@ -61,11 +61,11 @@ TEST_F(Megatron, WhatARankHolds) {
   EXPECT_EQ(source->tensors().count("layers.1.qkv.weight"), 0u);
   EXPECT_EQ(source->tensors().count("output.weight"), 0u);
   std::vector<std::byte> rows = source->read("embedding.weight"), wte = values(converted.model, 0);
-  for (size_t row : {0, 127}) // all of rank 1 is padding
+  for (size_t row : {0, 127}) // all rows of rank 1 are padding
     EXPECT_TRUE(std::equal(wte.end() - 24, wte.end(), rows.begin() + static_cast<ptrdiff_t>(24 * row)));
 }
 
-/// A rank's file whose dict "model" is taken apart: its entries stand beside the version.
+/// Moves the entries of the dict "model" in a rank's file up one level, beside the version.
 void liftModels(const std::filesystem::path &path) {
   std::vector<std::pair<std::string, std::string>> entries;
   {
@@ -76,7 +76,7 @@ void liftModels(const std::filesystem::path &path) {
       if (name.ends_with("data.pkl")) {
         const std::string head = "X\5\0\0\0model}("s;
         text.erase(text.find(head), head.size());
-        text.erase(text.size() - 2, 1); // the dict's end
+        text.erase(text.size() - 2, 1); // the end of the dict
       }
       entries.emplace_back(name, text);
     }
@@ -89,7 +89,7 @@ void liftModels(const std::filesystem::path &path) {
   written.commit();
 }
 
-// Two stages of one chunk become one stage of two: model0 and model1 in one file.
+// Merges two stages of one chunk each into one stage of two chunks: model0 and model1 in one file.
 TEST_F(Megatron, ChunksOfAStage) {
   Path there = exported("mcore", {1, 2, 1}, "m");
   std::vector<WrittenTensor> tensors;
@@ -112,7 +112,7 @@ TEST_F(Megatron, ChunksOfAStage) {
   EXPECT_THAT(importSays(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
 }
 
-// What the last stage holds is damaged: nothing is left of the first.
+// A tensor of the last stage is damaged. The failed export also removes the files of the first stage.
 TEST_F(Megatron, AFailedExportLeavesNoFolder) {
   Path there = folder / "m", ours = writeSmall(converted.model);
   std::fstream stream(ours / "weights.safetensors", std::ios::in | std::ios::out | std::ios::binary);
@@ -164,7 +164,7 @@ TEST_F(Megatron, RefusesWhatIsNotTheModel) {
   EXPECT_THAT(says({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
 }
 
-// Norms are on every rank of tp, and all must be the same.
+// Every tensor parallel rank has a copy of the norms. All copies must be equal.
 TEST_F(Megatron, RanksThatDisagree) {
   Path there = exported("mcore", {2, 1, 1}, "m");
   Path file = there / "iter_0000001/mp_rank_01/model_optim_rng.pt";

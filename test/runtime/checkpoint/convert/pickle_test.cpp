@@ -1,4 +1,4 @@
-// Pickles by hand: what the interpreter builds, and that nothing a pickle asks for happens.
+// Tests the values that the pickle reader builds. The reader never executes a call that a pickle contains.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include "runtime/checkpoint/convert/pickle.h"
@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = PickleValue::Kind;
 
-/// Bytes of opcodes; "\0" are written as they are.
+/// Returns the bytes of a literal, including "\0".
 template <size_t N> std::string raw(const char (&text)[N]) { return std::string(text, N - 1); }
 
 std::string shortNumber(int64_t value) {
@@ -38,7 +38,7 @@ std::string tensorText(int64_t count, int64_t offset, const std::vector<int64_t>
          numbers(strides) + raw("\x89") + "ccollections\nOrderedDict\n)RtR";
 }
 
-/// What reading a pickle says.
+/// Returns the error of reading a pickle, or an empty string.
 std::string says(const std::string &text) {
   try {
     Pickle pickle(std::as_bytes(std::span(text)));
@@ -77,7 +77,7 @@ TEST(PickleReader, BuildsDictsAndTensors) {
   EXPECT_EQ(pickle.storages().at("0").count, 12u);
 }
 
-// What a call would do is its name and nothing else.
+// The reader replaces a call by the name of the called function.
 TEST(PickleReader, CallsNothing) {
   std::string file = "/tmp/espalier-was-here";
   std::string text = raw("\x80\x02}(") + word("evil") + "cposix\nsystem\n" + word("touch " + file) + raw("\x85R") +

@@ -1,4 +1,4 @@
-// Files of torch.save: our own, those of a real torch, and damaged ones.
+// Reads torch.save files: our own, files of PyTorch, and damaged files.
 #include "test/runtime/checkpoint/convert/torch_fixture.h"
 
 namespace espalier::rt {
@@ -13,13 +13,13 @@ protected:
     return {bytes.begin(), bytes.end()};
   }
 
-  /// A file of one tensor [2, 3].
+  /// Writes a file with one tensor [2, 3].
   Path written(const std::string &name = "x.pt") const {
     std::vector<WrittenTensor> tensors = {{"a", pb::F32, {2, 3}, [] { return floats({1, 2, 3, 4, 5, 6}); }}};
     writeTorchFile(folder / name, tensors);
     return folder / name;
   }
-  /// The file with some bytes replaced.
+  /// Returns the error of reading the file after replacing some bytes.
   std::string changedSays(const std::string &text, size_t at, const std::string &bytes) const {
     std::string changed = text;
     changed.replace(at, bytes.size(), bytes);
@@ -87,7 +87,7 @@ TEST_F(Torch, RefusesDamagedZips) {
   }
 }
 
-// Whatever bit is wrong, the tensor is what it was or the file is refused.
+// After any bit flip, either the tensor is unchanged or the file is refused.
 TEST_F(Torch, EveryBitFlipped) {
   std::string text = readAll(written());
   int refused = 0;
@@ -118,7 +118,7 @@ TEST_F(Torch, RefusesZipsOfOthers) {
               HasSubstr("storage '0' of 6 elements of 4 bytes has 5 bytes"));
 }
 
-// A dict of itself has names without end; a weight that is made by a call is told with its name.
+// A dict that contains itself is refused. If a call makes a weight, the error names the weight.
 TEST_F(Torch, RefusesWhatOnlyPythonCanMake) {
   using std::string_literals::operator""s;
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}q\0X\1\0\0\0ah\0s."s}})),
@@ -128,7 +128,7 @@ TEST_F(Torch, RefusesWhatOnlyPythonCanMake) {
   EXPECT_EQ(says(zipOf({{"a/data.pkl", "}X\4\0\0\0argscargparse\nNamespace\n)\x81s."s}})), "");
 }
 
-/// Files that torch 1.13 wrote; they stand beside the repository.
+/// Files that torch 1.13 wrote. The fixtures are beside the repository.
 class RealTorch : public Torch {
 protected:
   void SetUp() override {
@@ -149,7 +149,7 @@ TEST_F(RealTorch, EveryTensorIsRead) {
   }
 }
 
-// The same tensors in both forms; the second is from before zips.
+// Compares the same tensors in the zip format and in the older format.
 TEST_F(RealTorch, OldFormHasTheSameElements) {
   auto now = openTorchFile(data / "pytorch_model.bin"), old = openTorchFile(data / "old.bin");
   ASSERT_EQ(now->tensors().size(), old->tensors().size());
