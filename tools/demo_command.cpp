@@ -5,6 +5,8 @@
 #include "runtime/status.h"
 #include "tools/own_command.h"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unistd.h>
 
 namespace espalier {
@@ -67,17 +70,44 @@ void heading(const std::string &text) {
   fmt::print("\n{}{}{}\n", hasColors ? "\x1b[1m" : "", text, hasColors ? "\x1b[0m" : "");
 }
 
-/// Prints a command as a user would type it, runs it, and returns its seconds. Throws if it fails.
-double show(const std::vector<std::string> &words) {
+/// A command that was shown.
+struct Shown {
+  double seconds = 0;
+  std::string output; ///< if it was captured
+};
+
+/// Prints a command as a user would type it and runs it. Throws if it fails.
+Shown show(const std::vector<std::string> &words, ChildOutput output = ChildOutput::Inherited) {
   std::string line = "$ espalier";
   for (const std::string &word : words)
     line += word.find_first_of(" *'\"") == std::string::npos ? " " + word : fmt::format(" \"{}\"", word);
   fmt::print("\n{}\n", line);
   std::fflush(stdout);
   auto begin = std::chrono::steady_clock::now();
-  if (ChildResult result = runOwnCommand(words, ChildOutput::Inherited); result.exitCode != 0)
+  ChildResult result = runOwnCommand(words, output);
+  if (result.exitCode != 0)
     throw rt::ReportedElsewhere(result.exitCode);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), std::move(result.output)};
+}
+
+std::string contentOf(const std::string &file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+/// Returns the words of a text in lower case, without punctuation.
+std::vector<std::string> wordsOf(const std::string &text) {
+  std::vector<std::string> words(1);
+  for (char c : text) {
+    bool isLetter = std::isalpha(static_cast<unsigned char>(c)) != 0;
+    if (isLetter)
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  if (words.back().empty())
+    words.pop_back();
+  return words;
 }
 
 /// Returns the losses of a metrics file.
@@ -141,12 +171,34 @@ void showText(const DemoWords &words, const fs::path &configs, const Workspace &
       checkpoint, "--log-every", "50"};
   if (words.steps)
     train.insert(train.end(), {"--steps", std::to_string(*words.steps)});
-  double seconds = show(train);
+  double seconds = show(train).seconds;
   fmt::print("trained in {:.0f} s\n", seconds);
   show({"compile", run, "-o", say, "--cluster", "cpu_local:1x1", "--set", "run_mode=predict", "--set",
         "parallel_config.data_parallel=1"});
-  show({"generate", say, "--checkpoint", checkpoint, "--tokenizer", "hf", "--tokenizer-model", tokenizer, "--prompt",
-        "Alice thought", "--max-tokens", "100", "--temperature", "0.7", "--top-k", "40", "--seed", "1"});
+  std::vector<std::string> generate = {"generate",
+                                       say,
+                                       "--checkpoint",
+                                       checkpoint,
+                                       "--tokenizer",
+                                       "hf",
+                                       "--tokenizer-model",
+                                       tokenizer,
+                                       "--prompt",
+                                       "Alice thought",
+                                       "--max-tokens",
+                                       "100",
+                                       "--temperature",
+                                       "0.7",
+                                       "--top-k",
+                                       "40",
+                                       "--seed",
+                                       "1"};
+  std::string written = show(generate, ChildOutput::Captured).output;
+  fmt::print("{}", written);
+  std::vector<std::string> said = wordsOf(written), known = wordsOf(contentOf(text));
+  std::set<std::string> book(known.begin(), known.end());
+  fmt::print("\n{} of {} words are words of the book\n",
+             std::ranges::count_if(said, [&](const std::string &word) { return book.contains(word); }), said.size());
 }
 
 void demo(const DemoWords &words) {
@@ -155,7 +207,7 @@ void demo(const DemoWords &words) {
   Workspace work(words.folder);
   heading("1. A model of 13 billion parameters, planned and compiled for 32 devices");
   std::string large = work.file("gpt2_13b.plan");
-  double seconds = show({"compile", configs / "gpt2_13b.yaml", "-o", large});
+  double seconds = show({"compile", configs / "gpt2_13b.yaml", "-o", large}).seconds;
   fmt::print("compiled in {:.1f} s into a plan of {:.2f} MB\n", seconds,
              static_cast<double>(fs::file_size(large)) / 1e6);
   show({"inspect", large});

@@ -244,6 +244,7 @@ void addRunOptions(const Verb &run, RunWords &words) {
   run.option("--log-every", options.logEvery,
              "steps between log lines; default: 1, and on a terminal one progress line in place of them")
       .range(1, mostSteps);
+  run.option("--tensorboard", options.tensorboard, "write an event file with losses and speeds into this folder");
   Option load =
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "

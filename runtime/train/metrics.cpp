@@ -76,6 +76,8 @@ std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft)
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (!options.metrics.empty())
     file.open(options.metrics, /*isContinued=*/options.resume);
+  if (!options.tensorboard.empty())
+    events.open(options.tensorboard);
 }
 
 void Metrics::show(const std::string &line) {
@@ -162,6 +164,12 @@ std::string metricsLine(const EvaluationRecord &record) {
 }
 
 void Metrics::add(const StepRecord &record) {
+  events.add(record.step, {{"loss", record.loss},
+                           {"gradient_norm", record.gradNorm},
+                           {"learning_rate", record.learningRate},
+                           {"step_seconds", record.seconds},
+                           {"tokens_per_second", record.tokensPerSecond},
+                           {"loss_scale", record.lossScale}});
   double left = secondsLeft(record);
   if (isTerminal) {
     int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));
@@ -176,6 +184,7 @@ void Metrics::add(const StepRecord &record) {
 }
 
 void Metrics::add(const EvaluationRecord &record) {
+  events.add(record.step, {{"evaluation/loss", record.loss}, {"evaluation/perplexity", std::exp(record.loss)}});
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
                    unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens));
   if (!options.metrics.empty())

@@ -1,6 +1,7 @@
 // The output of a run: a log line per step, JSON lines, and a progress bar on a terminal.
 #pragma once
 
+#include "runtime/train/event_file.h"
 #include "runtime/train/line_file.h"
 #include "runtime/train/run_options.h"
 
@@ -25,8 +26,8 @@ std::string metricsLine(const EvaluationRecord &record);
 /// Writes the records of rank 0.
 class Metrics {
 public:
-  /// Opens `options.metrics`, for appending if the run resumes, else empty. Throws PlanError if the file cannot be
-  /// opened.
+  /// Opens `options.metrics`, for appending if the run resumes, else empty, and a new event file of
+  /// `options.tensorboard`. Throws PlanError if a file cannot be opened.
   explicit Metrics(const RunOptions &options);
 
   /// Removes the lines of steps after `step`, because a resumed run trains these steps again. Call it before the first
@@ -57,6 +58,7 @@ private:
 
   const RunOptions &options;
   LineFile file;
+  EventFile events; ///< for TensorBoard
   const bool isTerminal;
   bool isSilent = false; ///< the reader of the standard output has gone
   std::string bar;       ///< the progress line below the log of a terminal; the cursor is behind it

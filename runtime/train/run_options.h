@@ -62,6 +62,7 @@ struct RunOptions {
   std::optional<launch::Topology> topology;       ///< the ranks of this process; unset: all
   std::string token;                              ///< the shared secret of the processes of several hosts; empty: none
   std::filesystem::path metrics;                  ///< JSON lines; empty: none
+  std::filesystem::path tensorboard;              ///< folder for an event file of TensorBoard; empty: none
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only

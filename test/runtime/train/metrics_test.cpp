@@ -113,5 +113,30 @@ TEST(Log, HasALinePerInterval) {
   }
 }
 
+// The check value of CRC-32C in the catalogue of parametrised CRC algorithms, and RFC 3720, B.4: 32 bytes of zeros.
+TEST(EventFile, ChecksumIsCastagnolis) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
+}
+
+// The bytes of a record that TensorFlow's TFRecordWriter writes: length, masked CRC, data, masked CRC.
+TEST(EventFile, RecordsAreFramed) {
+  std::string record = tfRecord("abc");
+  ASSERT_EQ(record.size(), 8 + 4 + 3 + 4U);
+  EXPECT_EQ(record.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(record.substr(12, 3), "abc");
+}
+
+// Field 1: a double; 2: the step; 5: the summary, in which each value has a tag and a float. What is not finite is left
+// out.
+TEST(EventFile, EventsHaveStepAndScalars) {
+  std::string event = scalarEvent(1.0, 300, {{"loss", 0.5}, {"bad", std::numeric_limits<double>::infinity()}});
+  EXPECT_EQ(event, std::string("\x09\0\0\0\0\0\0\xf0\x3f"    // wall_time: 1.0
+                               "\x10\xac\x02"                // step: 300
+                               "\x2a\x0d\x0a\x0b"            // summary of 13 bytes, with a value of 11
+                               "\x0a\x04loss\x15\0\0\0\x3f", // tag, simple_value: 0.5f
+                               9 + 3 + 4 + 11));
+}
+
 } // namespace
 } // namespace espalier::rt
