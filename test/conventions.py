@@ -30,7 +30,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
 class Tree:
-    """The files of the project and their lines."""
+    """The files of the project."""
 
     def __init__(self, root):
         self.root = root
@@ -130,7 +130,7 @@ def definitions(text):
 
 
 def passes_complete(tree):
-    """A pass has one stem: its flag, its source file and its lit test; and says what it does."""
+    """Checks that flag, source file and lit test of a pass have one stem, and that the pass has a description."""
     file = "compiler/passes.td"
     for number, kind, name, _, body in definitions(tree.text(file)) if file in tree.files else ():
         flag = re.search(r'Pass<"([^"]+)"', body)

@@ -124,11 +124,11 @@ void chooseMeeting(const CommWords &words, rt::RunOptions &options) {
   options.token = readToken(words.tokenFile);
   Topology topology = findMeeting(environmentOfProcess(), launchOptions(words));
   bool isSlurm = topology.launcher == Topology::Slurm;
-  if (topology.launcher == Topology::Mpi) // which aborts all ranks with this process
+  if (topology.launcher == Topology::Mpi) // mpirun aborts all ranks if this process fails
     options.comm = rt::Comm::mpi;
   else if (topology.isOneHost())
     options.comm = topology.meeting.empty() ? rt::Comm::local : rt::Comm::shm;
-  else // without a secret no others meet but those of CPU plans
+  else // without a secret, only CPU plans of several hosts can meet
     options.comm = options.token.empty() && isSlurm ? rt::Comm::mpi : rt::Comm::hosts;
   options.topology = std::move(topology);
 }

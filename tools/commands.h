@@ -1,4 +1,4 @@
-// The verbs of `espalier`. Each function adds the options and the action of one verb.
+// The subcommands of `espalier`. Each function adds the options and the action of one subcommand.
 #pragma once
 
 #include "compiler/command_line.h"

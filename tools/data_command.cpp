@@ -36,7 +36,7 @@ void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
         command.flag("--special-tokens", options.specialTokens,
                      "as HF does: special tokens in the text become their ids, and the tokens of an hf "
                      "post-processor are added")})
-    ofKind.needs(kind); // bytes, the default, has none of these
+    ofKind.needs(kind); // these options do not apply to bytes, the default
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// The verbs that prepare and inspect data: `espalier data tokenize | verify | merge | index | train-tokenizer |
-// inspect`. `espalier inspect PREFIX` does the same as the last one.
+// The subcommands that prepare and inspect data: `espalier data tokenize | verify | merge | index | train-tokenizer |
+// inspect`. `espalier inspect PREFIX` is the same as `espalier data inspect PREFIX`.
 #pragma once
 
 #include "runtime/tokenizer/tokenizer.h"
@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// Adds the verbs. Their actions throw rt::DataError.
+/// Adds the subcommands. Their actions throw rt::DataError.
 void addDataCommands(const Verb &app);
 
 /// Returns true if `path` is PREFIX, PREFIX.idx or PREFIX.bin of an existing indexed dataset.
@@ -19,7 +19,7 @@ bool isIndexedDataset(const std::string &path);
 /// Reads a whole dataset and returns its errors.
 std::vector<std::string> datasetFaults(const std::string &path);
 
-/// How to print a dataset: the tokenizer that decodes documents (none: ids) and the number of documents.
+/// Settings for printing a dataset: the tokenizer that decodes documents (none: print ids) and the number of documents.
 struct DatasetView {
   DatasetView() { tokenizer.kind.clear(); }
   rt::TokenizerOptions tokenizer;

@@ -1,5 +1,5 @@
 // Rule K for library calls: the names of dimensions determine sizes, transposition and scalars. The rows of
-// functions.def describe most functions. MATMUL, COPY and REARRANGE have rules of their own.
+// functions.def describe most functions. MATMUL, COPY and REARRANGE have separate rules.
 #include "runtime/abi.h"
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"

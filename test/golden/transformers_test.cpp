@@ -1,5 +1,6 @@
-// Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
-// by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
+// Converts weights in transformers' format, interprets the model, and compares its loss with transformers
+// (transformers.json, made by transformers_reference.py). Covers import-hf, the names and layouts of each model file,
+// and the conversion back.
 #include "compiler/import/huggingface/hf_config.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
@@ -30,7 +31,7 @@ protected:
     return nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
   }
 
-  /// The run file of the model's config.json, with these settings over it.
+  /// Imports the run file of the model's config.json, with additional settings.
   ImportedRun imported(const std::string &cluster, const std::vector<std::string> &sets = {}) const {
     ImportedHf hf = importHfConfig("config.json", golden()["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
     EXPECT_EQ(hf.diagnostics.render(), "");
@@ -63,7 +64,7 @@ protected:
   const std::string runFile = place / "run.yaml";
 };
 
-TEST_P(Transformers, LosesTheSame) {
+TEST_P(Transformers, HasTheSameLoss) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
@@ -71,10 +72,10 @@ TEST_P(Transformers, LosesTheSame) {
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
   nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
   GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
-  // All but its GPT-2 compute norms and rotary angles in float32, whatever the type of the model.
+  // Except for GPT-2, transformers computes norms and rotary angles in float32 for any type of model.
   double expected = golden()["loss"], tolerance = run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
   EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, tolerance * expected);
-  // And through Megatron's form and back nothing has moved.
+  // A conversion to Megatron and back does not change any value.
   for (const char *names : {"mcore", "legacy"}) {
     if (!converted.rules.contains(names))
       continue;
@@ -91,8 +92,8 @@ std::string bytesOf(const fs::path &file) {
 
 class Graded : public Transformers {};
 
-/// Every gradient of the first batch; and a file that safetensors wrote for transformers comes in and goes out again
-/// byte for byte.
+/// Compares every gradient of the first batch. Also converts a file that safetensors wrote for transformers to Espalier
+/// and back, which must give equal bytes.
 TEST_P(Graded, HasTheGradients) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
@@ -114,20 +115,21 @@ TEST_P(Graded, HasTheGradients) {
       difference += std::pow(model.gradients[name][i] - gradient[i], 2);
     }
     EXPECT_GT(norm, 0) << name;
-    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
+    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // recorded in float32, with norms computed in
+                                                                      // float32
   }
   Diagnostics diagnostics;
   rt::convertToHf(converted, theirs, place / "back", {},
                   [&](const std::string &type) { return hfConfigText(run, type, diagnostics); });
   EXPECT_EQ(diagnostics.render(), "");
   EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
-  // The config that is written says the same model.
+  // The written config describes the same model.
   ImportedHf again =
       importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
   EXPECT_EQ(again.diagnostics.render(), "");
 }
 
-/// The samples of reference.py: token t of sample i is a formula, and the one behind it is the label.
+/// The samples of reference.py: token t of sample i is a formula, and the next token is the label.
 class FormulaData : public rt::Dataset {
 public:
   FormulaData() : Dataset(optionsOf()) {}
@@ -160,8 +162,8 @@ protected:
     return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
   }
 
-  /// With what the plan says to load where `load` is empty.
-  void losesTheSame(const rt::Program &program, const fs::path &load) const {
+  /// Runs the finetuning steps and compares losses. If `load` is empty, the run loads the weights that the plan names.
+  void expectSameLosses(const rt::Program &program, const fs::path &load) const {
     rt::RunOptions steps;
     steps.dataset = std::make_shared<FormulaData>();
     steps.steps = 4;
@@ -175,8 +177,8 @@ protected:
   }
 };
 
-/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
-TEST_P(Finetuning, LosesTheSame) {
+/// Finetuning from each weight format has the losses of transformers, step by step.
+TEST_P(Finetuning, HasTheSameLoss) {
   ImportedRun run = finetuned("cpu_local:1x4");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
@@ -195,11 +197,11 @@ TEST_P(Finetuning, LosesTheSame) {
   std::unique_ptr<rt::Program> program = compiled(run, plan);
   ASSERT_TRUE(program);
   for (const fs::path &form : forms)
-    losesTheSame(*program, form);
+    expectSameLosses(*program, form);
 }
 
-/// And on one rank.
-TEST_P(Finetuning, LosesTheSameUnsplit) {
+/// Finetuning on one rank has the same losses.
+TEST_P(Finetuning, HasTheSameLossUnsplit) {
   ImportedRun run = finetuned("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   writeFormulaWeights(convertedModel(run), place / "hf");
@@ -208,12 +210,12 @@ TEST_P(Finetuning, LosesTheSameUnsplit) {
   plan.stages = {{0, 2, {planner::Recompute::None, planner::Recompute::None}}};
   std::unique_ptr<rt::Program> program = compiled(run, plan);
   ASSERT_TRUE(program);
-  losesTheSame(*program, "");
+  expectSameLosses(*program, "");
 }
 
 class MegatronExperts : public Transformers {
 protected:
-  /// Rows [begin, end) of transformers' tensor of rows of `width`, of these columns alone.
+  /// Returns rows [begin, end) of a tensor with rows of `width`, from column `column` on.
   static std::vector<float> formula(const std::string &name, int64_t begin, int64_t end, int64_t width,
                                     int64_t column) {
     std::vector<float> values;
@@ -224,9 +226,9 @@ protected:
   }
 };
 
-/// A rank of two has the second half of the gate's rows and of the other's, one expert after the other; as grouped
-/// products name them they are read, too.
-TEST_P(MegatronExperts, AreWhatTransformersHas) {
+/// A rank of two has the second half of the rows of gate and up projection, expert by expert. Names of grouped products
+/// are also read.
+TEST_P(MegatronExperts, EqualTransformersWeights) {
   ImportedRun run = imported("cpu_local:1x1");
   ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);

@@ -1,4 +1,4 @@
-// Explanations of plans: differences sum up, and refusals give bytes.
+// Explanations of plans: differences add up, and refusals state bytes.
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
@@ -46,7 +46,7 @@ TEST(Explain, WhyNotOfShortStepsHasDigits) {
               HasSubstr("   +0.000021 s  compute\n   -0.000001 s  bubble\n   +0.000020 s  in all\n"));
 }
 
-TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
+TEST(Explain, WhyNotReportsTheUnprovedGap) {
   WhyNot answer;
   answer.best.prediction.stepSeconds = answer.chosen.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
   EXPECT_THAT(printWhyNot(answer), testing::Not(HasSubstr("faster")));
@@ -72,7 +72,7 @@ TEST(Explain, WhyNotBeginsWithAVerdict) {
 }
 
 // 175B: at most two plans of each family. Plans within the error come first.
-TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
+TEST(Explain, TableShowsErrorMarginAndEqualPlans) {
   Problem large = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8, 76e9), 1536);
   large.error = {0.12, 0.05};
   large.machine.marginBytes = 4e9;
@@ -88,7 +88,7 @@ TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
   EXPECT_THAT(text, HasSubstr("steps that differ by less than 5 %, the error of a comparison, are equal: the first"));
 }
 
-TEST(Explain, WhyNotSaysWhatForbids) {
+TEST(Explain, WhyNotNamesTheConstraint) {
   SearchResult result = search(problem());
   Pins wish;
   wish.microBatchSize = 128;
@@ -101,7 +101,7 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
 }
 
-// With one tensor rank there is nothing to split, so that a wish for sequence parallelism implies more tensor ranks.
+// With one tensor rank there is nothing to split. So a wish for sequence parallelism implies more tensor ranks.
 TEST(Explain, WishForSequenceParallelismIsHonoured) {
   Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
   SearchResult result = search(small);
@@ -116,7 +116,7 @@ TEST(Explain, WishForSequenceParallelismIsHonoured) {
   EXPECT_TRUE(whyNot(small, result, wish).impossible);
 }
 
-TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
+TEST(Explain, TableHasAStagePerLineAndTheProof) {
   Problem pinned = problem();
   pinned.pins.pp = 4;
   std::string text = explainPlans(search(pinned));
@@ -181,7 +181,7 @@ TEST(Explain, NoBubbleIsNegative) {
 }
 
 // Prints the exposed communication of every axis, not only of the largest.
-TEST(Explain, EveryShareOfTheStepIsTold) {
+TEST(Explain, EveryPartOfTheStepIsPrinted) {
   Prediction prediction;
   prediction.stepSeconds = 10, prediction.peakBytes = 1, prediction.memoryLimitBytes = 2;
   prediction.time.compute = 6.5, prediction.time.bubble = 2, prediction.time.tensorCommunication = 0.9;

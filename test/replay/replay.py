@@ -36,7 +36,7 @@ EXPERT_SIZES = {"mixtral_8x7b": {"intermediate_size": 192, "n_kv_heads": 4},
 
 
 def split(name, dp=1, tp=1, pp=1, cp=1, ep=1, micro_batches=1, mode="train", **pin):
-    """One split: the mesh, the micro-batches of a step, and keys of planner.pin.
+    """Describes one split: the mesh, the micro-batches of a step, and keys of planner.pin.
 
     Returns (name, options of compile, samples of a step).
     """

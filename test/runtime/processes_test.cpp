@@ -103,7 +103,7 @@ TEST(Processes, AnExceptionIsTheRanksFailure) {
   EXPECT_EQ(failure->message, "no more paper");
 }
 
-TEST(Processes, AStatusIsAFailure) {
+TEST(Processes, ANonzeroStatusIsAFailure) {
   std::optional<Failure> failure = failureOf([](ShmWorld &) { return 3; });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->sentence(), "rank 1: its process ended with status 3; all ranks stopped");
@@ -117,7 +117,7 @@ TEST(Processes, LeavingEarlyIsAFailure) {
 }
 
 /// This rank does not check for a stop, and would run for a minute.
-TEST(Processes, WhoDoesNotStopIsKilled) {
+TEST(Processes, RanksThatDoNotStopAreKilled) {
   ShmWorld world(2, operandBytes);
   Clock::time_point begin = Clock::now();
   std::vector<Process> processes = spawn(world, [&](int rank) {
@@ -149,7 +149,7 @@ std::optional<Failure> failureAlone(Supervision how) {
 }
 
 /// Slurm sends SIGTERM to processes that wait for a peer that failed to start.
-TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
+TEST(Processes, ASignalEndsAWaitForPeers) {
   Clock::time_point begin = Clock::now();
   std::optional<Failure> failure = failureAlone({.endSignal = [] { return SIGTERM; }});
   ASSERT_TRUE(failure);
@@ -157,7 +157,7 @@ TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
   EXPECT_LT(Clock::now() - begin, seconds(5));
 }
 
-TEST(Processes, WhoMeetsNobodyGivesUp) {
+TEST(Processes, GivesUpWaitingForPeers) {
   std::optional<Failure> failure = failureAlone({.meetingLooks = 10});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 3);
@@ -207,7 +207,7 @@ double secondsOfEight(bool meet) {
 }
 
 /// A waiting rank sleeps, so that the ranks that it waits for get its core.
-TEST(Processes, WaitingTakesNobodysShare) {
+TEST(Processes, WaitingRanksYieldTheirCores) {
   if (std::thread::hardware_concurrency() > 4)
     GTEST_SKIP() << "eight ranks are no crowd here";
   double alone = secondsOfEight(/*meet=*/false), together = secondsOfEight(/*meet=*/true);
@@ -215,7 +215,7 @@ TEST(Processes, WaitingTakesNobodysShare) {
   RecordProperty("ratio", std::to_string(together / alone));
 }
 
-TEST(Processes, TheyDieWithTheirParent) {
+TEST(Processes, DieWithTheirParent) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t parent = fork();
@@ -231,7 +231,7 @@ TEST(Processes, TheyDieWithTheirParent) {
   waitpid(parent, nullptr, 0);
 }
 
-TEST(Processes, ShareNoMoreThanWasAgreed) {
+TEST(Processes, LimitTheSharedMemory) {
   ShmWorld world(2, operandBytes);
   std::unique_ptr<Communicator> comm = world.communicator(0);
   EXPECT_THROW(comm->allocate(size_t{1} << 30), MemoryError);
@@ -274,7 +274,7 @@ std::string refusalOf(const std::function<void()> &work) {
   return "nothing was refused";
 }
 
-TEST(Processes, RefusalsOfTheSystemAreSaid) {
+TEST(Processes, ReportSystemErrors) {
   LocalWorld threads(1);
   EXPECT_EQ(refusalOf([&] { threads.communicator(0)->allocate(size_t{1} << 50); }),
             "the system refuses 1125899906842624 bytes that ranks share");
@@ -295,7 +295,7 @@ TEST(Processes, RefusalsOfTheSystemAreSaid) {
 constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
 
 /// Polls that another rank's end woke early do not count towards the timeout.
-TEST(Watch, CountsItsOwnLooks) {
+TEST(Watch, CountsOnlyItsOwnPolls) {
   Watch watch(2, threeLooks);
   std::vector<Sight> sights{{.beats = 5}, {.beats = 1}};
   EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
@@ -310,7 +310,7 @@ TEST(Watch, CountsItsOwnLooks) {
   }
 }
 
-TEST(Watch, AnEndComesBeforeSilence) {
+TEST(Watch, AnExitPrecedesSilence) {
   Watch watch(2, {.lookMilliseconds = 100, .silentLooks = 1});
   std::vector<Sight> sights{{.beats = 0}, {.status = SIGSEGV}};
   std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
@@ -319,7 +319,7 @@ TEST(Watch, AnEndComesBeforeSilence) {
   EXPECT_EQ(failure->message, "its process was killed by signal 11 (Segmentation fault)");
 }
 
-TEST(Watch, WhoHasLeftMayBeSilent) {
+TEST(Watch, FinishedRanksMayBeSilent) {
   Watch watch(1, threeLooks);
   std::vector<Sight> sights{{.status = 0, .hasLeft = true, .beats = 7}};
   for (int look = 0; look < 10; ++look)

@@ -113,7 +113,7 @@ const LaunchCase cases[] = {
 
 class Generated : public testing::TestWithParam<LaunchCase> {};
 
-TEST_P(Generated, GoThroughTheRowsOfTheirBuffers) {
+TEST_P(Generated, MatchTheRowsOfTheirBuffers) {
   Launch launch = GetParam().make();
   EXPECT_EQ(launch.faults(), "");
   GetParam().change(launch);

@@ -1,8 +1,8 @@
 // RUN: espalier-opt --build-transfers --assign-stages %S/inputs/two_stages.mlir | FileCheck %s
 // RUN: espalier-opt --build-transfers --assign-stages %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// The first stage of 1F1B holds two micro-batches, the last one a single one; what is kept of the layers lies side by side in
-// one place, the stream that the second layer reads is the first one's result.
+// 1F1B: the first stage holds two micro-batches, the last one holds one. Saved values of the layers are side by side in
+// one allocation. The second layer reads the first layer's result as its stream.
 // CHECK: exec.stage attributes {{.*}}first_layer = 0 : i64, layers = 2 : i64}
 // CHECK-NEXT: exec.lifetime "resident" slots 1
 // CHECK: exec.lifetime "saved" slots 2 {rotates}
@@ -19,8 +19,8 @@
 // CHECK: exec.lifetime "saved" slots 1 {rotates}
 // CHECK: exec.layer "head"
 
-// Generation: two buffers take turns inside a stage, a third one leaves it; each layer has a cache; the last stage alone has
-// logits, which both entries hand to the host.
+// Generation: two stream buffers alternate inside a stage, and a third one is sent. Each layer has a cache. Only the
+// last stage has logits, which both entries copy to the host.
 // GENERATION: exec.stage attributes {{.*}}first_layer = 0 : i64, layers = 2 : i64}
 // GENERATION-NEXT: exec.lifetime "resident" slots 1
 // GENERATION-NOT: exec.lifetime

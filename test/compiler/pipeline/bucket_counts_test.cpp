@@ -1,6 +1,6 @@
-// What a bucket is for: a call's gradients are reduced, squared, updated and gathered by one collective or launch each,
-// however many parameters it has. And what is hidden: sums start behind their last term, streams are received ahead.
-// Counted in the lists and subprograms of compiled plans.
+// Counts in compiled plans that one collective or launch reduces, squares, updates or gathers all gradients of a
+// bucket, for any number of parameters. Also checks overlap: sums start after their last term, and streams are received
+// ahead.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
@@ -15,7 +15,7 @@ namespace {
 
 namespace pb = rt::pb;
 
-/// Of the plan that a run file pins.
+/// Compiles the plan that a run file pins.
 pb::Plan compiled(const std::string &name, const std::string &target) {
   ImportedRun imported = importRun(ESPALIER_SOURCE_DIR "/configs/" + name + ".yaml", {});
   EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
@@ -28,14 +28,14 @@ pb::Plan compiled(const std::string &name, const std::string &target) {
   return made ? std::move(made->plan) : pb::Plan();
 }
 
-/// Launches and library calls of a call in a role; transfers that it starts inside do not count.
+/// Returns the launches and library calls of a call in a role, without the transfers that it starts.
 int worksOf(const pb::Plan &plan, const pb::Call &call, const std::string &role) {
   auto number = std::ranges::find(plan.roles(), role) - plan.roles().begin();
   uint32_t program = number < call.programs_size() ? call.programs(static_cast<int>(number)) : 0;
   return program == 0 ? 0 : plan.subprograms(static_cast<int>(program) - 1).instructions_size();
 }
 
-/// How often the lists start a transfer of the call's buckets, in one training step.
+/// Returns, per call, how often a training step starts a transfer of the call's buckets.
 std::map<uint32_t, int> bucketTransfers(const pb::Plan &plan, const pb::Stage &stage) {
   std::map<uint32_t, int> counts;
   for (const pb::Block &block : stage.entries(0).blocks())
@@ -50,10 +50,10 @@ std::map<uint32_t, int> bucketTransfers(const pb::Plan &plan, const pb::Stage &s
 
 class Buckets : public testing::TestWithParam<std::tuple<const char *, const char *>> {};
 
-TEST_P(Buckets, TakeOneOfEachPerStep) {
+TEST_P(Buckets, UseOneOperationOfEachKindPerStep) {
   const auto &[name, target] = GetParam();
   pb::Plan plan = compiled(name, target);
-  bool isOnGpu = std::string(target) == "cuda"; // where a norm is two launches
+  bool isOnGpu = std::string(target) == "cuda"; // a norm is two launches on GPUs
   int calls = 0, mostParameters = 0, mostBuckets = 0, mostTransfers = 0;
   for (const pb::Stage &stage : plan.stages()) {
     std::map<uint32_t, int> transfers = bucketTransfers(plan, stage);
@@ -64,7 +64,7 @@ TEST_P(Buckets, TakeOneOfEachPerStep) {
         const pb::Bucket &bucket = plan.buckets(static_cast<int>(use.bucket()));
         updated += use.updates();
         parameters += bucket.parameters_size();
-        // Over the holders of a tied one, over the replicas of a share, over the shares; and the gather.
+        // Sums over the holders of a tied bucket, over the replicas of a shard, and over the shards; then the gather.
         bool isTied = bucket.holders_size() > 0, isSummed = (bucket.partial() & ~bucket.share() & ~1u) != 0;
         if (use.updates())
           sums += isTied + isSummed + 2 * (bucket.share() != 0);
@@ -72,14 +72,14 @@ TEST_P(Buckets, TakeOneOfEachPerStep) {
       mostParameters = std::max(mostParameters, parameters);
       mostBuckets = std::max(mostBuckets, call.buckets_size());
       mostTransfers = std::max(mostTransfers, transfers[number]);
-      EXPECT_LE(call.buckets_size(), 4) << call.name(); // decayed or not, summed over tp or not
+      EXPECT_LE(call.buckets_size(), 4) << call.name(); // with or without decay, summed over tp or not
       EXPECT_EQ(transfers[number], sums) << call.name();
       EXPECT_LE(transfers[number], 3 * updated) << call.name();
       EXPECT_EQ(worksOf(plan, call, "norm"), updated * (isOnGpu ? 2 : 1)) << call.name();
       EXPECT_EQ(worksOf(plan, call, "update"), updated) << call.name();
     }
   }
-  EXPECT_GE(mostParameters, 16); // so many launches there were otherwise
+  EXPECT_GE(mostParameters, 16); // launches per call without buckets
   std::printf("%s, %s: %d calls of up to %d parameters in %d buckets, %d transfers\n", name, target, calls,
               mostParameters, mostBuckets, mostTransfers);
 }
@@ -90,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Runs, Buckets,
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
 
-/// Where an entry's list starts and awaits flights, and what it runs, as rounds are gone through.
+/// The positions in an entry's instruction stream at which transfers are started and awaited, and the RUNs by position,
+/// with rounds expanded.
 struct Steps {
   struct Flight {
     uint32_t transfer, call, microBatch;
@@ -122,8 +123,8 @@ Steps stepsOf(const pb::Actions &list) {
   return steps;
 }
 
-/// Behind the last RUN that adds to it, with others that add still to come; and there before the norm.
-TEST(Lists, SumsStartBehindTheirLastTerm) {
+/// A sum starts after the last RUN that adds to it, while other RUNs that add still follow. It ends before the norm.
+TEST(Lists, SumsStartAfterTheirLastTerm) {
   pb::Plan plan = compiled("gpt3_175b", "cpu");
   int early = 0, sums = 0;
   for (const pb::Stage &stage : plan.stages()) {
@@ -145,7 +146,7 @@ TEST(Lists, SumsStartBehindTheirLastTerm) {
       const pb::Transfer &transfer = plan.transfers(static_cast<int>(flight.transfer));
       bool isTied = plan.groups(static_cast<int>(transfer.group())).stages_size() > 0;
       if (transfer.name().find('.') == std::string::npos || transfer.kind() != pb::Transfer::REDUCE_SCATTER || isTied ||
-          transfer.name().starts_with("embed.wte")) // tied, behind the sum over stages
+          transfer.name().starts_with("embed.wte")) // tied: starts after the sum over stages
         continue;
       EXPECT_GT(at, lastAddition(flight.call)) << transfer.name();
       EXPECT_EQ(steps.runsBetween(lastAddition(flight.call), at), 0) << transfer.name();
@@ -154,10 +155,10 @@ TEST(Lists, SumsStartBehindTheirLastTerm) {
       ++sums;
     }
   }
-  EXPECT_GT(early, sums * 3 / 4) << sums; // all but those of a stage's first layer
+  EXPECT_GT(early, sums * 3 / 4) << sums; // all except those of a stage's first layer
 }
 
-/// All but a stage's first streams travel beside RUNs.
+/// All transfers of streams, except the first ones of a stage, run beside RUNs.
 TEST(Lists, StreamsAreReceivedAhead) {
   pb::Plan plan = compiled("gpt3_175b", "cpu");
   for (int stage = 1; stage < plan.stages_size(); ++stage) {

@@ -1,7 +1,8 @@
 // RUN: espalier-opt --split-input-file --build-optimizer %s | FileCheck %s
 
-// A rank has half of the bucket: its share of dp. The norm counts a quarter of each square, as four ranks hold them. The
-// master is updated and stored in the parameter's type; a bucket that does not decay has no term of its weight.
+// dp shards the bucket, so a rank has half of it. The norm weights each square by a quarter, because four ranks hold
+// it. The update writes the master copy and stores it in the parameter's type. A bucket without decay has no term for
+// its weight.
 // CHECK-LABEL: func.func @block.norm
 // CHECK-SAME: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.decayed", model.role = "accumulator"}
 // CHECK: model.squared_norm {{.*}}2.500000e-01
@@ -29,7 +30,7 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 
 // -----
 
-// Where a rank accumulates its share, the share of each micro-batch's gradient is added to it.
+// If a rank accumulates its shard, the shard of each micro-batch's gradient is added to it.
 // CHECK-LABEL: func.func @block.add
 // CHECK-SAME: %[[SUM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}
 // CHECK-SAME: %[[TERM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "scattered"}

@@ -1,8 +1,8 @@
 // RUN: espalier-opt --build-transfers %S/inputs/two_stages.mlir | FileCheck %s
 // RUN: espalier-opt --build-transfers %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// Shares of the bucket are scattered from the gradients of both replicas, and gathered once they are updated; streams and
-// cotangents pass between the stages on lines of their own.
+// The gradients of both replicas are reduce-scattered to shards of the bucket, and the updated shards are gathered.
+// Streams and cotangents move between the stages on separate lines.
 // CHECK: exec.queues = ["compute", "gradients", "out", "in", "din", "dout", "to_device", "to_host"]
 // CHECK: exec.bucket "block.decayed" attributes {{.*}}gather = "block.decayed.gather"{{.*}}sums = ["block.decayed.scatter"]
 // CHECK: exec.entry "train_step" {finds = ["parameters", "state"], micro_batches = 4 : i64, writes = ["parameters", "state"]}
@@ -17,8 +17,8 @@
 // CHECK: exec.transfer "dout" "receive" on "dout" {from = [], line = 1 : i64{{.*}}shift = 1 : i64
 // CHECK: exec.transfer "block.decayed.scatter" "reduce_scatter" on "gradients" {axes = ["dp"]
 
-// Generation: prefill and decode move inputs, streams and logits of their own sizes; there are no gradients, no scalars and
-// none of their queues. A phase in which no program reads rows has none.
+// Generation: prefill and decode move inputs, streams and logits with different sizes. There are no gradients and no
+// scalars, and none of their queues. A phase in which no program reads rows does not copy them.
 // GENERATION: exec.queues = ["compute", "out", "in", "to_device", "to_host"]
 // GENERATION: exec.entry "prefill" {finds = ["parameters", "cache"], micro_batches = 1 : i64, writes = ["cache"]}
 // GENERATION-NEXT: exec.entry "decode"

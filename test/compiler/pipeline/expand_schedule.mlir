@@ -1,8 +1,8 @@
 // RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/two_stages.mlir | FileCheck %s
 // RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
-// 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, said once for two rounds. What a
-// RUN needs is waited for before it, what it makes leaves behind it.
+// 1F1B: the first stage runs two forwards ahead, then alternates a forward and a backward, as a block of two rounds.
+// A RUN waits for its inputs before it starts, and sends its results after it.
 // CHECK: exec.list "train_step"
 // CHECK-NEXT: exec.block rounds 1 advance 0
 // CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "set", call = 3, slots = []>, #exec.flight<transfer = "tok"
@@ -13,7 +13,7 @@
 // CHECK-NEXT: exec.run "forward" {{.*}}micro_batch = 1 : i64
 // CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "out", call = 2, micro_batch = 1{{.*}}transfer = "dout", call = 2, slots
 // CHECK-NEXT: exec.wait_transfers [#exec.flight<transfer = "dout", call = 2>]
-// The first backward writes the gradients of bucket 0, later ones add to them.
+// The first backward overwrites the gradients of bucket 0, and later ones add to them.
 // CHECK-NEXT: exec.run "backward" {backwards, calls = 3 : i64, first = array<i64: 0>
 // CHECK: exec.block rounds 2 advance 1
 // CHECK-NEXT: exec.wait_transfers
@@ -22,7 +22,8 @@
 // CHECK-NEXT: exec.wait_transfers
 // CHECK-NEXT: exec.run "backward" {{.*}}first = array<i64>{{.*}}micro_batch = 1 : i64
 
-// The last micro-batch is cut behind each layer, whose gradients are then scattered beside the next one.
+// The backward of the last micro-batch is split after each layer, so that its gradients are scattered beside the next
+// layer.
 // CHECK: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 2 : i64, micro_batch = 3 : i64
 // CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.scatter", call = 2
 // CHECK-NEXT: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 1 : i64, micro_batch = 3 : i64
@@ -32,12 +33,12 @@
 // CHECK: exec.run "update"
 // CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.gather", call = 1
 
-// Evaluation is one forward of one micro-batch.
+// Evaluation is the forward of one micro-batch.
 // CHECK: exec.list "evaluate"
 // CHECK-COUNT-1: exec.run "evaluate"
 // CHECK-NOT: exec.run
 
-// The last stage runs each backward right behind its forward.
+// The last stage runs each backward right after its forward.
 // CHECK: exec.stage
 // CHECK: exec.list "train_step"
 // CHECK: exec.run "forward" {{.*}}micro_batch = 0 : i64
@@ -46,8 +47,8 @@
 // CHECK: exec.run "forward" {{.*}}micro_batch = 1 : i64
 // CHECK: exec.run "backward" {{.*}}micro_batch = 1 : i64
 
-// Generation: a stage takes its inputs, and the stream of the one before; runs once; and sends the stream, or hands out the
-// logits.
+// Generation: a stage copies its inputs, receives the stream of the preceding stage, and runs once. Then it sends the
+// stream, or copies the logits to the host.
 // GENERATION: exec.list "prefill"
 // GENERATION-NEXT: exec.block rounds 1 advance 0
 // GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "tok.prefill", call = 0, slots = []>]

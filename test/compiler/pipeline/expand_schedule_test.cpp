@@ -1,4 +1,5 @@
-// Lists as runtime/README.md prints them (section 5, without their tails), and what must hold for every schedule.
+// Compares instruction streams with those of runtime/README.md (section 5, without their tails), and checks properties
+// of all schedules.
 #include "test/compiler/pipeline/play_lists.h"
 
 #include "gmock/gmock.h"
@@ -147,8 +148,8 @@ out1/2 din0/2 |  |
 )");
 }
 
-// At the turn of a V one chunk writes where the next one reads.
-TEST(ExpandSchedule, TheTurnOfAVSharesItsLifetimes) {
+// At the turning stage of a V schedule, one chunk writes where the next one reads.
+TEST(ExpandSchedule, TheTurningStageOfAVSharesLifetimes) {
   StageList list = expandSchedule(planner::buildSchedule(Schedule::ZeroBubbleV, 2, 3))[1];
   EXPECT_EQ(list.lifetimeOf(0, LifetimeKind::Out), list.lifetimeOf(1, LifetimeKind::In));
   EXPECT_EQ(list.lifetimeOf(1, LifetimeKind::DIn), list.lifetimeOf(0, LifetimeKind::DOut));
@@ -169,7 +170,7 @@ tok0/0 in0/0 | F0/0 | out0/0 in1/0
 tok1/0 in1/0 | F1/0 |
 out0/0 |  |
 )");
-  // Of the lifetimes of training those of forward, in one slot.
+  // Evaluation has the lifetimes of training that forward uses, with one slot each.
   StageList training = expandSchedule(table, {.everyChunkHasInputs = true})[0];
   for (int chunk : {0, 1})
     for (LifetimeKind kind : {LifetimeKind::Inputs, LifetimeKind::Saved, LifetimeKind::Out, LifetimeKind::In,
@@ -181,7 +182,7 @@ out0/0 |  |
     EXPECT_EQ(lifetime.slots, 1);
 }
 
-/// All faults of the lists of a schedule, of training and of evaluation.
+/// Returns all faults of the instruction streams of a schedule, for training and for evaluation.
 std::string faultsOf(Schedule schedule, int stages, int microBatches, int chunks, const ListOptions &options) {
   planner::ScheduleTable table = planner::buildSchedule(schedule, stages, microBatches, chunks);
   std::string faults;
@@ -198,7 +199,7 @@ std::string faultsOf(Schedule schedule, int stages, int microBatches, int chunks
   return faults;
 }
 
-TEST(ExpandSchedule, NoScheduleHangsOrTouchesABufferInUse) {
+TEST(ExpandSchedule, NoScheduleDeadlocksOrReusesALiveBuffer) {
   for (Schedule schedule : planner::kSchedules)
     for (int stages = 1; stages <= 6; ++stages)
       for (int chunks = 1; chunks <= 3; ++chunks)
@@ -213,7 +214,7 @@ TEST(ExpandSchedule, NoScheduleHangsOrTouchesABufferInUse) {
         }
 }
 
-/// By stage: slots of received streams and cotangents that no RUN asks for.
+/// Returns, per stage, the slots of received streams and cotangents beyond those that RUNs hold.
 std::vector<int> slotsToReceive(Schedule schedule, int microBatches, int chunks, int streamsAhead) {
   std::vector<int> slots;
   for (const StageList &list :
@@ -226,7 +227,8 @@ std::vector<int> slotsToReceive(Schedule schedule, int microBatches, int chunks,
   return slots;
 }
 
-// The numbers of README section 3: only receives that precede a send in the order of all need more than is in flight.
+// The numbers of README section 3: only receives that precede a send in the global order need more slots than are in
+// flight.
 TEST(ExpandSchedule, FewReceivesTakeMoreSlotsThanAreInFlight) {
   using testing::Each;
   using testing::Le;
@@ -240,15 +242,15 @@ TEST(ExpandSchedule, FewReceivesTakeMoreSlotsThanAreInFlight) {
   EXPECT_THAT(std::vector(interleaved.begin(), interleaved.end() - 1), Each(Le(4)));
 }
 
-// One slot ahead is what sends ask for already.
+// One additional slot per stream is enough for all sends.
 TEST(ExpandSchedule, OneStreamAheadIsEnoughForSends) {
   std::vector<int> oneFOneB = slotsToReceive(Schedule::OneFOneB, 192, 1, /*streamsAhead=*/1);
   EXPECT_EQ(oneFOneB.front(), 0);
   EXPECT_THAT(std::vector(oneFOneB.begin() + 1, oneFOneB.end()), testing::Each(1));
 }
 
-// What is saved has as many slots as the planner's memory model counts.
-TEST(ExpandSchedule, SavedSlotsAreThePlannersMicroBatchesInFlight) {
+// Saved values have as many slots as the planner's memory model counts.
+TEST(ExpandSchedule, SavedSlotsEqualThePlannersInFlightPeak) {
   for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe}) {
     planner::ScheduleTable table = planner::buildSchedule(schedule, 4, 6);
     std::vector<StageList> lists = expandSchedule(table);
@@ -264,7 +266,7 @@ TEST(ExpandSchedule, NoLifetimeHasMoreSlotsThanThereAreMicroBatches) {
       EXPECT_EQ(lifetime.slots, 1);
 }
 
-// The checks of this file see what they look for.
+// The checkers of this file find errors that are made on purpose.
 TEST(PlayLists, FindsFaults) {
   planner::ScheduleTable table = planner::buildSchedule(Schedule::OneFOneB, 2, 6);
   std::vector<StageList> good = expandSchedule(table), lists = good;

@@ -10,8 +10,8 @@ using namespace rt::pb;
 using planner::Schedule;
 using testing::ElementsAre;
 
-/// A stage whose chunks are one call each, and its list in one block: lifetimes and slots as the emitter of plans has
-/// them. Gradients of the first micro-batch are written, not added to.
+/// A stage whose chunks have one call each, and its instruction stream as one block, with lifetimes and slots as in a
+/// plan. The first micro-batch overwrites gradients.
 struct Emitted {
   Stage stage;
   Actions actions;
@@ -88,7 +88,7 @@ private:
   Emitted out;
 };
 
-/// What a rank goes through, by the rule of README section 2.
+/// Expands the blocks by the rule of README section 2.
 Actions unfold(const Stage &stage, const Actions &actions) {
   Actions all;
   Block &list = *all.add_blocks();
@@ -127,7 +127,7 @@ struct Sizes {
   size_t actions = 0, folded = 0, bytes = 0;
 };
 
-/// Folds all stages of a schedule, looks that nothing changed, and counts.
+/// Folds all stages of a schedule, checks that the expanded streams do not change, and counts actions.
 Sizes foldSchedule(Schedule schedule, int stages, int microBatches, int chunks) {
   Sizes sizes;
   for (const StageList &list : expandSchedule(planner::buildSchedule(schedule, stages, microBatches, chunks))) {
@@ -159,13 +159,13 @@ TEST(FoldRounds, SizesOfSchedules) {
   EXPECT_LE(sizes.bytes, 200'000u);
 }
 
-TEST(FoldRounds, MoreMicroBatchesTakeNoMoreActions) {
+TEST(FoldRounds, MoreMicroBatchesNeedNoMoreActions) {
   EXPECT_EQ(foldSchedule(Schedule::OneFOneB, 4, 2048, 1).folded, foldSchedule(Schedule::OneFOneB, 4, 192, 1).folded);
   EXPECT_EQ(foldSchedule(Schedule::Interleaved, 4, 2048, 2).folded,
             foldSchedule(Schedule::Interleaved, 4, 256, 2).folded);
 }
 
-TEST(FoldRounds, ARankGoesThroughTheSameActions) {
+TEST(FoldRounds, ExpandedStreamsAreUnchanged) {
   for (Schedule schedule : planner::kSchedules)
     for (int stages = 1; stages <= 4; ++stages)
       for (int microBatches = 1; microBatches <= 12; ++microBatches)
@@ -174,7 +174,7 @@ TEST(FoldRounds, ARankGoesThroughTheSameActions) {
           foldSchedule(schedule, stages, microBatches, chunks);
 }
 
-/// Rounds, advance and number of actions of each block.
+/// Returns rounds, advance and number of actions of each block.
 std::vector<std::vector<uint32_t>> blocksOf(const Actions &actions) {
   std::vector<std::vector<uint32_t>> blocks;
   for (const Block &block : actions.blocks())
@@ -182,9 +182,9 @@ std::vector<std::vector<uint32_t>> blocksOf(const Actions &actions) {
   return blocks;
 }
 
-// Stage 1 of README section 5.1: START and F/0, WAIT and B/0 (which names `first`); three rounds of START, WAIT, F,
-// WAIT, B; and what starts nothing new.
-TEST(FoldRounds, TheFirstAndTheLastMicroBatchStandOutside) {
+// Stage 1 of README section 5.1: START and F/0, WAIT and B/0 (which lists `first`); the rounds of START, WAIT, F, WAIT,
+// B; then the actions that start no new inputs.
+TEST(FoldRounds, FirstAndLastMicroBatchAreOutsideOfBlocks) {
   StageList list = expandSchedule(planner::buildSchedule(Schedule::OneFOneB, 2, 6))[1];
   Emitted emitted = ListEmitter(list, 6).emit();
   foldRounds(emitted.stage, 2, emitted.actions);
@@ -192,7 +192,7 @@ TEST(FoldRounds, TheFirstAndTheLastMicroBatchStandOutside) {
   EXPECT_EQ(emitted.actions.blocks(0).actions(3).run().first_size(), 1);
 }
 
-// In groups of as many micro-batches as there are stages.
+// Interleaved schedules repeat in groups of as many micro-batches as there are stages.
 TEST(FoldRounds, InterleavedRoundsAdvanceByStages) {
   StageList list = expandSchedule(planner::buildSchedule(Schedule::Interleaved, 4, 64, 2))[0];
   Emitted emitted = ListEmitter(list, 64).emit();
@@ -206,7 +206,7 @@ TEST(FoldRounds, InterleavedRoundsAdvanceByStages) {
   EXPECT_GE(most, 12u);
 }
 
-/// RUNs of one call for micro-batches 0, 1, 2, ... in these slots.
+/// Returns RUNs of one call for micro-batches 0, 1, 2, ... in these slots.
 Emitted runsInSlots(const std::vector<uint32_t> &slots, bool rotates) {
   Emitted emitted;
   Lifetime &lifetime = *emitted.stage.add_lifetimes();
@@ -227,7 +227,7 @@ Emitted runsInSlots(const std::vector<uint32_t> &slots, bool rotates) {
   return emitted;
 }
 
-TEST(FoldRounds, SlotsMustGoOnAsTheirLifetimeSays) {
+TEST(FoldRounds, SlotsMustRotateAsTheirLifetimeStates) {
   auto fold = [](Emitted emitted) {
     foldRounds(emitted.stage, 1, emitted.actions);
     return blocksOf(emitted.actions);

@@ -3,8 +3,9 @@
 !w = tensor<4x6xf32, #model.dims<hidden, ffn>>
 !b = tensor<6xf32, #model.dims<ffn>>
 
-// Weights that decay lie apart from the bias, each behind a multiple of 128 elements. Under ZeRO-1 a bucket has a whole
-// number of 128 elements for each of the two shares; gradients that are whole on each rank of tp count once in the norm.
+// Weights with decay and the bias without decay are in separate buckets. Each parameter begins at a multiple of 128
+// elements. Under ZeRO-1, a bucket has a multiple of 128 elements for each of the two shards. Gradients that are
+// replicated on tp count once in the norm.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 2048 : i64, parameter_bytes = 2048 : i64, state_bytes = 2048 : i64}
 // CHECK: exec.bucket "block.decayed" attributes {decays, elements = 256 : i64, {{.*}}norm_weight = 1.000000e+00 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64}
 // CHECK-NEXT: exec.parameter "up" {first = 0 : i64, initializer = "normal", {{.*}}padded_shape = array<i64: 4, 12>, shape = array<i64: 4, 12>, {{.*}}stddev = 2.000000e-02 : f64}
@@ -30,8 +31,8 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, exec.plan = {zero = 1
 
 !table = tensor<16x4xbf16, #model.dims<vocab, hidden>>
 
-// A table that two segments share on one stage is one bucket with one number and one place; without the padding of the
-// vocabulary it has 13 rows. Stored in bf16 it has a master: 12 bytes of state for an element.
+// A table that two segments of one stage share is one bucket with one number and one allocation. It has 13 rows without
+// the padding of the vocabulary. It is stored in bf16, so it has a master copy: 12 bytes of state per element.
 // CHECK-LABEL: exec.segment "embed" attributes {gradient_bytes = 512 : i64, masters, parameter_bytes = 256 : i64, state_bytes = 1536 : i64}
 // CHECK: exec.bucket "embed.table" attributes {{.*}}holders = array<i64>{{.*}}number = 0
 // CHECK-NEXT: exec.parameter "table" {{.*}}padded_shape = array<i64: 16, 4>, shape = array<i64: 13, 4>
@@ -53,7 +54,7 @@ module attributes {dist.mesh = #dist.mesh<pp = 1>, exec.optimizer = {masters}, m
 
 !table = tensor<16x4xf32, #model.dims<vocab, hidden>>
 
-// On two stages both hold it: its gradient is summed over them and counts half on each.
+// On two stages, both hold the table. Its gradient is summed over them, and each counts half of it in the norm.
 // CHECK-LABEL: exec.segment "embed"
 // CHECK: exec.bucket "embed.table" attributes {{.*}}holders = array<i64: 0, 1>, norm_weight = 5.000000e-01 : f64
 // CHECK-LABEL: exec.segment "head"
@@ -73,7 +74,7 @@ module attributes {dist.mesh = #dist.mesh<pp = 2>} {
 
 !w = tensor<4x6xf32, #model.dims<hidden, ffn>>
 
-// Generation has a function per phase and no gradients: both phases read one segment's parameters.
+// Generation has a function per phase and no gradients. Both phases read the parameters of one segment.
 // CHECK-LABEL: exec.segment "block"
 // CHECK: exec.bucket "block.decayed" attributes {{.*}}partial = []
 // CHECK-NEXT: exec.parameter "w"
@@ -93,8 +94,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 1>, exec.generation} {
 
 !w = tensor<4x6xf32, #model.dims<hidden, ffn>>
 
-// Under ZeRO-3 a rank keeps half of the parameters, of the accumulator and of the state; whole ones have regions of their
-// own.
+// Under ZeRO-3, a rank has half of the parameters, of the accumulator and of the state. Gathered buffers have separate
+// regions.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64, whole_stored_bytes = 1024 : i64}
 // CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, {{.*}}part_elements = 128 : i64, {{.*}}whole_gradient_offset = 0 : i64, whole_stored_offset = 0 : i64}
 module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}} {
@@ -110,7 +111,7 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}}
 
 !w = tensor<4x6xf32, #model.dims<hidden, ffn>>
 
-// Under ZeRO-2 parameters are whole.
+// Under ZeRO-2, parameters are not sharded.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64}
 // CHECK: exec.bucket "block.plain" attributes {{.*}}whole_gradient_offset = 0 : i64}
 module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}} {
@@ -126,7 +127,8 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}}
 
 !table = tensor<16x4xf32, #model.dims<vocab, hidden>>
 
-// Of two tied tables both segments have the same first, whatever order they name them in: stages sum them in that order.
+// Both segments list two tied tables in the same order, even if they name them in different orders, because stages sum
+// them in that order.
 // CHECK-LABEL: exec.segment "embed"
 // CHECK: exec.bucket "embed.keys" attributes {{.*}}number = 0
 // CHECK: exec.bucket "embed.table" attributes {{.*}}number = 1

@@ -5,8 +5,8 @@
 !w = tensor<6x4xf32, #model.dims<ffn, hidden>>
 !range = tensor<128xf32, #model.dims<element>>
 
-// A parameter lies in its bucket and is a value of its own; its gradient knows the bucket by number. What forward keeps
-// lies in the order of its results, each at a multiple of 64, where backward reads it.
+// A parameter is a part of its bucket and a separate value. Its gradient refers to the bucket by number. Saved values
+// are in the order of forward's results, each at a multiple of 64; backward reads them at the same offsets.
 // CHECK-LABEL: func.func @block.none.forward
 // CHECK-SAME: {exec.value = "stream", model.name = "x", model.role = "stream"}
 // CHECK-SAME: {exec.offset = 64 : i64, exec.value = "positions"
@@ -16,7 +16,7 @@
 // CHECK-LABEL: func.func @block.none.backward
 // CHECK-SAME: {exec.offset = 128 : i64, exec.value = "block.none.saved.saved.1"
 // CHECK-SAME: {exec.bucket = 4 : i64, exec.offset = 1024 : i64, exec.value = "block.decayed.w.gradient"
-// The norm reads the sum of the whole bucket, of which a rank has the share of dp.
+// The norm reads the sum of the whole bucket, of which a rank has its shard over dp.
 // CHECK-LABEL: func.func @block.norm
 // CHECK-SAME: {exec.offset = 512 : i64, exec.part = 2 : i64, exec.share = ["dp"], exec.value = "block.decayed.scattered"
 // CHECK-SAME: {exec.offset = 2560 : i64, exec.value = "block.decayed.moment2"
@@ -55,7 +55,7 @@ module {
 !x = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 !w = tensor<6x4xf32, #model.dims<ffn, hidden>>
 
-// What waits for the gradients of weights has regions of its own, each from 0 on.
+// Values that are saved for weight gradients have separate regions, each with offsets from 0.
 // CHECK-LABEL: func.func @block.none.forward
 // CHECK-SAME: -> ({{.*}}exec.offset = 0 : i64, exec.value = "block.none.saved.saved.0"
 // CHECK-SAME: {exec.offset = 0 : i64, exec.value = "block.none.saved.saved.1"
@@ -91,7 +91,7 @@ module {
 !cache = tensor<2x1x8x4xf32, #model.dims<batch, heads, context, head_dim>>
 !logits = tensor<2x1x16xf32, #model.dims<batch, seq, vocab>>
 
-// In generation inputs and streams are those of a phase; the cache stays, and both phases have the same one.
+// In generation, inputs and streams belong to a phase. The cache is resident, and both phases use the same one.
 // CHECK-LABEL: func.func @block.prefill
 // CHECK-SAME: {exec.value = "stream.prefill"
 // CHECK-SAME: {exec.offset = 0 : i64, exec.value = "positions.prefill"

@@ -25,7 +25,7 @@ std::string nameOf(const StageFlight &flight, bool isNumbered = true) {
   return nameOf(kFlightNames[static_cast<int>(flight.kind)], flight.chunk, flight.microBatch, isNumbered);
 }
 
-/// What both ends of a transfer have in common: the chunk that makes the value in model order, direction, micro-batch.
+/// The identity of a transfer on both ends: the chunk that produces the value in model order, direction, micro-batch.
 using Moved = std::tuple<int, bool, int>;
 
 Moved movedBy(const planner::ScheduleTable &table, int stage, const StageFlight &flight) {
@@ -76,10 +76,10 @@ std::vector<planner::Action> runsOf(const StageList &list) {
 
 std::string playInOrderOfIssue(const planner::ScheduleTable &table, const std::vector<StageList> &lists) {
   struct Rank {
-    size_t at = 0;                  // in the list
-    std::vector<StageFlight> line;  // started, in order of issue
-    size_t ended = 0;               // of the line
-    std::vector<StageFlight> moved; // ended
+    size_t at = 0;                  // position in the stream
+    std::vector<StageFlight> line;  // started transfers, in order of issue
+    size_t ended = 0;               // number of transfers of `line` that have ended
+    std::vector<StageFlight> moved; // transfers that have ended
   };
   std::vector<Rank> ranks(lists.size());
   auto end = [](Rank &rank) { rank.moved.push_back(rank.line[rank.ended++]); };
@@ -126,7 +126,7 @@ std::string playInOrderOfIssue(const planner::ScheduleTable &table, const std::v
 
 std::string compareLines(const planner::ScheduleTable &table, const std::vector<StageList> &lists) {
   int stages = static_cast<int>(lists.size());
-  using Line = std::tuple<bool, int, int>; // cotangents, from, to
+  using Line = std::tuple<bool, int, int>; // whether cotangents, sending stage, receiving stage
   std::map<Line, std::vector<Moved>> sent, received;
   auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.vShape); };
   for (int stage = 0; stage < stages; ++stage)
@@ -288,8 +288,8 @@ private:
   const StageList &list;
   int microBatches;
   std::set<ActionKind> kinds;
-  std::vector<std::vector<Cell>> cells; // [lifetime][slot]
-  std::vector<std::set<int>> held;      // [lifetime] -> micro-batches
+  std::vector<std::vector<Cell>> cells; // indexed by lifetime and slot
+  std::vector<std::set<int>> held;      // the micro-batches that each lifetime holds
   std::vector<size_t> most;
   std::set<std::string> open, started;
   std::string fault;

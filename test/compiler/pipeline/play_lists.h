@@ -1,5 +1,4 @@
-// What a set of lists must hold, checked by going through them: each function gives the first fault in words, or
-// nothing.
+// Checks properties of instruction streams by simulation. Each function returns the first fault, or an empty string.
 #pragma once
 
 #include "compiler/pipeline/expand_schedule.h"
@@ -8,21 +7,23 @@
 
 namespace espalier {
 
-/// As runtime/README.md writes lists: one line per RUN, `WAIT | RUN | START`. The first line has no RUN, nor has the
-/// last where something is waited for at the end. `isNumbered`: names end in their chunk.
+/// Prints a stream as in runtime/README.md: one line per RUN, `WAIT | RUN | START`. The first line has no RUN, and
+/// neither has the last line if it only waits. If `isNumbered`, names end with their chunk.
 std::string printList(const StageList &list, bool isNumbered);
 
-/// The RUNs of a list.
+/// Returns the RUNs of a stream.
 std::vector<planner::Action> runsOf(const StageList &list);
 
-/// Goes through all lists on devices that run one transfer at a time in order of issue, a send until its receive ends.
+/// Simulates all streams on devices that run one transfer at a time in order of issue. A send lasts until its receive
+/// ends.
 std::string playInOrderOfIssue(const planner::ScheduleTable &table, const std::vector<StageList> &lists);
 
-/// The n-th send on a line (streams, cotangents) from stage to stage is the n-th receive there.
+/// Checks that the n-th send on a line (streams, cotangents) between two stages matches the n-th receive.
 std::string compareLines(const planner::ScheduleTable &table, const std::vector<StageList> &lists);
 
-/// Goes through one list: what is read is there, what is written is free, nothing stays open, each flight once; and
-/// RUNs hold as many micro-batches of each lifetime as it says.
+/// Simulates one stream. Checks that values that are read are ready, that buffers that are written are free, that each
+/// transfer occurs once and is waited for, and that RUNs hold at most as many micro-batches of each lifetime as it has
+/// slots.
 std::string checkBuffers(const StageList &list, int microBatches);
 
 } // namespace espalier

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifiers of a stage and its parts refuse.
+// Errors of the verifiers of a stage and its parts.
 
 module @stage_c1_one_arena {
   // expected-error @+1 {{needs arena bytes of device and host, got 1 numbers}}

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifiers of tables refuse.
+// Errors of the verifiers of tables.
 
 module @segment_c1_negative {
   // expected-error @+1 {{needs bytes of at least 0, got -8}}

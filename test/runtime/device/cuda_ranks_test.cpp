@@ -171,19 +171,19 @@ std::string inThreads(const pb::Plan &plan, const Body &body) {
       threads.emplace_back([&, rank] { run(world, rank, *backend, plan, body); });
     for (std::thread &thread : threads)
       thread.join();
-    std::string said = failureOf(world.failure());
-    EXPECT_EQ(write(ends[1], said.data(), said.size()), static_cast<ssize_t>(said.size()));
+    std::string message = failureOf(world.failure());
+    EXPECT_EQ(write(ends[1], message.data(), message.size()), static_cast<ssize_t>(message.size()));
     std::fflush(nullptr);
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   close(ends[1]);
-  std::string said(4096, '\0');
-  said.resize(std::max<ssize_t>(0, read(ends[0], said.data(), said.size())));
+  std::string message(4096, '\0');
+  message.resize(std::max<ssize_t>(0, read(ends[0], message.data(), message.size())));
   close(ends[0]);
   int status = -1;
   EXPECT_EQ(waitpid(process, &status, 0), process);
   EXPECT_EQ(status, 0);
-  return said;
+  return message;
 }
 
 struct Mode {
@@ -231,7 +231,7 @@ TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
             "");
 }
 
-TEST_P(CudaRanks, ExchangePartsWithEachOther) {
+TEST_P(CudaRanks, ExchangeShardsByAllToAllAndShift) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               std::vector<int> all = {0, 1, 2, 3};
               uint32_t toAll = rank.collective(pb::Transfer::ALL_TO_ALL, collectives, all, {4});
@@ -273,7 +273,7 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
 
 // NCCL allocates memory for the first transfer of each kind while the communicators are created. An open rank allocates
 // nothing.
-TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
+TEST(CudaRanksAsProcesses, AllocateNothingOnceTheyAreOpen) {
   EXPECT_EQ(inProcesses(samplePlan(),
                         [](Rank &rank) {
                           uint64_t before = emulator::timesMemoryWasTaken();
@@ -300,7 +300,7 @@ TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
 }
 
 // An empty collective is a barrier of the hosts. It needs no communicator of the plan.
-TEST_P(CudaRanks, Meet) {
+TEST_P(CudaRanks, RunABarrier) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t meeting = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
               for (int turn = 0; turn < 3; ++turn)
@@ -309,7 +309,7 @@ TEST_P(CudaRanks, Meet) {
             "");
 }
 
-TEST_P(CudaRanks, ACommunicatorThatThePlanDoesNotListIsNamed) {
+TEST_P(CudaRanks, RejectUnlistedCommunicators) {
   EXPECT_THAT(inRanks([](Rank &rank) { rank.collective(pb::Transfer::ALL_REDUCE, gradients, {0, 1, 2, 3}, {1}); }),
               HasSubstr("the plan lists no communicator of ranks [0, 1, 2, 3] on queue 1"));
   EXPECT_THAT(inRanks([](Rank &rank) {
@@ -320,7 +320,7 @@ TEST_P(CudaRanks, ACommunicatorThatThePlanDoesNotListIsNamed) {
 }
 
 // Ranks whose devices wait for a failed rank stop.
-TEST_P(CudaRanks, AFailureEndsWhatWaitsForIt) {
+TEST_P(CudaRanks, AFailureStopsWaitingRanks) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t sum = rank.collective(pb::Transfer::ALL_REDUCE, collectives, {0, 1, 2, 3}, {1});
               if (rank.number == 3)

@@ -87,7 +87,7 @@ TEST(HostMeeting, TheMemoryHasOneAddress) {
   EXPECT_THAT(meeting.neighbours().front().ranks, testing::ElementsAre(1));
 }
 
-TEST(HostMeeting, WhoDoesNotComeIsNamed) {
+TEST(HostMeeting, ReportsMissingRanks) {
   EXPECT_EQ(refusalAlone(0),
             "rank 1 has not come within 0.3 seconds: 1 of 3 ranks of this host have; start all of them");
   EXPECT_EQ(refusalAlone(2), "rank 0 has not come to this host within 0.3 seconds; start all ranks");
@@ -107,7 +107,7 @@ TEST(HostMeeting, AnotherPlanIsRefused) {
             "rank 1 has another plan (hash 5678, rank 0's is 1234); give all the same file");
 }
 
-TEST(HostMeeting, WhoCannotTakePartTellsByItself) {
+TEST(HostMeeting, ARankReportsItsStartUpFailure) {
   EXPECT_THROW(refusalOfFirst([] {
                  Member own = member(1);
                  own.refusal = "no device";
@@ -116,7 +116,7 @@ TEST(HostMeeting, WhoCannotTakePartTellsByItself) {
                ReportedElsewhere);
 }
 
-TEST(HostMeeting, TheFirstThatCannotTakePartLetsNobodyWait) {
+TEST(HostMeeting, TheFirstRanksFailureEndsTheWait) {
   pid_t child = fork();
   if (child == 0) {
     try {
@@ -136,7 +136,7 @@ TEST(HostMeeting, TheFirstThatCannotTakePartLetsNobodyWait) {
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
-TEST(HostMeeting, ARankComesOnce) {
+TEST(HostMeeting, RejectsARankThatJoinsTwice) {
   EXPECT_EQ(refusalOfFirst([] {
               HostMeeting stranger(place(7, 2), member(7), amply);
               HostMeeting(place(1, 2), member(1), amply);
@@ -144,7 +144,7 @@ TEST(HostMeeting, ARankComesOnce) {
             "two processes say that they are rank 7");
 }
 
-TEST(HostMeeting, TwoRunsOfOneNameAreRefused) {
+TEST(HostMeeting, RejectsTwoRunsOfOneName) {
   Topology topology = place(0, 1);
   HostMeeting meeting(topology, member(0), soon);
   int other = socket(AF_UNIX, SOCK_SEQPACKET, 0);
@@ -158,7 +158,7 @@ TEST(HostMeeting, TwoRunsOfOneNameAreRefused) {
   close(other);
 }
 
-TEST(ShmWorld, AnAddressThatIsTakenIsSaid) {
+TEST(ShmWorld, ReportsAnAddressInUse) {
   std::unique_ptr<ShmWorld> world = ShmWorld::openForOthers(1, operandBytes);
   EXPECT_THROW(ShmWorld::join(dup(world->file())), MemoryError);
 }

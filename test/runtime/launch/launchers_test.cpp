@@ -94,7 +94,7 @@ TEST_F(LaunchersTest, AFailureStopsAllAndIsOneReport) {
     EXPECT_EQ(reportOf(rank), "rank 1 in step 8, RUN: no more paper; all ranks stopped 0:in/3 2:out/1");
 }
 
-TEST_F(LaunchersTest, WhoDoesNotSettleIsNotWaitedForLong) {
+TEST_F(LaunchersTest, TheWaitForReportsIsBounded) {
   joinAll(3);
   hosts[1].launchers->report(failureOf(1, "no more paper"));
   turn(2);
@@ -105,7 +105,7 @@ TEST_F(LaunchersTest, WhoDoesNotSettleIsNotWaitedForLong) {
   EXPECT_EQ(reportOf(1), reportOf(0));
 }
 
-TEST_F(LaunchersTest, WhatMayFollowFromAnotherFailureGivesWay) {
+TEST_F(LaunchersTest, ARootCauseReplacesAnEcho) {
   joinAll(3);
   hosts[2].launchers->report(failureOf(2, "a transfer failed", /*isEcho=*/true));
   turn(1);
@@ -116,7 +116,7 @@ TEST_F(LaunchersTest, WhatMayFollowFromAnotherFailureGivesWay) {
     EXPECT_EQ(host.launchers->failure()->rank, 1) << rank;
 }
 
-TEST_F(LaunchersTest, WhatMayFollowCountsWhereNothingElseCame) {
+TEST_F(LaunchersTest, AnEchoCountsWithoutARootCause) {
   joinAll(2);
   hosts[1].launchers->report(failureOf(1, "a transfer failed", /*isEcho=*/true));
   turn(4);
@@ -138,13 +138,13 @@ TEST_F(LaunchersTest, SilenceIsAFailure) {
 }
 
 /// If all launchers were suspended, no poll counts as silence.
-TEST_F(LaunchersTest, TurnsThatAreNoLooksCountNothing) {
+TEST_F(LaunchersTest, PollsAfterASuspensionDoNotCount) {
   joinAll(2);
   turn(10 * patience.silentLooks, /*without=*/1, /*isLook=*/false);
   EXPECT_FALSE(hosts[0].launchers->failure());
 }
 
-TEST_F(LaunchersTest, WithoutTheFirstTheSecondSpeaks) {
+TEST_F(LaunchersTest, TheSecondHostReportsIfTheFirstIsLost) {
   joinAll(3);
   hosts[0].launchers.reset();
   turn(1);
@@ -159,7 +159,7 @@ TEST_F(LaunchersTest, WithoutTheFirstTheSecondSpeaks) {
   EXPECT_THAT(reportOf(1), HasSubstr("all ranks stopped 1:in/0 2:"));
 }
 
-TEST_F(LaunchersTest, WhoHasDoneItsWorkMayLeave) {
+TEST_F(LaunchersTest, FinishedHostsMayLeave) {
   joinAll(3);
   hosts[1].launchers->leave();
   turn(1);
@@ -172,7 +172,7 @@ TEST_F(LaunchersTest, WhoHasDoneItsWorkMayLeave) {
   EXPECT_FALSE(hosts[2].launchers->failure());
 }
 
-TEST_F(LaunchersTest, NoticesReachAllHostsLateOnesToo) {
+TEST_F(LaunchersTest, NoticesReachAllHostsIncludingLateOnes) {
   join(0, 3);
   join(1, 3);
   hosts[1].notices->post("nccl", "an id");
@@ -186,7 +186,7 @@ TEST_F(LaunchersTest, NoticesReachAllHostsLateOnesToo) {
 }
 
 /// All hosts fail with the refused host, whether it comes before or after the others.
-TEST_F(LaunchersTest, WhoIsNotLetInFailsAndAllWithIt) {
+TEST_F(LaunchersTest, ARejectedHostFailsAllHosts) {
   join(0, 4);
   join(1, 4);
   join(2, 4, "another");
@@ -204,7 +204,7 @@ TEST_F(LaunchersTest, WhoIsNotLetInFailsAndAllWithIt) {
   EXPECT_THAT(hosts[3].launchers->failure()->message, HasSubstr("host2 has another plan"));
 }
 
-TEST_F(LaunchersTest, WhoIsNotLetInLaterEndsNothing) {
+TEST_F(LaunchersTest, AHostRejectedLaterEndsNothing) {
   joinAll(2);
   join(2, 2);
   EXPECT_THAT(hosts[2].launchers->failure()->message, HasSubstr("host2 starts rank 2, the plan has 2"));
@@ -213,7 +213,7 @@ TEST_F(LaunchersTest, WhoIsNotLetInLaterEndsNothing) {
   EXPECT_FALSE(hosts[1].launchers->failure());
 }
 
-TEST_F(LaunchersTest, AnEndOnPurposeIsToldAsOne) {
+TEST_F(LaunchersTest, ARequestedEndIsReportedAsSuch) {
   joinAll(2);
   Failure asked = failureOf(1, "its process ended with status 143");
   asked.endSignal = SIGTERM;
@@ -232,7 +232,7 @@ TEST(Notices, AreFewAndShort) {
   EXPECT_EQ(notices->find("256"), std::nullopt);
 }
 
-TEST(ChannelAddress, IsThatByWhichMpirunReachesTheHost) {
+TEST(ChannelAddress, IsTheAddressThatMpirunUses) {
   Environment several = {{"OMPI_COMM_WORLD_SIZE", "4"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                          {"OMPI_MCA_orte_local_daemon_uri", "17.1;tcp://10.9.0.2,192.168.1.4:38261;tcp6://[fd::2]:1"}};

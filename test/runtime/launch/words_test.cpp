@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Rounds, AreWholeOnceEachMemberHasContributed) {
+TEST(Rounds, AreCompleteOnceEachMemberHasContributed) {
   Rounds rounds;
   RoundName name{.group = 7, .number = 3, .queue = 1}, next{.group = 7, .number = 4, .queue = 1};
   EXPECT_FALSE(rounds.add({name, 2, 1, "b"}, 5));
@@ -32,7 +32,7 @@ TEST(Rounds, RefuseMembersThatContradictEachOther) {
   EXPECT_THROW(rounds.add({{}, 2, 0, ""}, 1), FrameError) << "a group of another size";
 }
 
-TEST(Words, AreBytesAndBack) {
+TEST(Words, RoundTrip) {
   Contribution contribution{{1, 2, 3}, 4, 3, std::string("a\0b", 3)};
   Contribution read = parseContribution(print(contribution));
   EXPECT_EQ(read.round, contribution.round);
@@ -44,7 +44,7 @@ TEST(Words, AreBytesAndBack) {
   EXPECT_THROW(parseContribution(print(Contribution{{}, 2, 2, ""})), FrameError) << "no such member";
 }
 
-TEST(RankLine, KeepsTextsApartAndInOrder) {
+TEST(RankLine, KeepsMessagesSeparateAndInOrder) {
   auto [one, other] = makeRankLine();
   std::string large(1 << 20, 'x'); // needs more than one write
   one.send("a");

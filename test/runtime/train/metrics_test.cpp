@@ -41,7 +41,7 @@ protected:
 
 using MetricsLines = MetricsTest;
 
-TEST_F(MetricsLines, OfStepsThatAreTrainedAgainAreDropped) {
+TEST_F(MetricsLines, DropsLinesOfRepeatedSteps) {
   const std::string one = "{\"step\":1,\"loss\":5}\n", two = "{\"step\":2,\"loss\":4}\n",
                     tested = "{\"evaluation_after_step\":2,\"evaluation_loss\":4}\n",
                     three = "{\"step\":3,\"loss\":3}\n";
@@ -57,13 +57,13 @@ TEST_F(MetricsLines, OfStepsThatAreTrainedAgainAreDropped) {
   EXPECT_EQ(continued(one + two + "{\"step\":3,\"lo", 2), one + two);
 }
 
-TEST_F(MetricsLines, OfOthersStay) {
+TEST_F(MetricsLines, KeepsLinesOfOtherPrograms) {
   EXPECT_EQ(continued("a log\n{\"step\":9}\n", 2), "a log\n");
   EXPECT_EQ(continued("{\"step\":9}\na log", 2), "{\"step\":9}\na log\n"); // new lines follow it
   EXPECT_EQ(continued("{\"step\":\"nine\"}\n[9]\n", 2), "{\"step\":\"nine\"}\n[9]\n");
 }
 
-TEST_F(MetricsLines, GoOnBehindWhatStays) {
+TEST_F(MetricsLines, AppendsToTheKeptLines) {
   continued("{\"step\":1}\n{\"step\":2}\n", 1);
   LineFile lines;
   lines.open(file, /*isContinued=*/true);

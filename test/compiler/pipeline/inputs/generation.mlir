@@ -1,5 +1,5 @@
-// Three layers and their ends on two stages, as plan-buffers leaves a module of run_mode predict: a program for each phase
-// of each segment.
+// Three layers with embedding and head on two stages: a module after plan-buffers with run_mode predict, with a program
+// per phase of each segment.
 #tokens = #exec.buffer<region = "inputs", offset = 0, bytes = 32, value = "tokens.prefill", element = i32>
 #token = #exec.buffer<region = "inputs", offset = 64, bytes = 8, value = "tokens.decode", element = i32>
 #row = #exec.buffer<region = "inputs", offset = 128, bytes = 8, value = "rows.prefill", element = i32>

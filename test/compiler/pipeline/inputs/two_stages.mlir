@@ -1,5 +1,5 @@
-// Four layers and their ends on two stages, in four micro-batches: as plan-buffers leaves a module, with a program per role
-// that touches the regions its role has.
+// Four layers with embedding and head on two stages, four micro-batches: a module after plan-buffers. Each role has a
+// program that accesses the role's regions.
 #in = #exec.buffer<region = "stream_in", offset = 0, bytes = 96, value = "stream", element = f32>
 #out = #exec.buffer<region = "stream_out", offset = 0, bytes = 96, value = "stream", element = f32, layer = 1>
 #din = #exec.buffer<region = "cotangent_in", offset = 0, bytes = 96, value = "cotangent", element = f32>
