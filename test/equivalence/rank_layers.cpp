@@ -26,7 +26,7 @@ RankLayers::RankLayers(const PartitionedModel &model, const RunConfig &run, cons
                        const EvalContext &context)
     : run(run), context(context), storedType(storedTypeOf(run, ModuleOp(*model.module).getContext())) {
   auto stage = static_cast<int>(context.coordinate("pp"));
-  for (std::vector<LayerCall> &calls : callsOf(run, plan, stage)) {
+  for (std::vector<LayerCall> &calls : callsOf(run.model.runs, plan, stage)) {
     chunks.emplace_back(layers.size(), calls.size());
     for (LayerCall &call : calls) {
       LayerState &state = layers.emplace_back();

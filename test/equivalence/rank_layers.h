@@ -3,7 +3,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/interpret/eval.h"
-#include "compiler/pipeline/stage_calls.h"
+#include "compiler/layout/stage_calls.h"
 #include "test/equivalence/train_ranks.h"
 
 #include <map>

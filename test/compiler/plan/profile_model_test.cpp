@@ -1,5 +1,4 @@
 // Compares the planner's terms for a model with compiled plans: arena bytes and collective bytes of random plans.
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/apply_plan.h"
