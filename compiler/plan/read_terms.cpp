@@ -5,6 +5,7 @@
 
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
+#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
