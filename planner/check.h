@@ -16,13 +16,13 @@ inline constexpr int64_t kMostMicroBatches = 1 << 16;
 
 /// The facts of a run that constrain its plans. All of them are known before the model is profiled.
 struct PlanLimits {
-  std::string_view cluster;
+  std::string_view cluster = {};
   int devices = 0;         ///< 0: unknown
   bool hasHostLink = true; ///< whether state can be offloaded
   int layers = 0;          ///< 0: unknown
   int freeEnds = 2;        ///< chunks that need no layer, because they hold the embedding or the head
   int64_t globalBatch = 0; ///< 0: any
-  std::span<const Divisibility> divisibility;
+  std::span<const Divisibility> divisibility = {};
   bool knowsModel = true; ///< whether axes without an entry in `divisibility` split nothing
 
   /// Returns whether the model has experts, which an axis can split.

@@ -2,7 +2,7 @@
 
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
-#include "compiler/import/run/check_pins.h"
+#include "compiler/import/run/split_limits.h"
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
