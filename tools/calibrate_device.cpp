@@ -29,7 +29,7 @@ constexpr int mostAlgorithms = 16;
 /// Problem sizes, for hardware and for the emulator.
 struct Sizes {
   std::vector<int64_t> products; ///< rows, columns and depth
-  int64_t tokens, hidden;        ///< of a layer: the product that has no ideal shape
+  int64_t tokens, hidden;        ///< a layer's product, whose shape is less favourable
   size_t copied;
   int launches;
   int64_t reduced; ///< f32 elements
@@ -59,7 +59,7 @@ double timeOnce(Queue &queue, double seconds, const std::function<void()> &work)
     end.wait();
     double taken = end.secondsSince(begin);
     best = std::min(best, taken);
-    sum += std::max(taken, 1e-6); // events have a finite resolution
+    sum += std::max(taken, 1e-6); // the clock of events has a finite resolution
   }
   return std::max(best, 1e-9);
 }

@@ -43,9 +43,10 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
             fmt::format("error: run_mode predict does not split sequences: each step of decoding has one new token of "
                         "a text, and its cache lies whole; context_parallel: {} → 1",
                         cp),
-            true};
+            true,
+            {}};
   if (run.isPinned)
-    return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "", false};
+    return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "the run file pins it", false, {}};
   double limit = run.cluster.memoryBytes;
   std::optional<planner::Plan> smallest;
   int replicas = pins.dp.value_or(1) * pins.ep.value_or(1);
@@ -58,15 +59,17 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
       planner::Plan plan = generationPlan(run, tp, pp);
       std::optional<uint64_t> bytes = arenaBytes(context, run, plan, target);
       if (!bytes)
-        return {std::nullopt, "error: the model cannot be partitioned", true};
+        return {std::nullopt, "error: the model cannot be partitioned", true, {}};
       if (limit <= 0 || static_cast<double>(*bytes) <= limit)
-        return {plan, "", false};
+        return {plan, "it takes the fewest devices that have room", false, {}};
       smallest = plan;
     }
   if (smallest) // the compilation of this plan reports that it is too large
-    return {smallest, "", false};
-  return {std::nullopt, "error: no plan: the pins of tp and pp fit neither the model's sizes nor the cluster's devices",
-          true};
+    return {smallest, "it takes the fewest devices", false, {}};
+  return {std::nullopt,
+          "error: no plan: the pins of tp and pp fit neither the model's sizes nor the cluster's devices",
+          true,
+          {}};
 }
 
 } // namespace espalier

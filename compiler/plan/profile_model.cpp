@@ -1,6 +1,5 @@
 #include "compiler/plan/profile_model.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
 #include "compiler/import/run/split_limits.h"
 #include "compiler/passes.h"

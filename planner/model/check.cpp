@@ -16,10 +16,7 @@ namespace {
 
 template <typename Number> std::string number(Number value) { return std::to_string(static_cast<int64_t>(value)); }
 
-const char *axisName(Axis axis) {
-  static constexpr const char *names[] = {"pp", "dp", "cp", "ep", "tp"};
-  return names[static_cast<int>(axis)];
-}
+const char *axisName(Axis axis) { return meshAxes[static_cast<int>(axis)]; }
 
 /// Returns the multiples of `number` next to `value`, such as "8 or 16".
 std::string nearestMultiples(double of, double value) {

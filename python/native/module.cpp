@@ -1,4 +1,4 @@
-// The module espalier._native. C++ exceptions become those of espalier/errors.py.
+// The module espalier._native. C++ exceptions become the exceptions of espalier/errors.py.
 #include "python/native/bindings.h"
 
 #include "runtime/files/data_error.h"

@@ -143,8 +143,7 @@ void Trainer::saveIfDue() {
   bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0, waits = divergenceRule.skipped() > 0;
   if (isLeader() && isDueNow && !isSaveDue && waits && !isLast)
     context.metrics.say(
-        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step),
-        state.step);
+        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step));
   isSaveDue |= isDueNow;
   if (!isLast && (!isSaveDue || waits))
     return;

@@ -99,9 +99,9 @@ void Play::act(const pb::Block &block) {
     if (next.has_run())
       run(next.run());
     for (const pb::Flight &flight : next.start().flights())
-      startFlight(flight);
+      startTransfer(flight);
     for (const pb::Flight &flight : next.wait().flights())
-      waitFlight(flight);
+      waitForTransfer(flight);
   }
 }
 

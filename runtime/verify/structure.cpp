@@ -363,10 +363,13 @@ void Structure::checkBuffer(const pb::Buffer &buffer, const std::string &name) {
 }
 
 void Structure::checkAffine(const pb::Affine &affine, const std::string &name) {
-  for (int64_t term :
-       {affine.micro_batch(), affine.layer(), affine.pp(), affine.dp(), affine.cp(), affine.ep(), affine.tp()})
-    if (term > maxCoefficient || term < -maxCoefficient)
-      add("{}: a step of {} is out of range", name, term);
+  auto check = [&](int64_t step) {
+    if (step > maxCoefficient || step < -maxCoefficient)
+      add("{}: a step of {} is out of range", name, step);
+  };
+  check(affine.micro_batch());
+  check(affine.layer());
+  std::ranges::for_each(axisFields(affine), check);
   index(affine.first(), plan.buckets_size() + 1, "bucket", name);
   pb::Affine alone;
   alone.set_first(affine.first());

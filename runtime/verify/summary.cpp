@@ -311,12 +311,12 @@ void Summarizer::start(const Step &step) {
 }
 
 void Summarizer::wait(const Step &step) {
-  auto flight = open.find(step.transfer);
-  if (flight == open.end())
+  auto found = open.find(step.transfer);
+  if (found == open.end())
     return add(step, "waits for a transfer that was not started");
-  for (const Operand &operand : flight->second.operands)
+  for (const Operand &operand : found->second.operands)
     stateOf(operand).close({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
-  open.erase(flight);
+  open.erase(found);
 }
 
 void Summarizer::collectGives() {

@@ -126,7 +126,7 @@ void Terms::checkColumns(const pb::Launch &launch) {
   }
 }
 
-/// Checks that only linear operations read partial sums: all summands alike, or one factor of a product.
+/// Checks that only linear operations read partial sums: all summands of a sum, or one factor of a product.
 void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
   std::map<uint32_t, uint32_t> terms; // axes by number of Operand.linear
   for (const Use &use : uses) {

@@ -1,5 +1,6 @@
-// Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
-// by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
+// Converts weights in transformers' format, interprets the model, and compares its loss with transformers
+// (transformers.json, made by transformers_reference.py). Covers import-hf, the names and layouts of each model file,
+// and the conversion back.
 #include "compiler/import/huggingface/hf_config.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
@@ -30,7 +31,7 @@ protected:
     return nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
   }
 
-  /// The run of the model's config.json, with these settings over it.
+  /// Imports the run file of the model's config.json, with additional settings.
   ImportedRun imported(const std::string &cluster, const std::vector<std::string> &sets = {}) const {
     ImportedHf hf = importHfConfig("config.json", golden()["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
     EXPECT_EQ(hf.diagnostics.render(), "");
@@ -88,12 +89,12 @@ protected:
   const std::string runFile = place / "run.yaml";
 };
 
-TEST_P(Transformers, LosesTheSame) {
+TEST_P(Transformers, HasTheSameLoss) {
   Converted from = converted();
-  // All but its GPT-2 compute norms and rotary angles in float32, whatever the type of the model.
+  // Except for GPT-2, transformers computes norms and rotary angles in float32 for any type of model.
   double expected = golden()["loss"], tolerance = from.run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
   EXPECT_NEAR(interpreted(from)->firstStep(/*isExact=*/true), expected, tolerance * expected);
-  // And through Megatron's form and back nothing has moved.
+  // A conversion to Megatron and back does not change any value.
   for (const char *names : {"mcore", "legacy"}) {
     if (!from.model.rules.contains(names))
       continue;
@@ -110,8 +111,8 @@ std::string bytesOf(const fs::path &file) {
 
 class Graded : public Transformers {};
 
-/// Every gradient of the first batch; and a file that safetensors wrote for transformers comes in and goes out again
-/// byte for byte.
+/// Compares every gradient of the first batch. Also converts a file that safetensors wrote for transformers to Espalier
+/// and back, which must give equal bytes.
 TEST_P(Graded, HasTheGradients) {
   Converted from = converted();
   std::unique_ptr<GoldenModel> model = interpreted(from);
@@ -128,20 +129,21 @@ TEST_P(Graded, HasTheGradients) {
       difference += std::pow(model->gradients[name][i] - gradient[i], 2);
     }
     EXPECT_GT(norm, 0) << name;
-    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
+    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // recorded in float32, with norms computed in
+                                                                      // float32
   }
   Diagnostics diagnostics;
   rt::convertToHf(from.model, theirs, place / "back", {},
                   [&](const std::string &type) { return hfConfigText(from.run, type, diagnostics); });
   EXPECT_EQ(diagnostics.render(), "");
   EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
-  // The config that is written says the same model.
+  // The written config describes the same model.
   ImportedHf again =
       importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
   EXPECT_EQ(again.diagnostics.render(), "");
 }
 
-/// The samples of reference.py: token t of sample i is a formula, and the one behind it is the label.
+/// The samples of reference.py: token t of sample i is a formula, and the next token is the label.
 class FormulaData : public rt::Dataset {
 public:
   FormulaData() : Dataset(optionsOf()) {}
@@ -175,8 +177,8 @@ protected:
     return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
   }
 
-  /// With what the plan says to load where `load` is empty.
-  void losesTheSame(const rt::Program &program, const fs::path &load) const {
+  /// Runs the finetuning steps and compares losses. If `load` is empty, the run loads the weights that the plan names.
+  void expectSameLosses(const rt::Program &program, const fs::path &load) const {
     rt::RunOptions steps;
     steps.dataset = std::make_shared<FormulaData>();
     steps.steps = 4;
@@ -190,8 +192,8 @@ protected:
   }
 };
 
-/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
-TEST_P(Finetuning, LosesTheSame) {
+/// Finetuning from each weight format has the losses of transformers, step by step.
+TEST_P(Finetuning, HasTheSameLoss) {
   Converted from = finetuned("cpu_local:1x4");
   std::vector<fs::path> forms = {"", from.ours};
   for (auto [names, tp] : {std::pair("mcore", 2), {"legacy", 1}})
@@ -206,23 +208,23 @@ TEST_P(Finetuning, LosesTheSame) {
   std::unique_ptr<rt::Program> program = compiled(from.run, plan);
   ASSERT_TRUE(program);
   for (const fs::path &form : forms)
-    losesTheSame(*program, form);
+    expectSameLosses(*program, form);
 }
 
-/// And on one rank.
-TEST_P(Finetuning, LosesTheSameUnsplit) {
+/// Finetuning on one rank has the same losses.
+TEST_P(Finetuning, HasTheSameLossUnsplit) {
   Converted from = finetuned("cpu_local:1x1");
   planner::Plan plan;
   plan.microBatchSize = 4;
   plan.stages = {{0, 2, {planner::Recompute::None, planner::Recompute::None}}};
   std::unique_ptr<rt::Program> program = compiled(from.run, plan);
   ASSERT_TRUE(program);
-  losesTheSame(*program, "");
+  expectSameLosses(*program, "");
 }
 
 class MegatronExperts : public Transformers {
 protected:
-  /// Rows [begin, end) of transformers' tensor of rows of `width`, of these columns alone.
+  /// Returns rows [begin, end) of a tensor with rows of `width`, from column `column` on.
   static std::vector<float> formula(const std::string &name, int64_t begin, int64_t end, int64_t width,
                                     int64_t column) {
     std::vector<float> values;
@@ -233,9 +235,9 @@ protected:
   }
 };
 
-/// A rank of two has the second half of the gate's rows and of the other's, one expert after the other; as grouped
-/// products name them they are read, too.
-TEST_P(MegatronExperts, AreWhatTransformersHas) {
+/// A rank of two has the second half of the rows of gate and up projection, expert by expert. Names of grouped products
+/// are also read.
+TEST_P(MegatronExperts, EqualTransformersWeights) {
   Converted from = converted();
   rt::convertToMegatron(from.model, from.ours, place / "mcore", "mcore", {2, 1, 1});
   const fs::path iteration = place / "mcore/iter_0000001";

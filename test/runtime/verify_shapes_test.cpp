@@ -198,7 +198,7 @@ const CallCase calls[] = {
 
 class Calls : public testing::TestWithParam<CallCase> {};
 
-TEST_P(Calls, FollowFromDims) {
+TEST_P(Calls, SizesFollowFromDims) {
   Toy toy;
   pb::LibraryCall call = GetParam().make(toy);
   std::string fault = faultOfProduct(toy.plan, toy.mesh(), call), expected = GetParam().expected;
@@ -229,7 +229,7 @@ protected:
   pb::Launch launch;
 };
 
-TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
+TEST_F(Launches, ReducePartsMatchesItsSums) {
   take("reduce_parts", {"pv", "pv", "v", "v"}, {2, 128, 2}); // the partial results of two sums, and the sums
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(0)->set_constant(1);
@@ -240,7 +240,7 @@ TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
 }
 
 /// A kernel that replaces a library call must satisfy the call's row.
-TEST_F(Launches, OfACallFollowFromItsRow) {
+TEST_F(Launches, MatchTheReplacedCall) {
   take("embed", {"vh", "bs", "bsh"}, {0, 128, 16}); // scalars: the first row, rows, hidden
   kernel.set_space(1);
   for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
@@ -260,7 +260,7 @@ TEST_F(Launches, OfACallFollowFromItsRow) {
 }
 
 /// No rule covers what a generated kernel computes. The equivalence suite tests it.
-TEST_F(Launches, OfGeneratedKernelsTakeAnyNumber) {
+TEST_F(Launches, GeneratedKernelsAcceptAnyScalar) {
   take("row", {"bsv"}, {128, 7});
   kernel.add_uses(pb::Kernel::SIZE);
   kernel.add_uses(pb::Kernel::NUMBER);

@@ -146,7 +146,7 @@ TEST(Dataset, MockStaysInsideItsVocabulary) {
   EXPECT_THROW(openDataset("mock", options), DataError);
 }
 
-TEST(Dataset, AbsentPathsSayWhatIsWanted) {
+TEST(Dataset, ReportsMissingPaths) {
   EXPECT_THROW(openDataset("/nonexistent", {}), DataError);
   EXPECT_THROW(openDataset("/nonexistent.bin", {}), DataError);
 }

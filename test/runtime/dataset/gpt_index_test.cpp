@@ -68,7 +68,7 @@ TEST(GptIndex, WorkedExampleOfTheHeader) {
   EXPECT_EQ(index->sample[0].position, 0);
 }
 
-TEST(GptIndex, EmptySequencesTakeNoRoom) {
+TEST(GptIndex, EmptySequencesTakeNoSpace) {
   IndexedDataset source = documentsOf({0, 0, 5, 0});
   auto index = buildGptIndex(source, wholeOf(source, 4, 0));
   EXPECT_EQ(index->sampleCount(), 1);
@@ -82,7 +82,7 @@ TEST(GptIndex, KeepsThePartialSampleOnlyWhenAsked) {
   EXPECT_EQ(buildGptIndex(source, request)->sampleCount(), 2);
 }
 
-TEST(GptIndex, RefusesWhatHoldsNoSample) {
+TEST(GptIndex, RejectsDataWithoutASample) {
   IndexedDataset source = documentsOf({3});
   EXPECT_THROW(buildGptIndex(source, wholeOf(source, 4, 0)), DataError);
   EXPECT_THROW(buildGptIndex(source, wholeOf(source, 0, 0)), DataError);

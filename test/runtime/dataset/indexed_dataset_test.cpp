@@ -73,14 +73,14 @@ TEST(IndexedDataset, EveryTruncationIsRefused) {
         << size;
 }
 
-TEST(IndexedDataset, NegativeTokenIsNamed) {
+TEST(IndexedDataset, ReportsANegativeToken) {
   auto index = encodeIndex(TokenType::i32, {.lengths = {1}, .sequencesPerDocument = {1}});
   IndexedDataset set = IndexedDataset::fromMemory("set", index, {0xff, 0xff, 0xff, 0xff});
   std::vector<int32_t> out(1);
   EXPECT_THROW(set.read(0, 0, out), DataError);
 }
 
-TEST(IndexedDataset, AbsentFilesAreNamed) {
+TEST(IndexedDataset, ReportsMissingFiles) {
   try {
     IndexedDataset::open("/nonexistent/set");
     FAIL();

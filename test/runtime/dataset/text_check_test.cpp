@@ -51,7 +51,7 @@ TEST(DescribeBinary, CountsLinesAndBytes) {
   EXPECT_EQ(later.reason, "byte 3 of the line is 0xff, want UTF-8 text without NUL");
 }
 
-TEST(RequireRawText, TakesTextAndNothingElse) {
+TEST(RequireRawText, AcceptsOnlyText) {
   EXPECT_EQ(rawFault("some text\n"), "");
   EXPECT_EQ(rawFault("{ a set in mathematics }\n"), "");
   EXPECT_EQ(rawFault("the end cuts off \xe6\x95"), "");
@@ -63,7 +63,7 @@ TEST(RequireRawText, TakesTextAndNothingElse) {
   EXPECT_THAT(rawFault("\x08\x02\x12\xff"sv), HasSubstr("the prefix of a dataset that `espalier data tokenize` makes"));
 }
 
-TEST(RequireTextFormat, SaysHowEachFormatBecomesText) {
+TEST(RequireTextFormat, ExplainsHowToConvertEachFormat) {
   for (auto [bytes, hint] : {std::pair("PAR1"sv, "parquet_to_jsonl.py"),
                              {"\x28\xb5\x2f\xfd"sv, "zstd -dc f |"},
                              {"\xfd\x37zXZ\0"sv, "xz -dc f |"},
@@ -86,7 +86,7 @@ TEST(RequireTextFormat, SaysHowEachFormatBecomesText) {
   EXPECT_NO_THROW(requireTextFormat("f", "PA"));
 }
 
-TEST(OpenText, RefusesWhatIsNoText) {
+TEST(OpenText, RejectsOtherFiles) {
   Scratch scratch;
   spit(scratch.path("a"), std::string("binary\0", 7));
   EXPECT_THROW(openText(scratch.path("a")), DataError);

@@ -79,7 +79,7 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
 }
 
 // Uses the options of Megatron's tools/preprocess_data.py. Only the program name differs.
-TEST(Tokenize, TakesMegatronsSpellings) {
+TEST(Tokenize, AcceptsMegatronsOptions) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;
   Outcome outcome =
@@ -135,7 +135,7 @@ TEST(Tokenize, NamedSeparatorCutsDocuments) {
   EXPECT_EQ(set.sequenceLength(0), 8); // "one\n\ntwo"
 }
 
-TEST(Tokenize, BadLinesStopWithTheirPlaceAndLeaveNothing) {
+TEST(Tokenize, RejectsBadLinesWithTheirLocation) {
   Scratch scratch;
   spit(scratch.path("a.jsonl"), "{\"text\":\"x\"}\n{\"txet\":\"y\"}\nnot json\n{\"text\":\"z\"}\n");
   for (std::string workers : {"1", "2"}) {
@@ -178,7 +178,7 @@ TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
   }
 }
 
-TEST(Tokenize, PartitionsNameTheFirstFaultByItsLineInTheFile) {
+TEST(Tokenize, PartitionsReportTheFirstBadLineOfTheFile) {
   Scratch scratch;
   std::string lines;
   for (int i = 1; i <= 1000; ++i)
@@ -230,7 +230,7 @@ TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
 }
 
 // Refuses files in another encoding, binary files and tables, which are not text.
-TEST(Tokenize, WhatIsNoTextIsRefusedWithItsPlace) {
+TEST(Tokenize, RejectsBinaryInputWithItsLocation) {
   Scratch scratch;
   spit(scratch.path("latin1.txt"), "one\n\ntwo\nol\xe9\n\nthree\n");
   spit(scratch.path("nul.txt"), std::string("a\nb\0c\n", 6));
@@ -256,7 +256,7 @@ TEST(Tokenize, WhatIsNoTextIsRefusedWithItsPlace) {
   EXPECT_THAT(skipping.err, HasSubstr("latin1.txt:4: error:"));
 }
 
-TEST(Tokenize, MarksOfDocumentsInTextAreSaidOnce) {
+TEST(Tokenize, NotesEndOfDocumentMarksOnce) {
   Scratch scratch;
   spit(scratch.path("a.txt"), "one\n\ntwo\n<|endoftext|>\nthree\n<|endoftext|>\n");
   spit(scratch.path("b.txt"), "one\n");
@@ -312,7 +312,7 @@ TEST(Tokenize, AnInputWithoutTextMakesNoDataset) {
     }
 }
 
-TEST(Tokenize, RefusesWhatCannotBe) {
+TEST(Tokenize, RejectsInvalidArguments) {
   Scratch scratch;
   spit(scratch.path("a.txt"), "x");
   auto status = [&](std::vector<std::string> more) {

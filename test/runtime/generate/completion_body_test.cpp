@@ -45,7 +45,7 @@ TEST(CompletionBody, ReadsEveryOption) {
   EXPECT_TRUE(body.stream);
 }
 
-TEST(CompletionBody, SaysWhatIsWrong) {
+TEST(CompletionBody, RejectsInvalidBodies) {
   EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
   EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
   EXPECT_EQ(faultOf(std::string(100, '[')), "the body is not a JSON object");

@@ -48,7 +48,7 @@ protected:
 
 /// The signal arrives at each message all-gather of a run with evaluations and checkpoints in turn. All eight ranks end
 /// after the same all-gather. The saved state resumes bit for bit.
-TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
+TEST_F(RunEnd, StopsAtAnyAllGatherAndResumes) {
   Program program(samplePlan(options));
   RunOptions straight = runOptions(6);
   straight.evalEvery = 2;
@@ -82,7 +82,7 @@ TEST_F(RunEnd, StopsAtAnyMeetingAndGoesOnFromThere) {
   }
 }
 
-TEST_F(RunEnd, TheSummarySaysWhereItStands) {
+TEST_F(RunEnd, TheSummaryReportsTheState) {
   RunOptions run = runOptions(50);
   run.stopSignal = [asked = 0]() mutable { return ++asked > 3 ? SIGINT : 0; };
   RunResult result = runPlan(Program(samplePlan(options)), run);
@@ -144,9 +144,9 @@ TEST_F(RunEnd, CheckpointsWaitWhileStepsAreSkipped) {
   run.log = true;
   testing::internal::CaptureStdout();
   RunResult result = runPlan(Program(samplePlan(options)), run);
-  std::string said = testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
-  EXPECT_THAT(said, Not(HasSubstr("the checkpoint due after step 2"))); // reported once
+  std::string output = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(output, HasSubstr("the checkpoint due after step 1 waits for the next step that is applied\n"));
+  EXPECT_THAT(output, Not(HasSubstr("the checkpoint due after step 2"))); // reported once
   ASSERT_EQ(result.divergence, "");
   ASSERT_FALSE(result.steps[1].isApplied);
   ASSERT_TRUE(result.steps[2].isApplied);
@@ -183,7 +183,7 @@ TEST_F(RunEnd, ARankThatCannotStartStopsAll) {
               "rank [01]: the system refuses a thread");
 }
 
-TEST(ThreadPool, ThatCannotBeMadeWholeEnds) {
+TEST(ThreadPool, EndsIfAThreadCannotBeCreated) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto make = [] {
     rlimit few = {3, 3};

@@ -119,7 +119,7 @@ TEST(Run, LossFalls) {
   EXPECT_LT(result.steps.back().loss, 0.5 * result.steps.front().loss);
 }
 
-TEST(Run, CallerHearsEachStepOnceWhenItIsDone) {
+TEST(Run, CallsBackOnceAfterEachStep) {
   RunOptions options = runOptions({}, 4);
   std::vector<double> losses;
   options.onStep = [&](const StepRecord &step) {
@@ -286,7 +286,7 @@ TEST(RunDeathTest, CrashOfOneRankEndsTheProcessAndNamesThePlace) {
       "scale at toy.yaml:3:5: bad address 0x40; all ranks stopped");
 }
 
-TEST(RunDeathTest, SignalsThatAProcessSentAreNoBadAddress) {
+TEST(RunDeathTest, SignalsOfProcessesReportNoAddress) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     RunOptions run = runOptions({}, 2);

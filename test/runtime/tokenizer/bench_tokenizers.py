@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Speed of GPT-2 tokenization, ours and the package `tokenizers`, in one run on one core each.
+"""Compares the speed of our GPT-2 tokenizer with the package `tokenizers`, on one core each.
 
 Usage: bench_tokenizers.py CLI SHARED_DATA [COPIES]
-CLI is build/bin/espalier. Text: the tinyshakespeare corpus, COPIES times (default 20). Seconds are CPU
-seconds of the process, so that other load on the machine does not enter; ours include reading and writing files.
+CLI is build/bin/espalier. The text is the tinyshakespeare corpus, COPIES times (default 20). Times are CPU seconds of
+the process, so that other load on the machine does not matter. Ours include reading and writing files.
 """
 import json
 import os
@@ -19,7 +19,7 @@ import tokenizers  # noqa: E402  (reads the environment when it is loaded)
 
 
 def ours(cli, arguments, folder):
-    """CPU seconds of one run of the command."""
+    """Returns the CPU seconds of one run of the command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([cli, "data", "tokenize", *arguments, "--output-prefix", f"{folder}/out"], check=True,
                    stdout=subprocess.DEVNULL)

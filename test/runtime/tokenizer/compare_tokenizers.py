@@ -2,8 +2,8 @@
 """Compares our tokenizers with the packages `tokenizers` and `sentencepiece`, id by id.
 
 Usage: compare_tokenizers.py CLI SHARED_DATA [ROUNDS]
-CLI is build/bin/espalier; both packages must be importable. Trains small models of every form we read,
-encodes random and real text with both sides, and ends with `N texts, M differences`.
+CLI is build/bin/espalier. Both packages must be installed. Trains small models of every form that we read, encodes
+random and real text with both implementations, and prints `N texts, M differences` at the end.
 """
 import json
 import pathlib
@@ -21,7 +21,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "golden/tokeni
 from make_step_cases import LLAMA3, every_character, marks, step_models  # noqa: E402
 
 def random_texts(rounds, seed):
-    """Random Unicode, code, emoji, control characters, combining marks, very long words."""
+    """Returns random Unicode, code, emoji, control characters, combining marks and very long words."""
     rng = random.Random(seed)
     words = ["the", "don't", "we'll", "I'VE", "naïve", "🙂", "👩‍👩‍👧", "e\u0301", "中文", "हिन्दी", "x=1;", "\t", "\n",
              "\r\n", "  ", "\u00a0", "\u3000", "\u2028", "\u180e", "123456", "½", "٣", "'", "''s", "<|endoftext|>",
@@ -47,7 +47,7 @@ def random_texts(rounds, seed):
 
 
 def ours(cli, folder, texts, arguments):
-    """Our ids of each text."""
+    """Returns our ids of each text."""
     source = pathlib.Path(folder, "in.jsonl")
     with source.open("w") as file:
         for text in texts:
@@ -73,7 +73,7 @@ def ours(cli, folder, texts, arguments):
 
 
 def hf_models(corpus):
-    """(name, tokenizer) for every form of tokenizer.json we read."""
+    """Yields (name, tokenizer) for every form of tokenizer.json that we read."""
     def train(tokenizer, vocabulary=1500, **more):
         tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
             vocab_size=vocabulary, show_progress=False, special_tokens=["<unk>", "<s>", "</s>"], **more))

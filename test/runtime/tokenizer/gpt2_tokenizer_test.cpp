@@ -148,7 +148,7 @@ TEST(ByteLevel, MapsEveryByteAndBack) {
   EXPECT_EQ(fromByteLevel("\u2581"), std::nullopt);
 }
 
-TEST(Utf8, RefusesWhatIsNotShortestOrNoCharacter) {
+TEST(Utf8, RejectsOverlongFormsAndInvalidCharacters) {
   for (const char *bad :
        {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8", "\xe2\x82", "\xff"})
     EXPECT_FALSE(decodeUtf8(bad, 0).isValid);

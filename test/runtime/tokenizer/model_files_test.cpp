@@ -109,7 +109,7 @@ TEST(HfTokenizer, StepsGiveWhatThePublishedOnesGive) {
   EXPECT_GT(steps, 30);
 }
 
-TEST(NormalForm, MemoryAndTimeFollowTheTextWhateverItHolds) {
+TEST(NormalForm, MemoryAndTimeAreLinear) {
   // An insertion sort would need 10^11 steps for marks in falling order.
   std::string marks = "a";
   for (int i = 0; i < 300000; ++i)
@@ -139,7 +139,7 @@ std::string refusalWith(const std::string &pointer, const std::string &value) {
   return "accepted";
 }
 
-TEST(HfTokenizer, WhatIsNotReadIsRefusedByName) {
+TEST(HfTokenizer, RejectsUnsupportedPartsByName) {
   EXPECT_THAT(refusalWith("/model/type", "\"Unigram\""), HasSubstr("type Unigram"));
   EXPECT_THAT(refusalWith("/model/dropout", "0.1"), HasSubstr("dropout"));
   EXPECT_THAT(refusalWith("/model/end_of_word_suffix", "\"</w>\""), HasSubstr("end_of_word_suffix"));
@@ -231,7 +231,7 @@ TEST(TrainBpe, MostFrequentPairFirstAndSmallerIdsAmongEquals) {
 }
 
 /// Without a limit, merges of equal letters double a token until it is as long as the text.
-TEST(TrainBpe, AWordWithoutEndCountsInParts) {
+TEST(TrainBpe, LongWordsAreSplit) {
   WordCounts words;
   words.add(std::string(10 * WordCounts::longestWord + 7, 'x') + " y");
   EXPECT_EQ(words.counts().size(), 3U);

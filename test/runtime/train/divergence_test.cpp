@@ -36,7 +36,7 @@ TEST(DivergenceRule, ALossThatIsNotFiniteEndsTheRunAtOnce) {
   }
 }
 
-TEST(DivergenceRule, SkippedStepsCountInARowOnly) {
+TEST(DivergenceRule, CountsOnlyConsecutiveSkippedSteps) {
   Steps steps(most(3));
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(steps.add(5, false), "");
@@ -50,7 +50,7 @@ TEST(DivergenceRule, SkippedStepsCountInARowOnly) {
   EXPECT_THAT(steps.add(5, false), HasSubstr("3 steps in a row were skipped, up to step 18"));
 }
 
-TEST(DivergenceRule, StepsWithoutLabelsCountForNothing) {
+TEST(DivergenceRule, IgnoresStepsWithoutLabels) {
   Steps steps(most(2));
   for (int i = 0; i < 5; ++i)
     EXPECT_EQ(steps.add(std::numeric_limits<double>::quiet_NaN(), false, /*tokens=*/0), "");
@@ -59,7 +59,7 @@ TEST(DivergenceRule, StepsWithoutLabelsCountForNothing) {
   EXPECT_NE(steps.add(5, false), ""); // the second consecutive step that counts
 }
 
-TEST(DivergenceRule, TwentyUnlessThePlanSaysOtherwise) {
+TEST(DivergenceRule, TheDefaultLimitIsTwenty) {
   Steps silent{pb::Settings()}, never(most(0));
   for (int i = 0; i < 19; ++i)
     EXPECT_EQ(silent.add(5, false), "") << i;
@@ -94,7 +94,7 @@ struct Float16Run {
   ScalarState state = initialScalars(settings);
 };
 
-TEST(DivergenceRule, AScaleThatFallsBeforeTheFirstAppliedStepCountsForNothing) {
+TEST(DivergenceRule, IgnoresTheInitialFallOfTheScale) {
   Float16Run run;
   for (int step = 1; step <= 31; ++step)
     EXPECT_EQ(run.add(false), "") << step;
@@ -122,7 +122,7 @@ TEST(DivergenceRule, AfterAnAppliedStepEachSkippedStepCounts) {
   EXPECT_THAT(run.add(false), HasSubstr("20 steps in a row were skipped, up to step 21"));
 }
 
-TEST(DivergenceAdvice, NamesWhatTheOutcomePointsAt) {
+TEST(DivergenceAdvice, NamesTheLikelyCause) {
   pb::Settings fixed, dynamic;
   dynamic.set_dynamic_loss_scale(true);
   dynamic.set_minimum_loss_scale(1);

@@ -58,7 +58,7 @@ TEST(LearningRate, WarmupStableDecayFallsOnlyAtTheEnd) {
   EXPECT_DOUBLE_EQ(learningRate(schedule, 110, 0), 0.1);
 }
 
-TEST(LearningRate, TakesTheTotalFromTheRunWhereTheScheduleHasNone) {
+TEST(LearningRate, UsesTheStepsOfTheRunWithoutATotal) {
   pb::LearningRate schedule = rate("linear");
   schedule.set_total_steps(-1);
   schedule.set_warmup_ratio(0.1);

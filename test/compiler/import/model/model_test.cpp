@@ -1,4 +1,4 @@
-// Model files: what the shipped ones describe, and each fault that a model file can have.
+// Checks the shipped model files, and every error that a model file can have.
 #include "compiler/import/model/architecture.h"
 #include "compiler/import/model/op_vocabulary.h"
 #include "compiler/import/run/import_run.h"
@@ -116,7 +116,7 @@ TEST(Model, OpsCarryTheirLine) {
   EXPECT_THAT(line, HasSubstr("op: layer_norm"));
 }
 
-// A small valid model file; each case replaces one piece of it.
+// A small valid model file; each case replaces one part of it.
 const char *const smallModel = R"(name: small
 arch: [Small]
 config: SmallConfig

@@ -1,4 +1,4 @@
-// Mixtures of experts: sizes from moe_config, the ep axis as a part of data_parallel, and what cannot be.
+// Mixture of experts: sizes from moe_config, the ep axis as a part of data_parallel, and unsupported settings.
 #include "compiler/import/run/import_run.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ ImportedRun shipped(const std::string &name, std::vector<std::string> sets = {})
 
 ImportedRun mixtral(std::vector<std::string> sets) { return shipped("mixtral_8x7b", std::move(sets)); }
 
-/// A pinned plan on 64 devices at the same global batch of 256.
+/// Returns settings for a pinned plan on 64 devices with the same global batch of 256.
 std::vector<std::string> pinned(std::vector<std::string> more) {
   std::vector<std::string> sets = {"parallel.parallel_mode=1", "parallel_config.data_parallel=16",
                                    "parallel_config.model_parallel=4", "runner_config.gradient_accumulation_steps=16"};
@@ -33,7 +33,7 @@ TEST(MixtureOfExperts, HasThePublishedSize) {
   EXPECT_EQ(run.config.model.dims.at("capacity"), 1280); // 1.25 * 4096 * 2 / 8
 }
 
-/// The parameters that Hugging Face counts in the published weights, and by formula.
+/// The number of parameters equals the published number of Hugging Face.
 TEST(MixtureOfExperts, Qwen3HasThePublishedSizes) {
   struct Published {
     const char *name;
@@ -59,7 +59,7 @@ TEST(MixtureOfExperts, SizesComeFromEitherSection) {
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   EXPECT_EQ(run.config.model.dims.at("expert"), 16);
   EXPECT_EQ(run.config.model.dims.at("choice"), 1);
-  EXPECT_EQ(run.config.model.dims.at("capacity"), 4096); // a token has one slot of an expert at most
+  EXPECT_EQ(run.config.model.dims.at("capacity"), 4096); // a token uses at most one slot of an expert
 }
 
 TEST(MixtureOfExperts, DataParallelHoldsTheExpertAxis) {
@@ -95,7 +95,7 @@ struct Wrong {
 
 class MixtureFault : public testing::TestWithParam<Wrong> {};
 
-TEST_P(MixtureFault, IsReportedWithItsPlace) {
+TEST_P(MixtureFault, IsReportedWithItsLocation) {
   ImportedRun run = mixtral(GetParam().sets);
   EXPECT_FALSE(run.ok());
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
