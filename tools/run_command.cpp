@@ -84,7 +84,7 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
   checkPlaces(words);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
-    throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
+    throw rt::PlanError("--accept-changes is for a run that resumes another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(
         fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train", words.plan,

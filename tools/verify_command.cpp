@@ -66,7 +66,7 @@ void addVerifyCommand(const Verb &app) {
   Option json = verify.flag("--json", words->isJson, "print JSON: ok, errors");
   verify
       .option("--reseal", words->reseal,
-              "write the plan, whatever it holds, here with a checksum that fits: for tests of the verifier")
+              "write the plan here with a valid checksum, even if it is wrong: for tests of the verifier")
       .excludes(json);
   verify.action([words] { return verifyPath(*words); });
 }

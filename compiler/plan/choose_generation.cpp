@@ -41,7 +41,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
   if (int cp = pins.cp.value_or(1); cp > 1)
     return {std::nullopt,
             fmt::format("error: run_mode predict does not split sequences: each step of decoding has one new token of "
-                        "a text, and its cache lies whole; context_parallel: {} → 1",
+                        "a text, and its cache is not split; context_parallel: {} → 1",
                         cp),
             true,
             {}};

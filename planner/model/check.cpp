@@ -98,7 +98,7 @@ private:
     bool hasExperts = limits.hasExperts();
     if (!pins.splitsExperts.value_or(true) && !hasExperts)
       add({.field = "expert_tensor_parallel",
-           .reason = "expert_tensor_parallel says how experts are split, the model is dense",
+           .reason = "expert_tensor_parallel splits experts, but the model has none",
            .change = "False → True"});
     if (!limits.knowsModel)
       return;

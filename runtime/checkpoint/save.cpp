@@ -154,7 +154,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
                   lastGood.empty() ? "none" : (folder.path() / lastGood).string());
   if (isLast)
     throw PlanError(sentence);
-  fmt::print(stderr, "espalier: warning: {}; training goes on and the next save tries again\n", sentence);
+  fmt::print(stderr, "espalier: warning: {}; training continues and the next save tries again\n", sentence);
   return false;
 }
 

@@ -69,7 +69,7 @@ public:
     c_ = reader.storage("c");
     if (hasBias_) {
       if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
-        reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+        reader.refuse("has a bias, which requires k above 0, one matrix and a result that is overwritten");
       if (reader.storage("bias") != c_)
         reader.refuse("has a bias of another type than its result");
     }

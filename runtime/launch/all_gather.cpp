@@ -18,7 +18,7 @@ template <typename T> void put(std::string &bytes, T number) {
 template <typename T> T get(std::string_view &bytes) {
   T number;
   if (bytes.size() < sizeof number)
-    throw FrameError("tells less than it says");
+    throw FrameError("is shorter than its length field");
   std::memcpy(&number, bytes.data(), sizeof number);
   bytes.remove_prefix(sizeof number);
   return number;
@@ -75,7 +75,7 @@ Gathered parseGathered(std::string_view bytes) {
   for (auto members = get<uint32_t>(bytes); members > 0; --members) {
     auto length = get<uint32_t>(bytes);
     if (length > bytes.size())
-      throw FrameError("tells less than it says");
+      throw FrameError("is shorter than its length field");
     gathered.messages.emplace_back(bytes.substr(0, length));
     bytes.remove_prefix(length);
   }

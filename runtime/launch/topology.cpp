@@ -272,7 +272,7 @@ private:
       std::optional<int> world = variables.number(launcher.world);
       if (world && variables.number(launcher.rank) != variables.number(first->rank) &&
           *world == variables.number(first->world))
-        throw LaunchError(fmt::format("{} says rank {} ({}), {} says rank {} ({}); unset one", first->name,
+        throw LaunchError(fmt::format("{} gives rank {} ({}), {} gives rank {} ({}); unset one", first->name,
                                       *variables.number(first->rank), first->rank, launcher.name,
                                       *variables.number(launcher.rank), launcher.rank));
     }

@@ -110,8 +110,8 @@ bool Metrics::isDue(int64_t step) {
 void Metrics::continueAfter(int64_t step) {
   int64_t dropped = file.dropLast([step](std::string_view line) { return isOfLaterStep(line, step); });
   if (dropped > 0)
-    fmt::print(stderr, "{}: note: {} of steps after {}, where the run goes on, dropped\n", options.metrics.string(),
-               counted(dropped, "line"), step);
+    fmt::print(stderr, "{}: note: {} of steps after {}, from which the run resumes, dropped\n",
+               options.metrics.string(), counted(dropped, "line"), step);
 }
 
 void Metrics::close(const std::string &line) {
@@ -129,7 +129,7 @@ void Metrics::print(const std::string &text) {
       !options.metrics.empty() || !options.checkpoint.empty() || options.keepGradients || options.keepParameters;
   isSilent = true;
   if (leavesFiles && reason != EPIPE)
-    fmt::print(stderr, "standard output cannot be written: {}; the run goes on without\n", std::strerror(reason));
+    fmt::print(stderr, "standard output cannot be written: {}; the run continues without it\n", std::strerror(reason));
   if (leavesFiles)
     return;
   if (reason != EPIPE)

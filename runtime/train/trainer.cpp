@@ -30,7 +30,7 @@ Trainer::EntryPlace Trainer::entryNamed(const char *name) const {
   const pb::Plan &plan = context.program.plan();
   std::optional<uint32_t> entry = findEntry(plan, name);
   if (!entry)
-    throw PlanError(fmt::format("the plan has no entry '{}': it is none for training", name));
+    throw PlanError(fmt::format("the plan has no entry '{}': it is not a plan for training", name));
   return {*entry, plan.entries(*entry).micro_batches()};
 }
 

@@ -66,7 +66,7 @@ std::string Play::explain(const Fault &fault) const {
   case Fault::Read:
     return fmt::format("a transfer reads byte {}", fault.byte);
   case Fault::OtherCut:
-    return fmt::format("byte {} lies in other parts", fault.byte);
+    return fmt::format("byte {} is split otherwise", fault.byte);
   case Fault::OtherContent:
     break;
   }

@@ -82,8 +82,7 @@ void Structure::checkSettings(const Mesh &mesh) {
   for (uint64_t size :
        {settings.micro_batch_size(), settings.micro_batches(), settings.global_batch(), settings.sequence()})
     if (size == 0 || size > maxCount)
-      return add("micro-batch size, micro-batches, global batch and sequence must lie in 1 to {}, got: {}", maxCount,
-                 size);
+      return add("micro-batch size, micro-batches, global batch and sequence must be 1 to {}, got: {}", maxCount, size);
   // Divides, because the product of three counts may overflow.
   uint64_t replicas = mesh.count(DP | EP), perReplica = settings.global_batch() / replicas;
   if (settings.global_batch() % replicas != 0 || perReplica % settings.micro_batches() != 0 ||

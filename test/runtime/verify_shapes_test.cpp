@@ -112,10 +112,10 @@ const CallCase calls[] = {
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
      }},
-    {"RouteOverPartOfASequence", "whose seq must not lie in parts",
+    {"RouteOverPartOfASequence", "whose seq must not be split",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
-    {"DispatchToPartOfTheExperts", "whose experts must not lie in parts",
+    {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
     {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0",
      [](Toy &toy) {

@@ -39,32 +39,32 @@ struct Operand {
 /// One instruction. A guard is a list of at most one name.
 struct Statement {
   uint32_t line = 0;
-  std::vector<Operand> guard;
-  std::string_view opcode; ///< "ld.global.v4.u32"
-  std::vector<Operand> operands;
+  std::vector<Operand> guard = {};
+  std::string_view opcode = {}; ///< "ld.global.v4.u32"
+  std::vector<Operand> operands = {};
 };
 
 /// The place of a label.
 struct Label {
   uint32_t line = 0;
-  std::string_view name;
+  std::string_view name = {};
 };
 
 /// `.reg .b32 %r<4>;` declares %r0 to %r3.
 struct RegisterDeclaration {
   uint32_t line = 0;
-  std::string_view type; ///< without its dot
-  std::string_view name;
+  std::string_view type = {}; ///< without its dot
+  std::string_view name = {};
   uint32_t count = 0; ///< 0 for a single name
 };
 
 /// `.shared .align 16 .b8 name[64];`
 struct VariableDeclaration {
   uint32_t line = 0;
-  std::string_view space; ///< "shared" or "local"
-  uint32_t alignment = 0; ///< 0 if none is given
-  std::string_view type;  ///< without its dot
-  std::string_view name;
+  std::string_view space = {}; ///< "shared" or "local"
+  uint32_t alignment = 0;      ///< 0 if none is given
+  std::string_view type = {};  ///< without its dot
+  std::string_view name = {};
   uint64_t elements = 1;
   bool isDynamic = false; ///< name[]: the launch gives the size
 };
@@ -77,26 +77,26 @@ using Item = std::variant<Statement, Label, RegisterDeclaration, VariableDeclara
 /// A parameter of a kernel.
 struct Parameter {
   uint32_t line = 0;
-  uint32_t alignment = 0; ///< 0 if none is given
-  std::string_view type;  ///< without its dot
-  std::string_view name;
+  uint32_t alignment = 0;     ///< 0 if none is given
+  std::string_view type = {}; ///< without its dot
+  std::string_view name = {};
   uint32_t elements = 1;
 };
 
 /// A bound of the launch: `.maxntid 128, 1, 1`.
 struct Bound {
   uint32_t line = 0;
-  std::string_view name; ///< without its dot
-  uint32_t product = 1;  ///< of the numbers
+  std::string_view name = {}; ///< without its dot
+  uint32_t product = 1;       ///< of the numbers
 };
 
 /// A kernel.
 struct Kernel {
   uint32_t line = 0, lastLine = 0;
-  std::string_view name;
-  std::vector<Parameter> parameters;
-  std::vector<Bound> bounds;
-  std::vector<Item> body;
+  std::string_view name = {};
+  std::vector<Parameter> parameters = {};
+  std::vector<Bound> bounds = {};
+  std::vector<Item> body = {};
   size_t variables = 0; ///< number of the module's variables that precede the kernel
 };
 
@@ -104,8 +104,8 @@ struct Kernel {
 struct Module {
   uint32_t version = 0; ///< of the PTX language: 8.0 is 80
   uint32_t target = 0;  ///< sm_80 is 80
-  std::vector<VariableDeclaration> variables;
-  std::vector<Kernel> kernels;
+  std::vector<VariableDeclaration> variables = {};
+  std::vector<Kernel> kernels = {};
 };
 
 /// Reads a text. The result points into the text. Throws SyntaxError.

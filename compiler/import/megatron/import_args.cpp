@@ -43,10 +43,9 @@ public:
     given.reportRest();
     result.yaml = yaml.text();
     if (!line.empty())
-      result.yaml =
-          fmt::format("# The script's run, once this file is compiled to RUN.plan; --resume goes on with it:\n"
-                      "#   {}\n{}",
-                      line, result.yaml);
+      result.yaml = fmt::format("# The script's run, once this file is compiled to RUN.plan; --resume continues it:\n"
+                                "#   {}\n{}",
+                                line, result.yaml);
   }
 
 private:

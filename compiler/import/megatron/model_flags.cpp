@@ -48,10 +48,11 @@ public:
       hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
       bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
       if (hasExperts && marks == 0)
-        given.error("--num-experts", "gpt2 has no experts, mixtral and qwen3_moe have llama's flags beside them");
+        given.error("--num-experts",
+                    "gpt2 has no experts; mixtral and qwen3_moe take llama's flags and those of experts");
       if (hasHeadNorms && !isLlama)
         given.error("--qk-layernorm",
-                    "gpt2 has no norms of q and k, qwen3 and qwen3_moe have llama's flags beside them");
+                    "gpt2 has no norms of q and k; qwen3 and qwen3_moe take llama's flags and these norms");
       if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
         given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
                                       "and --qk-layernorm");
@@ -134,7 +135,8 @@ private:
       return;
     }
     if (ffn && hidden && *ffn % *hidden != 0)
-      given.error("--ffn-hidden-size", fmt::format("gpt2 wants a multiple of --hidden-size {}, got {}", *hidden, *ffn));
+      given.error("--ffn-hidden-size",
+                  fmt::format("gpt2 requires a multiple of --hidden-size {}, got {}", *hidden, *ffn));
     else if (ffn && hidden)
       put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
     if (groups && heads && *groups != *heads)
@@ -166,8 +168,9 @@ int64_t TokenizerFlags::vocabulary() {
     return vocabularyFile() ? vocabularyFile()->ids : 50257;
   if (tokenizer == "Llama2Tokenizer")
     return 32000;
-  given.error("--tokenizer-type",
-              fmt::format("how many ids {} has stands in its files; give --vocab-size", *tokenizer));
+  given.error(
+      "--tokenizer-type",
+      fmt::format("the number of ids of {} is in its files, which are not read; give --vocab-size", *tokenizer));
   return 1;
 }
 

@@ -176,7 +176,7 @@ TEST_F(CheckCalls, ComparesWithTheRuntimesKernels) {
 
 TEST_F(CheckCalls, ReportsKernelsWithoutACall) {
   kernel().setShape("rotate");
-  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' stands for a library call that is not checked"));
+  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' implements a library call that is not checked"));
 }
 
 } // namespace

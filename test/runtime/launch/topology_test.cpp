@@ -175,7 +175,7 @@ TEST(TopologyTest, ContradictionsAreRefused) {
               HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
   Environment both = torchrun(5, 8, 1);
   both.merge(mpirun(2, 8));
-  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
+  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun gives rank 5 (RANK), mpirun gives rank 2"));
   EXPECT_THAT(refusal(torchrun(5, 8, 1), nodes(2, 0, "a:1"), cuda(8)),
               HasSubstr("--nodes and the variables of torchrun"));
   EXPECT_THAT(refusal({}, nodes(3, 0, "a:1"), cuda(8)), HasSubstr("which 3 nodes cannot share equally"));

@@ -48,7 +48,7 @@ TEST_F(MetricsLines, DropsLinesOfRepeatedSteps) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(continued(one + two + tested + three, 2), one + two + tested);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr(".jsonl: note: 1 line of steps after 2, where the run goes on, dropped"));
+              HasSubstr(".jsonl: note: 1 line of steps after 2, from which the run resumes, dropped"));
   EXPECT_EQ(continued(one + two + tested + three, 1), one);
   EXPECT_EQ(continued(one + two + tested + three, 0), "");
   EXPECT_EQ(continued(one + two + tested + three, 3), one + two + tested + three);

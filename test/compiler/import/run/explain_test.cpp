@@ -107,7 +107,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
   EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}), HasSubstr("'old.ckpt'"));
   EXPECT_EQ(
       refusals({"load_checkpoint=out", "resume_training=gpt2-3_10.ckpt"}),
-      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True goes on with the "
+      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True resumes from the "
       "newest one of load_checkpoint\n");
   EXPECT_EQ(refusals({"run_mode=export"}),
             "export is not built, plans train, evaluate or generate, `espalier convert` exports "

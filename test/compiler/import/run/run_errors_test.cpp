@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
               "context.max_device_memory must be a size such as 30GB, at most 1048576TB, got much"},
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
         Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
-        Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
+        Fault{{"no-equals"}, "--set takes section.key=value, got 'no-equals'"},
         Fault{{"a..b=1"}, "--set wants section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
         Fault{{"seed.deep=1"}, "'seed.deep' needs a map at seed, which is 42"},
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"parallel_config.expert_parallel=2"},
               "expert parallelism needs experts, the model is dense; expert_parallel: 2 → 1"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.expert_tensor_parallel=False"},
-              "expert_tensor_parallel says how experts are split, the model is dense; expert_tensor_parallel: False → "
+              "expert_tensor_parallel splits experts, but the model has none; expert_tensor_parallel: False → "
               "True"},
         Fault{{"parallel.parallel_mode=2", "planner.pin={sequence_parallel: True, tp: 1}"},
               "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1"},
