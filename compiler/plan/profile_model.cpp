@@ -1,7 +1,7 @@
 #include "compiler/plan/profile_model.h"
 
 #include "compiler/driver.h"
-#include "compiler/import/run/check_pins.h"
+#include "compiler/import/run/split_limits.h"
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"

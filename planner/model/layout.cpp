@@ -19,14 +19,14 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
   int perStage = layout.schedule.chunksPerStage;
   std::vector<SavedBytes> saved;
   for (int chunk = 0; chunk < perStage; ++chunk) {
-    int position = modelChunk(stage, chunk, plan.pp, layout.schedule.vShape);
+    int position = layout.schedule.modelChunk(stage, chunk);
     StageContent alone = layout.chunks[position];
     alone.embed = position == 0;
     alone.head = position + 1 == static_cast<int>(layout.chunks.size());
     saved.push_back(savedBytes(layout.table, alone));
     alone.visitLayers([&](size_t kind, Recompute recompute, int count) { content.layers[kind][recompute] += count; });
   }
-  if (int first = modelChunk(stage, 0, plan.pp, layout.schedule.vShape); plan.stages[first].layers > 0)
+  if (int first = layout.schedule.modelChunk(stage, 0); plan.stages[first].layers > 0)
     content.firstRecomputes = plan.stages[first].recompute.front();
   content.inFlight = peakInFlight(layout.schedule, stage);
   InFlightPeaks peaks = inFlightPeaks(layout.schedule, stage);
@@ -34,7 +34,7 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
     peaks = peakOfEachChunk(peaks);
   content.savedInFlight = savedInFlight(peaks, saved, plan.offloadActivations);
   content.chunks = chunkEnds(problem, plan, stage, peaks, [&](int chunk) {
-    const StagePlan &part = plan.stages[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
+    const StagePlan &part = plan.stages[layout.schedule.modelChunk(stage, chunk)];
     return layout.table.passesStream && part.layers > 0 && part.recompute.front() == Recompute::Full;
   });
   return content;
@@ -49,8 +49,7 @@ Layout layOut(const Problem &problem, const Plan &plan) {
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     layout.chunks.push_back(chunkContent(problem, layout.table, plan.stages[chunk]));
     layout.seconds.push_back(chunkSeconds(layout.table, layout.chunks.back()));
-    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp,
-                                          layout.schedule.chunksPerStage, layout.schedule.vShape));
+    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), layout.schedule));
   }
   for (int stage = 0; stage < plan.pp; ++stage) {
     StageContent content = stageContent(problem, plan, layout, stage);

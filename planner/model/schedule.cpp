@@ -27,16 +27,24 @@ bool isVShaped(Schedule schedule) {
   return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
 }
 
-int stageOfChunk(int modelChunk, int stages, bool vShape) {
-  if (vShape)
-    return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;
-  return modelChunk % stages;
+int Placement::stageOf(int modelChunk) const {
+  if (returns)
+    return modelChunk < stageCount ? modelChunk : 2 * stageCount - 1 - modelChunk;
+  return modelChunk % stageCount;
 }
 
-int modelChunk(int stage, int chunk, int stages, bool vShape) {
-  if (vShape)
-    return chunk == 0 ? stage : 2 * stages - 1 - stage;
-  return chunk * stages + stage;
+int Placement::modelChunk(int stage, int chunk) const {
+  if (returns)
+    return chunk == 0 ? stage : 2 * stageCount - 1 - stage;
+  return chunk * stageCount + stage;
+}
+
+Placement placement(Schedule schedule, int stages, int virtualStages) {
+  return {stages, chunksOf(schedule, virtualStages), isVShaped(schedule)};
+}
+
+Placement placement(const ParallelConfig &config) {
+  return placement(config.schedule, config.pp, config.virtualStages);
 }
 
 int chunksOf(Schedule schedule, int virtualStages) {
@@ -134,11 +142,8 @@ std::vector<Action> interleavedStage(int stage, int stages, int microBatches, in
 
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
   assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
-  ScheduleTable table;
-  table.chunksPerStage = chunksOf(schedule, virtualStages);
-  table.vShape = isVShaped(schedule);
-  table.splitsBackward = splitsBackward(schedule);
-  if (table.vShape) {
+  ScheduleTable table = {placement(schedule, stages, virtualStages), {}, splitsBackward(schedule)};
+  if (table.returns) {
     table.stages = buildVStages(schedule, stages, microBatches);
     return table;
   }
@@ -223,8 +228,10 @@ InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microB
     return {{std::min(microBatches, stages)}};
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
-    return inFlightPeaks(
-        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
+    return inFlightPeaks(ScheduleTable{placement(schedule, /*stages=*/1, virtualStages),
+                                       {interleavedStage(stage, stages, microBatches, virtualStages)},
+                                       /*splitsBackward=*/false},
+                         0);
   default:
     break;
   }

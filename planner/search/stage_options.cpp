@@ -176,7 +176,7 @@ StageOption StageOptions::price(int stage, std::span<const LayerRange> chunks,
       ++part.layers[kind][recompute[chunk][place]];
       ++content.layers[kind][recompute[chunk][place]];
     }
-    int position = modelChunk(stage, chunk, parallel.pp, isVShaped(parallel.schedule));
+    int position = placement(parallel).modelChunk(stage, chunk);
     part.embed = position == 0;
     part.head = position == parallel.pp * perStage - 1;
     saved.push_back(savedBytes(*costs, part));
@@ -206,7 +206,7 @@ LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
     std::vector<LayerRange> own;
     std::vector<StagePlan *> chunks;
     for (int i = 0; i < perStage; ++i) {
-      chunks.push_back(&laid.stages[modelChunk(stage, i, config.pp, isVShaped(config.schedule))]);
+      chunks.push_back(&laid.stages[placement(config).modelChunk(stage, i)]);
       own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
     StageOption option =
