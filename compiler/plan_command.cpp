@@ -34,10 +34,8 @@ struct Solved {
   std::optional<planner::PricedPlan> best; ///< the planner's own choice if the run pins a plan
 };
 
-/// Imports the run file and prints its diagnostics, unless they equal those already printed. Returns nothing if there
-/// are errors.
-std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
-  ImportedRun imported = importRun(file, options);
+/// Prints the diagnostics of an import, unless they equal those already printed. Returns nothing if there are errors.
+std::optional<RunConfig> report(ImportedRun imported, std::string &told) {
   if (std::string text = imported.diagnostics.render(); text != told) {
     fmt::print(stderr, "{}", text);
     told = text;
@@ -45,6 +43,11 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
+}
+
+/// Imports the run file and reports its diagnostics.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
+  return report(importRun(file, options), told);
 }
 
 /// Returns whether the file itself names its cluster.
@@ -104,7 +107,8 @@ private:
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
-    std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
+    bool isRead = plain.cluster.empty();
+    std::optional<RunConfig> run = isRead ? report(std::move(own), told) : importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
     present = std::move(*run);
