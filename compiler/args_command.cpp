@@ -1,8 +1,8 @@
 #include "compiler/args_command.h"
 
 #include "compiler/exit_code.h"
-#include "compiler/import/import_args.h"
-#include "compiler/import/import_run.h"
+#include "compiler/import/megatron/import_args.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/write_whole.h"
 #include "runtime/path_kind.h"
 

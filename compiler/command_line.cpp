@@ -1,7 +1,7 @@
 // Wraps CLI11 and formats usage errors.
 #include "compiler/command_line.h"
 
-#include "compiler/import/diagnostics.h"
+#include "compiler/import/yaml/diagnostics.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

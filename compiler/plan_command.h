@@ -1,7 +1,7 @@
 // The verb `plan`: prints the best plans of a run with time, memory and reasons. Needs no device.
 #pragma once
 
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 
 #include <optional>
 #include <string>
@@ -20,6 +20,7 @@ struct PlanArguments {
   std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans with these properties
   std::optional<std::string> whyNot; ///< explain why this plan is not chosen: "tp=4,pp=12"
   std::string trace;                 ///< file for the trace of the simulated step
+  std::string report;                ///< file for the report as HTML
   std::string exportTo;              ///< megatron, mindformers or torchtitan
 };
 

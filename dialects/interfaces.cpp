@@ -1,4 +1,4 @@
-// Named-dimension helpers and the gradient builder that derivative rules are written with.
+// Functions for named dimensions, and the gradient builder that derivative rules use.
 #include "dialects/interfaces.h"
 
 #include "dialects/model/dialect.h"
@@ -36,7 +36,7 @@ RankedTensorType withElement(Type type, Type element) {
   return RankedTensorType::get(tensor.getShape(), element, tensor.getEncoding());
 }
 
-/// `type` without the dimensions that `kept` does not name, and with another element type.
+/// Returns `type` with only the dimensions in `kept`, and with another element type.
 static RankedTensorType withDims(Type type, ArrayRef<StringAttr> kept, Type element) {
   SmallVector<StringAttr> dims;
   SmallVector<int64_t> shape;
@@ -74,7 +74,8 @@ double elementsOfResults(Operation *op) {
   return elements;
 }
 
-/// A parameter of the segment, or the same in its compute type: its gradient is kept in f32.
+/// Returns whether a value is a parameter of the segment, or a parameter converted to its compute type. Gradients of
+/// parameters are f32.
 static bool isParameter(Value value) {
   if (auto convert = value.getDefiningOp<model::ConvertOp>())
     value = convert.getX();
@@ -96,8 +97,8 @@ RankedTensorType GradientBuilder::gradientType(unsigned index) const {
 
 void GradientBuilder::contribute(unsigned index, Value value) {
   RankedTensorType target = gradientType(index);
-  // Every dimension that the operand broadcast along is summed over; where the value is constant along one, the sum
-  // is a product with its size.
+  // Sums over every dimension along which the operand was broadcast. If the value is constant along such a dimension,
+  // the sum is a product with the dimension's size.
   double repeats = 1;
   auto resultType = cast<RankedTensorType>(result(0).getType());
   if (isa<ElementwiseOp>(op))

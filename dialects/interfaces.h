@@ -1,4 +1,4 @@
-// Op interfaces shared by the dialects, and the small builders that their rules are written with.
+// Op interfaces shared by the dialects, and the builders that implement their rules.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -8,60 +8,63 @@
 
 namespace espalier {
 
-/// What splitting a factor (a named dimension) over a mesh axis does to an op.
+/// The effect of sharding a factor (a named dimension) over a mesh axis on an op.
 enum class FactorKind {
-  Parallel, ///< each device computes its part of the results
+  Parallel, ///< each device computes its shard of the results
   Sum,      ///< results are partial: they must be summed over the axis
   Blocked,  ///< the op needs the whole dimension: operands are gathered first
 };
 
-/// Names of the dimensions of a tensor type, outermost first.
+/// Returns the names of a tensor type's dimensions, outermost first.
 llvm::ArrayRef<mlir::StringAttr> dimNames(mlir::Type type);
 
-/// Position of dimension `name` in `type`, or -1.
+/// Returns the position of dimension `name` in `type`, or -1.
 int dimIndex(mlir::Type type, llvm::StringRef name);
 
-/// The f32 type with the union of the operands' dimensions, in the order of the first operand that has them all
-/// or, when none has, of first appearance; given `order`, a tensor type with all of these dimensions, in its order.
+/// Returns the type with the union of the operands' dimensions. Uses the order of the tensor type `order` if it has all
+/// of these dimensions, else the order of the first operand that has them all, else the order of first appearance.
 mlir::RankedTensorType broadcastType(mlir::ValueRange operands, mlir::Type element, mlir::Type order = {});
 
-/// A tensor type with named dimensions.
+/// Returns a tensor type with named dimensions.
 mlir::RankedTensorType namedTensor(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::StringAttr> dims,
                                    mlir::Type element);
 
-/// `type` with another element type.
+/// Returns `type` with another element type.
 mlir::RankedTensorType withElement(mlir::Type type, mlir::Type element);
 
+/// Returns the total number of elements of an op's results.
 double elementsOfResults(mlir::Operation *op);
 
-/// What an op's derivative rule sees: cotangents of its results in, contributions to its operands out.
+/// The interface of derivative rules: gives the cotangents of an op's results, and collects the contributions to the
+/// cotangents of its operands.
 class GradientBuilder {
 public:
   GradientBuilder(mlir::OpBuilder &builder, mlir::Location loc, mlir::Operation *op,
                   llvm::ArrayRef<mlir::Value> cotangents)
       : builder(builder), loc(loc), op(op), cotangents(cotangents), contributions(op->getNumOperands()) {}
 
-  /// Cotangent of result `index`; null when no use of the result reaches the loss.
+  /// Returns the cotangent of result `index`, or null if the loss does not depend on the result.
   mlir::Value cotangent(unsigned index = 0) const { return cotangents[index]; }
   mlir::Value operand(unsigned index) const { return op->getOperand(index); }
   mlir::Value result(unsigned index = 0) const { return op->getResult(index); }
 
-  /// Adds `value` to the cotangent of operand `index`. Dimensions that the operand lacks are summed away; the value
-  /// may lack dimensions of the operand along which it is constant.
+  /// Adds `value` to the cotangent of operand `index`. Sums over dimensions that the operand lacks. `value` may lack
+  /// dimensions of the operand if it is constant along them.
   void contribute(unsigned index, mlir::Value value);
   mlir::Value contribution(unsigned index) const { return contributions[index]; }
 
-  /// Element-wise arithmetic with broadcast by name; results are f32 with dimensions in the order of the op's result.
+  /// Create element-wise arithmetic that broadcasts by name. Results are f32, with dimensions in the order of the op's
+  /// result.
   mlir::Value add(mlir::Value a, mlir::Value b);
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);
   mlir::Value div(mlir::Value a, mlir::Value b);
   mlir::Value neg(mlir::Value a);
   mlir::Value constant(double value);
-  /// The cotangent of result `index` with all of the result's dimensions and its element type, as matrix products
-  /// and attention need it.
+  /// Returns the cotangent of result `index` with all dimensions and the element type of the result, as matrix products
+  /// and attention require.
   mlir::Value fullCotangent(unsigned index = 0);
-  /// Type of the gradient of operand `index`: the operand's, but f32 for parameters.
+  /// Returns the type of operand `index`'s gradient: the operand's type, but f32 for parameters.
   mlir::RankedTensorType gradientType(unsigned index) const;
 
   mlir::OpBuilder &builder;
@@ -73,21 +76,22 @@ private:
   llvm::SmallVector<mlir::Value> contributions;
 };
 
-/// What an op's localization sees: local operands, the local types of its results, and where this device's part of
-/// a dimension begins. Implemented by the localize pass.
+/// The interface of localization rules: gives local operands, local result types, and the offsets of this device's
+/// shards. The localize pass implements it.
 class LocalizeContext {
 public:
   virtual ~LocalizeContext() = default;
-  /// Local value of operand `index` of the op that is localized.
+  /// Returns the local value of operand `index` of the op that is localized.
   virtual mlir::Value operand(unsigned index) = 0;
   virtual mlir::RankedTensorType resultType(unsigned index) = 0;
-  /// Where the local part of dimension `dim` of value `global` begins: a #dist.origin attribute, null when whole.
+  /// Returns the offset of the local shard of value `global` along dimension `dim`, as a #dist.origin attribute.
+  /// Returns null if the dimension is not sharded.
   virtual mlir::Attribute origin(mlir::Value global, llvm::StringRef dim) = 0;
-  /// The mesh axes that split dimension `dim` of value `global`.
+  /// Returns the mesh axes that shard dimension `dim` of value `global`.
   virtual llvm::SmallVector<mlir::Attribute> axes(mlir::Value global, llvm::StringRef dim) = 0;
-  /// The default localization: a clone with local operands and result types.
+  /// Clones `op` with local operands and result types, which is the default localization.
   virtual llvm::SmallVector<mlir::Value> cloneLocal(mlir::Operation *op) = 0;
-  /// A clone with the attributes of `op`, but these operands and result types.
+  /// Clones `op` with these operands and result types.
   virtual mlir::Operation *cloneWith(mlir::Operation *op, mlir::ValueRange operands, mlir::TypeRange results) = 0;
   virtual mlir::OpBuilder &builder() = 0;
 };

@@ -1,5 +1,5 @@
-// What passes ask of an op: how it may be sharded, what its derivative is, what it costs, and, for
-// element-wise ops, how one element is computed. Implementations stand in <dialect>/rules.cpp.
+// The op interfaces that passes use: sharding, derivative, cost and, for element-wise ops, the computation of one
+// element. <dialect>/rules.cpp implements them.
 #ifndef ESPALIER_DIALECTS_INTERFACES
 #define ESPALIER_DIALECTS_INTERFACES
 
@@ -7,16 +7,15 @@ include "mlir/IR/OpBase.td"
 
 def ShardableOpInterface : OpInterface<"ShardableOp"> {
   let description = [{
-    How an op runs on shards. Factors are the named dimensions of its operands and results: a dimension that
-    several of them have is one factor. The default says that every factor is parallel and that localization is
-    a clone with local types.
+    Defines how an op runs on shards. Factors are the named dimensions of its operands and results; equal names are one
+    factor. By default, every factor is parallel, and localization clones the op with local types.
   }];
   let cppNamespace = "::espalier";
   let methods = [
-    InterfaceMethod<"What splitting the factor `dim` does to this op.",
+    InterfaceMethod<"Returns the effect of sharding the factor `dim` on this op.",
       "::espalier::FactorKind", "factorKind", (ins "::llvm::StringRef":$dim), [{}],
       [{ return ::espalier::FactorKind::Parallel; }]>,
-    InterfaceMethod<"Whether results are linear in all partial operands together, so that partial sums pass through.",
+    InterfaceMethod<"Returns whether results are linear in all partial operands, so that partial sums pass through.",
       "bool", "passesPartial", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"Creates the op on local operands and returns its local results.",
       "::llvm::SmallVector<::mlir::Value>", "localize",
@@ -26,7 +25,7 @@ def ShardableOpInterface : OpInterface<"ShardableOp"> {
 }
 
 def DifferentiableOpInterface : OpInterface<"DifferentiableOp"> {
-  let description = [{ Reverse-mode derivative on global shapes. }];
+  let description = [{ Defines the reverse-mode derivative on global shapes. }];
   let cppNamespace = "::espalier";
   let methods = [
     InterfaceMethod<"Adds the op's contributions to the cotangents of its operands.",
@@ -35,27 +34,27 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOp"> {
 }
 
 def CostedOpInterface : OpInterface<"CostedOp"> {
-  let description = [{ What the op costs at the shapes of its types. }];
+  let description = [{ Defines the cost of an op with the shapes of its types. }];
   let cppNamespace = "::espalier";
   let methods = [
-    InterfaceMethod<"Floating-point operations; a multiply-add counts two.",
+    InterfaceMethod<"Returns the floating-point operations; a multiply-add counts as two.",
       "double", "flops", (ins), [{}],
       [{ return ::espalier::elementsOfResults($_op); }]>,
-    InterfaceMethod<"Matrix products and attention keep their results under selective recompute; the rest is repeated.",
+    InterfaceMethod<"Returns whether selective recompute saves the results: matrix products and attention.",
       "bool", "isExpensive", (ins), [{}], [{ return false; }]>,
   ];
 }
 
 def ElementwiseOpInterface : OpInterface<"ElementwiseOp"> {
   let description = [{
-    One result element is a function of one element of each operand, which broadcasts by dimension name.
-    Arithmetic is f32 whatever the storage types are.
+    Each result element is a function of one element of each operand. Operands broadcast by dimension name. Arithmetic
+    is in f32 for all storage types.
   }];
   let cppNamespace = "::espalier";
   let methods = [
-    InterfaceMethod<"The function on numbers: what the interpreter runs.",
+    InterfaceMethod<"Computes one result element; the interpreter uses it.",
       "double", "evaluate", (ins "::llvm::ArrayRef<double>":$x)>,
-    InterfaceMethod<"The same function as arith and math ops on f32 scalars or vectors.",
+    InterfaceMethod<"Emits the same function as arith and math ops on f32 scalars or vectors.",
       "::mlir::Value", "emit",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::Location":$loc, "::mlir::ValueRange":$x)>,
   ];

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""House rules by machine. Usage: conventions.py ROOT
+"""Checks the house rules. Usage: conventions.py ROOT
 
-Prints one line `FILE:LINE: error: ...` per broken rule and ends with 1 if there is any. Looks at the files that git
-tracks, or at all files where ROOT is no repository. Each rule is a generator of (file, line, message).
+Prints one line `FILE:LINE: error: ...` per violation and exits with 1 if there is any. Checks the files that git
+tracks, or all files if ROOT is not a repository. Each rule is a generator of (file, line, message).
 """
 import pathlib
 import re
@@ -14,15 +14,15 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 100
 ROOMS = ("compiler", "dialects", "planner", "python", "runtime", "tools")
 
-# What of another room each room may include: whole rooms ("planner/") or single headers.
+# The headers of other rooms that each room may include: whole rooms ("planner/") or single headers.
 ALLOWED = {
-    "dialects": ("runtime/functions.h",),
-    "planner": (),
+    "dialects": ("runtime/axes.h", "runtime/functions.h"),
+    "planner": ("runtime/axes.h",),
     "runtime": (),
-    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/counted.h", "runtime/data/blend.h",
-                 "runtime/data/data_error.h", "runtime/data/splits.h", "runtime/functions.h", "runtime/geometry.h",
-                 "runtime/json_reason.h", "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_file.h",
-                 "runtime/train/initial_value.h"),
+    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/axes.h", "runtime/counted.h",
+                 "runtime/dataset/blend.h", "runtime/dataset/splits.h", "runtime/files/data_error.h",
+                 "runtime/functions.def", "runtime/functions.h", "runtime/geometry.h", "runtime/json_reason.h",
+                 "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_access.h", "runtime/plan_file.h"),
     "tools": ("compiler/", "dialects/", "planner/", "runtime/"),
     "python": ("runtime/",),
 }
@@ -30,7 +30,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
 class Tree:
-    """The files of the project and their lines."""
+    """The files of the project."""
 
     def __init__(self, root):
         self.root = root
@@ -52,7 +52,10 @@ class Tree:
 
 
 def include_direction(tree):
-    """tools -> compiler -> {dialects, planner, a few headers of runtime}; tools -> runtime; python -> runtime."""
+    """Checks the direction of includes.
+
+    tools -> compiler -> {dialects, planner, a few headers of runtime}; tools -> runtime; python -> runtime.
+    """
     for file in tree.named(".cpp", ".h"):
         room = file.split("/")[0]
         if room not in ROOMS:
@@ -78,14 +81,14 @@ def file_length(tree):
             yield file, count, f"{count} lines, at most {MAX_FILE_LINES}; split it by idea"
 
 
-# Comments, raw strings, strings and characters: what is no code. An apostrophe in 1'000 separates digits.
+# Comments, raw strings, strings and characters, which are not code. An apostrophe in 1'000 separates digits.
 NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])'"""
                      r"""|^[ \t]*\#(?:\\\n|[^\n])*""", re.DOTALL | re.MULTILINE)
 NO_FUNCTION = ("namespace", "class", "struct", "enum", "union", "extern")
 
 
 def is_function(heading):
-    """Whether what stands before a brace opens a function: it has parameters and is no initial value."""
+    """Returns whether the text before a brace is a function heading: it has parameters and is not an initializer."""
     heading = re.sub(r"operator\s*[^\s(\w]+", "operator", heading)
     heading = re.sub(r"template\s*<[^{;]*?>\s*(?=\w)", "", heading)
     depth, outside = 0, ""
@@ -97,7 +100,7 @@ def is_function(heading):
 
 
 def function_length(tree):
-    """Lines from the first of a function's heading to its closing brace; lambdas count with their function."""
+    """Counts lines from the first line of a function's heading to its closing brace, including its lambdas."""
     for file in tree.named(".cpp", ".h"):
         code = NO_CODE.sub(lambda m: "\n" * m[0].count("\n") or " ", tree.text(file))
         open_braces, heading, line, first = [], "", 1, 1
@@ -118,7 +121,7 @@ def function_length(tree):
 
 
 def definitions(text):
-    """(line, kind, name, bases, body) of each top-level class and def of a TableGen file."""
+    """Yields (line, kind, name, bases, body) of each top-level class and def of a TableGen file."""
     found = list(re.finditer(r"^(class|def) (\w+)", text, re.MULTILINE))
     for match, following in zip(found, found[1:] + [None]):
         body = text[match.end():following.start() if following else len(text)]
@@ -127,7 +130,7 @@ def definitions(text):
 
 
 def passes_complete(tree):
-    """A pass has one stem: its flag, its source file and its lit test; and says what it does."""
+    """Checks that flag, source file and lit test of a pass have one stem, and that the pass has a description."""
     file = "compiler/passes.td"
     for number, kind, name, _, body in definitions(tree.text(file)) if file in tree.files else ():
         flag = re.search(r'Pass<"([^"]+)"', body)
@@ -146,8 +149,8 @@ def passes_complete(tree):
 
 
 def ops_described(tree):
-    """Every op says in a line what it does, itself or through the class that takes the line as a parameter; and
-    dialects/SPEC.md has its life."""
+    """Checks that every op has a one-line summary, itself or as a parameter of its class, and that dialects/SPEC.md
+    describes its life."""
     spec = tree.text("dialects/SPEC.md") if "dialects/SPEC.md" in tree.files else ""
     specified = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", spec))))
     for file in tree.named("/ops.td", under="dialects/"):
@@ -167,13 +170,13 @@ def ops_described(tree):
                 yield file, number, f"op {mnemonic} needs its life in dialects/SPEC.md"
 
 
-# Checks that several ops share are labelled by their family: each op of the TableGen class needs the test.
+# Checks that several ops share have the label of their family. Each op of the TableGen class needs the test.
 FAMILIES = {"unary": "Model_Unary", "elementwise": "Model_Binary", "reduce": "Model_Reduce", "moved": "Model_Moved",
             "collective": "Dist_Collective"}
 
 
 def constraints_tested(tree):
-    """A verifier's check is labelled with the constraint of ops.td, and a test breaks that constraint by name."""
+    """Checks that each verifier check has a label of a constraint in ops.td, and that a test breaks the constraint."""
     tests = "\n".join(tree.text(f) for f in tree.named(".mlir", under="test/dialects/"))
     ops = "\n".join(tree.text(f) for f in tree.named("/ops.td", under="dialects/"))
     for file in tree.named(".cpp", under="dialects/"):
@@ -188,7 +191,7 @@ def constraints_tested(tree):
                                              f"with a function @{op}_{constraint}_...")
 
 
-# What executes plans runs actions: no schedule, no technique and no shape of a pipeline has a name there.
+# The code that executes plans must not name a schedule, a technique or the shape of a pipeline.
 EXECUTES = re.compile(r"runtime/(executor|program|prepare)\.(cpp|h)|runtime/device/.*")
 TECHNIQUE = re.compile(r"1f1b|gpipe|zero_?bubble|\bzero_?[123]\b|interleav|recompute|\btied|\bbackward\b|\bforward\b(?!<)"
                        r"|\b(pp|dp|cp|ep|tp)(\(\))? ([=!]=|[<>])", re.IGNORECASE)
@@ -209,7 +212,7 @@ def columns(tree):
 
 
 def formatted(tree):
-    """What clang-format would change, where it is installed. The culprits of this script's own test have no style."""
+    """Checks the formatting if clang-format is installed and there is a style file (the script's own test has none)."""
     program = shutil.which("clang-format-19")
     files = [str(tree.root / file) for file in tree.named(".cpp", ".h")]
     if not program or not (tree.root / ".clang-format").exists():

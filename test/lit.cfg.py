@@ -1,4 +1,4 @@
-# lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
+# Configuration of lit. The tools under test are in build/bin, FileCheck is in LLVM's folder.
 import importlib.util
 import os
 import shutil
@@ -21,7 +21,8 @@ config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
-# A sanitizer takes the address space and counts its own memory. What it slows down is waited for ten times as long.
+# A sanitizer uses the address space and allocates its own memory. Timeouts are ten times longer, because sanitized
+# programs are slow.
 if config.sanitizers:
     config.available_features.add("sanitizer")
     config.substitutions.append((r"\btimeout ([0-9]+)\b", r"timeout \g<1>0"))
@@ -29,13 +30,21 @@ if config.sanitizers:
 if config.sanitizers and not config.sanitizes_compiler:
     config.excludes += ["compiler", "dialects"]
 
-# The assembler of a CUDA toolkit; nothing else needs one.
+# ptxas is the assembler of a CUDA toolkit. Only tests that require it use a toolkit.
 ptxas = shutil.which("ptxas", path=os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"]))
 if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
 
-# The Python package in the build folder, with the Python that its module is built for.
+# What validates JSON against a schema.
+if importlib.util.find_spec("jsonschema"):
+    config.available_features.add("jsonschema")
+
+# A browser, in which reports are opened; `./dev install` installs none.
+if shutil.which("chromium"):
+    config.available_features.add("chromium")
+
+# The Python package in the build folder needs the Python version that its module is built for.
 module = os.path.join(config.binary_dir, "python")
 has_module = os.path.isdir(module) and subprocess.run(
     ["/usr/bin/python3", "-c", "import espalier, pytest"], env={**os.environ, "PYTHONPATH": module},
@@ -44,30 +53,30 @@ if has_module and not config.sanitizers:
     config.available_features.add("python-module")
     config.substitutions.append(("%module", module))
 
-# OpenMPI, started as any user and with more ranks than cores; what needs it is skipped where it is not installed.
+# OpenMPI runs as any user and with more ranks than cores. Without OpenMPI, the tests that require it are skipped.
 if shutil.which("mpirun"):
     config.available_features.add("mpirun")
     config.substitutions.append(("%mpirun", "mpirun --oversubscribe"))
     config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
-# pyarrow, which reads Parquet files; `./dev install` installs none.
+# pyarrow reads Parquet files. `./dev install` does not install it.
 if importlib.util.find_spec("pyarrow"):
     config.available_features.add("pyarrow")
 
-# Hosts as network namespaces, which root makes where the system lets it; what needs them is skipped elsewhere.
+# Some tests use network namespaces as hosts, which only root may create. They are skipped elsewhere.
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
     config.available_features.add("netns")
 
-# A daemon of ssh that a test starts on hosts of its own; `./dev install` installs none.
+# Some tests start an sshd for their hosts. `./dev install` does not install it.
 if shutil.which("sshd", path="/usr/sbin"):
     config.available_features.add("sshd")
 
-# Daemons of a Slurm that a test starts; skipped where it is not installed.
+# Some tests start the daemons of Slurm. They are skipped if Slurm is not installed.
 slurm = ("munged", "slurmctld", "slurmd", "srun")
 if all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in slurm):
     config.available_features.add("slurm")
 
-# Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
+# Some tests need fixtures in a folder beside the repository. They are skipped without it.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))
 if os.path.isdir(shared):
     config.available_features.add("shared")

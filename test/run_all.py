@@ -5,8 +5,8 @@ Usage: run_all.py BUILD [FILTER]      FILTER: a program (`executor` or `executor
                                       (`e2e/tour.test`, `test/dialects/model`), or `lit` for all lit tests
        run_all.py --target FILTER     prints the build target that FILTER needs
 
-Prints each failure with its output. The last line is `N passed, M failed, K skipped`. A report of a sanitizer counts as
-a failure, also in a process that its test expects to fail.
+Prints each failure with its output. The last line is `N passed, M failed, K skipped`. A sanitizer report counts as
+a failure, even in a process that its test expects to fail.
 """
 import concurrent.futures
 import json
@@ -20,15 +20,15 @@ SOURCES = pathlib.Path(__file__).resolve().parent
 
 
 def reporting_to(log):
-    """The environment in which sanitizers write to LOG.PID, whatever reads a process's standard error."""
+    """Returns an environment in which sanitizers write to LOG.PID instead of standard error."""
     environment = dict(os.environ)
-    for name in ("ASAN_OPTIONS", "TSAN_OPTIONS"):  # the first one's words hold for undefined behaviour and leaks too
+    for name in ("ASAN_OPTIONS", "TSAN_OPTIONS"):  # the ASAN_OPTIONS also apply to undefined behaviour and leaks
         environment[name] = ":".join(filter(None, [environment.get(name), f"log_path={log}"]))
     return environment
 
 
 def with_reports(log, counts):
-    """The counts of tests and the text of their failures, with what sanitizers wrote to LOG.PID meanwhile."""
+    """Adds the sanitizer reports in LOG.PID to the counts of tests and the text of their failures."""
     reports = [path.read_text(errors="replace")[:8000] for path in sorted(log.parent.glob(log.name + ".*"))]
     return counts[0], counts[1] + len(reports), counts[2], "\n".join([counts[3], *reports]) if reports else counts[3]
 
@@ -106,7 +106,7 @@ def main():
             print(counts[3])
 
     with tempfile.TemporaryDirectory() as scratch:
-        os.chmod(scratch, 0o755)  # for tests that become another user
+        os.chmod(scratch, 0o755)  # for tests that change the user
         pathlib.Path(scratch, "reports").mkdir()
         os.chmod(pathlib.Path(scratch, "reports"), 0o777)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -1,7 +1,7 @@
 // Measures the GPUs of this machine with stream events, and writes a cluster file.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "runtime/plan.pb.h"
 
 #include <cstdint>

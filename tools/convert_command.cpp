@@ -3,8 +3,8 @@
 
 #include "tools/commands.h"
 
-#include "compiler/import/describe_weights.h"
-#include "compiler/import/hf_config.h"
+#include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/run/describe_weights.h"
 
 #include "runtime/status.h"
 

@@ -1,7 +1,7 @@
-// The verbs `convert` and `import-hf`: conversion from and to the file formats of other systems.
+// The subcommands `convert` and `import-hf`: conversion from and to the file formats of other systems.
 #pragma once
 
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 #include "runtime/checkpoint/convert/convert.h"
 
 #include "compiler/command_line.h"

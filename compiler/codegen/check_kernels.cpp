@@ -141,7 +141,7 @@ public:
   /// Returns whether the small body has the same code as the kernel.
   bool isSame() const { return small.has_value(); }
   const KernelShape &shape() const { return *small; }
-  /// returns the stored values, then every value of the body
+  /// the small body as a function; returns the stored values, then every value of the body
   func::FuncOp function;
 
 private:

@@ -170,7 +170,8 @@ private:
   };
   llvm::SmallVector<Unpack> unpacks;
   llvm::SmallVector<mlir::Type> bufferTypes; ///< by number of the virtual buffer
-  std::vector<Call> lastSums;                ///< sums of bias gradients that products leave for the end of the program
+  llvm::SetVector<mlir::Attribute> passing;  ///< arguments and results that pass between programs
+  std::vector<Call> lastSums;                ///< sums of bias gradients that are added at the end of the program
   int lastSum = 0;                           ///< position of the last product with such a sum
   int position = 0;                          ///< position of the current op
   int64_t collectives = 0;

@@ -1,8 +1,8 @@
 // Writes a plan as attributes of the model's module, which the partition and recompute passes read.
 #pragma once
 
-#include "compiler/import/build_model.h"
-#include "compiler/import/run_config.h"
+#include "compiler/import/model/build_model.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"

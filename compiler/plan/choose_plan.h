@@ -1,7 +1,7 @@
 // Builds plans from pins: a pinned plan as given. All other plans come from the planner's search.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
 namespace espalier {

@@ -1,13 +1,13 @@
 #include "compiler/plan/describe_problem.h"
 
+#include "compiler/import/run/check_pins.h"
+
 #include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace espalier {
-
-using planner::Axis;
 
 int64_t sequenceOf(const RunConfig &run) {
   auto found = run.model.dims.find("seq");
@@ -60,7 +60,7 @@ void describeModel(const RunConfig &run, planner::Problem &problem) {
     problem.layers.push_back({kindNamed(problem, runs[i].kind), runs[i].count});
   problem.parameters = static_cast<double>(run.model.parameterCount());
   problem.tokensPerSample = std::max<int64_t>(1, sequenceOf(run));
-  // Matches the allocations of assign_stages: two cotangents, one send buffer per neighbour, and one buffer to
+  // Matches the allocations of compiler/link: two cotangents, one send buffer per neighbour, and one buffer to
   // receive cotangents. Streams are received directly into their saved buffer.
   problem.streamBuffers = {.always = 2,
                            .receives = 1,
@@ -91,21 +91,6 @@ void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
   machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
 }
 
-void addLimits(const RunConfig &run, planner::Problem &problem) {
-  for (const std::string &dim : run.model.tensorParallelDims())
-    problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
-  if (sequenceOf(run) > 0) {
-    if (!run.model.hasExperts()) // experts are chosen over unsharded sequences
-      problem.limits.push_back({"seq", sequenceOf(run), Axis::Cp});
-    problem.limits.push_back({"seq", sequenceOf(run), Axis::Tp, 1, /*onlySequenceParallel=*/true});
-  }
-  if (run.model.hasExperts())
-    problem.limits.push_back(
-        {"expert", run.model.dims.at("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, !splitsExperts(run)});
-  if (run.model.hasExperts() && !splitsExperts(run))
-    problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Tp});
-}
-
 } // namespace
 
 void describeRun(const RunConfig &run, planner::Problem &problem) {
@@ -121,7 +106,7 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
 planner::Problem describeProblem(const RunConfig &run) {
   planner::Problem problem;
   describeModel(run, problem);
-  addLimits(run, problem);
+  problem.limits = splitLimits(run.model, splitsExperts(run));
   describeRun(run, problem);
   return problem;
 }

@@ -102,7 +102,7 @@ private:
     auto threads = static_cast<int>(std::thread::hardware_concurrency());
     planner::forEachParallel(layouts.size() - 1, threads, [&](size_t before) {
       MLIRContext own(MLIRContext::Threading::DISABLED);
-      own.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
+      own.getDiagEngine().registerHandler([](mlir::Diagnostic &) { return success(); });
       read[before + 1] = profilePattern(own, layouts[before + 1]);
     });
     for (size_t i = 1; i < layouts.size(); ++i)

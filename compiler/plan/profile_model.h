@@ -3,7 +3,7 @@
 // terms.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/problem.h"
 
 #include "mlir/IR/MLIRContext.h"

@@ -1,6 +1,5 @@
 #include "compiler/plan/profiled_build.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/passes.h"
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"

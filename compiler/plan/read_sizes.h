@@ -2,7 +2,7 @@
 // shard them.
 #pragma once
 
-#include "compiler/import/model_description.h"
+#include "compiler/import/model/model_description.h"
 #include "planner/problem.h"
 
 #include "mlir/IR/Types.h"

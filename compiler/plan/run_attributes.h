@@ -4,7 +4,7 @@
 //   exec.optimizer = {beta1 = 0.9, ...}, model.runs = [{kind = "embed", count = 1}, ...], model.sizes = {seq = 64, ...}
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"

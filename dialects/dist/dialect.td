@@ -18,7 +18,7 @@ def Dist_Dialect : Dialect {
 
 def Dist_MeshAttr : AttrDef<Dist_Dialect, "Mesh"> {
   let mnemonic = "mesh";
-  let summary = "Named axes with their sizes, outermost first: the last varies fastest with the rank";
+  let summary = "Named axes with their sizes, outermost first; the last axis varies fastest with the rank";
   let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$axes, ArrayRefParameter<"int64_t">:$sizes);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -31,7 +31,7 @@ def Dist_MeshAttr : AttrDef<Dist_Dialect, "Mesh"> {
 
 def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
   let mnemonic = "sharding";
-  let summary = "For each dimension the mesh axes that split it, and the axes over which the value is a partial sum";
+  let summary = "The mesh axes that shard each dimension, and the axes over which the value is a partial sum";
   let description = [{
       In `#dist.sharding<[{ }, {dp}, {tp} ], partial = {ep}>` the first dimension is not split, the second is split over
       dp, the third over tp, and the value is a partial sum over ep. Each axis occurs at most once.

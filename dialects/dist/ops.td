@@ -28,7 +28,7 @@ class Dist_Collective<string mnemonic> : Dist_Op<mnemonic> {
 }
 
 def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
-  let summary = "Sum or maximum over the devices of a group, with equal results on all of them";
+  let summary = "Sums or maximizes over the devices of a group; all of them get the result";
   let description = [{ - (C1) `axes` are not empty. - (C2) operand and result have the same type. - (C3) `reduction`
     is sum or max. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduction);
@@ -44,7 +44,7 @@ def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
 }
 
 def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
-  let summary = "Sums over a group and leaves each device its shard along a dimension";
+  let summary = "Sums over the devices of a group; each device gets its shard along a dimension";
   let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
       operand is a multiple of the result. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
@@ -52,7 +52,7 @@ def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
 }
 
 def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
-  let summary = "Splits one dimension over a group and gathers another: each device sends a shard to every other one";
+  let summary = "Splits one dimension over a group and gathers another: each device sends a shard to each other one";
   let description = [{ - (C1) `axes` is not empty. - (C2) `split` and `concat` are different dimensions. Dimension
       `split` shrinks and `concat` grows by the same factor; other sizes are equal. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$split, I64Attr:$concat);
@@ -62,7 +62,7 @@ def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
 }
 
 def Dist_SliceOp : Dist_Collective<"slice"> {
-  let summary = "The device's shard of a replicated tensor along a dimension; no communication";
+  let summary = "Takes the device's shard of a replicated tensor along a dimension, without communication";
   let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
       operand is a multiple of the result. }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);

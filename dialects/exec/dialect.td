@@ -1,4 +1,5 @@
-// The exec dialect: when each rank does what, over (region, offset) buffers. It mirrors runtime/plan.proto.
+// The exec dialect: the programs of ranks, over (region, offset) buffers. It mirrors the programs and buckets of
+// runtime/plan.proto. The link step (compiler/link) builds the other tables of a plan.
 #ifndef ESPALIER_EXEC_DIALECT
 #define ESPALIER_EXEC_DIALECT
 
@@ -11,20 +12,20 @@ def Exec_Dialect : Dialect {
   let cppNamespace = "::espalier::exec";
   let summary = "Subprograms over (region, offset) buffers: kernel launches, library calls, communication";
   let description = [{
-    `fuse-kernels` makes `exec.fused` inside functions; `lower-to-exec` turns each function into an `exec.program`
-    and each distinct fused body into an `exec.kernel`; `plan-buffers` gives virtual buffers their offsets.
+    `fuse-kernels` creates `exec.fused` inside functions. `lower-to-exec` converts each function to an `exec.program`
+    and each distinct fused body to an `exec.kernel`. `plan-buffers` assigns offsets to virtual buffers.
   }];
   let useDefaultAttributePrinterParser = 1;
 }
 
-// Enumerations that the run plan has too. Attributes spell them as here; the numbers are those of plan.proto, which the
-// emitter asserts.
+// Enumerations shared with the run plan. Attributes use these spellings. The numbers equal those of plan.proto; the
+// emitter asserts this.
 class Exec_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::espalier::exec";
   let genSpecializedAttr = 0;
 }
 
-def Exec_Region : Exec_Enum<"Region", "What a buffer's address is relative to; a call binds it to a place", [
+def Exec_Region : Exec_Enum<"Region", "The base of a buffer's address; a call binds it to an allocation", [
   I32EnumAttrCase<"Parameters", 0, "parameters">, I32EnumAttrCase<"Gradients", 1, "gradients">,
   I32EnumAttrCase<"State", 2, "state">, I32EnumAttrCase<"Saved", 3, "saved">,
   I32EnumAttrCase<"StreamIn", 4, "stream_in">, I32EnumAttrCase<"StreamOut", 5, "stream_out">,
@@ -38,33 +39,28 @@ def Exec_Region : Exec_Enum<"Region", "What a buffer's address is relative to; a
   I32EnumAttrCase<"WholeParameters", 18, "whole_parameters">,
   I32EnumAttrCase<"WholeGradients", 19, "whole_gradients">]>;
 
-def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at most", [
+def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms; a call has at most one of each", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
   I32EnumAttrCase<"Evaluate", 2, "evaluate">, I32EnumAttrCase<"Norm", 3, "norm">,
   I32EnumAttrCase<"Update", 4, "update">, I32EnumAttrCase<"Scalars", 5, "scalars">,
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
   I32EnumAttrCase<"Weight", 8, "weight">, I32EnumAttrCase<"Add", 9, "add">]>;
 
-def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
+def Exec_CollectiveKind : Exec_Enum<"CollectiveKind", "Kinds of transfers that an instruction may start", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
-  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
-  I32EnumAttrCase<"Shift", 4, "shift">, I32EnumAttrCase<"Send", 5, "send">, I32EnumAttrCase<"Receive", 6, "receive">,
-  I32EnumAttrCase<"Copy", 7, "copy">]>;
+  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">]>;
 
 def Exec_Initializer : Exec_Enum<"Initializer", "Initial values of a parameter", [
   I32EnumAttrCase<"Zeros", 0, "zeros">, I32EnumAttrCase<"Ones", 1, "ones">, I32EnumAttrCase<"Normal", 2, "normal">]>;
 
-def Exec_Memory : Exec_Enum<"Memory", "What a place is of", [
-  I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">]>;
-
-def Exec_DataType : Exec_Enum<"DataType", "Element types that a plan knows, as MLIR prints them", [
+def Exec_DataType : Exec_Enum<"DataType", "Element types of a plan, as MLIR prints them", [
   I32EnumAttrCase<"F32", 0, "f32">, I32EnumAttrCase<"BF16", 1, "bf16">, I32EnumAttrCase<"F16", 2, "f16">,
   I32EnumAttrCase<"I32", 3, "i32">]>;
 
-def Exec_Reduction : Exec_Enum<"Reduction", "How terms become one", [
+def Exec_Reduction : Exec_Enum<"Reduction", "The operation that combines the terms of partial values", [
   I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]>;
 
-def Exec_Store : Exec_Enum<"Store", "What a library call does with what its last buffer holds", [
+def Exec_Store : Exec_Enum<"Store", "How a library call combines its result with the contents of the destination", [
   I32EnumAttrCase<"Overwrite", 0, "overwrite">, I32EnumAttrCase<"Add", 1, "add">,
   I32EnumAttrCase<"AddUnlessFirst", 2, "add_unless_first">]>;
 
@@ -72,12 +68,12 @@ def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "Bytes [offset, offset + bytes) of a region that hold a value";
   let description = [{
-    `#exec.buffer<region = "saved", offset = 64, bytes = 128, value = "block.x">`. The regions are those of the plan, and
-    `virtual`, whose offset is a number that plan-buffers replaces by a place in `workspace`; `within` is then the
-    first byte inside of it. `value` names what the bytes hold, of layer `layer` + the call's; within a program a name
-    that begins with `%` is the program's own. With `part`, a set of axes as the plan's bits, it is the rank's own one of
-    as many parts. `coordinates` add bytes per mesh coordinate, where it is read. `bucket` above 0: bytes of the gradient
-    of bucket `bucket` - 1.
+    Example: `#exec.buffer<region = "saved", offset = 64, bytes = 128, value = "block.x">`. The regions are those of the
+    plan, and `virtual`. The offset of a virtual buffer is a buffer number, which plan-buffers replaces by an offset in
+    `workspace`; `within` is then the first byte inside the buffer. `value` names the contents, of layer `layer` + the
+    call's layer. A name that begins with `%` is local to the program. If `part` is a set of axes (a bit mask as in the
+    plan), the buffer is the rank's own shard. `coordinates` adds bytes per mesh coordinate, in reads. If `bucket` is
+    above 0, the buffer is the gradient of bucket `bucket` - 1.
   }];
   let parameters = (ins StringRefParameter<>:$region, "int64_t":$offset, "int64_t":$bytes,
                         DefaultValuedParameter<"int64_t", "0">:$within,
@@ -90,11 +86,11 @@ def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool isVirtual() const { return getRegion() == "virtual"; }
-    /// The same place with another value's name.
+    /// Returns this buffer with another value name.
     BufferAttr holding(::mlir::StringAttr value) const;
-    /// Bytes [start, start + bytes) of it, moved by `coordinates`.
+    /// Returns bytes [start, start + bytes) of this buffer, displaced by `coordinates`.
     BufferAttr slice(int64_t start, int64_t bytes, ::mlir::Attribute coordinates) const;
-    /// Where a virtual buffer lies once it has a place at `offset` of the workspace.
+    /// Returns this virtual buffer as a buffer at `offset` of the workspace.
     BufferAttr placedAt(int64_t offset) const;
   }];
 }
@@ -103,7 +99,8 @@ def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";
   let description = [{
-    `first` above 0 stands alone: 1 where the RUN's gradients of bucket `first` - 1 are written and not added to, else 0.
+    If `first` is above 0, the scalar is 1 if the RUN overwrites the gradients of bucket `first` - 1, and 0 if it adds
+    to them. There are no other terms then.
   }];
   let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant,
                         DefaultValuedParameter<"int64_t", "0">:$micro_batch,
@@ -115,37 +112,15 @@ def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
 
 def Exec_GeometryAttr : AttrDef<Exec_Dialect, "Geometry"> {
   let mnemonic = "geometry";
-  let summary = "How launches of a kernel become a grid of blocks: the fields of plan.proto's Kernel";
+  let summary = "The grid of a kernel's launches: Geometry of plan.proto";
   let description = [{
-    A block of `threads` does `extent_per_block` iterations of the launch's extent and, where `columns_per_block` is
-    above 0, so many columns (the launch's first scalar); it has `shared_bytes` of dynamic shared memory.
+    A block has `threads` threads and `shared_bytes` of dynamic shared memory. It computes `extent_per_block` iterations
+    of the launch's extent. If `columns_per_block` is above 0, it computes only that many of the columns, whose number
+    is the launch's first scalar.
   }];
   let parameters = (ins "int64_t":$threads, "int64_t":$extent_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$columns_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$shared_bytes);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_BindingAttr : AttrDef<Exec_Dialect, "Binding"> {
-  let mnemonic = "binding";
-  let summary = "Where a region of a call lies: `offset` bytes into a place of its stage";
-  let parameters = (ins StringRefParameter<>:$region, "int64_t":$place, DefaultValuedParameter<"int64_t", "0">:$offset);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_BucketUseAttr : AttrDef<Exec_Dialect, "BucketUse"> {
-  let mnemonic = "use";
-  let summary = "A bucket of a call, the layer of the call that owns it, and whether this call updates it (then 1)";
-  let parameters = (ins "int64_t":$bucket, "int64_t":$owner, DefaultValuedParameter<"int64_t", "0">:$updates);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_FlightAttr : AttrDef<Exec_Dialect, "Flight"> {
-  let mnemonic = "flight";
-  let summary = "A transfer of a call and a micro-batch; where it starts, with a slot for each lifetime of the chunk";
-  let parameters = (ins StringRefParameter<>:$transfer, "int64_t":$call,
-                        DefaultValuedParameter<"int64_t", "0">:$micro_batch,
-                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

@@ -100,7 +100,7 @@ def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface
 }
 
 def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
-  let summary = "A run-time number from the scalars region, named by its slot in runtime/abi.h";
+  let summary = "A number of the scalars region, identified by its slot in runtime/abi.h";
   let description = [{
     - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply.
     - (C2) the result has no dimensions and is f32.
@@ -146,7 +146,7 @@ def Model_ContractOp : Model_Op<"contract", [Model_Cost,
 
 def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["passesPartial"]>]> {
-  let summary = "accumulator + x, in place; in the first micro-batch of a step x alone";
+  let summary = "accumulator + x, in place; in the first micro-batch of a step, x";
   let description = [{
       Created by `differentiate` for gradients and by `build_model` for the loss. The accumulator is an argument of the
       function and the result its new content, so code generation writes it in place.
@@ -283,10 +283,10 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     q is [batch, seq, heads.., head_dim], k and v are [batch, seq, kv heads, head_dim]. The dimensions of q between
     seq and head_dim are those of k, then at most one more (the query group of grouped-query attention).
     `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored.
-    - (C1) k and v have the same type, with four dimensions. - (C2) q's dimensions are as said.
-    - (C3) out has q's dimensions, log_sum_exp q's without the last.
+    - (C1) k and v have the same type, with four dimensions. - (C2) q has the dimensions given above.
+    - (C3) out has q's dimensions; log_sum_exp has q's dimensions without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
-    - (C5) q has as many positions as k, or `unsplit` has: then q is a part of the queries.
+    - (C5) k has as many positions as q or, if q is a shard of the queries, as `unsplit`.
       With rate > 0, random bits drop attention weights (see `id` of dropout). Localization sets `origins` (of q, for
       the random bits, and of seq, for the causal mask) and `unsplit` (global sizes of q). If the sequence is split, it
       also gathers k and v, and reduce-scatters dk and dv.
@@ -303,8 +303,8 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "Derivative of attention with respect to q, k and v; recomputes the weights from log_sum_exp";
   let description = [{
-      - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp q's
-      without the last. - (C3) attributes and the positions of q are as in attention.
+      - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp has
+      them without the last. - (C3) attributes and the positions of q are as in attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
@@ -317,15 +317,15 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
 
 def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
-  let summary = "Attention of new tokens over a cache of keys and values, to which theirs are added";
+  let summary = "Stores keys and values of new tokens in a cache, and attends from these tokens to the cache";
   let description = [{
       q, k and v are as in attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim].
       Key and value of a token at position p are stored in row p of its sequence's caches. Then the token attends to
       rows 0 to p. Tokens are ordered by position. A position outside of the context is padding: it is not stored, and
       out is 0.
-    - (C1) k and v have the same type, with four dimensions, and q's are as at attention. - (C2) out has q's dimensions.
-    - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, k's with kv heads before
-    the positions, as many as the context has.
+    - (C1) k and v have the same type, with four dimensions; q is as in attention. - (C2) out has q's dimensions.
+    - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, with k's element type:
+    [batch, kv heads, context, head_dim].
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$positions,
                        AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale);
@@ -338,7 +338,7 @@ def Model_TakeRowOp : Model_Op<"take_row", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "One position of each sequence: result[b, 0, h] = x[b, rows[b], h]; 0 for a row outside of x";
   let description = [{
-    - (C1) x is [batch, seq, hidden], the result has one position of it. - (C2) rows are i32 [batch].
+    - (C1) x is [batch, seq, hidden], and the result has one position of x. - (C2) rows are i32 [batch].
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$rows);
   let results = (outs AnyRankedTensor:$result);
@@ -348,7 +348,7 @@ def Model_TakeRowOp : Model_Op<"take_row", [CostedOpInterface,
 
 def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
-  let summary = "The best experts of each token and its slot in each; slot -1 where an expert is full";
+  let summary = "The best experts of each token, and the token's slot in each; slot -1 if an expert is full";
   let description = [{
       Top-k choice with a fixed capacity per sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with the
       k-th highest score; ties go to the lower expert. First choices take slots before second choices, tokens in order.
@@ -389,10 +389,9 @@ def Model_CombineOp : Model_Moved<"combine", "Rows of experts moved back to thei
     }]>;
 
 def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, CostedOpInterface]> {
-  let summary = "The gradient that arrives from the next segment or of a loss; separates forward from backward";
+  let summary = "The gradient of the stream or of a loss; separates the forward pass from the backward pass";
   let description = [{
       Created by `differentiate`, removed by `split-phases`. Ops that depend on it are backward ops.
-
     - (C1) the result has the type of the stream, or loss, that the segment returns.
   }];
   let arguments = (ins AnyRankedTensor:$stream);

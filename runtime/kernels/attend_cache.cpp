@@ -1,4 +1,4 @@
-// ATTEND_CACHE and TAKE_ROW, the calls for generation. One part per (sequence, kv head), or per sequence.
+// ATTEND_CACHE and TAKE_ROW, the calls for generation. A part is one (sequence, kv head), or one sequence.
 #include "runtime/kernels/factories.h"
 
 #include <cstring>
@@ -7,7 +7,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// The lanes of the widest level, so that whole vectors fit after the last element.
+/// The lanes of the widest level. This padding lets loops process whole vectors after the last element.
 constexpr int64_t kSpareFloats = 32;
 
 class AttendCache final : public LibraryKernel {
@@ -60,7 +60,7 @@ public:
 private:
   const cpu::Loops &loops_;
   int64_t batch_, kvHeads_;
-  cpu::AttendCacheTask task_; ///< without the addresses, which each part sets
+  cpu::AttendCacheTask task_; ///< all fields except addresses, which each part sets
 };
 
 class TakeRow final : public LibraryKernel {
@@ -90,13 +90,12 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops) {
-  return std::make_unique<AttendCache>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTEND_CACHE>(const KernelRequest &request) {
+  return std::make_unique<AttendCache>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeTakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<TakeRow>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::TAKE_ROW>(const KernelRequest &request) {
+  return std::make_unique<TakeRow>(request.call, request.types);
 }
 
 } // namespace espalier::rt

@@ -1,5 +1,5 @@
-// ATTENTION_FORWARD and ATTENTION_BACKWARD: parts are (sample, kv head), in forward also blocks of
-// queries.
+// ATTENTION_FORWARD and ATTENTION_BACKWARD. A part is one (sample, kv head). In the forward pass, a part is also one
+// block of queries.
 #include "runtime/abi.h"
 #include "runtime/kernels/factories.h"
 
@@ -9,7 +9,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// The shape and its limits, which forward and backward share.
+/// The shape and its limits, shared by forward and backward.
 class Attention : public LibraryKernel {
 protected:
   Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -51,7 +51,7 @@ protected:
             .unsplitSequence = arguments.scalars[3]};
   }
 
-  /// Position of q's first query. One beyond the keys sees all of them.
+  /// Returns the position of q's first query. A position after the last key attends to all keys.
   int64_t firstPosition(const CallArguments &arguments) const {
     return shape_.keys == shape_.sequence ? 0 : std::clamp<int64_t>(arguments.scalars[4], 0, shape_.keys);
   }
@@ -76,8 +76,7 @@ public:
   }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
-    // The last block of queries sees the most keys: it comes first, so that the short ones fill the
-    // end.
+    // The last block of queries attends to the most keys. It runs first, so that short blocks balance the end.
     int64_t block = queries_.count() - 1 - part / (shape_.batch * shape_.kvHeads);
     int64_t pair = part % (shape_.batch * shape_.kvHeads);
     loops_.attentionForward({.shape = &shape_,
@@ -129,14 +128,14 @@ public:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                    const cpu::Loops &loops) {
-  return std::make_unique<AttentionForward>(call, types, loops);
+template <>
+std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTENTION_FORWARD>(const KernelRequest &request) {
+  return std::make_unique<AttentionForward>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                     const cpu::Loops &loops) {
-  return std::make_unique<AttentionBackward>(call, types, loops);
+template <>
+std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTENTION_BACKWARD>(const KernelRequest &request) {
+  return std::make_unique<AttentionBackward>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

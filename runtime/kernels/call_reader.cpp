@@ -65,7 +65,7 @@ void CallReader::checkSizes() const {
 }
 
 void CallReader::checkBuffers() const {
-  const pb::DataType *ofAll = nullptr; // the type of the first operand of the type e
+  const pb::DataType *ofAll = nullptr; // the type of the first operand with type letter e
   for (size_t i = 0; i < operands_.size(); ++i) {
     char letter = operands_[i]->type;
     pb::DataType type = types_[i];

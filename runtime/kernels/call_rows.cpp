@@ -2,7 +2,7 @@
 
 namespace espalier::rt {
 
-// The numbers of plan.proto are those of functions.def.
+// Asserts that plan.proto and functions.def number the functions and epilogues equally.
 #define FUNCTION(number, name, signature) static_assert(pb::LibraryCall::name == number);
 #define EPILOGUE(number, name, signature) static_assert(pb::LibraryCall::name == number);
 #include "runtime/functions.def"

@@ -1,4 +1,4 @@
-// The rows of functions.def that a library call goes by.
+// The rows of functions.def that describe a library call.
 #pragma once
 
 #include "runtime/functions.h"
@@ -6,8 +6,9 @@
 
 namespace espalier::rt {
 
-/// What functions.def says of a call: its row, null for an unknown function; its epilogue's row, null for functions
-/// without one; all its sizes, nothing if they are not those of the row.
+/// The description of a call in functions.def. `function` is the call's row, or null for an unknown function.
+/// `epilogue` is the row of its epilogue, or null if the function has none. `sizes` has all sizes of the call, or
+/// nothing if they do not match the row.
 struct CallRows {
   const FunctionSignature *function = nullptr;
   const EpilogueSignature *epilogue = nullptr;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 64 << 10;
 
-/// One part per range of tokens.
+/// A part is one range of tokens.
 class Embed final : public LibraryKernel {
 public:
   Embed(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -51,8 +51,8 @@ private:
   Pieces tokens_;
 };
 
-/// A part owns every kParts-th block of rows. This spreads frequent ids, which tend to be neighbours, over the parts.
-/// One part clears each row and adds to it in the order of the tokens.
+/// A part owns every kParts-th block of rows. This distributes frequent ids, which tend to be neighbours, over the
+/// parts. Each row belongs to one part, which clears the row and adds to it in the order of the tokens.
 class EmbedGradient final : public LibraryKernel {
 public:
   EmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -91,7 +91,7 @@ private:
   Pieces blocks_; // of rows
 };
 
-/// One part per range of tokens.
+/// A part is one range of tokens.
 class Rope final : public LibraryKernel {
 public:
   Rope(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -140,19 +140,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops) {
-  return std::make_unique<Embed>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::EMBED>(const KernelRequest &request) {
+  return std::make_unique<Embed>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 const cpu::Loops &loops) {
-  return std::make_unique<EmbedGradient>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::EMBED_GRADIENT>(const KernelRequest &request) {
+  return std::make_unique<EmbedGradient>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                        const cpu::Loops &loops) {
-  return std::make_unique<Rope>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ROPE>(const KernelRequest &request) {
+  return std::make_unique<Rope>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

@@ -1,5 +1,6 @@
 // ROUTE, DISPATCH and COMBINE: choose experts per token, and move token rows to the experts and back. An expert slot
-// belongs to one choice of one token, so moving rows needs no sums. Only COMBINE adds, over choices in their order.
+// belongs to one choice of one token, so moving rows to experts needs no sums. Only COMBINE adds, over a token's
+// choices in order.
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@ namespace espalier::rt {
 
 namespace {
 
-/// Reads scores as floats. The thread scratch holds one token's scores, then the number of used slots per expert. One
-/// part per sample, because tokens of a sample compete for slots.
+/// Reads scores as floats. The thread scratch holds one token's scores, then the number of used slots per expert. A
+/// part is one sample, because tokens of a sample compete for slots.
 class Route final : public LibraryKernel {
 public:
   Route(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
@@ -51,7 +52,7 @@ public:
   }
 
 private:
-  /// Writes the experts of one token, best first; ties go to the lower expert. `isChosen` is scratch.
+  /// Writes the experts of one token, best first; ties go to the lower expert index. `isChosen` is scratch.
   void choose(const float *score, int32_t *isChosen, int32_t *ids) const {
     std::fill_n(isChosen, experts_, 0);
     for (int64_t choice = 0; choice < choices_; ++choice) {
@@ -88,7 +89,7 @@ public:
       weights_ = reader.storage("weights");
   }
 
-  /// Returns the expert row for choice-and-token `at`, or -1 if it has no slot.
+  /// Returns the expert row for index `at` of [choice, token], or -1 if it has no slot.
   int64_t rowOf(const CallArguments &arguments, int64_t at) const {
     int64_t expert = static_cast<const int32_t *>(arguments.buffers[0])[at];
     int64_t slot = static_cast<const int32_t *>(arguments.buffers[1])[at];
@@ -122,7 +123,7 @@ private:
   std::optional<Storage> weights_;
 };
 
-/// One part per sample and range of columns. A part clears the rows that it then fills.
+/// A part is one sample and one range of columns. The part clears its rows before it fills them.
 class Dispatch final : public LibraryKernel {
 public:
   Dispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -168,7 +169,7 @@ private:
   Pieces columns_;
 };
 
-/// One part per range of token rows.
+/// A part is one range of token rows.
 class Combine final : public LibraryKernel {
 public:
   Combine(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -206,19 +207,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeRoute(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops) {
-  return std::make_unique<Route>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ROUTE>(const KernelRequest &request) {
+  return std::make_unique<Route>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeDispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                            const cpu::Loops &loops) {
-  return std::make_unique<Dispatch>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::DISPATCH>(const KernelRequest &request) {
+  return std::make_unique<Dispatch>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeCombine(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                           const cpu::Loops &loops) {
-  return std::make_unique<Combine>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::COMBINE>(const KernelRequest &request) {
+  return std::make_unique<Combine>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

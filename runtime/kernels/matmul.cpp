@@ -1,5 +1,5 @@
-// MATMUL: c is cut into tiles, one part each. A tile is done by one thread over all of k, in blocks
-// that depend on k alone, so the order of every sum is the same whatever the tiles.
+// MATMUL: c is split into tiles, with one part per tile. One thread computes a tile over all of k, in blocks that
+// depend only on k. So the order of every sum does not depend on the tiles.
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -13,16 +13,15 @@ struct Tiling {
   int64_t rows, columns;
 };
 
-/// The largest tiles. With the deepest block of k, packed b takes 576 KiB of the second cache, or
-/// 384 KiB where the sums of a c that is not f32 are kept beside it. Packing b costs about 1 / 50 of
-/// the products at the full height.
+/// The largest tiles. With the deepest block of k, packed b takes 576 KiB of the L2 cache. If c is not f32, its sums
+/// are kept beside b, and b takes 384 KiB. At full height, packing b costs about 1/50 of the time of the products.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
-/// Of products with so few rows that nothing is packed: a row of c stays in the first cache.
+/// The largest tiles of products with so few rows that nothing is packed. A row of c stays in the L1 cache.
 constexpr Tiling kLargestOfFewRows = {4, 4096};
 
-/// Predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed
-/// element per cycle.
+/// Returns the predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed element
+/// per cycle.
 double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling, int threads) {
   constexpr double kStartCycles = 3000;
   int64_t tiles = batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
@@ -32,7 +31,7 @@ double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling ti
   return static_cast<double>((tiles + threads - 1) / threads) * tile;
 }
 
-/// The tiling with the least predicted time; ties go to the larger tile.
+/// Returns the tiling with the least predicted time; ties go to the larger tile.
 Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling largest, int threads) {
   Tiling best{};
   double least = -1;
@@ -70,11 +69,11 @@ public:
     c_ = reader.storage("c");
     if (hasBias_) {
       if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
-        reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+        reader.refuse("has a bias, which requires k above 0, one matrix and a result that is overwritten");
       if (reader.storage("bias") != c_)
         reader.refuse("has a bias of another type than its result");
     }
-    // Of experts in decoding perhaps one alone has tokens: its product is cut for all threads.
+    // When decoding, perhaps only one expert has tokens, so the tiles of one product must keep all threads busy.
     Tiling tiling = chooseTiling(m_, n_, k_, hasFewRows() ? 1 : std::max<int64_t>(batch_, 1),
                                  hasFewRows()         ? kLargestOfFewRows
                                  : c_ == Storage::F32 ? kLargest
@@ -102,8 +101,7 @@ public:
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     int64_t tiles = down_.count() * across_.count();
     int64_t matrix = part / tiles, tile = part % tiles;
-    // The smaller operand is gone through first, so that it stays in the shared cache while the
-    // larger streams.
+    // Iterates over the smaller operand first, so that it stays in the shared cache while the larger one streams.
     Piece rows = down_[rowsFastest_ ? tile % down_.count() : tile / across_.count()];
     Piece columns = across_[rowsFastest_ ? tile / down_.count() : tile % across_.count()];
     cpu::GemmTask task;
@@ -125,8 +123,8 @@ public:
   }
 
 private:
-  /// Whether a holds zeros alone, as the rows of an expert without tokens do: b, its weights, is not read then. Ends
-  /// at the first other byte, so that it costs nothing where there are tokens.
+  /// Returns whether a is all zeros, as for the rows of an expert without tokens. Its weights b are then not read. The
+  /// check ends at the first byte that is not zero, so it costs nothing for experts with tokens.
   static bool isZero(const cpu::GemmTask &task) {
     int64_t lines = task.a.transposed ? task.k : task.m, width = task.a.transposed ? task.m : task.k;
     auto bytes = static_cast<size_t>(width * bytesOf(task.a.storage));
@@ -144,10 +142,11 @@ private:
                   static_cast<size_t>(task.n * bytesOf(task.c.storage)));
   }
 
-  /// Of the product, not of a tile: how it is cut depends on the threads, its bits must not.
+  /// Depends on the whole product and not on a tile, because tiles depend on the number of threads and results must
+  /// not.
   bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
 
-  /// From line `first` on, of a matrix stored [lines, width], or [width, lines] if `across`.
+  /// Returns the matrix from line `first` on. Memory holds [lines, width], or [width, lines] if `across`.
   static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,
                              int64_t width) {
     int64_t start = offset + (across ? first : first * width);
@@ -163,9 +162,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                          const cpu::Loops &loops, int threads) {
-  return std::make_unique<Matmul>(call, types, loops, threads);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::MATMUL>(const KernelRequest &request) {
+  return std::make_unique<Matmul>(request.call, request.types, request.loops, request.threads);
 }
 
 } // namespace espalier::rt

@@ -157,8 +157,8 @@ bool isGenerated(const pb::Kernel &kernel) {
   return kernel.shape() == "row" || kernel.shape() == "column" || kernel.shape() == "flat";
 }
 
-// Factors of Operand.reach in generated kernels.
-constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2; ///< rows: column kernels; else the extent
+// Factors of Operand.reach in generated kernels. The number of rows is rowsFactor in column kernels, else extentFactor.
+constexpr uint32_t extentFactor = 0, columnsFactor = 1, rowsFactor = 2;
 
 /// Checks that the terms of a strided access cover the operand without gaps, each element equally often. Returns the
 /// number of rows that the access distinguishes, or 0 after an error.

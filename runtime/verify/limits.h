@@ -6,20 +6,20 @@
 namespace espalier::rt::verify {
 
 constexpr uint64_t maxBytes = uint64_t(1) << 48;
-constexpr uint64_t maxStride = uint64_t(1) << 44; ///< of an allocation
-constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< of the settings
+constexpr uint64_t maxStride = uint64_t(1) << 44; ///< limit of Place.stride
+constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< limit of counts in Settings
 constexpr int64_t maxCoefficient = int64_t(1) << 40;
 constexpr uint64_t maxRanks = 1 << 20;
 constexpr uint32_t maxSlots = 1 << 16;
 constexpr uint32_t maxMicroBatches = 1 << 20;
-constexpr uint64_t maxActions = 1 << 25; ///< of all stages in an entry, with rounds expanded
+constexpr uint64_t maxActions = 1 << 25; ///< limit of the actions of all stages in an entry, with rounds expanded
 constexpr int64_t maxSubprograms = 1 << 16;
 constexpr int64_t maxTable = 1 << 20;
 constexpr int64_t maxNames = 64;
 constexpr int64_t maxOperands = 64;
 constexpr int64_t maxScalars = 32;
-constexpr int64_t maxFactors = 8;     ///< of an operand's access extent
-constexpr uint32_t maxThreads = 1024; ///< per GPU block
-constexpr int maxOpen = 64;           ///< in-flight transfers per queue
+constexpr int64_t maxFactors = 8;     ///< limit of the factors of Operand.reach
+constexpr uint32_t maxThreads = 1024; ///< limit of the threads of a GPU block
+constexpr int maxOpen = 64;           ///< limit of the in-flight transfers of a queue
 
 } // namespace espalier::rt::verify

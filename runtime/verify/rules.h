@@ -66,7 +66,7 @@ const pb::Binding *bindingOf(const pb::Call &call, uint32_t region);
 /// Returns the use of a bucket by a call, or null.
 const pb::BucketUse *useOf(const pb::Call &call, uint32_t bucket);
 
-/// Calls visit(buffer) for each buffer that an instruction touches.
+/// Calls visit(buffer) for each buffer that an instruction accesses.
 template <typename Visit> void forEachBuffer(const pb::Plan &plan, const pb::Instruction &instruction, Visit visit) {
   for (const pb::Buffer &buffer : instruction.launch().buffers())
     visit(buffer);

@@ -41,7 +41,7 @@ struct Square {
   double weight = 0;
 };
 
-/// The hull of the accessed bytes of a region.
+/// The hull of the bytes that a subprogram accesses in one region.
 struct Touched {
   int64_t begin = 0, end = 0;
   bool isWritten = false;

@@ -2,9 +2,9 @@
 """Runs the commands of docs/cluster.md as printed, on the hosts of two_hosts.py, whose devices are emulated.
 
 Usage: cluster_page.py BUILD SOURCE_DIR FOLDER AGENT
-Commands with an address run on that host, all commands of a group at once. Other commands run in sequence on this
-host, the first one. AGENT stands for ssh, start_ranks.py for torchrun and srun. Prints the commands of a group, and
-the topology that each run found."""
+Commands with an address run on that host, and all commands of a group run at once. Other commands run in sequence on
+this host, the first one. AGENT replaces ssh, and start_ranks.py replaces torchrun and srun. Prints the commands of a
+group, and the topology that each run found."""
 import os
 import pathlib
 import re
@@ -15,12 +15,12 @@ from patience import slowdown
 
 build, source, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 agent = sys.argv[4]
-hangs = 900 * slowdown  # seconds: far more than any command of the page takes, also where much else is built
-prompt = re.compile(r"    (10\.0\.0\.\d )?\$ (.*?)(?:\s{3,}.*)?$")  # what stands behind some spaces is a remark
+hangs = 900 * slowdown  # seconds; long enough for a busy machine
+prompt = re.compile(r"    (10\.0\.0\.\d )?\$ (.*?)(?:\s{3,}.*)?$")  # text after three spaces is a remark
 
 
 def groups():
-    """Commands with their addresses, as they stand together."""
+    """Yields groups of adjacent commands with their addresses."""
     lines = (source / "docs/cluster.md").read_text().splitlines()
     group = []
     for line in [*lines, ""]:
@@ -55,7 +55,7 @@ def export(command):
 
 
 def type_group(group):
-    """What they print."""
+    """Runs a group of commands and returns their output."""
     together = [(command, start(address, command)) for address, command in group if address]
     outputs = []
     for address, command in group:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sends signals to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL[,SIGNAL] RANK COMMAND ...
+"""Sends signals to one process of a run after some steps. Usage: fail_rank.py SIGNAL[,SIGNAL] RANK COMMAND ...
 
-RANK is a rank in STATUS, the file after --status in the command, or `starter-of-RANK` for the process that started it,
-or `parent` or `group`. Prints the run's output, whether its processes needed more than 5 seconds to end, the processes
-that are left, and `exit CODE`."""
+RANK is a rank in STATUS (the file after --status in the command), `starter-of-RANK` for the parent of that rank's
+process, `parent` or `group`. Prints the run's output, whether all processes ended within 5 seconds, the processes that
+are left, and `exit CODE`."""
 import json
 import os
 import signal
@@ -16,7 +16,7 @@ from run_first import run_first
 
 
 def runs(pid):
-    """Whether the process is there; one that ended and was not waited for is not."""
+    """Returns whether the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -37,14 +37,14 @@ process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.ST
 steps = 0
 for line in process.stdout:
     print(line, end="")
-    steps += "step " in line and " loss " in line  # mpirun gives a terminal, whose lines begin otherwise
+    steps += "step " in line and " loss " in line  # under mpirun, the output is a terminal with other line beginnings
     if steps == 4:
         break
 with open(command[command.index("--status") + 1]) as file:
     ranks = {str(entry["rank"]): entry["pid"] for entry in json.load(file)}
 begin = time.monotonic()
 for i, number in enumerate(numbers):
-    for line in process.stdout if i > 0 else ():  # until the one before has been taken
+    for line in process.stdout if i > 0 else ():  # waits until the previous signal is handled
         print(line, end="")
         if "second signal" in line:
             break
@@ -54,7 +54,7 @@ for i, number in enumerate(numbers):
         os.kill(parent_of(ranks[whom[-1]]) if whom.startswith("starter-of-") else ranks.get(whom, process.pid), number)
 print(process.communicate(timeout=60 * slowdown)[0], end="")
 while any(runs(pid) for pid in ranks.values()) and time.monotonic() - begin < 5 * slowdown:
-    time.sleep(0.02)  # those that end with their parent
+    time.sleep(0.02)  # waits for processes that end with their parent
 print("in time" if time.monotonic() - begin < 5 * slowdown else "too late")
 print("left:", [rank for rank, pid in ranks.items() if runs(pid)])
 print("exit", process.returncode)

@@ -13,7 +13,7 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "hidden_act"
 
 
 if "small" in sys.argv:
-    CONFIG["vocab_size"] = 260  # bytes and what ends a document
+    CONFIG["vocab_size"] = 260  # the byte tokens and an end-of-document token
 if "large" in sys.argv:
     CONFIG.update(hidden_size=512, intermediate_size=1024, num_attention_heads=8, num_hidden_layers=12, vocab_size=2000)
 

@@ -23,7 +23,7 @@ def children(pid):
 
 
 def rank_process(pid, rank, starts):
-    """`starts`: the command starts programs of which each has a rank's process as its child."""
+    """Returns the process of a rank. `starts`: the command's children start the ranks' processes."""
     found = children(pid)
     if not starts:
         return found[rank] if len(found) > rank else None
@@ -36,7 +36,7 @@ def rank_process(pid, rank, starts):
 
 
 def fields(pid):
-    """Of its stat from the state on; none where it is gone."""
+    """Returns the fields of /proc/PID/stat from the state on, or an empty list if the process is gone."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -44,7 +44,7 @@ def fields(pid):
 
 
 def runs(pid):
-    """One that has ended and was not waited for does not."""
+    """Returns whether the process runs; a zombie does not."""
     return fields(pid)[:1] not in ([], ["Z"])
 
 
@@ -61,7 +61,7 @@ with tempfile.NamedTemporaryFile("w") as prompts, tempfile.TemporaryFile("w+") a
     process = subprocess.Popen([*command, "--file", prompts.name], stdout=told, stderr=subprocess.STDOUT, text=True)
     starts = "espalier" not in command[0]
     target, limit = None, time.monotonic() + 60 * slowdown
-    while time.monotonic() < limit and (target is None or seconds(target) < 1):  # then it decodes
+    while time.monotonic() < limit and (target is None or seconds(target) < 1):  # a rank with 1 s of CPU time decodes
         time.sleep(0.1)
         target = rank_process(process.pid, rank, starts)
     others = [each for child in children(process.pid) for each in [child, *children(child)]]

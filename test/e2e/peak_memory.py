@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a command on a small and on a large folder. The large one may use at most MOST_MB MB more memory. Usage:
-peak_memory.py MOST_MB SMALL LARGE COMMAND ..., where {} in the command stands for the folder."""
+"""Runs a command on a small and on a large folder. The second run may use at most MOST_MB MB more memory. Usage:
+peak_memory.py MOST_MB SMALL LARGE COMMAND ..., where {} in the command is the folder."""
 import os
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def peak_megabytes(folder):
 def main():
     small, large = map(peak_megabytes, sys.argv[2:4])
     print(f"peak of memory: {small:.0f} MB, for the large folder {large:.0f} MB")
-    if not is_sanitized and large - small > float(sys.argv[1]):  # a sanitizer keeps what was freed
+    if not is_sanitized and large - small > float(sys.argv[1]):  # a sanitizer keeps freed memory
         sys.exit(f"{large - small:.0f} MB more, may be {sys.argv[1]}")
     print("a few tensors at a time")
 

@@ -1,4 +1,4 @@
-"""The contract of `espalier plan --json`: keys, and numbers that agree with each other."""
+"""Checks the contract of `espalier plan --json`: its keys, and that its numbers are consistent."""
 import json
 import sys
 

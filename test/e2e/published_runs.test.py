@@ -1,9 +1,10 @@
-"""Published runs as run files: model file, sizes, pinned plan, cluster and system go through import, profile and price.
+"""Predicts published runs from run files. Each row passes through import, profile and cost model with a model file,
+sizes, a pinned plan, a cluster and a system.
 
 Usage: published_runs.test.py ESPALIER CONFIGS
 
-Prints the error of each row. For each system and class of device the mean error is at most the `time_error` that its file in
-configs/systems states.
+Prints the error of each row. For each system and class of device, the mean error must be at most the `time_error` of
+the system's file in configs/systems.
 """
 import concurrent.futures
 import json
@@ -30,7 +31,8 @@ selective = "tp=8,schedule=interleaved,vpp=3,mbs=1,sp=true,zero=0,recompute=none
 full = "sp=false,zero=0,recompute=full"
 recipe = "mbs=1,sp=true,zero=1,schedule=interleaved"
 a100, h100 = "a100_80g_selene", "h100_dgx"
-# Korthikanti 2022 (Tables 4, 5), Narayanan 2021 (Table 1), llm-foundry's benchmarks, NVIDIA's dgxc-benchmarking recipes.
+# Sources: Korthikanti 2022 (Tables 4, 5), Narayanan 2021 (Table 1), llm-foundry's benchmarks, NVIDIA's
+# dgxc-benchmarking recipes.
 rows = [
     ("gpt3_175b", gpt175, f"{a100}:8x8", "megatron_core", f"dp=1,pp=8,{selective}", 64, 13.75),
     ("gpt3_175b", gpt530, f"{a100}:35x8", "megatron_core", f"dp=1,pp=35,{selective}", 280, 37.83),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares two safetensors files bit for bit. Usage: same_tensors.py WHOLE PART
+"""Compares two safetensors files bit by bit. Usage: same_tensors.py WHOLE PART
 
 Exits with 1 if a tensor of PART is missing in WHOLE or has other bytes.
 """

@@ -1,4 +1,4 @@
-"""same_tracks.py SIMULATED MEASURED...: measured traces against the simulated one of the same plan.
+"""Compares measured traces with the simulated one of a plan. Usage: same_tracks.py SIMULATED MEASURED...
 
 Both have the same stages. The track of micro-batches has each backward of the simulated step once, per chunk and in the
 same order. The same holds for each forward, except where the head does both at once. Every event has an end and begins
@@ -15,12 +15,15 @@ def read(path):
 
 
 def actions(events):
-    """{stage: [F0.0, B0.0, ...]} in the order of their beginnings."""
+    """Returns {stage: [F0.0, B0.0, ...]} ordered by start time."""
     found = collections.defaultdict(list)
     for event in sorted((e for e in events if e["ph"] == "X" and e["tid"] == 0), key=lambda e: e["ts"]):
-        if event["name"][0] in "FBW" and event["name"][1].isdigit():
-            name = event["name"]
-            if found[event["pid"]][-1:] != [name]:  # the last backward of a chunk is cut where sums over ranks start
+        of = event["args"]
+        if "action" in of:
+            name = f"{of['action']}{of['micro_batch']}.{of['chunk']}"
+            said = {"F": "forward", "B": "backward", "W": "weight gradient"}[of["action"]]
+            assert event["name"].startswith(f"{said} mb {of['micro_batch']}"), event
+            if found[event["pid"]][-1:] != [name]:  # the all-reduces split a chunk's last backward
                 found[event["pid"]].append(name)
     return found
 
@@ -39,6 +42,8 @@ def check(path, simulated):
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     for event in events:
         if event["ph"] == "X":
+            if "transfer" in event["args"]:
+                assert event["args"]["bytes"] > 0, f"{path}: {event}"
             assert event["dur"] >= 0 and event["ts"] >= 0, f"{path}: {event}"
             assert (event["pid"], event["tid"]) in tracks, f"{path}: {event} lies on no track"
     assert any(tracks[e["pid"], e["tid"]] not in ("micro-batches", "once per step", "waits")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Asks a server for completions, with curl. Usage: serve.py PLAN CHECKPOINT [--openai]
+"""Sends completion requests to a server with curl. Usage: serve.py PLAN CHECKPOINT [--openai]
 
-With --openai, which needs OpenAI's client from PyPI, that asks instead."""
+With --openai, uses OpenAI's client from PyPI instead of curl."""
 import json
 import os
 import select
@@ -30,7 +30,7 @@ class Server:
         self.url = line.split()[-1]
 
     def ask(self, body, *options):
-        """Status and text of an answer."""
+        """Returns the status and the text of an answer."""
         told = subprocess.run(["curl", "-sN", "-w", "\n%{http_code}", "--data-binary", "@-", *options,
                                f"{self.url}/v1/completions"], input=body, text=True, stdout=subprocess.PIPE, check=True)
         text, status = told.stdout.rsplit("\n", 1)
@@ -68,7 +68,7 @@ def check_answers(server):
 
 
 def check_backlog():
-    """The system takes connections for a server that does not look, here one that is suspended."""
+    """The system queues connections for a server that does not accept them, here a suspended server."""
     server = Server()
     address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
     server.process.send_signal(signal.SIGSTOP)
@@ -89,7 +89,7 @@ def check_backlog():
 
 
 def check_bound():
-    """With one that may wait, of many that ask at once some are refused and all are answered."""
+    """If one request may wait, some of many simultaneous requests are refused, and all are answered."""
     server = Server("--waiting", "1")
     statuses = []
     body = json.dumps({"prompt": "a", "max_tokens": 60, "temperature": 0})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a command under its own Slurm: on this host, or on several hosts. Then this host is the first, and AGENT reaches
-the others like ssh.
+"""Runs a command under its own Slurm on this host, or on several hosts. This host is the first of several hosts, and
+AGENT reaches the others like ssh.
 
 Usage: slurm.py FOLDER [AGENT ADDRESS ...] -- COMMAND ...
 Each node has 8 processors. Slurm's files are in FOLDER. Its daemons end with the command, whose status is returned."""
@@ -19,7 +19,7 @@ daemons = []
 
 
 def on(address, line):
-    """A line as a process of that host; the first host is this one."""
+    """Returns the command that runs a line on a host; the first host is this one."""
     return ["sh", "-c", line] if address == addresses[0] else [agent, address, line]
 
 
@@ -66,7 +66,7 @@ SelectTypeParameters=CR_CPU
 {chr(10).join(lines)}
 PartitionName=main Nodes=ALL Default=YES State=UP
 """)
-# Network namespaces as hosts have no cgroups, which this test does not need.
+# Network namespaces have no cgroups, and this test needs none.
 (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
 try:

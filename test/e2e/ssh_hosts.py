@@ -16,12 +16,12 @@ command = sys.argv[sys.argv.index("--") + 1:]
 folder = pathlib.Path(folder).resolve()
 port = 2222
 (folder / "bin").mkdir(parents=True)
-pathlib.Path("/run/sshd").mkdir(exist_ok=True)  # Debian's sshd wants it, and its package leaves it to systemd
+pathlib.Path("/run/sshd").mkdir(exist_ok=True)  # Debian's sshd needs this folder, which systemd usually creates
 for name in ("host_key", "key"):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
 public = " ".join((folder / "host_key.pub").read_text().split()[:2])
 (folder / "known_hosts").write_text("".join(f"[{address}]:{port} {public}\n" for address in addresses))
-# A session whose client does not answer any more ends soon, as it is none of the run's processes.
+# Ends a session soon after its client stops answering, because such a session is not part of the run.
 (folder / "sshd_config").write_text(f"""Port {port}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/key.pub

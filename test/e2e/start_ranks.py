@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts a process per rank with the variables of a launcher, and waits for all. Stands for torchrun and srun, with the
+"""Starts a process per rank with the variables of a launcher, and waits for all. Replaces torchrun and srun with the
 options that docs/cluster.md uses.
 
 Usage: start_ranks.py torchrun [--nnodes N --node-rank K --master-addr A] --nproc-per-node P --no-python COMMAND ...
@@ -24,7 +24,7 @@ def free_port():
 
 
 def of_torchrun(options):
-    """Variables of each rank of this node."""
+    """Returns the variables of each rank of this node."""
     port = free_port() if options.nnodes == 1 else 29500
     ranks, first = options.nnodes * options.nproc_per_node, options.node_rank * options.nproc_per_node
     return [{"RANK": first + local, "WORLD_SIZE": ranks, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": options.nproc_per_node,
@@ -43,7 +43,7 @@ def of_srun(options):
 
 
 def command_of(options, own):
-    """On the rank's node."""
+    """Returns the command that starts a rank on its node."""
     if options.launcher == "torchrun" or options.nodes == 1:
         return options.command
     node = os.environ["ESPALIER_NODES"].split(",")[int(own["SLURM_NODEID"])]
@@ -69,7 +69,7 @@ processes = []
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, frame: [process.send_signal(number) for process in processes])
 said = of_torchrun(options) if options.launcher == "torchrun" else of_srun(options)
-for variables in reversed(said):  # the first one comes last
+for variables in reversed(said):  # starts the first rank last
     own = {name: str(value) for name, value in variables.items()}
     processes.append(subprocess.Popen(command_of(options, own), env=os.environ | own))
 statuses = [process.wait() for process in processes]

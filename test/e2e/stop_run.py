@@ -12,7 +12,7 @@ from run_first import run_first
 
 names, command = sys.argv[1].split(","), sys.argv[2:]
 run_first()
-# Shells ignore SIGINT in what they run in the background, and it is inherited.
+# Shells ignore SIGINT in background processes, and children inherit this.
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])
 for line in process.stdout:
@@ -22,7 +22,7 @@ for line in process.stdout:
 for name in names:
     process.send_signal(getattr(signal, name))
     if name != names[-1]:
-        for line in process.stdout:  # until the first one has been taken
+        for line in process.stdout:  # waits until the first signal is handled
             print(line, end="")
             if "second signal" in line:
                 break

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates a text, then again with two letters of its second half as --stop. Usage: stop_text.py COMMAND ..."""
+"""Generates a text, and again with two letters of its second half as --stop. Usage: stop_text.py COMMAND ..."""
 import json
 import re
 import subprocess

@@ -3,7 +3,7 @@
 
 Usage: suspend_run.py COMMAND ...
 STATUS, the file after --status in the command, lists the ranks' processes. Prints `suspended` when all of them are
-stopped, `goes on` after two more steps, then the output until SIGTERM has ended the run, and `exit CODE`."""
+stopped, `goes on` after two more steps, then the output until the run ends on SIGTERM, and `exit CODE`."""
 import json
 import os
 import pathlib

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Runs the commands of docs/tour.md, or of another page, as they are printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
+"""Runs the commands of docs/tour.md, or of another page, as printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
 
-A command may fail only where an error is shown below it. What is shown below a command is what it prints, with `...` for
-anything and any blanks or line breaks where words are parted. The tour's runs on a GPU are left out, its calibration
-of one uses the emulated device, and its test ends where plans for other machines begin: those commands have tests of
-their own."""
+A command may fail only if the page shows an error below it. The text below a command is its expected output, in which
+`...` matches anything and words may be separated by any blanks or line breaks. The tour's runs on a GPU are left out,
+and its calibration of a GPU uses the emulated device. The test ends before the plans for other machines. Those commands
+have their own tests."""
 import pathlib
 import re
 import subprocess
 import sys
 
-# Any number matches a measured number, and any level matches an instruction set. Losses and norms agree in two decimals.
-# The patterns apply to escaped text, in which blanks are \s+ and a dot is escaped.
+# Any number matches a measured number, and any level matches an instruction set. Losses and norms must agree in two
+# decimals. The patterns are applied to escaped text, in which a blank is \s+ and a dot is escaped.
 NUMBER = r"\d(?:\d|\\\.)*"
-MEASURED = ((NUMBER + r"(?=\\s\+(?:ms|tokens/s|s\b|KiB))", r"[\\d.]+"),
+MEASURED = ((r"(?:" + NUMBER + r"\\s\+(?:s|min|h)\\s\+)+left", r"(?:\\d+\\s+(?:s|min|h|d)\\s+)+left"),
+            (NUMBER + r"(?=\\s\+(?:ms|tokens/s|s\b|KiB))", r"[\\d.]+"),
             (r"mfu\\s\+" + NUMBER + r"\\s\+%", r"(mfu\\s+[\\d.]+\\s+%)?"),
             (r"(loss|norm)(\\s\+\d+\\\.\d\d)\d*", r"\1\2\\d*"),
             (r"x86\\-64\\-v\d", r"x86-64(-v\\d)?"),
@@ -21,7 +22,7 @@ MEASURED = ((NUMBER + r"(?=\\s\+(?:ms|tokens/s|s\b|KiB))", r"[\\d.]+"),
 
 
 def pattern_of(shown):
-    """What a command prints where a page shows `shown`."""
+    """Returns the pattern of the output for which a page shows `shown`."""
     pattern = ".*".join(r"\s+".join(map(re.escape, words.split())) for words in shown.split("..."))
     for one, other in MEASURED:
         pattern = re.sub(one, other, pattern)
@@ -36,7 +37,7 @@ if len(sys.argv) > 3:
     programs += ("python3 ", "ls ", "head ")
 else:
     text = (source / "docs/tour.md").read_text().split("**Plan for machines")[0]
-text = text.replace("\\\n", "")  # a command of two lines
+text = text.replace("\\\n", "")  # joins a command with its continuation line
 folder.mkdir(parents=True)
 for name in ("configs", "test", "tools"):
     (folder / name).symlink_to(source / name)

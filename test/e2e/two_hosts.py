@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a command on the first of two hosts, or on a third machine. All are network namespaces; the third one has a
+"""Runs a command on the first of two hosts, or on a third machine. All are network namespaces. The third machine has a
 switch with a cable to each host.
 
 Usage: two_hosts.py [--outside] [--after STEPS cut|die|kill] COMMAND ...
@@ -27,7 +27,7 @@ def ip(*words, check=True):
 
 
 def processes_of(host):
-    """Those of the host that run; one that ended and was not waited for does not."""
+    """Returns the running processes of a host, without zombies."""
     pids = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True).stdout.split()
     states = {pid: pathlib.Path(f"/proc/{pid}/stat") for pid in pids}
     return [int(pid) for pid, stat in states.items()
@@ -36,12 +36,12 @@ def processes_of(host):
 
 def kill_all(host):
     for pid in processes_of(host):
-        with contextlib.suppress(ProcessLookupError):  # it died with its parent
+        with contextlib.suppress(ProcessLookupError):  # the process may have ended with its parent
             os.kill(pid, signal.SIGKILL)
 
 
 patience = os.environ.get("ESPALIER_TWO_HOSTS_SECONDS")
-if not patience:  # else it is long work, of which nothing is measured
+if not patience:  # a set timeout means long work whose duration is not measured
     run_first()
 names = [f"espalier-{os.getpid()}-{letter}" for letter in "abc"]
 first, second, outside = names
@@ -52,7 +52,7 @@ home = outside if words[0] == "--outside" else first
 words = words[words[0] == "--outside":]
 steps, fate = (int(words[1]), words[2]) if words[0] == "--after" else (0, "")
 words = words[3:] if fate else words
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what is made below goes
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # exits through the cleanup below
 process = None
 with tempfile.TemporaryDirectory() as folder:
     agent = pathlib.Path(folder, "agent")

@@ -1,6 +1,6 @@
-// Any bytes as a Megatron script: reading may refuse them, and must do nothing worse. Seeds: test/compiler/import and
-// test/e2e/inputs.
-#include "compiler/import/import_args.h"
+// Parses any bytes as a Megatron script. The parser may refuse them but must not fail in another way. Seeds:
+// test/compiler/import and test/e2e/inputs.
+#include "compiler/import/megatron/import_args.h"
 
 #include <cstdint>
 #include <string>

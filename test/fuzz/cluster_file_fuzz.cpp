@@ -1,5 +1,5 @@
-// Any bytes as the file of --cluster. Seeds: configs/clusters.
-#include "compiler/import/import_run.h"
+// Parses any bytes as the file of --cluster. Seeds: configs/clusters.
+#include "compiler/import/run/import_run.h"
 #include "test/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

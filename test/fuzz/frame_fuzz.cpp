@@ -1,5 +1,5 @@
-// Frames from strangers, and from a member with the right key: cut anywhere, they are refused or opened, never more.
-// Seeds: none; a frame begins "ESPC".
+// Parses any bytes as frames of a stranger, and as frames of a member with the right key. Frames are refused or opened.
+// There are no seeds; a frame begins with "ESPC".
 #include "runtime/launch/control_channel.h"
 
 using namespace espalier::rt;
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
   } catch (const FrameError &) {
   }
-  // What a member says of itself, sealed rightly.
+  // Parses the payload of a correctly sealed Join message.
   try {
     FrameOpener trusted(key, Direction::ToServer);
     trusted.feed(FrameSealer(key, Direction::ToServer).seal({MessageKind::Join, std::string(bytes)}));

@@ -1,7 +1,7 @@
-// Any bytes as a config.json: its import may refuse them, and a run file that it writes must be one. Seeds:
+// Imports any bytes as a config.json. The import may refuse them, but any run file that it writes must be valid. Seeds:
 // test/fuzz/seeds/hf_config.
-#include "compiler/import/hf_config.h"
-#include "compiler/import/yaml.h"
+#include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/yaml/yaml.h"
 
 #include <cstdlib>
 

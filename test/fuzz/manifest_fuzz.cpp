@@ -1,4 +1,4 @@
-// Any bytes as the manifest of a checkpoint, as they are and under a first line that fits. Seeds:
+// Parses any bytes as the manifest of a checkpoint, unchanged and with a valid checksum. Seeds:
 // test/fuzz/seeds/manifest.
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checksum.h"

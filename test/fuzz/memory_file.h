@@ -1,4 +1,4 @@
-// Readers of files, fed from memory.
+// Passes bytes in memory to parsers that read files.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace espalier::fuzz {
 
-/// A file without a name, reachable as path(); aborts where the system has no more memory.
+/// A nameless file in memory with a path(). Aborts if the system has no memory.
 class MemoryFile {
 public:
   MemoryFile(const uint8_t *data, size_t size) : descriptor(::memfd_create("input", 0)) {

@@ -1,5 +1,5 @@
-// Any bytes as a model file, with its own defaults as sizes. Seeds: configs/models.
-#include "compiler/import/architecture.h"
+// Parses any bytes as a model file and uses its default sizes. Seeds: configs/models.
+#include "compiler/import/model/architecture.h"
 #include "test/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,6 +1,6 @@
-// Any lines as options: the first as --pin, the second as --why-not, the others as --set. Seeds:
+// Parses any lines as options: the first as --pin, the second as --why-not, the others as --set. Seeds:
 // test/fuzz/seeds/options.
-#include "compiler/import/import_run.h"
+#include "compiler/import/run/import_run.h"
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Any bytes as a plan, as they are and under a checksum that fits: they are read and verified; what holds would be run
-// as a program. Seeds: compiled plans. Fields of a good plan are broken by test/runtime/mutate_plan_test.cpp.
+// Reads and verifies any bytes as a plan, unchanged and with a valid checksum. A valid plan is loaded as a program.
+// Seeds: compiled plans. test/runtime/mutate_plan_test.cpp changes fields of a valid plan.
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs every libFuzzer program of a build folder from its seeds, one per core at a time. Usage: run.sh BUILD [SECONDS] [NAME ...]
-# An input that one fails on stays in BUILD/fuzz/NAME: mended, it belongs into test/fuzz/seeds/NAME, which a test reads.
+# Runs every libFuzzer program of a build folder from its seeds, one program per core.
+# Usage: run.sh BUILD [SECONDS] [NAME ...]
+# A failing input is saved in BUILD/fuzz/NAME. After the bug is fixed, move the input to test/fuzz/seeds/NAME, which a
+# test reads.
 set -euo pipefail
 build=$(realpath "$1")
 seconds=${2:-60}
@@ -8,7 +10,7 @@ cd "$(dirname "$0")/../.."
 # LLVM's allocators and protobuf's library are built without sanitizers.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-allow_user_poisoning=0:detect_container_overflow=0}
 
-# Files of the repository that are as good as seeds.
+# Prints folders of the repository that also serve as seeds.
 more_seeds_of() {
   case $1 in
     args) echo test/e2e/inputs ;;
@@ -18,7 +20,7 @@ more_seeds_of() {
   esac
 }
 
-fuzz() { # NAME: one line of what came out
+fuzz() { # NAME: runs one program and prints one line with the result
   local name=$1 corpus=$build/fuzz/$1
   mkdir -p "$corpus/inputs"
   for seeds in "test/fuzz/seeds/$name" $(more_seeds_of "$name"); do

@@ -1,6 +1,6 @@
-// Any bytes as a run file: the import may refuse them, and must do nothing worse. Covers the YAML
-// layer, the key checker, sizes, clusters, pins and both forms of explain. Seeds: configs/*.yaml.
-#include "compiler/import/explain.h"
+// Imports any bytes as a run file. The import may refuse them but must not fail in another way. Covers the YAML layer,
+// the key checker, sizes, clusters, pins and both forms of explain. Seeds: configs/*.yaml.
+#include "compiler/import/run/explain.h"
 #include "test/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,4 +1,4 @@
-// Any bytes as a shard of a checkpoint. Seeds: test/fuzz/seeds/safetensors.
+// Parses any bytes as a shard of a checkpoint. Seeds: test/fuzz/seeds/safetensors.
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/status.h"
 #include "test/fuzz/memory_file.h"
@@ -8,7 +8,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   try {
     espalier::rt::SafetensorsFile tensors(file.path());
     unsigned char sum = 0;
-    for (std::byte value : tensors.tensor("a", 8)) // read, so that a place outside the file shows
+    for (std::byte value :
+         tensors.tensor("a", 8)) // reads every byte, so that a sanitizer detects an offset out of range
       sum ^= static_cast<unsigned char>(value);
     volatile unsigned char kept = sum;
     static_cast<void>(kept);

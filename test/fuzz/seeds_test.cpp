@@ -1,5 +1,5 @@
-// Every seed and past finding through its fuzz target, whole, cut at many places and with single bits
-// flipped. A fault shows as a crash, or under the sanitizers as a report.
+// Passes every seed and past finding to its fuzz target: whole, cut at many places and with single flipped bits. A bug
+// causes a crash or a sanitizer report.
 #include "test/fuzz/data/targets.h"
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-// LLVMFuzzerTestOneInput of NAME_fuzz.cpp, renamed by the build so that one program can hold them all.
+// LLVMFuzzerTestOneInput of NAME_fuzz.cpp. The build renames it, so that one program can contain all targets.
 extern "C" int fuzz_completion_body(const uint8_t *data, size_t size);
 extern "C" int fuzz_hf_config(const uint8_t *data, size_t size);
 extern "C" int fuzz_manifest(const uint8_t *data, size_t size);
@@ -48,7 +48,7 @@ std::vector<std::string> seedsOf(const std::string &target) {
   std::vector<fs::path> paths;
   for (const auto &entry : fs::directory_iterator(seedFolder / target))
     paths.push_back(entry.path());
-  // The small models of the golden folder are seeds as well.
+  // The small models of the golden folder are also seeds.
   for (const auto &entry : fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/golden/tokenizers"))
     if ((target == "data_hf" && entry.path().extension() == ".json") ||
         (target == "data_sentencepiece" && entry.path().extension() == ".model"))

@@ -1,4 +1,4 @@
-// Any bytes as a table of published runs; its first rows are priced. Seeds: any such table.
+// Parses any bytes as a table of published runs and predicts its first rows. Seeds: any such table.
 #include "tools/published/report.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Any bytes as a file of torch.save: the zip, the pickle, and every tensor that they promise. Seeds:
+// Reads any bytes as a torch.save file: the zip file, the pickle, and every listed tensor. Seeds:
 // test/fuzz/seeds/torch_file.
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/status.h"

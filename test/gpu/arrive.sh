@@ -1,6 +1,7 @@
-# What test/gpu/run finds on the machine: libraries in whatever folder they lie, said in the report.
+# Functions that test/gpu/run uses to find libraries on the machine. The report lists their locations.
 
-# The folder of the first of the libraries: where the loader looks, among Python's packages, where images put it, anywhere.
+# Prints the folder of the first library that is found: in the loader's paths, in Python packages, in usual folders of
+# images, or anywhere else.
 folder_of() {
   local name folder
   for name in "$@"; do
@@ -19,7 +20,8 @@ print(*sorted({os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p 
   return 1
 }
 
-# Programs of the kit that find their libraries without a word of it to python3 and the others. NCCL: a folder.
+# Wraps the kit's programs so that they find their libraries, without changing the environment of python3 and others.
+# $1: a folder with NCCL.
 make_wrappers() {
   local program
   mkdir -p "$scratch/bin"
@@ -50,7 +52,7 @@ find_libraries() {
   make_wrappers "${carried:-$nccl_of_machine}"
 }
 
-# Sets up the carried programs; ends where they do not start.
+# Unpacks the kit. Fails if its programs do not start.
 arrive() {
   [ -x "$kit/bin/espalier" ] || tar -C "${kit%/*}" -xzf "$kit.tar.gz" 2>/dev/null
   [ -x "$kit/bin/espalier" ] || { say "no $kit: make it by test/gpu/run pack where Espalier is built, and carry $kit.tar.gz here"; return 1; }
@@ -69,7 +71,7 @@ arrive() {
   export PATH="$scratch/bin:$PATH"
   expect starts 30 espalier --help ||
     { say "the kit needs a C library of $(cat "$kit/glibc" 2>/dev/null) or newer"; return 1; }
-  expect epilogues 60 device_check --epilogues || return 0 # the reason stands there, and others' may be others
+  expect epilogues 60 device_check --epilogues || return 0 # the error is in the report
   local missing
   missing=$(grep -xE '[a-z_]+' "$scratch/epilogues.log" | paste -sd,)
   if [ -n "$missing" ]; then

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares the gradients of two runs, tensor by tensor. Usage: compare_tensors.py WANTED GOT [--relative 1e-4]
 
-Files of `espalier run --dump-gradients`: f32 tensors named STEP/PARAMETER. A tensor g' of n out of N elements of its step
-passes if |g - g'| <= relative |g| + 1e-2 relative |all of the step| sqrt(n / N). Prints the largest; ends with 1 where one fails.
+The files are those of `espalier run --dump-gradients`: f32 tensors named STEP/PARAMETER. A step has N elements. Its
+tensor g' with n elements passes if |g - g'| <= relative |g| + 1e-2 relative |all of the step| sqrt(n / N). Prints the
+largest differences. Exits with 1 if a tensor fails.
 """
 import argparse
 import array

@@ -1,8 +1,8 @@
-// The CUDA back end on hardware, as far as no plan is needed: what the device is, what the driver makes of kernels, and
-// whether products are right, repeatable and fast. Ends with 1 if anything is wrong.
+// Checks the CUDA back end on hardware without a plan: reports the device and the driver's compilation of kernels, and
+// checks that products are correct, repeatable and fast. Exits with 1 if anything is wrong.
 //
-//   device_check [--small] [KERNELS.ptx ...]        --small: no speeds, for the emulated device
-//   device_check --epilogues                        those that cuBLASLt has not, one per line
+//   device_check [--small] [KERNELS.ptx ...]        --small: no timings, for the emulated device
+//   device_check --epilogues                        lists the epilogues that cuBLASLt lacks, one per line
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/module.h"
@@ -27,12 +27,13 @@ using namespace espalier::rt::cuda;
 namespace {
 
 constexpr int repetitions = 20;
-/// Outputs up to this size are compared whole, of larger ones elements at random.
+/// Outputs up to this size are compared completely. Larger outputs are compared at random elements.
 constexpr int64_t comparedWhole = 1 << 18;
 constexpr int64_t comparedAtRandom = 2000;
-/// Of a bias' gradient so many columns are compared as have this many terms.
+/// Limits the number of compared columns of a bias gradient: the columns have at most this many terms.
 constexpr int64_t comparedTerms = 1 << 24;
-/// Outputs up to this size are read back after each repetition, larger ones after the first and the last two.
+/// Outputs up to this size are read back after each repetition. Larger outputs are read back after the first and the
+/// last two.
 constexpr size_t readEachTime = 64 << 20;
 
 struct Case {
@@ -51,7 +52,8 @@ float toFloat(const std::byte *data, Storage storage, int64_t index) {
   return storage == Storage::BF16 ? bf16ToFloat(bits) : f16ToFloat(bits);
 }
 
-/// Values of a normal distribution; those of large matrices repeat with a period that no dimension divides.
+/// Returns normally distributed values. Large matrices repeat the values with a prime period, which divides no
+/// dimension.
 std::vector<std::byte> randomValues(int64_t elements, Storage storage, unsigned seed) {
   constexpr int64_t period = 1048573; // prime
   std::mt19937 generator(seed);
@@ -75,7 +77,7 @@ float geluSlope(float x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.7978845608F * (1 + 3 * 0.044715F * x * x);
 }
 
-/// A product on the device, its operands on the host beside it.
+/// A product on the device, with its operands on the host for comparison.
 class Trial {
 public:
   enum Operand { A, B, C, Row, Matrix, Operands };
@@ -93,7 +95,7 @@ public:
     copyIn({A, B});
   }
 
-  /// What is written: c, the row and the matrix.
+  /// Runs the product and returns its outputs: c, the row and the matrix.
   Host run(bool accumulates) {
     copyIn({C, Row, Matrix});
     matmuls.run(queue, product, operands, accumulates, memory.workspace());
@@ -106,7 +108,7 @@ public:
     return result;
   }
 
-  /// Largest error of an element, as a part of what it may be.
+  /// Returns the largest error of an element relative to its allowed error.
   double error(const Host &result, bool accumulates) const {
     int64_t elements = shape.batch * shape.m * shape.n;
     double worst = 0;
@@ -143,7 +145,7 @@ public:
     return worst;
   }
 
-  /// Number of repetitions whose bits differ from the first's.
+  /// Returns the number of repetitions whose bits differ from the first.
   int unequalRuns() {
     Host first = run(/*accumulates=*/false);
     int unequal = 0;
@@ -156,11 +158,11 @@ public:
     return unequal;
   }
 
-  /// Of one product, many being in the queue.
+  /// Returns the time of one product in a sequence of products.
   double seconds() {
     Event begin(queue.driver, /*isTimed=*/true), end(queue.driver, /*isTimed=*/true);
     for (int i = 0; i < repetitions + 3; ++i) {
-      if (i == 3) // the first ones load kernels and wake the clocks
+      if (i == 3) // the first runs load kernels and raise the clock
         queue.record(begin);
       matmuls.run(queue, product, operands, /*accumulates=*/false, memory.workspace());
     }
@@ -170,11 +172,11 @@ public:
   }
 
 private:
-  /// Of gelu and its slope, as a part of the product: the hardware's tanh is off by 2^-11, which the slope multiplies
-  /// by up to 5.
+  /// The relative error of gelu and its derivative. The hardware's tanh has an error of 2^-11, which the derivative
+  /// multiplies by up to 5.
   static constexpr double approximation = 0x1p-8;
 
-  /// A sum in double, and the root of the sum of its terms' squares.
+  /// A sum in double precision, and the square root of the sum of its squared terms.
   struct Sum {
     double value = 0, squares = 0;
     void add(double term) { value += term, squares += term * term; }
@@ -192,15 +194,15 @@ private:
     return sum;
   }
 
-  /// What one element may be off: a rounding to the result's type, and one of f32 per addition, at the size that
-  /// partial sums of random terms come to (`spread`, the root of the sum of their squares). Tensor cores cut off where
-  /// others round, hence k and not its root.
+  /// Returns the allowed error of one element: the rounding to the result's type, plus one f32 rounding per addition.
+  /// `spread`, the root of the sum of squared terms, is the magnitude of partial sums of random terms. Tensor cores
+  /// truncate instead of rounding, so the bound grows with k instead of its square root.
   double allowed(double sum, double spread) const {
     double unit = shape.c == Storage::BF16 ? 0x1p-8 : shape.c == Storage::F16 ? 0x1p-11 : 0x1p-24;
     return unit * std::abs(sum) + 0x1p-24 * static_cast<double>(shape.k + 16) * spread;
   }
 
-  /// Operands lie one after the other.
+  /// Returns the offset of an operand. Operands are stored one after the other.
   uint64_t placeOf(int operand) const {
     uint64_t place = 0;
     for (int i = 0; i < operand; ++i)
@@ -226,7 +228,7 @@ private:
   MatmulOperands operands;
 };
 
-/// Whether there is an algorithm for it.
+/// Returns whether cuBLASLt has an algorithm for the product.
 bool has(Matmuls &matmuls, const MatmulShape &shape) { return !matmuls.recommend(shape, /*most=*/1).empty(); }
 
 bool check(const Context &context, Matmuls &matmuls, const Case &test) {
@@ -258,7 +260,8 @@ MatmulShape shapeOf(int64_t m, int64_t n, int64_t k, Storage inputs, Storage out
   return shape;
 }
 
-/// As plans have them: in halves all, small and at the sizes of GPT-2 124M and of 1.3B; in f32 sums and biases.
+/// Returns the shapes that plans use. In 16 bits: all epilogues, for small sizes and those of GPT-2 124M and 1.3B. In
+/// f32: sums and biases.
 std::vector<MatmulShape> shapesWithEpilogues() {
   using enum Storage;
   std::vector<MatmulShape> all;
@@ -292,12 +295,12 @@ std::vector<Case> cases() {
       all.push_back({shapeOf(128, 96, 64, inputs, output, layout)});
       all.push_back({shapeOf(40, 24, 56, inputs, output, layout, /*batch=*/3)});
       MatmulShape odd = shapeOf(37, 29, 51, inputs, output, layout);
-      odd.alignments.fill(static_cast<uint32_t>(bytesOf(inputs))); // what odd rows leave
+      odd.alignments.fill(static_cast<uint32_t>(bytesOf(inputs))); // the alignment that odd row lengths leave
       all.push_back({odd});
     }
   for (auto [inputs, output] : {std::pair{BF16, BF16}, std::pair{F32, F32}})
     all.push_back({shapeOf(8192, 8192, 8192, inputs, output, 0), /*isTimed=*/true});
-  // A layer of GPT-2 124M and its head: 16 sequences of 1,024 tokens.
+  // Products of a layer of GPT-2 124M and of its head, for 16 sequences of 1,024 tokens.
   constexpr int64_t tokens = 16384, hidden = 768, vocabulary = 50304;
   for (int64_t width : {3 * hidden, hidden, 4 * hidden, vocabulary}) {
     all.push_back({shapeOf(tokens, width, hidden, BF16, BF16, 0), /*isTimed=*/true});
@@ -332,7 +335,7 @@ void showKernels(const Context &context, const char *file) {
   }
 }
 
-/// Bytes per second that the memory and the way to it bear.
+/// Prints the bandwidth of the device memory and of the link to the host.
 void showSpeeds(const Context &context) {
   constexpr size_t bytes = 1 << 30;
   Queue queue(context.driver);
@@ -340,7 +343,7 @@ void showSpeeds(const Context &context) {
   Memory memory(context, queue, 2 * bytes, 0);
   std::vector<std::byte> host(bytes);
   auto measure = [&](const char *what, double moved, auto work) {
-    work(); // wakes the clocks
+    work(); // raises the clock
     Event begin(context.driver, /*isTimed=*/true), end(context.driver, /*isTimed=*/true);
     queue.record(begin);
     for (int i = 0; i < repetitions; ++i)
@@ -355,7 +358,7 @@ void showSpeeds(const Context &context) {
   measure("copy out", bytes, [&] { staging.copyOut(queue, host.data(), memory.at(0), bytes); });
 }
 
-/// Prints the epilogues that cuBLASLt has not for some product: what plans must be compiled without.
+/// Prints the epilogues that cuBLASLt lacks for some product. Plans must be compiled without them.
 int showMissingEpilogues() {
   Driver driver;
   Context context(driver, /*ordinal=*/0);
@@ -399,7 +402,7 @@ int checkDevice(std::span<char *> files, bool isSmall) {
 
 int main(int argc, char **argv) {
   try {
-    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // what was said stays where it then hangs
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // output before a hang is not lost
     if (argc > 1 && std::string_view(argv[1]) == "--epilogues")
       return showMissingEpilogues();
     bool isSmall = argc > 1 && std::string_view(argv[1]) == "--small";

@@ -1,6 +1,6 @@
-// NCCL through the back end's own communicators, as far as one rank goes: a communicator that does not block, one split
-// from it, each transfer with itself, and an abort. What several ranks do `run comm` tries with plans, where NCCL lets
-// them share a device. Prints NCCL's version as its first word; ends with 1 if anything is wrong.
+// Tests NCCL through the back end's communicators with one rank: a non-blocking communicator, a communicator split from
+// it, each transfer to the rank itself, and an abort. `run comm` tests several ranks with plans if NCCL lets them share
+// a device. Prints NCCL's version first. Exits with 1 if anything is wrong.
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/nccl.h"
@@ -24,7 +24,7 @@ TransferShape shapeOf(pb::Transfer::Kind kind) {
   return shape;
 }
 
-/// Bytes that NCCL took beside our own, and whether every transfer left what it was given.
+/// Prints the memory that NCCL allocates, and returns whether every transfer gave the correct data.
 int checkCommunicators() {
   Driver driver;
   Nccl nccl;
@@ -70,7 +70,7 @@ int checkCommunicators() {
 
 int main() {
   try {
-    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // what was said stays where it then hangs
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // output before a hang is not lost
     return checkCommunicators();
   } catch (const std::exception &error) {
     fmt::print(stderr, "device_comm: {}\n", error.what());

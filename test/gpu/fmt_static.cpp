@@ -1,5 +1,5 @@
-// fmt as a static library, because Debian ships only the shared one: the programs of the GPU kit run on machines that
-// have no fmt. The instantiations are those that fmt 9 compiles into its library.
+// Builds fmt as a static library, because Debian ships only the shared library, and the GPU kit runs on machines
+// without fmt. The instantiations are those of fmt 9's library.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

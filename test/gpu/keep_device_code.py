@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Clears the device code of a shared library that is for other GPUs than one. Usage: keep_device_code.py LIBRARY CAPABILITY OUT
+"""Removes the device code for all GPUs except one from a shared library.
 
-The library keeps its form: headers and places stay, bodies of other capabilities become zeros, which compress to nothing,
-and so do those that were only there to be linked (__nv_relfatbin)."""
+Usage: keep_device_code.py LIBRARY CAPABILITY OUT
+
+Headers and offsets of the library stay. The code of other capabilities is overwritten with zeros, which compress well.
+So is the code that is only needed for linking (__nv_relfatbin)."""
 import struct
 import sys
 
@@ -19,7 +21,7 @@ def sections(data):
 
 
 def clear(data, name, begin, end, kept):
-    """Bytes of the bodies that stay."""
+    """Clears the code of a section and returns the number of bytes that stay."""
     total = 0
     while begin + 16 <= end:
         word, _, header, size = struct.unpack_from("<IHHQ", data, begin)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What a machine with a GPU needs for test/gpu/run: plans and stripped programs into BUILD/gpu-kit, and as one
-# file that travels, BUILD/gpu-kit.tar.gz. Usage: pack.sh BUILD
-# ESPALIER_GPU_NCCL=FILE: a libnccl.so.2 to carry, of which the device code for capability 9.0 stays; from 2.30 on it lets
-# several ranks share a device, which the one of the machine may not.
+# Packs everything that test/gpu/run needs on a machine with a GPU: plans and stripped programs. Writes BUILD/gpu-kit
+# and the same as one file, BUILD/gpu-kit.tar.gz. Usage: pack.sh BUILD
+# ESPALIER_GPU_NCCL=FILE adds a libnccl.so.2 with its device code for capability 9.0. From version 2.30 on, NCCL lets
+# several ranks share a device. The machine's own NCCL may be older.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . test/gpu/rows.sh
 build=${1:-build}
 kit=$PWD/$build/gpu-kit
 plans=$kit/plans
-unfused= # epilogues that kernels do in these plans, with commas
+unfused= # comma-separated epilogues that kernels replace in these plans
 
 # compile_row TARGET NAME CONFIG KEY=VALUE ...
 compile_row() {
@@ -41,7 +41,7 @@ programs() {
   cp "$build"/bin/espalier "$build"/test/gpu/device_{check,comm,test} "$kit/bin/" || return 1
   cp "$build"/lib/lib{espalier_plan_proto,espalier_cuda}.so "$kit/lib/" || return 1
   cp -L "$build"/emulator/lib{cuda.so.1,cublasLt.so.13,nccl.so.2} "$kit/emulator/" || return 1
-  # What is neither the C library's nor ours.
+  # Copies all libraries except the C library and our own.
   ldd "$build"/bin/espalier "$build"/lib/libespalier_cuda.so | awk '$2 == "=>" && $3 ~ /^\/(usr\/)?lib/ {print $3}' |
     grep -Ev '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | sort -u | xargs -I{} cp -L {} "$kit/lib/"
   strip "$kit"/bin/* "$kit"/lib/* "$kit"/emulator/* || return 1
@@ -56,9 +56,9 @@ nccl() {
 
 rm -rf "$kit" "$kit.tar.gz"
 programs && compile_plans && nccl || exit 1
-# For a library that lacks one, and to see what they are worth.
+# Plans for a library that lacks an epilogue, and for measuring the benefit of epilogues.
 plans=$kit/unfused unfused=bias,bias_add,add,bias_gelu,gelu_gradient,bias_gradient
 compile_plans || exit 1
-# The oldest C library that they start with.
+# The oldest version of the C library that can run the programs.
 objdump -T "$kit"/bin/* "$kit"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1 > "$kit/glibc"
 tar -C "${kit%/*}" -czf "$kit.tar.gz" "${kit##*/}" && du -m "$kit.tar.gz"

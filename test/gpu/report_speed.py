@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""One plan's speed as measured, beside what was expected. Usage: report_speed.py METRICS.jsonl TIMES.txt ROOFLINE.json PLAN.json
+"""Compares the measured speed of one plan with predictions.
 
-Tokens/s and step time (median of the steps behind the third) against the planner's prediction and the roofline's
-estimate; then each kernel's time in a step against its least: kernels by their symbol, products together. Without
-TIMES the table is empty.
+Usage: report_speed.py METRICS.jsonl TIMES.txt ROOFLINE.json PLAN.json
+
+Compares tokens/s and step time (median of the steps after the third) with the planner's prediction and the roofline's
+estimate. Then compares each kernel's time in a step with its lower bound: kernels by symbol, all products together.
+Without TIMES, the table of kernels is empty.
 """
 import collections
 import json
@@ -30,7 +32,7 @@ if seconds:
 
 
 def symbol(name):
-    """What a row of either table is about: the kernel, or any product."""
+    """Returns the key of a row in both tables: the kernel, or "product" for any product."""
     word = name.split()[0]
     return "product" if word.startswith(("product", "matmul")) or re.match(r"\d+\s*x", name) else word
 

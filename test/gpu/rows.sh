@@ -1,8 +1,8 @@
-# The plans that test/gpu/pack.sh makes and test/gpu/run runs: lines NAME CONFIG KEY=VALUE ...
+# The plans that test/gpu/pack.sh compiles and test/gpu/run runs, in lines NAME CONFIG KEY=VALUE ...
 one="parallel_config.data_parallel=1 parallel_config.model_parallel=1 parallel_config.pipeline_stage=1 cluster=cpu_local:1x1"
 four="parallel_config.data_parallel=1 parallel_config.model_parallel=2 parallel_config.pipeline_stage=2 cluster=cpu_local:1x4"
 
-# Those of `check`, for both targets. What is least likely to be right comes first: time may run out.
+# Plans of `check`, for both targets. The plans with the most likely faults come first, because time may run out.
 rows() {
   local tiny=configs/tiny_gpt.yaml
   local bf16="model.model_config.param_init_type=bfloat16 model.model_config.compute_dtype=bfloat16 optimizer.master_weights=True"
@@ -22,8 +22,8 @@ rows() {
   echo qwen3_moe_f32 test/equivalence/qwen3_moe.yaml model.model_config.head_dim=16
 }
 
-# Those of `comm`: the model on four ranks, and on one to compare with; a small one first. Without a pipeline a run
-# file's micro_batch_num does not count: one rank has its micro-batches pinned.
+# Plans of `comm`: the model on four ranks, and on one rank for comparison. A small model comes first. Without a
+# pipeline, micro_batch_num has no effect, so the plans for one rank pin their micro-batches.
 comm_rows() {
   local large="configs/gpt3_857m.yaml parallel_config.micro_batch_num=4 runner_wrapper.scale_sense.loss_scale_value=65536"
   echo small configs/tiny_gpt.yaml $four parallel_config.micro_batch_num=2

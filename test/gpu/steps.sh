@@ -1,4 +1,4 @@
-# The steps of test/gpu/run, each run as a process of its own.
+# The steps of test/gpu/run. Each runs in its own process.
 
 train() { # PLAN METRICS STEPS ...
   local plan=$1 metrics=$2 steps=$3 on=cpu; shift 3
@@ -6,8 +6,8 @@ train() { # PLAN METRICS STEPS ...
   espalier run "$plan" --device "$on" --data mock --steps "$steps" --metrics "$metrics" "$@"
 }
 
-# Runs that need no GPU: all of them at once, at the back, from the first moment on.
-reference() { # FILE NAME COMMAND...: its output FILE, or FILE.failed
+# Starts reference runs without a GPU. All of them run in the background from the beginning.
+reference() { # FILE NAME COMMAND...: writes the output to FILE, or creates FILE.failed
   local file=$1; shift
   "$@" "$file.part" > "$file.log" 2>&1 && mv "$file.part" "$file" || touch "$file.failed"
 }
@@ -27,7 +27,7 @@ begin_references() {
   setsid "$BASH" "$self" step references > "$scratch/references.log" 2>&1 < /dev/null &
   prepared=$!
 }
-# The step's own time limits the wait.
+# Waits for a reference. The time limit of the step also limits the wait.
 await() { # KIND NAME
   local file=$scratch/$2.$1
   until [ -e "$file" ]; do
@@ -40,7 +40,7 @@ gradients_agree() { # WANTED GOT LIMIT
   python3 test/gpu/compare_tensors.py "$1" "$2" --relative "$(python3 -c "print(10 * $3)")"
 }
 
-# The same plan on the CPU and on the GPU: losses of ten steps, gradients of the first two.
+# Compares the same plan on the CPU and on the GPU: the losses of ten steps, and the gradients of the first two.
 compare() { # NAME LIMIT
   local name=$1 cuda=$plans/$1.cuda.plan
   train "$cuda" "$scratch/$name.cuda.jsonl" "$steps" && await cpu_losses "$name" &&
@@ -49,13 +49,14 @@ compare() { # NAME LIMIT
     gradients_agree "$scratch/$name.cpu_gradients" "$scratch/cuda.safetensors" "$2"
 }
 
-# The very kernels, interpreted: what differs is the driver's compiler and its approximate functions.
+# Compares with the interpreted kernels of the plan. Differences come from the driver's compiler and its approximate
+# functions.
 interpret() { # NAME LIMIT
   train "$plans/$1.cuda.plan" /dev/null 1 --dump-gradients "$scratch/cuda.safetensors" >/dev/null &&
     await emulated_gradients "$1" && gradients_agree "$scratch/$1.emulated_gradients" "$scratch/cuda.safetensors" "$2"
 }
 
-# The same bits again, and after stopping and going on.
+# A repeated run and a resumed run have the same bits.
 repeat() {
   local name=$1 cuda=$plans/$1.cuda.plan
   rm -rf "$scratch/ckpt"
@@ -66,7 +67,7 @@ repeat() {
     python3 test/e2e/compare_losses.py --exact --from $((steps / 2 + 1)) "$scratch/$name.cuda.jsonl" "$scratch/$name.resumed.jsonl"
 }
 
-# What the device lacks since the run began is the plan's arena, its workspace and what libraries take.
+# The device memory that the run takes is the plan's arena, its workspace and the memory of libraries.
 memory() {
   train "$plans/$1.cuda.plan" /dev/null 2 | tee "$scratch/memory" && espalier inspect "$plans/$1.cuda.plan" --json > "$scratch/inspected" &&
     python3 - "$scratch/memory" "$scratch/inspected" <<'PYTHON'
@@ -80,7 +81,7 @@ sys.exit(not isRight)
 PYTHON
 }
 
-# Greedy tokens of both devices from one checkpoint.
+# Both devices generate the same greedy tokens from one checkpoint.
 generate() {
   local words=(--checkpoint "$scratch/said" --tokens "84 104 101 32" --tokens 65 --max-tokens 8)
   train "$plans/gpt_f32.cpu.plan" /dev/null 4 --checkpoint "$scratch/said" >/dev/null &&
@@ -93,7 +94,7 @@ timed_run() { # NAME
   ESPALIER_CUDA_TIMES=$scratch/$1.times.txt train "$plans/$1.cuda.plan" /dev/null 4 && cat "$scratch/$1.times.txt"
 }
 
-# Four ranks on the device train like one rank, and the same bits again.
+# Four ranks on one device train like one rank, and a repeated run has the same bits.
 share() { # NAME STEPS LIMIT
   local name=$1 plan=$plans/$1.cuda.plan
   [ -z "$settings" ] || export $settings
@@ -104,7 +105,7 @@ share() { # NAME STEPS LIMIT
     python3 test/e2e/compare_losses.py "$scratch/$name.jsonl" "$scratch/$name.one.jsonl" --names four one --limit "$3"
 }
 
-# One rank is killed: all end within 5 seconds, with a report.
+# If one rank is killed, all ranks end within 5 seconds, with a report.
 kill_rank() {
   [ -z "$settings" ] || export $settings
   python3 test/e2e/fail_rank.py SIGKILL 2 espalier run "$plans/$1.cuda.plan" --device "$device" --data mock --steps 100000 \

@@ -25,7 +25,7 @@ struct BackEnd {
 
 inline void PrintTo(const BackEnd &backEnd, std::ostream *out) { *out << backEnd.name; }
 
-/// The back ends of this test program. Suites that take half a minute have their own program.
+/// Returns the back ends of this test program. Each slow back end has its own test program.
 std::span<const BackEnd> backEnds();
 
 /// OpenMPI's back end: reruns the current test under mpirun, where only the ranks of this one call exist.

@@ -220,7 +220,7 @@ TEST_P(Comm, BuffersOfOneCollectiveMayDiffer) {
       places.push_back(buffers.back().data());
     }
     Ticket ticket = comm.startCollective(group, shape, places.data(), places.data());
-    // The operand locations are not needed any more.
+    // The operand addresses are no longer needed.
     shape.elements.assign(5, 0);
     places.assign(5, nullptr);
     comm.wait(ticket, 100);
@@ -442,7 +442,7 @@ TEST_P(Comm, AbortWakesEveryWaitingRank) {
     if (comm.rank() != 2)
       return waitInVain(comm, 1);
     comm.joinGroup(allOf(4), 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // the other ranks are asleep by now
+    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // the other ranks are asleep now
     comm.abort({2, 1, 17, "RUN", "block.forward", "matmul", "out of patience"});
   });
   ASSERT_TRUE(failure);
@@ -483,7 +483,7 @@ TEST_P(Comm, EndsThatDisagreeStop) {
                                      : comm.startReceive(comm.openReceive(0, 0), place, 12);
     if (comm.rank() == 1)
       EXPECT_THROW(comm.wait(ticket, 10), RankStopped);
-    else // it may be done before the receiver sees what has come
+    else // the send may complete before the receiver checks its size
       waitInVain(comm, 1);
   });
   ASSERT_TRUE(failure);

@@ -62,7 +62,7 @@ std::vector<pb::DataType> addBuffers(Call &call) {
 }
 
 // The kernel itself refuses a buffer that is one byte shorter than declared.
-TEST(LibraryFunctions, DeclareWhatKernelsTake) {
+TEST(LibraryFunctions, DeclareTheOperandsOfKernels) {
   for (const Case &c : cases) {
     Call call = callOf(c);
     SCOPED_TRACE(Call::Function_Name(c.function));
@@ -96,7 +96,7 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
     EXPECT_FALSE(operandsOf(callOf(huge)));
     EXPECT_FALSE(operandsOf(callOf(negative)));
     Case more = c;
-    more.sizes.insert(more.sizes.end(), 2, 1); // attention's sixth size may be given
+    more.sizes.insert(more.sizes.end(), 2, 1); // attention has an optional sixth size
     EXPECT_FALSE(operandsOf(callOf(more)));
   }
   Call unknown;
@@ -104,7 +104,7 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
   EXPECT_FALSE(operandsOf(unknown));
 }
 
-TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
+TEST(LibraryFunctions, StoreDefinesTheAccessOfTheLastBuffer) {
   Call call = callOf(cases[0]);
   EXPECT_EQ((*operandsOf(call))[2].access, pb::Operand::WRITE);
   call.set_store(pb::ADD);
@@ -116,8 +116,8 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
   EXPECT_NE((*operandsOf(call))[0].linear, (*operandsOf(call))[1].linear);
 }
 
-// A partial sum must not pass through a nonlinear epilogue, and every rank with a term would add a bias.
-TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
+// Nonlinear epilogues do not accept partial sums. Neither does a bias, because every rank with a term would add it.
+TEST(LibraryFunctions, EpiloguesDeclareTheirOperands) {
   struct Epilogue {
     Call::Epilogue name;
     bool isLinear;
@@ -142,8 +142,8 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   }
 }
 
-// Without a following derivative, the operand of gelu is not kept.
-TEST(LibraryFunctions, GelusOperandIsMadeWhereItHasAPlace) {
+// The operand of gelu is stored only if the call has a fifth buffer for it.
+TEST(LibraryFunctions, GelusOperandIsStoredIfItHasABuffer) {
   Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
   call.set_epilogue(Call::BIAS_GELU);
   for (size_t buffers : {4, 5}) {

@@ -1,4 +1,5 @@
-// Memory limits in the system's format, in a folder that replaces the root, and the memory that a plan requires.
+// Tests memory limits in the system's format, read from a folder that replaces the root, and the memory that a plan
+// requires.
 #include "runtime/memory_check.h"
 
 #include "runtime/comm/local.h"
@@ -33,18 +34,18 @@ protected:
   fs::path root;
 };
 
-TEST_F(FreeMemoryTest, IsWhatTheSystemHasAvailable) {
+TEST_F(FreeMemoryTest, EqualsTheAvailableMemory) {
   EXPECT_EQ(freeMemory(root).bytes, 20000u * 1024);
   EXPECT_EQ(freeMemory(root).source, "MemAvailable of /proc/meminfo");
 }
 
-TEST_F(FreeMemoryTest, WithoutAnyFileNothingIsLimited) {
+TEST_F(FreeMemoryTest, IsUnlimitedWithoutAnyFile) {
   fs::remove_all(root);
   EXPECT_EQ(freeMemory(root).bytes, UINT64_MAX);
 }
 
-/// 10,000,000 minus 6,000,000, of which 2,500,000 are reclaimable file pages.
-TEST_F(FreeMemoryTest, Version2GroupsAndThoseAboveThemLimit) {
+/// The limit minus the usage is 10,000,000 - 6,000,000. Of the usage, 2,500,000 bytes are reclaimable file pages.
+TEST_F(FreeMemoryTest, Version2GroupsAndTheirParentsLimit) {
   write("proc/self/cgroup", "0::/jobs/mine\n");
   write("sys/fs/cgroup/jobs/mine/memory.max", "max\n");
   write("sys/fs/cgroup/jobs/mine/memory.current", "6000000\n");

@@ -1,5 +1,5 @@
-// The verifier must handle any plan, because plans come from outside. Random fields of a good plan get values that
-// break arithmetic. With sanitizers this is the fuzz test of the verifier and of the loader.
+// The verifier must handle any plan, because plans come from outside. Random fields of a valid plan get extreme values.
+// With sanitizers, this is the fuzz test of the verifier and of the loader.
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"

@@ -1,4 +1,4 @@
-// The elements that a rank holds, owns and saves: blocks of padded tensors, further cut if their bucket is sharded.
+// Tests the elements that a rank holds, owns and saves: blocks of padded tensors, which ZeRO cuts further.
 #include "runtime/parameter_block.h"
 
 #include "test/runtime/sample_plan.h"
@@ -49,7 +49,7 @@ TEST(ParameterBlock, SkipsPadding) {
 }
 
 /// Experts spread over tp and then over ep: tp is the outer axis, although it is last in the mesh.
-TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
+TEST(ParameterBlock, AxesFollowTheOrderOfThePlan) {
   pb::Mesh axes = meshOf(1, 1, 2);
   axes.set_ep(3);
   Mesh mesh(axes);
@@ -58,7 +58,7 @@ TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
   parameter.add_padded_shape(6);
   parameter.add_split(EP | TP);
   auto held = [&] {
-    std::vector<int64_t> experts; // by rank: ep, then tp
+    std::vector<int64_t> experts; // indexed by rank: ep, then tp
     for (int rank = 0; rank < 6; ++rank)
       ParameterBlock(parameter, mesh, rank).visitRuns([&](int64_t, int64_t global, int64_t) {
         experts.push_back(global);
@@ -108,7 +108,7 @@ pb::Plan sharedPlan() {
   return plan;
 }
 
-TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
+TEST(PlacedParameters, ShardsMayContainAWholeParameterOrNone) {
   pb::Plan plan = sharedPlan();
   Mesh mesh(plan.mesh());
   std::vector<PlacedParameter> first = placedParameters(plan, mesh, 0), second = placedParameters(plan, mesh, 1);
@@ -120,7 +120,7 @@ TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
   EXPECT_TRUE(second[0].own.range.isEmpty());
   EXPECT_EQ(second[1].own.range, (ElementRange{0, 640}));
   EXPECT_EQ(second[1].own.at, 0);
-  EXPECT_TRUE(second[2].own.range.isEmpty()); // only padding remains for it
+  EXPECT_TRUE(second[2].own.range.isEmpty()); // rank 1 holds only padding
   for (const PlacedParameter &placed : second) {
     EXPECT_FALSE(placed.isSpokenFor);
     EXPECT_TRUE(placed.isOwnSpokenFor);
@@ -128,7 +128,7 @@ TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
 }
 
 /// A shard boundary inside a parameter: rank 1 owns elements 640 to 1279 of the bucket.
-TEST(PlacedParameters, PartsCutThroughParameters) {
+TEST(PlacedParameters, ShardsCutThroughParameters) {
   pb::Plan plan = sharedPlan();
   plan.mutable_buckets(0)->mutable_parameters(1)->set_first(512);
   Mesh mesh(plan.mesh());
@@ -149,8 +149,8 @@ TEST(PlacedParameters, PartsCutThroughParameters) {
   EXPECT_EQ(placed.heldStored().at, 0);
 }
 
-/// Under every split, one rank saves each element of each parameter, and one its state. A tied table counts once.
-TEST(PlacedParameters, EveryElementIsSpokenForOnce) {
+/// Under every split, exactly one rank saves each element of each parameter and its state. A tied table counts once.
+TEST(PlacedParameters, OneRankSavesEveryElement) {
   for (bool zero : {false, true}) {
     SampleOptions options{.dp = 2, .tp = 2, .pp = 2, .layers = 3, .features = 300, .zero = zero};
     pb::Plan plan = samplePlan(options);

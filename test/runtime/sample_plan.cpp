@@ -1,5 +1,5 @@
-// Shared tables: settings, kernels, values, boundary transfers. Written independently of the compiler, in the
-// compiler's form.
+// Builds the shared tables: settings, kernels, values, transfers between stages. The code is independent of the
+// compiler but gives the same form of plan.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -29,7 +29,8 @@ struct ToyKernel {
   std::vector<ToyOperand> operands;
 };
 
-/// In the order of enum Kernel, with operands as in toy_kernels.c. A reach of 0 is the extent: features of this rank.
+/// In the order of enum Kernel, with operands as in toy_kernels.c. An access extent of 0 is the number of features of
+/// this rank.
 const ToyKernel toyKernels[] = {
     {"toy_embed", 4, {{pb::I32, read, {1, 2}}, {pb::F32, read, {0}}, {pb::F32, write, {1, 0}}}},
     {"toy_embed_gradient", 5, {{pb::I32, read, {1, 2}}, {pb::F32, read, {1, 0}}, {pb::F32, add, {0}, 5}}},
@@ -226,7 +227,8 @@ uint32_t SamplePlanBuilder::collective(const std::string &name, pb::Transfer::Ki
   return plan.transfers_size() - 1;
 }
 
-/// The scalars region, which the host sets. Its slots are slices of it. Ranks hold partial sums until the all-reduce.
+/// Adds the scalars region, which the host writes, and one value per slot. Ranks hold partial sums until the
+/// all-reduce.
 void SamplePlanBuilder::addScalarValues() {
   uint32_t world = mesh.divided();
   scalars = value("scalars", pb::F32, ScalarSlotCount, {.resident = true});
@@ -262,7 +264,7 @@ void SamplePlanBuilder::addScalarValues() {
   *sums->add_to() = at(ScalarSlots, StopRequests * 4, 4, stop);
 }
 
-/// Tokens, labels, and activations between stages.
+/// Adds tokens, labels, and activations between stages.
 void SamplePlanBuilder::addStreams() {
   tokens = value("tokens", pb::I32, o.samples * o.features, {.perMicroBatch = true});
   labels = value("labels", pb::I32, o.samples * o.features, {.perMicroBatch = true});
@@ -339,7 +341,7 @@ pb::Plan SamplePlanBuilder::build() {
 
 namespace {
 
-/// Sample i holds (7 i + 3 k + i k) mod 251 at position k.
+/// Sample i has the token (7 i + 3 k + i k) mod 251 at position k.
 class SampleData final : public Dataset {
 public:
   SampleData(DatasetOptions options, int64_t samples) : Dataset(std::move(options)), samples(samples) {}

@@ -1,5 +1,5 @@
-// Parameters with equal partial axes form buckets. Also the transfers that reduce them and the programs that compute
-// the norm and the update.
+// Puts parameters with equal partial axes into buckets. Adds the transfers that reduce the gradients, and the programs
+// of the norm and the update.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -15,8 +15,8 @@ uint64_t roundUp(uint64_t number, uint64_t multiple) { return (number + multiple
 
 } // namespace
 
-/// A parameter that tp shards is reduced over dp, others also over tp. A table on two stages is first reduced over
-/// these.
+/// A parameter that tp shards is reduced over dp only. Other parameters are also reduced over tp. A table on two stages
+/// is reduced over the stages first.
 void SamplePlanBuilder::addBuckets(Layout &layout, const std::string &kind, const std::vector<ToyParameter> &parameters,
                                    const std::vector<uint32_t> &holders) {
   std::map<uint32_t, std::vector<ToyParameter>> byPartial;
@@ -89,8 +89,8 @@ void SamplePlanBuilder::addBucket(Layout &layout, pb::Bucket bucket, const std::
   *plan.add_buckets() = std::move(bucket);
 }
 
-/// Reduces over the stages that hold the bucket, then over unsharded axes, then reduce-scatters. The all-gather
-/// returns shards.
+/// Reduces over the stages that hold the bucket, then over unsharded axes, then reduce-scatters. The all-gather gathers
+/// the updated shards.
 void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from) {
   uint32_t partial = from.partial(), share = from.share();
   pb::Buffer source = from.gradient();
@@ -123,7 +123,7 @@ void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from)
                              part(from.stored(), bucket.share), from.stored());
 }
 
-/// One call and one launch per bucket, each over the rank's own shard.
+/// Adds one call and one launch per bucket. Each works on the rank's own shard.
 void SamplePlanBuilder::updatePrograms(Layout &layout, const std::string &kind) {
   pb::Subprogram norm, optimizer;
   norm.set_name(kind + ".norm");

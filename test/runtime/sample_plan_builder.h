@@ -41,7 +41,7 @@ constexpr uint32_t sumCount = 3;
 struct ValueTraits {
   uint32_t split = 0, partial = 0;
   bool perMicroBatch = false, resident = false;
-  int32_t whole = -1; ///< the value of which it is a part
+  int32_t whole = -1; ///< the value that this value is a shard of
   uint64_t first = 0;
   uint32_t additions = 0;
 };
@@ -49,26 +49,26 @@ struct ValueTraits {
 /// A parameter of one kind of call.
 struct ToyParameter {
   const char *name;
-  int64_t elements; ///< on one rank
-  uint32_t split;   ///< axes of its one dimension
+  int64_t elements; ///< elements on one rank
+  uint32_t split;   ///< mesh axes that shard the only dimension
   double stddev;
 };
 
 /// A bucket's index in the plan, and the transfers and programs that use it.
 struct ToyBucket {
   uint32_t number;
-  std::vector<uint32_t> reductions; ///< transfers in order, one queue
+  std::vector<uint32_t> reductions; ///< indices of transfers in order, on one queue
   int32_t gather = -1;
   std::vector<uint32_t> parameters; ///< values of the stored parameters
-  std::vector<uint32_t> gradients;  ///< and of their gradients
-  uint32_t share;                   ///< value of the own part of `stored`
+  std::vector<uint32_t> gradients;  ///< values of their gradients
+  uint32_t share;                   ///< value of the own shard of `stored`
 };
 
-/// The buckets of a kind of call, and the bytes that they take in its regions.
+/// The buckets of a kind of call, and their size in bytes in each region.
 struct Layout {
   std::vector<ToyBucket> buckets;
   uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0;
-  uint32_t norm = 0, update = 0; ///< subprogram + 1
+  uint32_t norm = 0, update = 0; ///< index of the subprogram + 1
 };
 
 /// One RUN of a stage, forward or backward.
@@ -76,7 +76,7 @@ struct ToyRun {
   bool isBackward;
   int64_t microBatch;
 };
-/// A transfer to or from another stage, and the RUN after which it starts; -1: before all.
+/// A transfer to or from another stage, and the RUN after which it starts. -1: before all RUNs.
 struct ToyStart {
   uint32_t transfer;
   int64_t microBatch;
@@ -86,7 +86,7 @@ struct ToyStart {
 /// The instruction stream of a stage, and the number of ring slots of each rotating live range.
 struct StageLists {
   std::vector<ToyRun> runs;
-  std::vector<ToyStart> starts; ///< in the one order of all transfers
+  std::vector<ToyStart> starts; ///< in the global order of transfers
   std::vector<std::pair<std::string, uint32_t>> slots;
 };
 

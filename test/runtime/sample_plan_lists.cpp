@@ -1,4 +1,4 @@
-// The instruction streams: 1F1B, with receives as early as the order of transfers and their slots allow
+// Builds the instruction streams: 1F1B, with receives as early as the order of transfers and their ring slots allow
 // (runtime/README.md, section 3).
 #include "test/runtime/sample_plan_builder.h"
 
@@ -9,7 +9,7 @@
 namespace espalier::rt {
 namespace {
 
-/// One forward, one backward, after as many warm-up forwards as stages follow.
+/// Returns alternating forwards and backwards after one warm-up forward per following stage.
 std::vector<ToyRun> runsOf(int64_t microBatches, int64_t ahead) {
   ahead = std::min(ahead, microBatches);
   std::vector<ToyRun> runs;
@@ -28,7 +28,7 @@ int placeOf(const std::vector<ToyRun> &runs, bool isBackward, int64_t microBatch
   return std::ranges::find_if(runs, isIt) - runs.begin();
 }
 
-/// End times by (stage, backward, micro-batch), if each RUN takes one unit of time.
+/// End times by (stage, backward, micro-batch) if each RUN takes one unit of time.
 class Ends {
 public:
   Ends(int stages, int64_t microBatches) : microBatches(microBatches), ends(stages * 2 * microBatches, 0) {
@@ -69,7 +69,7 @@ void addFlight(pb::Start *start, uint32_t transfer, uint32_t call, int64_t micro
 
 } // namespace
 
-/// Builds one instruction stream: consecutive actions, and waits for the transfers of a START by name.
+/// Builds one instruction stream. Merges consecutive STARTs and consecutive WAITs.
 class ToyList {
 public:
   /// Returns the slots of the layers' live ranges for a micro-batch.
@@ -150,7 +150,7 @@ private:
         advance(&flight);
     return google::protobuf::util::MessageDifferencer::Equals(wanted, after);
   }
-  /// Returns the longest repetition from an action on: actions per round, and rounds.
+  /// Returns the longest repetition that starts at an action: the number of actions per round and the number of rounds.
   std::pair<size_t, size_t> repetition(size_t at) const {
     std::pair<size_t, size_t> best = {1, 1};
     for (size_t length = 1; at + 2 * length <= actions.size(); ++length) {
@@ -175,7 +175,7 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
   lists.runs = runsOf(o.microBatches, o.pp - 1 - index);
   uint32_t flying = std::min<int64_t>(o.pp - index, o.microBatches);
   uint32_t inSlots = flying, doutSlots = 1;
-  // Time when the value is produced, forward first, micro-batch, index of the transfer.
+  // Sort key: time at which the value is produced, backward, micro-batch, index of the transfer.
   using Key = std::tuple<int64_t, bool, int64_t, uint32_t>;
   std::vector<Key> order;
   for (int64_t m = 0; m < o.microBatches; ++m) {
@@ -189,8 +189,8 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
     }
   }
   std::ranges::sort(order);
-  // No send may wait for an earlier receive, and no receive may start after its reader. The blocking transfer gets one
-  // more slot.
+  // No send may wait for an earlier receive, and no receive may start after its reader. Otherwise the blocking transfer
+  // gets one more ring slot.
   for (bool isDone = false; !isDone;) {
     isDone = true;
     lists.starts.clear();
@@ -228,7 +228,7 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
   return lists;
 }
 
-/// Reductions, norm, all-reduce of sums, update, all-gather; then the results that the host reads.
+/// Writes the reductions, norm, all-reduce of sums, update, all-gather, and the results that the host reads.
 void SamplePlanBuilder::writeTail(const pb::Stage &stage, ToyList &list) const {
   uint32_t stepCall = stage.calls_size() - 1;
   auto forBuckets = [&](auto act) {
@@ -339,7 +339,8 @@ void SamplePlanBuilder::writeEvaluation(pb::Stage *stage, const std::vector<uint
   list.write(stage->add_entries(), o.folds);
 }
 
-/// The first backward overwrites gradients (beta = 0). If a stage has both uses of the table, the head's comes first.
+/// The first backward overwrites gradients (beta = 0). On a stage with both uses of the table, the head overwrites and
+/// the embedding adds.
 void SamplePlanBuilder::writeBackward(const pb::Stage &stage, ToyList &list, int64_t m) const {
   uint32_t calls = stage.calls_size() - 1;
   bool hasBoth = o.pp == 1;

@@ -1,4 +1,4 @@
-// The instructions of each call's forward and backward.
+// Builds the instructions of each call's forward and backward.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -19,7 +19,7 @@ pb::Launch *SamplePlanBuilder::launch(pb::Subprogram *to, Kernel kernel, int64_t
   return launch;
 }
 
-/// Kernels exist only for the launches of the plan.
+/// Lists the values that each kernel operand takes in the launches of the plan.
 void SamplePlanBuilder::addUses() {
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (const pb::Instruction &instruction : subprogram.instructions())
@@ -50,7 +50,7 @@ void SamplePlanBuilder::shape(pb::Launch *to) {
 
 pb::Buffer SamplePlanBuilder::slot(uint32_t number) const { return at(ScalarSlots, number * 4, 4, firstSlot + number); }
 
-/// Returns a sum after the all-reduce.
+/// Returns a buffer of a sum after the all-reduce.
 pb::Buffer SamplePlanBuilder::agreed(uint32_t number) const {
   return at(ScalarSlots, number * 4, 4, firstAgreed + number);
 }
@@ -84,7 +84,7 @@ void SamplePlanBuilder::embedPrograms() {
 }
 
 void SamplePlanBuilder::blockPrograms() {
-  // One bucket, or two if tp shards only the weight.
+  // The block has one bucket, or two if tp shards only the weight.
   const ToyBucket &weights = block.buckets.front(), &shifts = block.buckets.back();
   size_t shift = shifts.parameters.size() - 1;
   pb::Launch *forward = launch(subprogram("block.forward"), Block, local(), 2);

@@ -1,4 +1,4 @@
-// A stage: consecutive allocations for every region of its calls, and the host staging buffers.
+// Builds a stage: consecutive allocations for every region of its calls, and the host staging buffers.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -55,7 +55,7 @@ uint32_t SamplePlanBuilder::place(pb::Stage *stage, uint32_t lifetime, const std
   return stage->places_size() - 1;
 }
 
-/// Adds two copies that alternate.
+/// Adds an allocation with two alternating copies in host memory.
 uint32_t SamplePlanBuilder::hostPlace(pb::Stage *stage, uint32_t lifetime, uint64_t bytes) {
   uint64_t stride = aligned(bytes), begin = stage->arena_bytes(pb::HOST);
   stage->set_arena_bytes(pb::HOST, begin + 2 * stride * stage->lifetimes(lifetime).slots());
@@ -75,7 +75,7 @@ void SamplePlanBuilder::bindParameters(pb::Stage *stage, pb::Call *call, const L
   bind(call, State, place(stage, 0, "optimizer", layout.stateBytes));
 }
 
-/// Adds embed on the first stage, head on the last, blocks between, and the call of the step.
+/// Adds embed on the first stage, head on the last stage, the blocks between them, and the call of the step.
 void SamplePlanBuilder::addCalls(pb::Stage *stage, int index) {
   bool isFirst = index == 0, isLast = index == o.pp - 1;
   int calls = static_cast<int>(stage->layers()) + isFirst + isLast;
@@ -108,7 +108,7 @@ void SamplePlanBuilder::addCalls(pb::Stage *stage, int index) {
   last->set_programs(SetScalars, step);
 }
 
-/// The second of two calls saves the activation between them. A received activation has its own live range.
+/// The second of two consecutive calls saves the activation between them. A received activation has its own live range.
 void SamplePlanBuilder::bindStreams(pb::Stage *stage, int index) {
   auto find = [&](const char *name) -> uint32_t {
     auto found = std::ranges::find(stage->lifetimes(), name, &pb::Lifetime::name);
@@ -171,7 +171,7 @@ void SamplePlanBuilder::addStage(int index) {
   pb::Stage *stage = plan.add_stages();
   stage->add_arena_bytes(0);
   stage->add_arena_bytes(0);
-  // Uneven on purpose: the first stages get the remaining layers.
+  // The first stages get the remaining layers, so that stages have different sizes.
   int first = 0, count = 0;
   for (int i = 0; i <= index; ++i) {
     first += count;

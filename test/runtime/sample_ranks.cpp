@@ -9,7 +9,8 @@
 namespace espalier::rt {
 namespace {
 
-/// Element h of a call is 1 + a hash of (call, h), at most 0.1, on every rank that holds it.
+/// Returns element h of a call: 1 plus a hash of (call, h) of at most 0.1. All ranks with this element get the same
+/// value.
 float initial(int layer, uint64_t element, const std::string &name) {
   uint64_t hash = (layer * 1009 + element * 31 + name.size()) % 97;
   return 1 + static_cast<float>(hash) / 970;
@@ -50,7 +51,7 @@ void runRank(Executor &executor, const Program &program, int steps, RanksResult 
   int rank = executor.rankProgram().rank;
   const pb::Stage &stage = program.plan().stages(executor.rankProgram().stage);
   initialize(executor, program);
-  executor.meet();
+  executor.barrier();
   for (int step = 0; step <= steps; ++step) {
     uint32_t entry = *findEntry(program.plan(), step < steps ? "train_step" : "evaluate");
     executor.step = step;

@@ -1,4 +1,4 @@
-// Runs the ranks of a plan as threads, without the trainer, so that tests see the executor alone.
+// Runs the ranks of a plan as threads without the trainer, so that tests use only the executor.
 #pragma once
 
 #include "runtime/executor.h"
@@ -9,10 +9,10 @@
 
 namespace espalier::rt {
 
-/// Wraps a rank's device; empty: uses the device itself.
+/// Wraps a rank's device. If empty, the rank uses the device itself.
 using WrapDevice = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>, int rank)>;
 
-/// The result of a run: results of every entry on rank 0, and the parameters by rank.
+/// The results of every entry on rank 0, and the parameters by rank.
 struct RanksResult {
   std::vector<Scalars> results;
   std::vector<std::vector<float>> parameters;
@@ -24,7 +24,7 @@ struct RanksResult {
 RanksResult runRanks(const Program &program, int steps, const WrapDevice &wrap = {},
                      const std::function<void(Executor &)> &prepare = {});
 
-/// Fills the host staging buffers: samples that depend on step, micro-batch and position, and the scalars.
+/// Fills the host staging buffers with the scalars and with samples that depend on step, micro-batch and position.
 void fillExchanges(Executor &executor, const Program &program, int step, uint32_t microBatches);
 
 } // namespace espalier::rt

@@ -1,9 +1,9 @@
-// Failures of every kind, at random points of random plans, on every back end. Each must end all ranks with status 1
-// and a report that names the first failure. Runs that are only late, or suspended as a whole, must succeed. Runs
-// mostly wait, so that several execute concurrently. ESPALIER_SOAK is the number of runs, ESPALIER_SOAK_SEED the first
+// Injects failures of every kind at random points of random plans on every back end. Each must end all ranks with
+// status 1 and a report that names the first failure. Runs that are only late, or suspended as a whole, must succeed.
+// Runs mostly wait, so several execute concurrently. ESPALIER_SOAK is the number of runs, ESPALIER_SOAK_SEED the first
 // seed, and ESPALIER_SOAK_ONLY a single seed to repeat. Each run prints its seed.
 #include "runtime/crash_report.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 #include "test/runtime/sample_plan.h"
 #include "test/sanitizer.h"
 
@@ -35,15 +35,15 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ESPALIER_SOAK_FOLDER";
-/// Far longer than any run that does not hang. Under mpirun a run took a minute on a busy machine.
+/// Time after which a run counts as hanging. Under mpirun, a run took a minute on a busy machine.
 constexpr std::chrono::seconds hangs{300 * slowdown};
 /// Duration of a suspension: longer than the watchers' timeout.
 constexpr std::chrono::milliseconds suspension{3500};
 /// Concurrent runs per core.
 constexpr int runsPerCore = 4;
 
-/// The event of a run. A memory limit and a disk are real: a small disk where one can be mounted, else a file-size
-/// limit.
+/// The event of a run. The memory limit is real. The full disk is a small mounted disk if mounting is possible,
+/// otherwise a file-size limit.
 enum Event { Throws, Crashes, Killed, Stopped, NoMemory, MemoryLimit, DiskFull, Late, Suspended, events };
 constexpr const char *eventNames[] = {"exception",    "crash",     "killed", "stopped",  "no memory",
                                       "memory limit", "disk full", "late",   "suspended"};
@@ -78,7 +78,7 @@ bool hasMpirun() {
   return has;
 }
 
-/// Returns the least number of actions that every rank runs in a step.
+/// Returns the number of actions of the stage with the fewest actions in a step.
 uint32_t actionsOf(const pb::Plan &plan) {
   uint32_t least = UINT32_MAX;
   for (const pb::Stage &stage : plan.stages()) {
@@ -90,14 +90,14 @@ uint32_t actionsOf(const pb::Plan &plan) {
   return least;
 }
 
-/// Returns the case of a seed, which is the same in every process.
+/// Returns the case of a seed. Every process computes the same case.
 Case caseOf(uint64_t seed) {
   std::mt19937_64 random(seed);
   auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
   Case chosen{.seed = seed};
   int place = below(10);
   chosen.comm = place < 3 ? Comm::local : place < 9 || !hasMpirun() ? Comm::shm : Comm::mpi;
-  // Threads of one process die and stop together, which is not a failure of one rank.
+  // A signal kills or stops all threads of a process, which is not a failure of one rank.
   do
     chosen.event = static_cast<Event>(below(events));
   while ((chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped)) ||
@@ -126,7 +126,7 @@ void mountSmallDisk(const fs::path &checkpoints) {
     mount("none", checkpoints.c_str(), "tmpfs", 0, fmt::format("size={}", smallDisk).c_str());
 }
 
-/// Fills the small disk. Without one, limits the file size to more than a report and less than a checkpoint.
+/// Fills the small disk. Without a small disk, limits the file size to more than a report and less than a checkpoint.
 void fillDisk(const fs::path &checkpoints, int rank) {
   struct statvfs disk = {};
   if (statvfs(checkpoints.c_str(), &disk) != 0 || disk.f_blocks * disk.f_frsize > smallDisk) {
@@ -139,7 +139,7 @@ void fillDisk(const fs::path &checkpoints, int rank) {
     filler.flush();
 }
 
-/// Allocates more than the system allows from now on.
+/// Sets the memory limit to the current size and allocates more.
 void exhaustMemory() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -176,7 +176,7 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
       if (executor.step == chosen.step && executor.rankProgram().rank == chosen.rank)
         exhaustMemory();
     };
-  if (chosen.event == Suspended) // reports that it runs, and runs long enough to be suspended
+  if (chosen.event == Suspended) // reports that the run has started, and makes it long enough to be suspended
     run.inspect = [step = chosen.step, folder](const Executor &executor) {
       if (executor.step == step)
         std::ofstream(folder / "working").flush();
@@ -185,7 +185,7 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
   return run;
 }
 
-/// Runs the plan in the child process, or in each process of mpirun, and exits as the command does.
+/// Runs the plan in the child process, or in each process of mpirun, and exits as `espalier run` does.
 [[noreturn]] void live(const Case &chosen, const fs::path &folder) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit none{0, 0};
@@ -262,7 +262,7 @@ std::string textOf(const fs::path &file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Returns what the report of a case lacks; empty if it is complete.
+/// Returns what is wrong with the report of a case, or an empty string.
 std::string wrongIn(const Case &chosen, const Json &report) {
   constexpr const char *causes[] = {"injected fault",
                                     "its process was killed by signal 11",
@@ -280,7 +280,7 @@ std::string wrongIn(const Case &chosen, const Json &report) {
   bool isDisk =
       cause.find("No space left on device") != std::string::npos || cause.find("File too large") != std::string::npos;
   if (chosen.event == DiskFull && isDisk && report.at("step") != runSteps)
-    return "another step"; // of its saves only the last one must succeed
+    return "another step"; // only the last save must succeed
   if (chosen.event == DiskFull || chosen.event == MemoryLimit)
     return chosen.event == MemoryLimit || isDisk ? "" : "another cause";
   std::string action = report.at("action").is_null() ? "" : report.at("action");
@@ -290,7 +290,7 @@ std::string wrongIn(const Case &chosen, const Json &report) {
   return "";
 }
 
-/// Returns what is wrong with the end of a run; empty if nothing is.
+/// Returns what is wrong with the end of a run, or an empty string.
 std::string judge(const Case &chosen, const std::optional<int> &status, const fs::path &folder) {
   if (!status)
     return "it hangs";
@@ -324,8 +324,7 @@ public:
 
   pollfd ending() const { return {handle, POLLIN, 0}; }
 
-  /// Suspends and continues a run if its case requires it. Returns whether the run has ended, or was killed because it
-  /// hung.
+  /// Suspends and continues a run if its case requires it. Kills a hanging run. Returns whether the run has ended.
   bool turn() {
     auto age = Clock::now() - begin;
     if (chosen.event == Suspended && stopped.empty() && isToBeSuspended(age)) {
@@ -346,7 +345,7 @@ public:
     return true;
   }
 
-  /// Reports what was wrong with the ended run.
+  /// Reports the errors of the ended run.
   void finish(Tally &tally) {
     int status = 0;
     waitpid(process, &status, 0);
@@ -363,7 +362,7 @@ public:
   const Case chosen;
 
 private:
-  /// Some runs are suspended during start-up, others at a step.
+  /// Some runs are suspended during start-up, others during a step.
   bool isToBeSuspended(Clock::duration age) const {
     bool atBegin = chosen.step == 0 && chosen.action % 2 == 0;
     return atBegin ? age > std::chrono::milliseconds(200) : fs::exists(folder / "working");
@@ -378,7 +377,7 @@ private:
   std::optional<Clock::time_point> resumes;
 };
 
-/// Waits until one of the runs has ended, or for a short time.
+/// Waits until one of the runs has ended or a short time has passed.
 void await(const std::list<Running> &runs) {
   std::vector<pollfd> ends;
   for (const Running &run : runs)

@@ -1,11 +1,11 @@
-// Kernels of the toy model of sample_plan.h, in the ABI of generated code. Built as a shared object that the tests put
-// into a plan.
+// Kernels of the toy model of sample_plan.h, with the ABI of generated code. They are built as a shared object that the
+// tests embed in a plan.
 #include <stdint.h>
 
 typedef void *const *Buffers;
 typedef const int64_t *Scalars;
 
-// tokens, e, out; scalars: samples, features, first local feature, local features. extent: local features
+// buffers: tokens, e, out. scalars: samples, features, first local feature, local features. extent: local features.
 void toy_embed(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const int32_t *tokens = b[0];
   const float *e = b[1];
@@ -15,7 +15,7 @@ void toy_embed(Buffers b, Scalars s, int64_t begin, int64_t end) {
       out[i * s[3] + h] = e[h] * (float)tokens[i * s[1] + s[2] + h] / 256.0f;
 }
 
-// tokens, dout, de; scalars as toy_embed, then 1 to overwrite
+// buffers: tokens, dout, de. scalars: as toy_embed, then 1 to overwrite.
 void toy_embed_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const int32_t *tokens = b[0];
   const float *dout = b[1];
@@ -28,7 +28,7 @@ void toy_embed_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   }
 }
 
-// x, w, shift, y, saved; scalars: samples, local features. y = x * w + shift
+// y = x * w + shift. buffers: x, w, shift, y, saved. scalars: samples, local features.
 void toy_block(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *x = b[0], *w = b[1], *shift = b[2];
   float *y = b[3], *saved = b[4];
@@ -39,7 +39,7 @@ void toy_block(Buffers b, Scalars s, int64_t begin, int64_t end) {
     }
 }
 
-// saved, w, dy, dx, dw; scalars: samples, local features, 1 to overwrite
+// buffers: saved, w, dy, dx, dw. scalars: samples, local features, 1 to overwrite.
 void toy_block_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *x = b[0], *w = b[1], *dy = b[2];
   float *dx = b[3], *dw = b[4];
@@ -53,7 +53,7 @@ void toy_block_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   }
 }
 
-// dy, dshift; scalars: elements, 1 to overwrite. extent: 1
+// buffers: dy, dshift. scalars: elements, 1 to overwrite. extent: 1.
 void toy_shift_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *dy = b[0];
   float *dshift = b[1], sum = s[1] ? 0.0f : dshift[0];
@@ -62,7 +62,7 @@ void toy_shift_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   dshift[0] = sum;
 }
 
-// x, e, labels, loss; scalars as toy_embed. loss = sum (x e - label)^2. extent: 1
+// loss = sum (x e - label)^2. buffers: x, e, labels, loss. scalars: as toy_embed. extent: 1.
 void toy_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *x = b[0], *e = b[1];
   const int32_t *labels = b[2];
@@ -75,13 +75,14 @@ void toy_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   *(float *)b[3] = sum;
 }
 
-// loss, its sum, the count of tokens; scalars: tokens, ranks that hold the same loss, of which each counts its share
+// buffers: loss, loss sum, token count. scalars: tokens, number of ranks with the same loss, by which each rank
+// divides.
 void toy_add_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   *(float *)b[1] += *(const float *)b[0] / (float)s[1];
   *(float *)b[2] += (float)s[0] / (float)s[1];
 }
 
-// x, e, labels, dx, de, loss scale; scalars as toy_embed, then 1 to overwrite
+// buffers: x, e, labels, dx, de, loss scale. scalars: as toy_embed, then 1 to overwrite.
 void toy_loss_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *x = b[0], *e = b[1], *lossScale = b[5];
   const int32_t *labels = b[2];
@@ -98,7 +99,7 @@ void toy_loss_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   }
 }
 
-// p, g, first and second moment, learning rate, scale of the gradient, both corrections, whether to apply
+// buffers: p, g, first and second moment, learning rate, gradient scale, both bias corrections, whether to apply.
 void toy_adam(Buffers b, Scalars s, int64_t begin, int64_t end) {
   float *p = b[0], *m = b[2], *v = b[3];
   const float *g = b[1], *rate = b[4], *scale = b[5], *bias1 = b[6], *bias2 = b[7], *apply = b[8];

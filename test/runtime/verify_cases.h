@@ -1,4 +1,4 @@
-// Hand-written changes of a sample plan, for tests of the verifier.
+// Hand-written changes of a sample plan for tests of the verifier.
 #pragma once
 
 #include "test/runtime/sample_plan.h"
@@ -17,10 +17,10 @@ struct VerifyCase {
   int pp = 2;
 };
 
-/// Returns the sample plan of a case: two replicas, tensors in two shards.
+/// Returns the sample plan of a case, with two replicas and tensors in two shards.
 pb::Plan planOf(const VerifyCase &from);
 
-/// Find parts of the plan by name.
+/// These functions find parts of the plan by name.
 pb::Subprogram *programOf(pb::Plan &plan, const std::string &name);
 pb::Instruction *instructionOf(pb::Plan &plan, const std::string &program, int instruction = 0);
 pb::Transfer *transferOf(pb::Plan &plan, const std::string &name);
@@ -31,9 +31,9 @@ pb::Binding *bindingOf(pb::Plan &plan, int stage, int call, const std::string &r
 
 /// Returns the actions of train_step, as blocks of one action.
 google::protobuf::RepeatedPtrField<pb::Action> *actionsOf(pb::Plan &plan, int stage);
-/// Returns the index of the n-th RUN of a role; -1 if there is none.
+/// Returns the index of the n-th RUN of a role, or -1.
 int findRun(pb::Plan &plan, int stage, const std::string &role, int n = 0);
-/// Returns the index of the START or WAIT with this in-flight transfer.
+/// Returns the index of the START or WAIT that lists this in-flight transfer.
 int findFlight(pb::Plan &plan, int stage, bool isStart, const std::string &transfer, uint32_t microBatch = 0);
 /// Removes the in-flight transfer from its START or WAIT.
 void dropFlight(pb::Plan &plan, int stage, bool isStart, const std::string &transfer, uint32_t microBatch = 0);

@@ -1,5 +1,5 @@
-// The verifier follows every byte. Each change of one field breaks one rule about schedules and the data that they
-// move (C, F, H, I or J). The error names the location and its contents.
+// The verifier tracks every byte. Each case changes one field of a valid plan and breaks one rule about schedules and
+// their data (C, F, H, I or J). The error names the location and its contents.
 #include "runtime/verify_plan.h"
 
 #include "test/runtime/verify_cases.h"
@@ -93,11 +93,11 @@ const VerifyCase bytes[] = {
     {"RunsTwice", "runs a second time", [](pb::Plan &p) { repeat(p, 0, findRun(p, 0, "norm")); }},
     {"WithoutGradient", "updates a bucket without its gradient",
      [](pb::Plan &p) { *launchOf(p, "embed.update")->mutable_buffers(1) = launchOf(p, "embed.update")->buffers(2); }},
-    {"PieceOnly", "where another value lies at byte",
+    {"PieceOnly", "which holds another value at byte",
      [](pb::Plan &p) {
        pb::Launch *launch = launchOf(p, "head.forward", 3);
        launch->mutable_buffers(0)->set_value(numberOf(p, "head.loss"));
-       // Otherwise the terms would be refused before their bytes.
+       // Otherwise the check of partial sums would refuse the plan first.
        p.mutable_kernels(static_cast<int>(launch->kernel()))->mutable_operands(0)->set_linear(1);
      }},
 };

@@ -1,5 +1,5 @@
-// Rule E for launches of generated kernels: rows, columns and strides match the buffers, and no divisor is 0. A case
-// is a valid launch, one change, and the expected error text.
+// Tests rule E for launches of generated kernels: rows, columns and strides match the buffers, and no divisor is 0. A
+// case consists of a valid launch, one change, and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -8,8 +8,8 @@
 namespace espalier::rt::verify {
 namespace {
 
-/// Factors of Operand.reach.
-constexpr uint32_t extent = 0, columns = 1, rows = 2;
+/// Factors of an operand's access extent.
+constexpr uint32_t extent = 0, columns = 1;
 
 struct GeneratedOperand {
   const char *dims;
@@ -56,7 +56,7 @@ public:
 
 constexpr auto size = pb::Kernel::SIZE, divisor = pb::Kernel::DIVISOR, number = pb::Kernel::NUMBER;
 
-/// Rows [batch, seq] of columns [vocab]: x and the result per row, y once per position.
+/// A launch over rows [batch, seq] with columns [vocab]. x and the result are [batch, seq, vocab], y is [seq, vocab].
 Launch rowKernel() {
   return {"row",
           24,
@@ -64,7 +64,7 @@ Launch rowKernel() {
           {{size, 128}, {divisor, 1}, {size, 6}, {size, 128}, {number, 0}}};
 }
 
-/// Sums over rows [batch, seq] in two blocks. No operand has all rows.
+/// A launch that sums over the rows [batch, seq] in two blocks. No operand contains all rows.
 Launch columnKernel() {
   return {"column",
           2,
@@ -81,7 +81,7 @@ Launch columnKernel() {
 }
 
 struct LaunchCase {
-  const char *name, *expected; ///< empty: nothing is wrong
+  const char *name, *expected; ///< empty: no error
   Launch (*make)();
   std::function<void(Launch &)> change;
 };
@@ -113,7 +113,7 @@ const LaunchCase cases[] = {
 
 class Generated : public testing::TestWithParam<LaunchCase> {};
 
-TEST_P(Generated, GoThroughTheRowsOfTheirBuffers) {
+TEST_P(Generated, MatchTheRowsOfTheirBuffers) {
   Launch launch = GetParam().make();
   EXPECT_EQ(launch.faults(), "");
   GetParam().change(launch);

@@ -1,5 +1,5 @@
-// Rule G for instructions: partial sums on ranks may only be added, and sums over shards yield partial sums. A case is
-// one instruction and the expected error text.
+// Tests rule G for instructions: partial sums may only be added, and sums over a sharded dimension are partial. A case
+// consists of one instruction and the expected error text.
 #include "test/runtime/toy_shapes.h"
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace espalier::rt::verify {
 namespace {
 
 struct Case {
-  const char *name, *expected; ///< empty: nothing is wrong
+  const char *name, *expected; ///< empty: no error
   std::function<pb::Instruction(Toy &)> make;
 };
 
@@ -52,13 +52,13 @@ pb::Buffer greatest(Toy &toy, const std::string &dims, uint32_t partial) {
   return buffer;
 }
 
-/// A kernel that continues with the sum over the columns of a row, which are its innermost dimensions.
+/// A kernel that needs the complete sum over the columns of a row, which are its innermost dimensions.
 pb::Instruction softmax(Toy &toy, const std::string &dims, int64_t columns) {
   pb::Instruction instruction = kernel(toy, {{toy(dims)}, {toy(dims), pb::Operand::WRITE}});
   pb::Kernel &made = *toy.plan.mutable_kernels(0);
   made.set_whole_columns(true);
   for (pb::Operand &operand : *made.mutable_operands())
-    for (uint32_t factor : {0, 1}) // rows and columns
+    for (uint32_t factor : {0, 1}) // factors: rows and columns
       operand.add_reach(factor);
   instruction.mutable_launch()->add_scalars()->set_constant(columns);
   return instruction;
@@ -85,7 +85,7 @@ const Case cases[] = {
      [](Toy &t) {
        return epilogue(t, pb::LibraryCall::BIAS_ADD, {t("bsf"), t("fh"), t("bsh", TP), t("h"), t("bsh")});
      }},
-    // Sums over rows are complete if only the other factor is sharded over tp.
+    // A sum over rows is complete if only the other factor is sharded over tp.
     {"GradientOfABias", "",
      [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_GRADIENT, {t("bsf"), t("bsh"), t("fh", DP), t("h", DP)}); }},
     {"GradientOfABiasForgotten", "makes terms of 'h' over 2, and it is partial over 0",
@@ -102,9 +102,9 @@ const Case cases[] = {
      [](Toy &t) { return kernel(t, {{t("bsh", TP)}, {t("bsh"), write}}); }},
     {"Softmax", "", [](Toy &t) { return softmax(t, "bsh", 16); }},
     {"SoftmaxOfHeadsInParts", "", [](Toy &t) { return softmax(t, "bsnd", 5); }},
-    {"SoftmaxOfAPart", "goes on with sums over the columns [vocab 128 over 16], which lie in parts",
+    {"SoftmaxOfAPart", "uses sums over the columns [vocab 128 over 16], which are split",
      [](Toy &t) { return softmax(t, "bsv", 128); }},
-    {"SoftmaxOverHeadsInParts", "goes on with sums over the columns [heads 2 over 16, head_dim 5], which lie in parts",
+    {"SoftmaxOverHeadsInParts", "uses sums over the columns [heads 2 over 16, head_dim 5], which are split",
      [](Toy &t) { return softmax(t, "bsnd", 10); }},
     {"SumOfRows", "", [](Toy &t) { return kernel(t, {{t("bsh")}, {t("ph", DP), write, 0, true}}); }},
     {"SumOfRowsForgotten", "makes terms of 'ph' over 2, and it is partial over 0",
@@ -115,7 +115,7 @@ const Case cases[] = {
      [](Toy &t) { return kernel(t, {{greatest(t, "bs", TP), read, 1}, {t("bs", TP), write, 1}}); }},
     {"SumMadeTheGreatest", "adds up terms of 'bs', of which the greatest is wanted",
      [](Toy &t) { return kernel(t, {{t("bs", TP), read, 1}, {greatest(t, "bs", TP), write, 1}}); }},
-    // All tp ranks count the same loss, which the kernel weights.
+    // All tp ranks count the same loss. The kernel divides it by the number of ranks.
     {"Statistic", "", [](Toy &t) { return kernel(t, {{t("bs")}, {t("", DP | TP), adds, 0, true}}); }},
     {"StatisticOfOneReplica", "makes terms of '' over 2, and it is partial over 16",
      [](Toy &t) { return kernel(t, {{t("bs")}, {t("", TP), adds, 0, true}}); }},

@@ -1,4 +1,4 @@
-// Of several rounds of measurements the best counts, and what cannot be repeated is named.
+// Calibration keeps the best of several rounds and reports values that differ between rounds.
 #include "tools/calibrate.h"
 
 #include <gmock/gmock.h>

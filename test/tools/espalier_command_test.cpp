@@ -1,4 +1,4 @@
-// The command's contract: exit codes, metrics, JSON of inspect, resuming.
+// Tests the contract of the command: exit codes, metrics, the JSON output of inspect, and resuming.
 #include "runtime/plan_file.h"
 #include "test/runtime/sample_plan.h"
 #include "test/sanitizer.h"
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 struct Answer {
   int code;
-  std::string text; ///< both streams
+  std::string text; ///< standard output and standard error
 };
 
 class Command : public testing::Test {
@@ -88,7 +88,7 @@ TEST_F(Command, ResumeContinuesTheLosses) {
     EXPECT_EQ(resumed[i].at("loss"), straight[i].at("loss")) << i;
 }
 
-/// The losses of the lines that have one, evaluations too.
+/// Returns the losses of all lines with a loss, including evaluations.
 std::vector<double> losses(const std::vector<nlohmann::json> &lines) {
   std::vector<double> values;
   for (const nlohmann::json &line : lines)
@@ -108,11 +108,11 @@ TEST_F(Command, RunReadsBlendsAndSplits) {
   };
   std::vector<double> a = lossesOf("--data a.txt"), z = lossesOf("--data z.txt");
   ASSERT_EQ(a.size(), 3u);
-  // Of 8 samples 6 are "aaa...": the first loss is the mean of the two, weighted.
+  // Six of the 8 samples are "aaa...", so the first loss is the weighted mean of the two.
   std::vector<double> mixed = lossesOf("--data 0.75 a.txt 0.25 z.txt");
   EXPECT_NEAR(mixed[0], 0.75 * a[0] + 0.25 * z[0], 1e-6 * mixed[0]);
   EXPECT_EQ(mixed, lossesOf("--data 3 --data a.txt --data 1 --data z.txt"));
-  // The second half is another letter: who trains on the first evaluates on the second.
+  // The second half of the text has another letter, so training and evaluation see different letters.
   std::ofstream(folder / "az.txt") << std::string(20000, 'a') + std::string(20000, 'z');
   std::vector<double> halves = lossesOf("--data az.txt --split 1,1,0");
   EXPECT_EQ(halves[0], a[0]);
@@ -122,7 +122,7 @@ TEST_F(Command, RunReadsBlendsAndSplits) {
   EXPECT_EQ(run("run toy.plan --data a.txt z.txt").code, 2);
 }
 
-TEST_F(Command, RunReadsThePlansDataUnlessToldOtherwise) {
+TEST_F(Command, RunReadsThePlansDataByDefault) {
   SampleOptions options;
   pb::Plan plan = samplePlan(options);
   pb::Data &data = *plan.mutable_settings()->mutable_data();
@@ -154,7 +154,7 @@ TEST_F(Command, CyclicOrderResumesInItsSecondEpoch) {
   EXPECT_EQ(run("run toy.plan --data short.txt --dataloader-type random").code, 2);
 }
 
-TEST_F(Command, OptionsThatTheModelCannotFollowAreRefused) {
+TEST_F(Command, RejectsOptionsThatTheModelDoesNotSupport) {
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss").text, HasSubstr("give --eod-token ID"));
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss --eod-token 10").text,
               HasSubstr("no input loss_weights"));
@@ -176,12 +176,12 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_EQ(plan.at("plan").at("stages")[1].at("first_layer"), 2);
   EXPECT_EQ(plan.at("plan").at("stages")[1].at("layers"), 1);
   EXPECT_EQ(plan.at("parameters"), 12 + 3 * 13);
-  EXPECT_FALSE(plan.at("plan").contains("slices_kept_inputs")); // as a plan of a compiler that did not tell
+  EXPECT_FALSE(plan.at("plan").contains("slices_kept_inputs")); // as in plans of compilers without this field
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("4 = dp 2 x tp 1 x pp 2"));
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("recompute none, schedule"));
 }
 
-TEST_F(Command, VerifyTellsADamagedPlan) {
+TEST_F(Command, VerifyReportsADamagedPlan) {
   Answer good = run("verify toy.plan");
   EXPECT_EQ(good.code, 0);
   EXPECT_EQ(good.text, "toy.plan: holds\n");
@@ -208,7 +208,7 @@ TEST_F(Command, VerifyResealsForTestsOfTheVerifier) {
   EXPECT_EQ(run("verify broken.plan").code, 2);
   EXPECT_EQ(run("verify broken.plan --reseal sealed.plan").code, 0);
   Answer sealed = run("verify sealed.plan --json");
-  EXPECT_EQ(sealed.code, 2); // the checksum fits, the plan does not hold
+  EXPECT_EQ(sealed.code, 2); // the checksum matches, but the plan is invalid
   EXPECT_THAT(sealed.text, HasSubstr("arena"));
   EXPECT_EQ(run("verify toy.plan --reseal same.plan").code, 0);
   EXPECT_EQ(read("same.plan"), read("toy.plan"));
@@ -243,7 +243,7 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.text, HasSubstr("c/step-00000003: toy after 3 steps (3 applied), 24 samples read"));
   EXPECT_THAT(answer.text, HasSubstr("written by  pp 2 x dp 2 x cp 1 x ep 1 x tp 1"));
-  EXPECT_THAT(answer.text, HasSubstr("files       2 of ranks")); // replicas of dp hold the same
+  EXPECT_THAT(answer.text, HasSubstr("files       2 of ranks")); // replicas hold the same values and write no files
   EXPECT_THAT(answer.text, HasSubstr("batch       8 samples of 12 tokens"));
   EXPECT_THAT(answer.text, HasSubstr("others      step-00000002\n"));
   EXPECT_THAT(run("inspect c/step-00000002").text, HasSubstr("toy after 2 steps"));
@@ -251,7 +251,7 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   EXPECT_EQ(run("inspect .").code, 2);
 }
 
-TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
+TEST_F(Command, InspectAndVerifyDetectIncompleteCheckpoints) {
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c").code, 0);
   nlohmann::json whole = nlohmann::json::parse(run("inspect c --json").text);
   EXPECT_EQ(whole.at("step"), 3);
@@ -270,7 +270,7 @@ TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
   std::string good = read("c/step-00000003/rank-00002.safetensors"), bad = good;
   bad.back() ^= 1;
   std::ofstream(shard, std::ios::binary) << bad;
-  EXPECT_EQ(run("inspect c").code, 0); // looks at sizes and headers
+  EXPECT_EQ(run("inspect c").code, 0); // inspect only checks sizes and headers
   Answer verified = run("verify c --json");
   EXPECT_EQ(verified.code, 2);
   EXPECT_EQ(nlohmann::json::parse(verified.text).at("errors").size(), 1u);
@@ -287,7 +287,7 @@ TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
   EXPECT_THAT(missing.text, HasSubstr("rank-00002.safetensors: No such file"));
 }
 
-TEST_F(Command, AnotherDataSetNeedsTheUsersWordAnotherPathDoesNot) {
+TEST_F(Command, AnotherDataSetNeedsAcceptChangesButNotAnotherPath) {
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 2 --checkpoint c").code, 0);
   fs::copy_file(folder / "text.txt", folder / "moved.txt");
   EXPECT_EQ(run("run toy.plan --data moved.txt --steps 3 --checkpoint c --resume").code, 0);
@@ -302,7 +302,8 @@ TEST_F(Command, AnotherDataSetNeedsTheUsersWordAnotherPathDoesNot) {
   Answer accepted = run("run toy.plan --data moved.txt --steps 4 --checkpoint c --resume --accept-changes");
   EXPECT_EQ(accepted.code, 0) << accepted.text;
   EXPECT_THAT(accepted.text, HasSubstr("note: accepted: data: "));
-  EXPECT_EQ(run("run toy.plan --data text.txt --accept-changes").code, 2); // there is nothing to accept
+  EXPECT_EQ(run("run toy.plan --data text.txt --accept-changes").code,
+            2); // not a resumed run, so there is no change to accept
   EXPECT_EQ(run("run toy.plan --data text.txt --keep 2").code, 2);
   EXPECT_EQ(run("run toy.plan --data text.txt --checkpoint c --keep 0").code, 2);
 }
@@ -318,7 +319,7 @@ TEST_F(Command, MetricsThatCannotBeWrittenEndWithAnError) {
   EXPECT_EQ(run("run toy.plan --data text.txt --steps 3 --metrics none/m.jsonl").code, 2);
 }
 
-/// Bytes of the hidden neighbours of outputs that are being written.
+/// Returns the bytes in the hidden temporary files of unfinished outputs.
 uint64_t hiddenBytes(const fs::path &folder) {
   uint64_t bytes = 0;
   for (const auto &entry : fs::directory_iterator(folder))
@@ -327,8 +328,9 @@ uint64_t hiddenBytes(const fs::path &folder) {
   return bytes;
 }
 
-// The command waits for more input when the signal comes: it is midway whatever the machine's speed.
-TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
+// The command waits for more input when the signal arrives. It is therefore never finished, whatever the speed of the
+// machine.
+TEST_F(Command, KilledTokenizeLeavesNoPartialDataSet) {
   std::ofstream(folder / "old.txt") << "an older set\n";
   ASSERT_EQ(run("data tokenize old.txt --output-prefix old").code, 0);
   std::string before = read("old_text_document.bin");
@@ -339,7 +341,7 @@ TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
       std::string output = (folder / prefix).string();
       pid_t child = fork();
       if (child == 0) {
-        ::signal(signal, SIG_DFL); // a shell ignores SIGINT for what it runs in the background, and it is inherited
+        ::signal(signal, SIG_DFL); // a child inherits an ignored SIGINT from a shell that runs it in the background
         dup2(ends[0], STDIN_FILENO);
         close(ends[0]);
         close(ends[1]);
@@ -368,7 +370,7 @@ TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
     }
 }
 
-TEST_F(Command, TokenizesMoreThanItMayHold) {
+TEST_F(Command, TokenizesMoreThanFitsInMemory) {
   if (isSanitized)
     GTEST_SKIP() << "a sanitizer needs more memory than is allowed here";
   {
@@ -383,13 +385,13 @@ TEST_F(Command, TokenizesMoreThanItMayHold) {
         fmt::format("cd {} && ulimit -d 131072 && {} {} > out.txt 2>&1", folder.string(), ESPALIER_COMMAND, words);
     return WEXITSTATUS(std::system(line.c_str()));
   };
-  EXPECT_EQ(under(limited + "many.txt"), 0) << read("out.txt"); // 200 MB of text in 128 MiB
+  EXPECT_EQ(under(limited + "many.txt"), 0) << read("out.txt"); // 200 MB of text with 128 MiB of memory
   EXPECT_THAT(read("out.txt"), HasSubstr("8000 documents, 200000000 tokens"));
   EXPECT_EQ(under("data verify o_text_document"), 0) << read("out.txt");
-  EXPECT_NE(under(limited + "one.txt"), 0); // the limit is one: a document must be held whole
+  EXPECT_NE(under(limited + "one.txt"), 0); // the limit is enforced: one document must fit in memory
 }
 
-TEST_F(Command, UserErrorsEndWithTwo) {
+TEST_F(Command, UserErrorsExitWithTwo) {
   for (const char *words :
        {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt", "run text.txt --data text.txt",
         "run toy.plan --data missing.txt", "run toy.plan --data text.txt --steps 0",
@@ -397,7 +399,7 @@ TEST_F(Command, UserErrorsEndWithTwo) {
     EXPECT_EQ(run(words).code, 2) << words << '\n' << run(words).text;
 }
 
-TEST_F(Command, HelpIsNoError) {
+TEST_F(Command, HelpSucceeds) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_EQ(run("run --help").code, 0);
 }
@@ -410,8 +412,8 @@ TEST_F(Command, DumpsGradients) {
 constexpr const char *heading = "model,layers,hidden,heads,seq,gpu,n_gpus,precision,tp,pp,dp,mbs,gbs,recompute,"
                                 "iter_time_s,mem_gb,status,from\n";
 
-// Every row is either evaluated or counted with its reason.
-TEST_F(Command, BenchPlansPricesEveryRowOfATable) {
+// Every row is either evaluated or counted with the reason for skipping it.
+TEST_F(Command, BenchPlansPredictsEveryRowOfATable) {
   std::ofstream(folder / "runs.csv") << heading << "GPT,24,2048,16,2048,H200,8,bf16,2,1,4,1,16,none,0.4,40,ok,test\n"
                                      << "GPT,24,2048,16,2048,H200,8,bf16,1,1,8,1,16,none,0.3,,ok,test\n"
                                      << "GPT,24,2048,16,2048,H200,8,bf16,1,2,4,1,16,none,0.35,,ok,test\n"
@@ -437,12 +439,12 @@ TEST_F(Command, BenchPlansPricesEveryRowOfATable) {
   EXPECT_THAT(run("bench plans runs.csv --rows").text, HasSubstr("not evaluated: 1 rows, no layers published"));
 }
 
-TEST_F(Command, BenchPlansNamesTheLineOfABadTable) {
+TEST_F(Command, BenchPlansReportsTheLineOfABadRow) {
   std::ofstream(folder / "bad.csv") << heading << "GPT,24\n";
   Answer answer = run("bench plans bad.csv");
   EXPECT_EQ(answer.code, 2);
   EXPECT_EQ(answer.text, "bad.csv:2: error: the row has 2 cells, the heading has 18\n");
-  // The other rows are evaluated all the same, and the bad one is counted.
+  // The other rows are still evaluated, and the bad row is counted.
   std::ofstream(folder / "part.csv") << heading << "GPT,24,2048,16,2048,H200,8,bf16,2,1,4,1,16,none,0.4,40,ok,test\n"
                                      << "GPT,24\n";
   Answer part = run("bench plans part.csv");

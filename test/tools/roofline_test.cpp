@@ -1,4 +1,4 @@
-// Counting of PTX by playing some of its lanes: loops by their numbers, bytes by the buffer that they are of.
+// Counts the instructions and bytes of PTX by simulating some of its lanes.
 #include "tools/roofline/ptx_player.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Parameters: two buffers, one scalar, the extent. Each block of 64 threads walks over `scalar` rows of 128 f32.
+/// Parameters: two buffers, one scalar, the extent. Each block of 64 threads processes `scalar` rows of 128 f32 values.
 constexpr const char *walk = R"(
 .version 8.0
 .target sm_80
@@ -53,8 +53,9 @@ PtxCounts countWalk(int64_t rows, int64_t blocks) {
   return countLaunch(readPtx(walk).at("walk_0"), {blocks, 1, 64, 2, {rows, blocks}});
 }
 
-TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
-  // Of a lane: 1 + 2 + 2 + 1 before the loop, 1 + 1 + 1 + 2 + 2 + 2 + 1 in it, 2 + 1 + 1 behind it.
+TEST(PtxPlayer, CountsRoundsOfLoops) {
+  // One lane executes 1 + 2 + 2 + 1 instructions before the loop, 1 + 1 + 1 + 2 + 2 + 2 + 1 in it, and 2 + 1 + 1 after
+  // it.
   for (int64_t rows : {0, 1, 7}) {
     PtxCounts counts = countWalk(rows, 1);
     EXPECT_EQ(counts.slots, 64.0 * (6 + 10 * rows + 4)) << rows;
@@ -65,7 +66,7 @@ TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
   }
 }
 
-// A division of 64 bits by a constant is the high half of a product: a loop of 21 / 5 rounds.
+// A 64-bit division by a constant uses the high half of a product. The loop has 21 / 5 rounds.
 TEST(PtxPlayer, HighHalvesOfWideProductsCountRounds) {
   std::string text = walk;
   std::string_view bound = "setp.lt.s64 \t%p1, %rd3, 1;";
@@ -74,31 +75,31 @@ TEST(PtxPlayer, HighHalvesOfWideProductsCountRounds) {
   EXPECT_THAT(counts.read, ElementsAre(64.0 * 4 * 8, 0.0));
 }
 
-TEST(PtxPlayer, BlocksThatAreAlikeCountAlikeHoweverFewArePlayed) {
+TEST(PtxPlayer, SampledBlocksRepresentAllBlocks) {
   PtxCounts one = countWalk(3, 1), many = countWalk(3, 1000);
   EXPECT_NEAR(many.slots, 1000 * one.slots, 1e-9 * many.slots);
   EXPECT_NEAR(many.read[0], 1000 * one.read[0], 1e-9 * many.read[0]);
 }
 
-/// The text with one of its parts replaced.
+/// Returns the text with one part replaced.
 std::string changed(const std::string &from, const std::string &to) {
   std::string text = walk;
   return text.replace(text.find(from), from.size(), to);
 }
 
-TEST(PtxPlayer, WhatDependsOnMemoryIsNoReasonToRunOn) {
+TEST(PtxPlayer, LoopsThatDependOnMemoryEnd) {
   std::string text = changed("add.s64 \t%rd6, %rd6, 1;", "ld.global.u64 \t%rd6, [%rd1];");
   PtxCounts counts = countLaunch(readPtx(text).at("walk_0"), {1, 1, 64, 2, {100, 1}});
-  EXPECT_EQ(counts.special, 64.0); // once through the loop
+  EXPECT_EQ(counts.special, 64.0); // one round of the loop
 }
 
-TEST(PtxPlayer, AThreadWithoutEndIsRefused) {
+TEST(PtxPlayer, RejectsAnEndlessLoop) {
   std::string text = changed("add.s64 \t%rd6, %rd6, 1;", "");
   PtxKernel kernel = readPtx(text).at("walk_0");
   EXPECT_THROW(countLaunch(kernel, {1, 1, 64, 2, {100, 1}}), std::invalid_argument);
 }
 
-TEST(PtxReader, WhatIsNoStatementIsRefused) {
+TEST(PtxReader, RejectsInvalidStatements) {
   EXPECT_THROW(readPtx(changed("ret;", "@%p1;")), std::invalid_argument);
   EXPECT_THROW(readPtx(changed("bra \t$L__BB0_2;", "bra \t$L__BB0_9;")), std::invalid_argument);
   EXPECT_THROW(readPtx(".visible .entry cut_0() {\n ret;\n"), std::invalid_argument);

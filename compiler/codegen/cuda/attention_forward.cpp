@@ -1,6 +1,6 @@
 // Attention forward. A block has a tile of queries of one head and loops over the keys that they attend to. For each
 // query it keeps the maximum score, the sum of exp(score - maximum) and the weighted sum of values (Dao,
-// "FlashAttention-2", 2023). Scores stay in registers. Buffers: q, k, v, step, out, lse.
+// "FlashAttention-2", 2023). Scores stay in registers.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -13,13 +13,11 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Step, Out, Lse };
-
 class Forward {
 public:
   Forward(KernelFunction &f, const AttentionConfig &config)
-      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false, Step), f(f),
-        sizes(block.sizes), queryTile(block.integer(0)), streamed(sizes.rowBytes()),
+      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
+        queryTile(block.integer(0)), streamed(sizes.rowBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;
@@ -32,7 +30,7 @@ public:
   }
 
   void build() {
-    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, queryTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     Expr seen = block.visibleKeys(last);
     block.stream(
@@ -50,8 +48,8 @@ private:
   Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
 
   void issue(Expr tile, Expr buffer) {
-    tiles->startCopy(block.keys(K, tile * sizes.columns), sizes.columns, keyTile(buffer));
-    tiles->startCopy(block.keys(V, tile * sizes.columns), sizes.columns, valueTile(buffer));
+    tiles->startCopy(block.keys("k", tile * sizes.columns), sizes.columns, keyTile(buffer));
+    tiles->startCopy(block.keys("v", tile * sizes.columns), sizes.columns, valueTile(buffer));
   }
 
   Grid hide(const Grid &scores, Expr firstKey) {
@@ -104,9 +102,9 @@ private:
     for (int slot = 0; slot < tiles->sumSlots; ++slot)
       out.push_back(sums[row * tiles->sumSlots + slot].get() * (factor * (1 / (1 - config.rate))));
     when(query < block.queryCount, [&] {
-      tiles->storeRow(out, block.queries(Out, block.head, query).base);
+      tiles->storeRow(out, block.queries("out", block.head, query).base);
       Expr lse = (maxima[row].get() * unit() + log2(total)) * std::numbers::ln2;
-      storeValue(lse, block.statistics(Lse, block.head, query).base);
+      storeValue(lse, block.statistics("lse", block.head, query).base);
     });
   }
 
@@ -125,7 +123,7 @@ private:
 
 } // namespace
 
-LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_forward>(KernelFunction &f, exec::KernelOp kernel) {
   Forward(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }

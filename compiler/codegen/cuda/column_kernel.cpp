@@ -64,8 +64,8 @@ private:
   const int groups, reductions;
   SmallVector<unsigned> sums;        ///< indices of the summed outputs
   Value group, firstColumn, columns; ///< the thread's group; first column of the block; number of all columns; i32
-  SmallVector<Value> place, column;  ///< of the thread's vectors: within the block's tile and among all columns; 0
-                                     ///< beyond the last column
+  SmallVector<Value> place, column;  ///< first column of each of the thread's vectors, within the block's tile and
+                                     ///< among all columns; 0 after the last column
   SmallVector<Value> isInside;       ///< whether the vector is within the columns; null: always
   /// Full operands as loaded, per vector of the current row.
   SmallVector<llvm::MapVector<Value, Value>> held;

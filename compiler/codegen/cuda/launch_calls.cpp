@@ -1,6 +1,6 @@
-// Library calls that GPUs have no library for become launches of kernels. The row of a kernel in functions.def says
-// which buffers and scalars it takes and how large its extent is; here stand its grid, the widths of its loads, and the
-// memory that the kernels of one call hand to each other.
+// Replaces library calls for which GPUs have no library by kernel launches. A kernel's row in functions.def gives its
+// buffers, scalars and extent. This file chooses the grid, the width of loads, and the scratch buffers that the kernels
+// of one call share.
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
@@ -22,7 +22,7 @@ using cuda::SpecialLaunch;
 
 int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
-/// Makes the launches of one call.
+/// Makes the launches that replace one call.
 class Launches {
 public:
   Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
@@ -34,13 +34,13 @@ public:
       buffers[operand->name] = buffer;
       elements[operand->name] = element;
     }
-    // Kernels count elements of the type b, not bytes.
+    // Kernels count elements of an operand of type b, but the call counts bytes.
     if (function.operands.front().type == 'b')
       numbers[function.operands.front().dims.back().name] /= bytesOf(call.elements.front());
     numbers["sums"] = static_cast<int64_t>(call.buffers.size() / function.operands.size());
   }
 
-  /// Empty for calls that stay calls.
+  /// Returns the launches, or nothing for a function that remains a library call.
   SmallVector<SpecialLaunch> make() {
     using Make = void (Launches::*)();
     static const llvm::StringMap<Make> makers = {{"attention_forward", &Launches::forward},
@@ -68,7 +68,7 @@ private:
   }
   int64_t number(StringRef name) const { return numbers.at(name); }
 
-  /// Memory that the kernels of the call hand to each other, as the operand `operand` of their rows.
+  /// Allocates a scratch buffer that kernels of the call share, as the operand `operand` of their rows.
   void scratch(StringRef operand, Type element, ArrayRef<int64_t> shape, ArrayRef<StringRef> names) {
     SmallVector<StringAttr> dims;
     for (StringRef name : names)
@@ -76,7 +76,8 @@ private:
     buffers[operand] = newBuffer(namedTensor(shape, dims, element));
   }
 
-  /// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements of these operands.
+  /// Returns the largest number of neighbouring elements, up to `limit`, that one load can read from rows of `length`
+  /// elements of all these operands.
   int64_t widthFor(ArrayRef<StringRef> operands, int64_t length, int64_t limit) const {
     bool areAligned =
         llvm::all_of(operands, [&](StringRef operand) { return cuda::isAligned(buffers.at(operand), 16); });
@@ -117,7 +118,7 @@ private:
     return parameters;
   }
 
-  /// Null for a scalar that the launch does not have.
+  /// Returns the value of a scalar, or null if the launch does not have the scalar.
   Attribute scalarOf(const rt::ScalarSignature &row) {
     if (row.name == "FIRST")
       return addsUnlessFirst() ? firstScalar(builder.getContext(), call.buffers.back().getBucket()) : Attribute();
@@ -136,7 +137,8 @@ private:
     return extent;
   }
 
-  /// The launch of a kernel; `width`: neighbours that a thread loads at once, 0 if the kernel has no such parameter.
+  /// Appends the launch of a kernel. `width` is the number of neighbouring elements that a thread loads at once, or 0
+  /// if the kernel has no such parameter.
   void add(StringRef shape, exec::GeometryAttr geometry, int64_t width = 0) {
     const rt::KernelSignature &row = *rt::findKernel(shape);
     SpecialLaunch launch{.shape = shape, .parameters = parametersOf(row), .geometry = geometry, .outputs = 0};
@@ -177,7 +179,7 @@ private:
     int64_t headDim = number("head_dim");
     int64_t width =
         widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, headDim, 16 / bytesOf(call.elements.front()));
-    while (width > 1 && 16 * width >= headDim) // all lanes have something
+    while (width > 1 && 16 * width >= headDim) // so that every lane has elements to load
       width /= 2;
     add("keep_rows", geometry(256, 8), width);
     add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (headDim + 2)), width);
@@ -230,12 +232,12 @@ private:
     numbers["BLOCK_ROWS"] = perBlock;
     numbers["blocks"] = blocks;
     numbers["words"] = 2;
-    scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // f64
+    scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // each sum is an f64, stored as two words
     add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
     add("add_squares", geometry(threads, 1, 0, threads * 8));
   }
 
-  void reduceParts() { // in y one block per sum
+  void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
     add("reduce_parts", geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4));
   }
@@ -246,9 +248,9 @@ private:
   const rt::FunctionSignature &function;
   Builder builder;
   function_ref<exec::BufferAttr(Type)> newBuffer;
-  llvm::StringMap<exec::BufferAttr> buffers; ///< by operand
-  llvm::StringMap<Type> elements;            ///< by operand of the call
-  llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and those that only kernels know
+  llvm::StringMap<exec::BufferAttr> buffers; ///< by operand name
+  llvm::StringMap<Type> elements;            ///< element types of the call's operands, by name
+  llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
 

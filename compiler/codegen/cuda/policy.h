@@ -9,14 +9,13 @@ namespace espalier::codegen::cuda {
 /// The mapping parameters.
 struct Policy {
   int vector = 1;       ///< columns per load of a thread
-  int rowThreads = 1;   ///< threads per row. Row kernels: the whole block, or a power of two within a warp. Column
-                        ///< kernels: some warps
-  int vectors = 1;      ///< vectors that a thread loads before it computes; row and column kernels: of one row; flat
-                        ///< kernels: any
+  int rowThreads = 1;   ///< threads per row: the whole block or a power of two within a warp for row kernels, several
+                        ///< warps for column kernels
+  int vectors = 1;      ///< vectors that a thread loads before it computes; in row and column kernels, all of one row
   bool isHeld = false;  ///< row kernels: `vectors` cover the block's part of the row and stay in registers between
                         ///< passes
-  bool isWhole = false; ///< row and column kernels: the columns are a multiple of what the threads of a row load at
-                        ///< once
+  bool isWhole = false; ///< row and column kernels: the number of columns is a multiple of the elements that the
+                        ///< threads of a row load at once
   int threads = 256;
   int64_t extentPerBlock = 1, columnsPerBlock = 0, sharedBytes = 0;
 

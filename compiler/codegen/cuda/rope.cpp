@@ -1,7 +1,6 @@
 // y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
 // neighbouring pairs of a token and rotates them in all heads, so that sine and cosine are computed once. Whole turns
-// are removed in f64, so large positions lose no precision. Buffers: x, positions, y. Scalars: heads, head_dim. Extent:
-// tokens.
+// are removed in f64, so large positions lose no precision.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,7 +26,7 @@ public:
     Expr thread(f, f.threadIndex()), token = Expr(f, f.blockBegin()) + wide(thread / perToken);
     when(token < Expr(f, f.blockEnd()), [&] {
       Expr first = thread % perToken * width;
-      Expr position = loadValue(elementAt(Expr(f, f.buffer(1)), token, f.b.getI32Type()), f.b.getI32Type());
+      Expr position = loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type());
       std::vector<Expr> cosines, sines;
       Expr turning = frequency(first);
       for (int i = 0; i < width; ++i) {
@@ -36,7 +35,7 @@ public:
         sines.push_back(sine);
         turning = turning * step(1);
       }
-      Expr heads(f, f.scalar(0));
+      Expr heads(f, f.scalar("heads"));
       loop(Expr(f, f.integer(0, 64)), heads, 1,
            [&](Expr head) { rotate((token * heads + head) * headDim + wide(first), cosines, sines); });
     });
@@ -73,7 +72,7 @@ private:
   }
 
   void rotate(Expr at, const std::vector<Expr> &cosines, const std::vector<Expr> &sines) {
-    Expr x(f, f.buffer(0)), y(f, f.buffer(2));
+    Expr x(f, f.buffer("x")), y(f, f.buffer("y"));
     std::vector<Expr> low = loadElements(elementAt(x, at, from), from, width), newLow;
     std::vector<Expr> high = loadElements(elementAt(x, at + headDim / 2, from), from, width), newHigh;
     for (int i = 0; i < width; ++i) {
@@ -94,7 +93,7 @@ private:
 
 } // namespace
 
-LogicalResult buildRope(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::rope>(KernelFunction &f, exec::KernelOp kernel) {
   Rope(f, kernel).build();
   return success();
 }

@@ -39,8 +39,8 @@ struct TileSource {
   Expr count;  ///< i32
 };
 
-/// One thread's part of the tiles. A slot is an index into a Grid. Row slots, column slots and sum slots stand for
-/// rows, columns and elements of head_dim.
+/// One thread's part of the tiles. A slot is an index into a Grid. Row slots, column slots and sum slots denote rows,
+/// columns and elements of head_dim.
 class Tiles {
 public:
   /// Makes the kind of tiles that the element type needs. `scratch` is a byte offset in shared memory.
@@ -48,7 +48,8 @@ public:
   virtual ~Tiles() = default;
 
   std::vector<Expr> rows, columns; ///< i32, within the tile
-  Expr firstRow, lastRow;          ///< of the rows that are processed together: those of the warp, or all
+  Expr firstRow, lastRow;          ///< the first and last row that are processed together with this thread's: the
+                                   ///< warp's rows, or all
   int sumSlots = 0;
   int rowLanes = 1; ///< number of neighbouring lanes that hold the same rows; rowLane is the index among them
   Expr rowLane;

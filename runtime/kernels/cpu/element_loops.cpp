@@ -1,4 +1,4 @@
-// Loops that pass over memory once: conversion, addition, sums of squares, rotary embedding.
+// Loops that pass over memory once: conversion, addition, sums of squares, rotary embedding (RoPE).
 #include "runtime/kernels/cpu/loops.h"
 #include "runtime/kernels/cpu/vector.h"
 
@@ -9,8 +9,9 @@ namespace {
 template <Storage S> const Element<S> *elements(const void *p) { return static_cast<const Element<S> *>(p); }
 template <Storage S> Element<S> *elements(void *p) { return static_cast<Element<S> *>(p); }
 
-/// Writes cosines to [0, half) and sines to [half, 2 half) of position * frequencies, in turns. Whole turns are removed
-/// in double, so large positions lose no precision. The rest, a quarter wave, uses the Taylor series.
+/// Writes cosines to [0, half) and sines to [half, 2 half) of position * frequencies, which are in turns. Quarter turns
+/// are removed in double precision, so large positions lose no precision. The remainder, at most an eighth of a turn,
+/// uses the Taylor series.
 void fillRotation(int32_t position, const double *frequencies, int64_t half, bool inverse, float *out) {
   constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to an integer
   for (int64_t i = 0; i < half; ++i) {

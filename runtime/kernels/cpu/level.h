@@ -15,7 +15,7 @@ struct Matrix {
   void *data;
   Storage storage;
   int64_t stride;
-  bool transposed; ///< stored as the transpose of what the product needs
+  bool transposed; ///< memory holds the transpose of the operand
 };
 
 /// c = a b or c += a b, with a [m, k], b [k, n], c [m, n], or c = a b + bias; `scratch` has gemmScratchBytes().
@@ -76,7 +76,7 @@ struct AttendCacheTask {
   Storage storage;
   int64_t tokens, group, headDim, context, queryStride, keyStride;
   float scale;
-  const void *q, *k, *v; ///< of the first token
+  const void *q, *k, *v; ///< q, k and v of the first token
   const int32_t *positions;
   void *out, *keys, *values;
   float *scratch;

@@ -62,7 +62,7 @@ template <int... Lanes> struct MakeLanes<0, Lanes...> {
 };
 typedef MakeLanes<kWidth>::List AllLanes;
 
-/// Gives every lane the value of the lane whose number differs in the bit `Distance`.
+/// Swaps lanes: each lane gets the value of the lane whose number differs only in the bit `Distance`.
 template <int Distance, int... L> ESPALIER_INLINE Floats exchange(Floats v, LaneList<L...>) {
   return __builtin_shufflevector(v, v, (L ^ Distance)...);
 }
@@ -176,8 +176,9 @@ template <class Body> ESPALIER_INLINE void withStorage(Storage storage, Body bod
   }
 }
 
-/// Computes e^x to about 2 units in the last place for x up to 88; 0 below -87.3, NaN kept. x = n ln 2 + r with
-/// r| <= ln 2 / 2; e^r by the Taylor series to r^7 / 7! (error 6e-9); 2^n through the exponent.
+/// Computes e^x to about 2 units in the last place for x up to 88. Returns 0 below -87.3 and keeps NaN. Uses
+/// x = n ln 2 + r with |r| <= ln 2 / 2. e^r is the Taylor series up to r^7 / 7! (error 6e-9). 2^n is built in the
+/// exponent bits.
 ESPALIER_INLINE Floats exponential(Floats x) {
   constexpr float kRound = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer in the low bits
   Floats shifted = x * 1.44269504f + kRound;

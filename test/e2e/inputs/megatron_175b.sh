@@ -1,5 +1,5 @@
 #!/bin/bash
-# A launch of GPT-3 175B as Megatron-LM's users write it; never executed.
+# A launch script for GPT-3 175B in the style of Megatron-LM's users. No test executes it.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8
 NUM_NODES=${NUM_NODES:-128}

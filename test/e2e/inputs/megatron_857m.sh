@@ -1,6 +1,6 @@
 #!/bin/bash
-# GPT of 24 layers of 1024 in float16, as Megatron-LM's users launch it on four GPUs, with its initial loss scale of 2^32;
-# `espalier import-args` reads it, nobody executes it.
+# A launch script for a GPT with 24 layers of size 1024 in float16 on four GPUs, with Megatron-LM's initial loss scale
+# of 2^32. `espalier import-args` parses this script; no test executes it.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 CHECKPOINT_PATH=$1
 DATA_PATH=$2

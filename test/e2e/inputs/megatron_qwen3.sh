@@ -1,5 +1,5 @@
 #!/bin/bash
-# A mixture of experts in the way that Megatron-LM's own scripts are written.
+# A launch script for a mixture of experts in the style of Megatron-LM's own scripts.
 MODEL_ARGS=(
     --num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144
     --num-attention-heads 32 --group-query-attention --num-query-groups 4 --kv-channels 128 --qk-layernorm

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A GPT-2 pretraining as Megatron-LM's users launch it, with tensor, pipeline and sequence parallelism and the
-# distributed optimizer. `espalier import-args` parses this script; no test executes it.
+# A launch script for a GPT-2 pretraining with tensor, pipeline and sequence parallelism and the distributed optimizer,
+# in the style of Megatron-LM's users. `espalier import-args` parses this script; no test executes it.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8
 NNODES=1

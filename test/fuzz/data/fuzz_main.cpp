@@ -1,4 +1,4 @@
-// One program for each target; ESPALIER_FUZZ_TARGET names it.
+// The entry point of each fuzz program. ESPALIER_FUZZ_TARGET is the target.
 #include "test/fuzz/data/targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,12 +1,12 @@
-// Parsers read files, so inputs go through files that exist in memory only.
+// The parsers read files, so the inputs are written to files in memory.
 #include "test/fuzz/data/targets.h"
 
-#include "runtime/data/data_error.h"
-#include "runtime/data/dataset_report.h"
-#include "runtime/data/gpt2_scanner.h"
-#include "runtime/data/json_fields.h"
-#include "runtime/data/regex.h"
-#include "runtime/data/utf8.h"
+#include "runtime/dataset/dataset_report.h"
+#include "runtime/dataset/json_fields.h"
+#include "runtime/files/data_error.h"
+#include "runtime/tokenizer/gpt2_scanner.h"
+#include "runtime/tokenizer/regex.h"
+#include "runtime/tokenizer/utf8.h"
 #include "test/fuzz/memory_file.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view sample = "Hello  world's\n\t1234 \xC3\xA9 \xE2\x96\x81 <s>\xF0\x9F\x99\x82 \xFF<|end|> cat";
 
-/// Encodes and decodes with whatever the files gave; refusals are fine.
+/// Encodes and decodes with the tokenizer of these files, which may be refused.
 void exercise(const TokenizerOptions &options) {
   try {
     std::unique_ptr<Tokenizer> tokenizer = openTokenizer(options);
@@ -96,7 +96,7 @@ int fuzzScanner(Bytes data, size_t size) {
   const UnicodeClasses &classes = unicodeClasses();
   static const Regex letter("pattern", "^\\p{L}$"), number("pattern", "^\\p{N}$"), space("pattern", "^\\s$");
   std::string_view text(reinterpret_cast<const char *>(data), size);
-  // The pattern knows an older Unicode and no broken UTF-8; texts with either prove nothing.
+  // The regular expression uses an older Unicode version and needs valid UTF-8. Other texts are skipped.
   for (size_t at = 0; at < size;) {
     DecodedChar c = decodeUtf8(text, at);
     std::string_view one = text.substr(at, c.bytes);

@@ -1,6 +1,5 @@
-// What the fuzzer calls, one function for each parser of untrusted bytes. Each may only return or
-// throw inside: a DataError is the parser's answer, anything else is a fault. The seed test calls
-// the same functions.
+// One function per parser of untrusted bytes, which the fuzzer and the seed test call. A parser may return or throw a
+// DataError. Anything else is a bug.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +11,21 @@ namespace espalier::rt::fuzz {
 
 using Bytes = const uint8_t *;
 
-/// A length byte pair, an .idx of that many bytes, the rest as .bin; every sequence is read.
+/// Input: a 2-byte length, an .idx file of this length, and a .bin file. Reads every sequence.
 int fuzzIndex(Bytes data, size_t size);
-/// vocab.json, a zero byte, merges.txt.
+/// Input: vocab.json, a zero byte, merges.txt.
 int fuzzGpt2(Bytes data, size_t size);
-/// tokenizer.json.
+/// Input: tokenizer.json.
 int fuzzHf(Bytes data, size_t size);
-/// tokenizer.model.
+/// Input: tokenizer.model.
 int fuzzSentencepiece(Bytes data, size_t size);
-/// One line of a .jsonl file.
+/// Input: one line of a .jsonl file.
 int fuzzJsonl(Bytes data, size_t size);
-/// Text: the hand-written scanner must cut where the pattern does; aborts otherwise.
+/// Input: a text. Aborts unless the hand-written scanner cuts the text like the regular expression.
 int fuzzScanner(Bytes data, size_t size);
 
 struct Target {
-  const char *name; // the folder of its seeds
+  const char *name; // also the folder of the seeds
   int (*run)(Bytes, size_t);
 };
 inline const std::vector<Target> &targets() {

@@ -1,10 +1,10 @@
-// A folder of checkpoints that runs of the toy model write.
+// Fixture with a folder of checkpoints, which runs of the toy model write.
 #pragma once
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ protected:
 
   CheckpointTest() {
     const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-    // In memory where that is possible: what is flushed to a disk takes its time.
+    // Uses memory if possible, because flushing to a disk is slow.
     Path place = std::filesystem::is_directory("/dev/shm") ? Path("/dev/shm") : std::filesystem::temp_directory_path();
     folder = place / fmt::format("espalier-{}-{}", info->name(), getpid());
     std::filesystem::remove_all(folder);
@@ -44,7 +44,7 @@ protected:
     return runPlan(Program(samplePlan(model)), options(steps, resume, saveEvery));
   }
 
-  /// What a run says when it resumes, with its result; the message of its error where it has one.
+  /// The result of a resumed run, its standard error output, and its error message if it failed.
   struct Resumed {
     RunResult result;
     std::string aloud, error;
@@ -82,7 +82,7 @@ protected:
     stream.put(static_cast<char>(flipped));
   }
 
-  /// All faults of a checkpoint, every byte looked at.
+  /// Returns all faults of a checkpoint after reading every byte.
   static std::vector<std::string> faults(const Path &checkpoint) {
     try {
       return shardFaults(checkpoint, readManifest(checkpoint), Depth::EveryByte);

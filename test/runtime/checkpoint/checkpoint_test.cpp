@@ -1,4 +1,4 @@
-// A resumed run continues bit for bit, another training is not taken for the same, and no damage is loaded.
+// A resumed run continues bit for bit. A checkpoint of another training is refused, and damage is never loaded.
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
 #include "runtime/parameter_block.h"
@@ -19,7 +19,7 @@ TEST_F(Checkpoint, ResumesBitForBit) {
     SampleOptions model;
     model.dp = model.tp = model.pp = 2;
     model.zero = zero;
-    model.dynamicScale = true; // its state must survive as well
+    model.dynamicScale = true; // the checkpoint must hold the state of the loss scale too
     RunResult straight = train(model, 9);
     fs::remove_all(folder);
     train(model, 4);
@@ -36,7 +36,7 @@ TEST_F(Checkpoint, ResumesBitForBit) {
   }
 }
 
-TEST_F(Checkpoint, KeepsEarlierOnesAndPointsAtTheNewest) {
+TEST_F(Checkpoint, KeepsEarlierCheckpointsAndPointsToTheNewest) {
   train({}, 5, /*resume=*/false, /*saveEvery=*/2);
   EXPECT_TRUE(fs::exists(folder / "step-00000002" / "manifest.json"));
   EXPECT_TRUE(fs::exists(folder / "step-00000004" / "manifest.json"));
@@ -50,8 +50,8 @@ TEST_F(Checkpoint, ASecondSaveOfAStepKeepsTheFirst) {
   EXPECT_EQ(latest(), "step-00000002-2");
 }
 
-// Every element once, whoever holds it: replicas of data and tensor parallelism, shares of ZeRO, a tied parameter on
-// two stages.
+// The checkpoint holds every element once, even with data and tensor parallel replicas, ZeRO shards and a parameter
+// that is tied across two stages.
 TEST_F(Checkpoint, HoldsEveryElementOnce) {
   SampleOptions model;
   model.dp = model.tp = model.pp = 2;
@@ -66,19 +66,19 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
       bytes += stored.piece.bytes();
       EXPECT_TRUE(stored.piece.shape == std::vector<int64_t>{12} || stored.piece.shape == std::vector<int64_t>{1});
     }
-  EXPECT_EQ(bytes, parameters * 4 * 3); // value and two moments
+  EXPECT_EQ(bytes, parameters * 4 * 3); // the value and two moments
   EXPECT_EQ(manifest.parameters, parameters);
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume goes on with"));
-  EXPECT_FALSE(fs::exists(folder)); // a typing error leaves nothing
+  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume continues from"));
+  EXPECT_FALSE(fs::exists(folder)); // a misspelled path creates no folder
   fs::create_directories(folder);
   write(folder / "latest", "step-00000001\n");
   EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
 }
 
-TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
+TEST_F(Checkpoint, RejectsOneCheckpointAsTheFolder) {
   train({}, 1);
   Path step = folder / "step-00000001";
   for (bool resumes : {false, true}) {
@@ -93,8 +93,8 @@ TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
   }
 }
 
-// A run that named them would begin with initial values, and write among them.
-TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
+// Without --load, a run would ignore these weights, start from initial values and write its checkpoints beside them.
+TEST_F(Checkpoint, RejectsFoldersOfOtherPrograms) {
   for (auto [file, program] : {std::pair("model.safetensors", "transformers"),
                                {"model-00001-of-00002.safetensors", "transformers"},
                                {"pytorch_model.bin", "transformers"},
@@ -112,32 +112,32 @@ TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
   }
   fs::remove_all(folder);
   fs::create_directories(folder);
-  write(folder / "gradients.safetensors", ""); // as --dump-gradients writes
+  write(folder / "gradients.safetensors", ""); // the file that --dump-gradients writes
   EXPECT_EQ(resume(samplePlan({}), options(1)).error, "");
 }
 
 struct Change {
   const char *name;
   std::function<void(pb::Plan &)> make;
-  std::string said; ///< where the run asks for the user's word
+  std::string message; ///< the start of the message that asks for --accept-changes
 };
 
 class ChangedTraining : public CheckpointTest, public testing::WithParamInterface<Change> {};
 
-// What changes the mathematics is refused until the user accepts it; then the run goes on with what is new.
-TEST_P(ChangedTraining, NeedsTheUsersWord) {
+// A change to the mathematics of the training needs --accept-changes. The run then continues with the new settings.
+TEST_P(ChangedTraining, NeedsAcceptChanges) {
   train({}, 2);
   pb::Plan plan = samplePlan({});
   GetParam().make(plan);
   RunOptions run = options(3, /*resume=*/true);
   Resumed refused = resume(plan, run);
-  EXPECT_THAT(refused.error, HasSubstr(GetParam().said));
+  EXPECT_THAT(refused.error, HasSubstr(GetParam().message));
   EXPECT_THAT(refused.error, HasSubstr("--accept-changes"));
   EXPECT_TRUE(refused.result.steps.empty());
   run.acceptChanges = true;
   Resumed accepted = resume(plan, run);
   EXPECT_EQ(accepted.error, "");
-  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().said));
+  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().message));
   ASSERT_EQ(accepted.result.steps.size(), 1u);
   EXPECT_EQ(accepted.result.steps[0].step, 3);
 }
@@ -160,14 +160,14 @@ const Change changes[] = {
 INSTANTIATE_TEST_SUITE_P(Terms, ChangedTraining, testing::ValuesIn(changes),
                          [](const auto &info) { return info.param.name; });
 
-TEST_F(Checkpoint, AnotherDataSetNeedsTheUsersWord) {
+TEST_F(Checkpoint, AnotherDataSetNeedsAcceptChanges) {
   train({}, 1);
   RunOptions run = options(2, /*resume=*/true);
   run.dataset = sampleData(12, 41);
   EXPECT_THAT(resume(samplePlan({}), run).error, HasSubstr("data: 40 samples in memory there, 41 samples"));
 }
 
-TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
+TEST_F(Checkpoint, AnotherModelIsAlwaysRejected) {
   train({}, 1);
   RunOptions run = options(2, /*resume=*/true);
   run.acceptChanges = true;
@@ -182,8 +182,8 @@ TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
               HasSubstr("parameter 'embed.weight' is [12] there, [8] here"));
 }
 
-// How the work is laid out is no change.
-TEST_F(Checkpoint, LayoutIsNoChange) {
+// Changing the layout (micro-batches, recomputation, schedule, threads) needs no --accept-changes.
+TEST_F(Checkpoint, LayoutChangesNeedNoAcceptChanges) {
   train({}, 1);
   pb::Plan plan = samplePlan({.samples = 4, .microBatches = 2});
   plan.mutable_settings()->set_recompute("full");
@@ -193,7 +193,7 @@ TEST_F(Checkpoint, LayoutIsNoChange) {
   EXPECT_EQ(resume(plan, run).error, "");
 }
 
-TEST_F(Checkpoint, ARateLaidOverTheRunIsToldOfAnotherLength) {
+TEST_F(Checkpoint, NotesAnotherLengthOfTheRateSchedule) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->mutable_learning_rate()->set_kind("linear");
   runPlan(Program(plan), options(2));
@@ -201,13 +201,13 @@ TEST_F(Checkpoint, ARateLaidOverTheRunIsToldOfAnotherLength) {
   EXPECT_THAT(resume(plan, options(4, /*resume=*/true)).aloud, testing::Not(HasSubstr("covered")));
 }
 
-// A checkpoint of bf16 weights without masters goes on in f32, and back, where the user accepts it.
+// With --accept-changes, a run with f32 weights loads bf16 weights.
 TEST_F(Checkpoint, AcceptedTypesAreConverted) {
   train({}, 2);
   std::map<std::string, std::vector<float>> before = train({}, 3, /*resume=*/true).parameters[0];
   write(folder / "latest", "step-00000002\n");
   Path shard = folder / "step-00000002" / "rank-00000.safetensors";
-  // The same checkpoint with its values as bf16: written by hand, as the toy model's kernels know f32 only.
+  // Rewrites the checkpoint with bf16 values by hand, because the toy model's kernels support only f32.
   Manifest manifest = readManifest(shard.parent_path());
   ASSERT_EQ(manifest.shards.size(), 1u);
   SafetensorsFile old(shard);
@@ -245,7 +245,7 @@ TEST_F(Checkpoint, AcceptedTypesAreConverted) {
       EXPECT_NEAR(values[i], before.at(name)[i], 0.01 * std::abs(before.at(name)[i]) + 1e-3) << name << i;
 }
 
-/// The files of a checkpoint and the pointer to it.
+/// Returns the files of a checkpoint and the pointer to the checkpoint.
 std::vector<fs::path> filesOf(const fs::path &checkpoint) {
   std::vector<fs::path> files = {checkpoint.parent_path() / "latest"};
   for (const auto &entry : fs::directory_iterator(checkpoint))
@@ -253,7 +253,7 @@ std::vector<fs::path> filesOf(const fs::path &checkpoint) {
   return files;
 }
 
-TEST_F(Checkpoint, NoFlippedByteGoesUnseen) {
+TEST_F(Checkpoint, DetectsEveryFlippedByte) {
   train({.layers = 1, .features = 4}, 1);
   fs::path checkpoint = folder / "step-00000001";
   ASSERT_TRUE(faults(checkpoint).empty());
@@ -267,9 +267,9 @@ TEST_F(Checkpoint, NoFlippedByteGoesUnseen) {
   }
 }
 
-// Whatever is broken of the newest checkpoint, the run says so, goes back to the one before, and ends where a straight
-// run does.
-TEST_F(Checkpoint, FallsBackAloudFromDamage) {
+// If any part of the newest checkpoint is damaged, the run reports the damage and resumes from the previous checkpoint.
+// The run ends with the same result as an uninterrupted run.
+TEST_F(Checkpoint, ReportsDamageAndFallsBack) {
   RunResult straight = train({}, 5, /*resume=*/false, /*saveEvery=*/2);
   fs::remove_all(folder / "step-00000005");
   write(folder / "latest", "step-00000004\n");
@@ -302,7 +302,7 @@ TEST_F(Checkpoint, FallsBackAloudFromDamage) {
     ASSERT_EQ(resumed.result.steps.size(), 2u) << name;
     EXPECT_EQ(resumed.result.steps[1].loss, straight.steps[3].loss) << name;
     EXPECT_EQ(latest(), "step-00000004-2") << name;
-    // As before, for the next one.
+    // Restores the checkpoint for the next case.
     fs::remove_all(folder / "step-00000004-2");
     fs::remove(shard);
     write(shard, good);
@@ -312,10 +312,10 @@ TEST_F(Checkpoint, FallsBackAloudFromDamage) {
   }
 }
 
-TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
+TEST_F(Checkpoint, ReportsADamagedPointerAndUsesTheNewest) {
   train({}, 4, /*resume=*/false, /*saveEvery=*/2);
   std::string name = read(folder / "latest");
-  name[name.find('4')] = '2'; // names another one, whose manifest has another checksum
+  name[name.find('4')] = '2'; // names another checkpoint, whose manifest has another checksum
   write(folder / "latest", name);
   Resumed resumed = resume(5);
   EXPECT_THAT(resumed.aloud, HasSubstr("its checksum is not that of step-00000002; continuing with step-00000004"));
@@ -326,11 +326,11 @@ TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
   EXPECT_THAT(resume(7).aloud, HasSubstr("continuing with step-00000006"));
 }
 
-TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
+TEST_F(Checkpoint, RejectsTheRunWithoutAValidCheckpoint) {
   train({.dp = 2, .microBatches = 2}, 4, /*resume=*/false, /*saveEvery=*/2);
   for (int step : {2, 4}) {
     fs::path shard = folder / fmt::format("step-{:08}", step) / "rank-00000.safetensors";
-    flip(shard, read(shard).size() - 1); // found by the rank that reads it
+    flip(shard, read(shard).size() - 1); // the rank that reads the byte finds the damage
   }
   Resumed resumed = resume(samplePlan({.dp = 2, .microBatches = 2}), options(5, /*resume=*/true));
   EXPECT_THAT(resumed.error, HasSubstr("holds no complete checkpoint: step-00000002, step-00000004"));

@@ -1,4 +1,4 @@
-// Two runs never meet in a folder, whatever a killed one left behind, and no link leads out of it.
+// Only one run uses a folder at a time, even after a run was killed. Writes never follow a link out of the folder.
 #include "runtime/checkpoint/commit.h"
 
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class Commit : public CheckpointTest {
 protected:
-  /// The sentence with which the folder is refused, empty where it is taken.
+  /// Returns the error message if the folder is refused, otherwise an empty string.
   std::string refusal() const {
     try {
       CheckpointFolder held(folder);
@@ -35,8 +35,8 @@ TEST_F(Commit, OneRunHoldsTheFolder) {
   EXPECT_EQ(refusal(), "");
 }
 
-// The lock goes with its process, whatever ends it.
-TEST_F(Commit, AKilledRunHoldsNothing) {
+// The lock ends with the process that holds it, even if a signal kills the process.
+TEST_F(Commit, AKilledRunReleasesTheLock) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t child = fork();
@@ -54,14 +54,14 @@ TEST_F(Commit, AKilledRunHoldsNothing) {
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(refusal(), "");
-  // What it had begun is gone.
+  // The next run removed the partial checkpoint.
   for (const auto &entry : fs::directory_iterator(folder))
     EXPECT_EQ(entry.path().filename(), ".lock");
   close(ends[0]);
   close(ends[1]);
 }
 
-TEST_F(Commit, RemovesWhatKilledRunsLeft) {
+TEST_F(Commit, RemovesPartialFilesOfKilledRuns) {
   train({}, 2);
   fs::create_directories(folder / ".step-00000003.17-0000abcd.partial");
   write(folder / ".step-00000003.17-0000abcd.partial" / "rank-00000.safetensors", "half");
@@ -85,7 +85,7 @@ TEST_F(Commit, PartialNamesAreUnique) {
   EXPECT_NE(CheckpointFolder(folder).partial(3), first);
 }
 
-// Links under the names of what is written are replaced, their targets stay.
+// A run replaces links that have the name of a file that the run writes. The targets of the links do not change.
 TEST_F(Commit, FollowsNoLink) {
   fs::create_directories(folder);
   fs::path target = folder / "precious";
@@ -103,7 +103,7 @@ TEST_F(Commit, FollowsNoLink) {
   EXPECT_EQ(read(target), "precious");
 }
 
-TEST_F(Commit, AFolderThatCannotBeMadeIsTheUsersError) {
+TEST_F(Commit, AnUnusableFolderIsAUserError) {
   write(folder, "a file, not a folder");
   EXPECT_THAT(refusal(), HasSubstr("cannot hold checkpoints: Not a directory"));
   fs::remove(folder);
@@ -114,14 +114,14 @@ TEST_F(Commit, AFolderThatCannotBeMadeIsTheUsersError) {
 TEST_F(Commit, KeepsTheNewest) {
   RunOptions run = options(6, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 2;
-  Resumed said = resume(samplePlan({}), run);
-  EXPECT_THAT(said.aloud, HasSubstr("the newest 2 checkpoints are kept"));
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the newest 2 checkpoints are kept"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000005"}));
-  EXPECT_THAT(said.aloud, testing::Not(HasSubstr("another run")));
+  EXPECT_THAT(resumed.aloud, testing::Not(HasSubstr("another run")));
 }
 
-// Who forgets --resume must not lose what was trained: it stays beside what the new run keeps, and that is said.
-TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
+// A run without --resume keeps the checkpoints of an earlier run in the folder and reports them.
+TEST_F(Commit, ANewRunKeepsExistingCheckpoints) {
   train({}, 6, /*resume=*/false, /*saveEvery=*/3);
   RunOptions run = options(4, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 1;
@@ -131,22 +131,22 @@ TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
   EXPECT_TRUE(faults(folder / latest()).empty());
 }
 
-// Files that are copied are as old as the copy: the manifests say which is newer.
-TEST_F(Commit, ACopyKeepsTheOrder) {
+// Copying a checkpoint changes its file times. The sequence numbers in the manifests therefore give the order.
+TEST_F(Commit, CopyingPreservesTheOrder) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
-  runPlan(Program(samplePlan({})), options(1)); // a run from the start: newer than the others
+  runPlan(Program(samplePlan({})), options(1)); // a run from the start is newer than the others
   std::vector<std::string> order = {"step-00000001-2", "step-00000003", "step-00000002", "step-00000001"};
   EXPECT_EQ(checkpointNames(folder), order);
   fs::file_time_type time = fs::file_time_type::clock::now();
-  for (const std::string &name : order) // as old as the opposite order would have it
+  for (const std::string &name : order) // gives the newest checkpoint the oldest file time
     fs::last_write_time(folder / name / "manifest.json", time += std::chrono::seconds(1));
   fs::remove(folder / "latest");
   EXPECT_EQ(checkpointNames(folder), order);
   EXPECT_EQ(CheckpointFolder(folder).nextSequence(), 5u);
 }
 
-// Those of older programs have no number: among each other they go by time, and all others are newer.
-TEST_F(Commit, WithoutNumbersTimeDecides) {
+// Checkpoints of older programs have no sequence number. File times order them, and all numbered checkpoints are newer.
+TEST_F(Commit, FileTimesOrderOldCheckpoints) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
   fs::remove(folder / "latest");
   fs::file_time_type time = fs::file_time_type::clock::now();
@@ -160,14 +160,14 @@ TEST_F(Commit, WithoutNumbersTimeDecides) {
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001", "step-00000002", "step-00000003"}));
 }
 
-TEST_F(Commit, AllAreKeptUnlessToldAndThatIsSaid) {
+TEST_F(Commit, KeepsAllCheckpointsByDefaultWithANote) {
   EXPECT_THAT(resume(samplePlan({}), options(4, /*resume=*/false, /*saveEvery=*/1)).aloud,
               HasSubstr("all checkpoints are kept; --keep N keeps the newest N"));
   EXPECT_EQ(checkpointNames(folder).size(), 4u);
 }
 
-// A damaged checkpoint does not take the place of a good one among those that stay.
-TEST_F(Commit, DamagedOnesNeitherCountNorGo) {
+// A damaged checkpoint does not count as one of the kept checkpoints, and it is not deleted.
+TEST_F(Commit, DamagedCheckpointsDoNotCountAndStay) {
   train({}, 4, /*resume=*/false, /*saveEvery=*/2);
   flip(folder / "step-00000004" / "manifest.json", 200);
   RunOptions run = options(5, /*resume=*/true);

@@ -1,4 +1,4 @@
-// A disk that is full: on a file system of a few pages, mounted where the tests run as root and skipped elsewhere.
+// Tests a full disk: a file system of a few pages, which only root can mount. The tests are skipped for other users.
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include "runtime/checkpoint/checkpoint.h"
@@ -31,13 +31,13 @@ protected:
     return status.f_bavail * status.f_frsize;
   }
 
-  /// Leaves `bytes` free.
+  /// Fills the disk until `bytes` are free.
   void fill(uint64_t bytes) const { write(folder / "filler", std::string(freeBytes() - bytes, 'x')); }
 
   bool isMounted = false;
 };
 
-/// Three checkpoints are due; before the step after `full` the disk is full, before the one after `emptied` no more.
+/// Fills the disk before the step after `full`. Frees it before the step after `emptied`.
 RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int full, const std::function<void()> &empty,
                         int emptied) {
   auto steps = std::make_shared<int>(0);
@@ -51,23 +51,23 @@ RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int f
   return run;
 }
 
-TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
+TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   RunOptions run = withFullDisk(
       options(6, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3,
       [this] { fs::remove(folder / "filler"); }, 5);
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_EQ(told.result.steps.size(), 6u);
-  EXPECT_THAT(told.aloud, HasSubstr("the checkpoint of step 4 is not written"));
-  EXPECT_THAT(told.aloud,
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_EQ(resumed.result.steps.size(), 6u);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the checkpoint of step 4 is not written"));
+  EXPECT_THAT(resumed.aloud,
               HasSubstr("No space left on device; the last good one is " + (folder / "step-00000002").string() +
-                        "; training goes on and the next save tries again"));
+                        "; training continues and the next save tries again"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000002"}));
   EXPECT_TRUE(faults(folder / latest()).empty());
   for (const auto &entry : fs::directory_iterator(folder))
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
 }
 
-TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
+TEST_F(Disk, AFailedLastSaveFailsTheRun) {
   RunOptions run = withFullDisk(options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
   testing::internal::CaptureStderr();
   try {
@@ -82,7 +82,7 @@ TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
   EXPECT_EQ(train({}, 4, /*resume=*/true).steps.size(), 2u);
 }
 
-TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
+TEST_F(Disk, ChecksTheFreeSpaceBeforeTraining) {
   uint64_t needed = checkpointBytes(Program(samplePlan({.features = 1200})));
   EXPECT_GT(needed, 40000u);
   fill(16384);
@@ -98,13 +98,13 @@ TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
   EXPECT_THAT(warned.aloud, HasSubstr("warning: 20 checkpoints of"));
 }
 
-TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
+TEST_F(Disk, ReportsAReadOnlyFolderBeforeTraining) {
   ASSERT_EQ(::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=256k"), 0);
   EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
 }
 
-// The training is worth more than its lines, from the first one on: it goes on without and ends with an error.
-TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
+// If metrics cannot be written, the run continues training without them and ends with an error.
+TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
   RunOptions run = options(4);
   run.checkpoint.clear();
   run.metrics = folder / "m.jsonl";
@@ -113,22 +113,24 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   run.inspect = [&](const Executor &) { ++trained; };
   Resumed full = resume(samplePlan({}), run);
   EXPECT_EQ(trained, 4);
-  EXPECT_THAT(full.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(full.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
   EXPECT_THAT(full.error, HasSubstr("the metrics are not complete"));
   run.inspect = nullptr;
   fs::remove(folder / "filler");
   run.checkpoint = folder / "c";
   run = withFullDisk(run, [this] { fill(0); }, 2, [this] { fs::remove(folder / "filler"); }, 4);
-  // Lines go to the disk one by one, and a page has room for some: fill that up as well.
+  // Fills the rest of the page of the metrics file, because short lines would still fit in it.
   run.inspect = [inner = run.inspect, file = run.metrics, count = std::make_shared<int>(0)](const Executor &executor) {
     inner(executor);
     if (++*count == 2)
       fs::resize_file(file, 4096);
   };
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_THAT(told.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
-  EXPECT_THAT(told.error, HasSubstr("the metrics are not complete"));
-  EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the work is not lost
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
+  EXPECT_THAT(resumed.error, HasSubstr("the metrics are not complete"));
+  EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
 }
 
 } // namespace

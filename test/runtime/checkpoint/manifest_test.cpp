@@ -1,4 +1,4 @@
-// What a manifest may not say, also under a checksum that fits.
+// A manifest with invalid contents is refused, even if its checksum is correct.
 #include "runtime/checkpoint/manifest.h"
 
 #include "runtime/checksum.h"
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// Two shards: a [4, 3] tensor cut in boxes of two rows, the second one in two ranges.
+/// A [4, 3] tensor in two boxes of two rows each. The second box is stored as two ranges on two shards.
 Manifest sample() {
   auto piece = [](std::vector<int64_t> offsets, int64_t begin, int64_t end, uint64_t at) {
     return StoredPiece{{"value", "w", pb::F32, {4, 3}, std::move(offsets), {2, 3}, begin, end}, at, "00", 0, ""};
@@ -34,7 +34,7 @@ Manifest sample() {
   return manifest;
 }
 
-/// The manifest with something else in it and a checksum that fits.
+/// Returns a changed manifest with a correct checksum.
 std::string changed(const std::function<void(json &)> &change) {
   json document = json::parse(manifestText(sample()));
   document.erase("checksum");
@@ -61,11 +61,11 @@ TEST(ManifestFile, RoundTrip) {
   EXPECT_EQ(back.ranks(), 2);
   EXPECT_EQ(back.bytes(), 132u + 66u);
   EXPECT_EQ(back.shards[1].pieces[0].piece.key(), "value w [2+2, 0+3] 2:6");
-  EXPECT_TRUE(json::parse(text).contains("checksum")); // one JSON document
+  EXPECT_TRUE(json::parse(text).contains("checksum")); // the file is one JSON document
 }
 
-// Older programs wrote neither sequence numbers nor checksums of blocks.
-TEST(ManifestFile, OlderOnesAreRead) {
+// Manifests of older programs have no sequence numbers and no block checksums.
+TEST(ManifestFile, ReadsOlderManifests) {
   std::string text = changed([](json &document) {
     document.erase("sequence");
     document["shards"][0]["pieces"][0].erase("blocks");
@@ -77,7 +77,7 @@ TEST(ManifestFile, OlderOnesAreRead) {
   EXPECT_EQ(older.shards[0].pieces[0].partChecksum(0), "00");
 }
 
-TEST(ManifestFile, BlocksHaveChecksumsOfTheirOwn) {
+TEST(ManifestFile, BlocksHaveSeparateChecksums) {
   StoredPiece piece = parseManifest(manifestText(sample()), "m").shards[0].pieces[0];
   EXPECT_EQ(piece.partBytes(), 16u);
   EXPECT_EQ(piece.partChecksum(0), std::string(16, 'a'));
@@ -95,7 +95,7 @@ TEST(ManifestFile, AnyChangedByteIsDamage) {
   EXPECT_THAT(errorOf(""), HasSubstr("damaged"));
 }
 
-TEST(ManifestFile, RefusesWhatCannotBe) {
+TEST(ManifestFile, RejectsInvalidContents) {
   auto first = [](json &document) -> json & { return document["shards"][0]; };
   std::vector<std::pair<std::function<void(json &)>, const char *>> cases = {
       {[](json &d) { d["format"] = 3; }, "format 3, this Espalier reads 2"},

@@ -1,4 +1,4 @@
-// The container is read by ranges, and nothing of it is believed before it is checked.
+// Tests reads of byte ranges and the checks of the header.
 #include "runtime/checkpoint/safetensors.h"
 
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
@@ -15,7 +15,7 @@ class Safetensors : public CheckpointTest {
 protected:
   Safetensors() { fs::create_directories(folder); }
 
-  /// What opening a file with this header and so many bytes of tensors says.
+  /// Returns the error of opening a file with this header and `data` bytes of tensors, or an empty string.
   std::string errorOf(const std::string &header, uint64_t data = 0) const {
     uint64_t length = header.size();
     write(folder / "x", std::string(reinterpret_cast<const char *>(&length), 8) + header + std::string(data, '\0'));
@@ -76,8 +76,8 @@ TEST_F(Safetensors, BoundsTheHeaderByTheFile) {
   EXPECT_THAT(errorOf(), HasSubstr("too short"));
 }
 
-// A pipe without a writer would be waited for.
-TEST_F(Safetensors, WhatIsNoFileIsAnErrorAndNoWait) {
+// Opening a pipe without a writer would block.
+TEST_F(Safetensors, RejectsOtherFilesWithoutBlocking) {
   ASSERT_EQ(mkfifo((folder / "x").c_str(), 0600), 0);
   EXPECT_THAT(errorOf(), HasSubstr("not a regular file"));
   fs::remove(folder / "x");

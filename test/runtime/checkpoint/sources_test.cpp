@@ -1,5 +1,5 @@
-// Pieces of one split out of the pieces of another: each element comes from the one place where it is stored, and what
-// is read is what has to be.
+// Assembles the pieces of one split from the stored pieces of another. Each element is read once, and only the
+// necessary bytes are read.
 #include "runtime/checkpoint/sources.h"
 
 #include "runtime/checksum.h"
@@ -39,7 +39,7 @@ TEST(Overlap, WholeRowsAreOneRun) {
 
 TEST(Overlap, RangesAndPaddingCutRuns) {
   Piece whole = pieceOf({3, 5}, {0, 0}, {3, 5}), padded = pieceOf({3, 5}, {2, 0}, {2, 8});
-  whole.begin = 11; // of row 2 all but the first element
+  whole.begin = 11; // row 2 without its first element
   EXPECT_THAT(shared(whole, padded), ElementsAre(SharedRun{0, 1, 4}));
   padded.begin = 2;
   padded.end = 4;
@@ -48,10 +48,10 @@ TEST(Overlap, RangesAndPaddingCutRuns) {
   EXPECT_EQ(realElements(pieceOf({3, 5}, {2, 0}, {2, 8})), 5);
 }
 
-/// Sizes of `parts` pieces that cover `extent`, padded to equal ones.
+/// Returns the size of each of `parts` equal pieces that cover `extent`, with padding.
 int64_t partSize(int64_t extent, int64_t parts) { return (extent + parts - 1) / parts; }
 
-/// All pieces of a tensor that `rows` times `columns` boxes hold, each in `ranges` flat ranges.
+/// Cuts a tensor into `rows` x `columns` boxes, each stored as `ranges` flat ranges.
 std::vector<Piece> cut(const std::vector<int64_t> &shape, int64_t rows, int64_t columns, int64_t ranges) {
   std::vector<Piece> pieces;
   int64_t height = partSize(shape[0], rows), width = partSize(shape[1], columns);
@@ -70,7 +70,7 @@ std::vector<Piece> cut(const std::vector<int64_t> &shape, int64_t rows, int64_t 
 
 class SourcesTest : public CheckpointTest {
 protected:
-  /// Writes a tensor whose elements are their places in it, cut into pieces, each with a checksum per block.
+  /// Writes a tensor in pieces with one checksum per block. The value of each element is its index.
   Manifest store(const std::vector<Piece> &pieces, uint64_t blockBytes) {
     std::filesystem::create_directories(folder);
     Manifest manifest;
@@ -108,16 +108,16 @@ protected:
   }
 };
 
-TEST_F(SourcesTest, AnySplitComesOutOfAnyOther) {
+TEST_F(SourcesTest, AssemblesAnySplitFromAnyOther) {
   std::mt19937 random(3);
   auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
   for (int round = 0; round < 200; ++round) {
     std::vector<int64_t> shape = {upTo(13), upTo(11)};
-    uint64_t blockBytes = 4 * (upTo(9) - 1); // 0: pieces without blocks, as of older programs
+    uint64_t blockBytes = 4 * (upTo(9) - 1); // 0: pieces without blocks, as older programs wrote them
     Manifest manifest = store(cut(shape, upTo(4), upTo(4), upTo(3)), blockBytes);
     Sources sources(manifest, "c");
     for (const Piece &wanted : cut(shape, upTo(5), upTo(5), upTo(4))) {
-      std::vector<float> expected(wanted.end - wanted.begin, 0.0f); // padding stays as it was
+      std::vector<float> expected(wanted.end - wanted.begin, 0.0f); // padding keeps its value
       Piece whole = pieceOf(shape, {0, 0}, shape);
       visitShared(whole, wanted, [&](const SharedRun &run) {
         for (int64_t i = 0; i < run.count; ++i)
@@ -128,15 +128,15 @@ TEST_F(SourcesTest, AnySplitComesOutOfAnyOther) {
   }
 }
 
-/// 64 rows of 16 elements are 4,096 bytes, in blocks of 256: four rows each.
+/// 64 rows of 16 elements have 4,096 bytes. Each block of 256 bytes holds four rows.
 TEST_F(SourcesTest, OnlyBlocksThatAreNeededAreRead) {
   Manifest manifest = store(cut({64, 16}, 1, 1, 1), /*blockBytes=*/256);
   Sources sources(manifest, "c");
-  Piece rows = pieceOf({64, 16}, {6, 0}, {4, 16}); // rows 6 to 9 lie in blocks 1 and 2
+  Piece rows = pieceOf({64, 16}, {6, 0}, {4, 16}); // rows 6 to 9 are in blocks 1 and 2
   std::vector<Take> takes = sources.takesFor(rows);
   ASSERT_EQ(takes.size(), 1u);
   EXPECT_THAT(takes[0].bytesRead(), ElementsAre(ByteRange{256, 512}, ByteRange{512, 768}));
-  // What is damaged elsewhere is neither read nor seen; here it is.
+  // Damage in other blocks is not detected because they are not read. Damage in block 1 is detected.
   flip(folder / "shard", 7 + 1000);
   EXPECT_EQ(load(sources, rows).front(), 6 * 16);
   flip(folder / "shard", 7 + 300);
@@ -148,8 +148,8 @@ TEST_F(SourcesTest, OnlyBlocksThatAreNeededAreRead) {
   }
 }
 
-/// The bytes that all ranks of a split read of a checkpoint of another.
-TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
+/// All ranks of a new split together read each stored byte once.
+TEST_F(SourcesTest, RanksTogetherReadEveryByteOnce) {
   Manifest manifest = store(cut({64, 16}, 4, 1, 1), /*blockBytes=*/256);
   Sources sources(manifest, "c");
   for (auto [rows, ranges] : {std::pair(1, 1), {2, 1}, {8, 1}, {1, 4}, {2, 2}}) {
@@ -162,8 +162,8 @@ TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
   }
 }
 
-// Boxes whose volumes add up, and that overlap: rows 0-1 and 1-2 of four, where rows 1-2 were to be 2-3.
-TEST_F(SourcesTest, AHoleIsNotTakenForZeros) {
+// The boxes overlap but have the expected total volume: rows 0-1 and rows 1-2 of four. Row 3 is missing.
+TEST_F(SourcesTest, RejectsAHole) {
   Manifest manifest = store({pieceOf({4, 3}, {0, 0}, {2, 3}), pieceOf({4, 3}, {1, 0}, {2, 3})}, 0);
   Sources sources(manifest, "c");
   try {

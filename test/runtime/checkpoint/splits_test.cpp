@@ -1,5 +1,4 @@
-// A checkpoint that one plan wrote goes on under any other: each rank takes its boxes out of those that are stored, and
-// reads no more than it has to.
+// A run may resume under a plan with another split. Each rank reads only the parts of the stored boxes that it needs.
 #include "runtime/checkpoint/sources.h"
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
@@ -8,7 +7,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A batch of eight samples of 300 features, whatever the split: parts of 128 elements cut through the parameters.
+/// Returns options with eight samples of 300 features per batch for any split. ZeRO shards of multiples of 128 elements
+/// cut through parameters.
 SampleOptions splitOf(int dp, int tp, int pp, bool zero) {
   SampleOptions model{.dp = dp, .tp = tp, .pp = pp};
   model.features = 300;
@@ -35,8 +35,8 @@ protected:
   }
 };
 
-// The next steps are those of the run that was never stopped, up to the order of sums.
-TEST_F(AnySplit, GoesOnUnderAnyOther) {
+// The next steps equal those of an uninterrupted run, up to the order of additions.
+TEST_F(AnySplit, ResumesUnderAnyOtherSplit) {
   for (const SampleOptions &written : splits) {
     RunOptions whole = options(6, /*resume=*/false);
     whole.checkpoint.clear();
@@ -60,8 +60,8 @@ TEST_F(AnySplit, GoesOnUnderAnyOther) {
   }
 }
 
-// With a rate of zero a step changes no weight: what is saved then are the very bits that were loaded.
-TEST_F(AnySplit, CarriesBitsThroughOtherSplits) {
+// With a learning rate of zero, a step changes no weight. Each split therefore saves the bits that it loaded.
+TEST_F(AnySplit, PreservesBitsAcrossSplits) {
   runPlan(Program(samplePlan(splits[0])), options(3, /*resume=*/false));
   Tensors before = runPlan(Program(samplePlan(splits[0])), options(4, /*resume=*/true)).parameters[0];
   int64_t steps = 4;
@@ -76,7 +76,7 @@ TEST_F(AnySplit, CarriesBitsThroughOtherSplits) {
   }
 }
 
-/// Bytes that a rank of `program` reads of a checkpoint, and those that it needs.
+/// Returns the bytes that a rank of `program` reads from a checkpoint, and the bytes that it needs.
 std::pair<uint64_t, uint64_t> bytesOf(const Sources &sources, const Program &program, int rank) {
   uint64_t read = 0, needed = 0;
   for (const HeldPiece &held : heldPieces(program, rank)) {
@@ -88,8 +88,8 @@ std::pair<uint64_t, uint64_t> bytesOf(const Sources &sources, const Program &pro
   return {read, needed};
 }
 
-// Where pieces grow together and stages change, ranks read the bytes that they hold and no others.
-TEST_F(AnySplit, ReadsWhatARankHolds) {
+// If pieces are merged or stages change, ranks read exactly the bytes that they hold.
+TEST_F(AnySplit, ReadsOnlyTheBytesOfTheRank) {
   runPlan(Program(samplePlan(splitOf(4, 1, 1, true))), options(1, /*resume=*/false));
   Manifest manifest = readManifest(folder / "step-00000001");
   Sources sources(manifest, "c");
@@ -102,8 +102,8 @@ TEST_F(AnySplit, ReadsWhatARankHolds) {
   }
 }
 
-// What has no checksum of its own is read as a whole, but nothing of the tensors of other stages.
-TEST_F(AnySplit, ReadsNoPieceOfOthers) {
+// A piece without block checksums is read as a whole. Ranks read no tensors of other stages.
+TEST_F(AnySplit, ReadsNoPieceOfOtherStages) {
   runPlan(Program(samplePlan(splits[0])), options(1, /*resume=*/false));
   Manifest manifest = readManifest(folder / "step-00000001");
   Sources sources(manifest, "c");
@@ -112,7 +112,7 @@ TEST_F(AnySplit, ReadsNoPieceOfOthers) {
     EXPECT_LT(bytesOf(sources, program, rank).first, manifest.bytes() * 3 / 4) << rank;
 }
 
-TEST_F(AnySplit, AMissingTensorIsTheCheckpointsFault) {
+TEST_F(AnySplit, ReportsAMissingTensor) {
   runPlan(Program(samplePlan(splits[0])), options(1, /*resume=*/false));
   Path checkpoint = folder / "step-00000001";
   Manifest manifest = readManifest(checkpoint);

@@ -1,5 +1,5 @@
-// api.h and symbols.def against the real headers: values, layouts and signatures. Nearly all of it is asserted when
-// this file is compiled.
+// Compares api.h and symbols.def with NVIDIA's headers: values, layouts and signatures. Most assertions are checked
+// when this file is compiled.
 #include <cublasLt.h>
 #include <cuda.h>
 #ifdef ESPALIER_NCCL_HEADER
@@ -20,8 +20,8 @@ namespace {
 template <typename Type>
 concept IsComplete = requires { sizeof(Type); };
 
-/// Whether a caller cannot tell the two apart: numbers of one size, pointers to what agrees, structs of one size.
-/// Descriptors that we declare and never define agree with any struct that they do.
+/// Whether a caller can use two types interchangeably: numbers of equal size, structs of equal size, and pointers to
+/// such types. A type that is declared but not defined on our side agrees with any struct.
 template <typename Ours, typename Theirs> struct Agree {
   static constexpr bool isNumber =
       (std::is_enum_v<Ours> || std::is_integral_v<Ours>) && (std::is_enum_v<Theirs> || std::is_integral_v<Theirs>);
@@ -47,13 +47,13 @@ struct Agree<OurResult(Ours...), TheirResult(Theirs...)> {
 };
 
 #ifdef ESPALIER_NCCL_HEADER
-/// Ours ends where that of the oldest library does.
+/// Our struct may be shorter, because it ends where the struct of the oldest supported library ends.
 template <> struct Agree<ncclConfig_t, ::ncclConfig_t> {
   static constexpr bool value = sizeof(ncclConfig_t) <= sizeof(::ncclConfig_t);
 };
 #endif
 
-// The assertions can fail.
+// The assertions detect differences.
 static_assert(!Agree<int(int), int(int, int)>::value);
 static_assert(!Agree<int(unsigned), int(size_t)>::value);
 static_assert(!Agree<int(const char *), int(char *)>::value);
@@ -136,7 +136,7 @@ constexpr const char *ncclSymbols[] = {
 #include "runtime/device/cuda/symbols.def"
 };
 
-/// Skips where the toolkit's folder has no such library.
+/// Skips the test if the toolkit does not contain the library.
 void expectSymbols(const char *file, std::span<const char *const> symbols) {
   void *library = dlopen((std::string(CUDA_HEADERS) + "/../" + file).c_str(), RTLD_LAZY);
   if (!library)

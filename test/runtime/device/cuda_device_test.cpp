@@ -1,5 +1,5 @@
-// The CUDA back end as the executor sees it, opened as for a run: a plan by hand, its launches and calls, and what is
-// said of plans that do not run here.
+// Tests the CUDA back end through the interface of the executor. A hand-built plan contains launches and library calls.
+// Also tests the errors for plans that cannot run on this device.
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
 #include "runtime/status.h"
@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// y[row, column] = seven-digit number of both, plus the launch's number: a block does 4 rows and 32 columns.
+// y[row, column] is a seven-digit number of both, plus the number of the launch. A block covers 4 rows and 32 columns.
 constexpr char numberPtx[] = R"(
 .version 8.0
 .target sm_80
@@ -84,7 +84,7 @@ pb::LibraryCall libraryCall(pb::LibraryCall::Function function, std::vector<pb::
   return call;
 }
 
-/// One rank, one kernel, and a subprogram of one call of each kind. All values are f32 but the second.
+/// Returns a plan for one rank with one kernel and a subprogram with library calls. Value 0 is f32, value 1 is bf16.
 pb::Plan samplePlan() {
   pb::Plan plan;
   plan.set_target("cuda");
@@ -107,7 +107,7 @@ pb::Plan samplePlan() {
   plan.add_kernels()->set_symbol("number");
   pb::Subprogram *subprogram = plan.add_subprograms();
   subprogram->set_name("sample");
-  // 8 x 4 by 4 x 6 in f32.
+  // The product [8, 4] x [4, 6] in f32.
   *subprogram->add_instructions()->mutable_call() =
       libraryCall(pb::LibraryCall::MATMUL, {buffer(0, 128), buffer(128, 96), buffer(256, 192)}, {8, 6, 4, 1});
   *subprogram->add_instructions()->mutable_call() =
@@ -122,7 +122,7 @@ pb::Plan samplePlan() {
   return plan;
 }
 
-// Before anybody asks: a device whose memory is no multiple of the pages that it gives out.
+// Set before the driver loads: the device memory is not a multiple of the page size.
 [[maybe_unused]] const int memorySet = setenv("ESPALIER_EMULATOR_MEMORY", "2148532224", /*overwrite=*/1);
 
 class CudaDevice : public testing::Test {
@@ -147,9 +147,9 @@ protected:
     device->call({0, instruction, places, /*scalars=*/{}, accumulate});
   }
 
-  /// A transfer of 64 bytes on a queue.
+  /// Adds a transfer of 64 bytes on a queue.
   uint32_t transfer(uint32_t queue) { return device->addTransfer({.queue = queue, .bytes = {64}}); }
-  FlightTicket start(uint32_t transfer, Place from, Place to) {
+  TransferTicket start(uint32_t transfer, Place from, Place to) {
     return device->start({transfer, {&from, 1}, {&to, 1}});
   }
   float *host(uint64_t offset) { return reinterpret_cast<float *>(device->host(offset)); }
@@ -162,12 +162,12 @@ protected:
   std::unique_ptr<Device> device = backend->open(plan.stages(0), {*communicator, pool, /*spins=*/0});
 };
 
-TEST_F(CudaDevice, TellsWhatItIsAndWhatItTook) {
+TEST_F(CudaDevice, DescribesItselfAndItsMemory) {
   EXPECT_THAT(backend->level(), MatchesRegex("sm_[0-9]+ \\(.+\\)"));
   EXPECT_EQ(device->allocatedBytes(), (1 << 16) + (32 << 20) + (1 << 12));
 }
 
-/// Rows and columns that fill their last block and that do not.
+/// Tests numbers of rows and columns that fill their last block and that do not.
 TEST_F(CudaDevice, BlocksCoverRowsAndColumns) {
   for (auto [rows, columns] : {std::pair{8, 64}, {7, 33}, {1, 1}}) {
     device->fill(0, 0, 4096);
@@ -179,13 +179,13 @@ TEST_F(CudaDevice, BlocksCoverRowsAndColumns) {
   }
 }
 
-TEST_F(CudaDevice, NothingIsLaunchedForNothing) {
+TEST_F(CudaDevice, LaunchesNothingForAnEmptyExtent) {
   number(/*rows=*/0, /*columns=*/4, 5, 0);
   number(/*rows=*/4, /*columns=*/0, 5, 0);
   EXPECT_EQ(read(0, 16), std::vector<float>(16));
 }
 
-TEST_F(CudaDevice, WorkIsDoneInTheOrderOfItsIssue) {
+TEST_F(CudaDevice, RunsWorkInIssueOrder) {
   for (int addend = 0; addend < 20; ++addend) {
     number(4, 32, addend, 0);
     call(/*COPY*/ 1, {0, 4096});
@@ -198,9 +198,9 @@ TEST_F(CudaDevice, WorkIsDoneInTheOrderOfItsIssue) {
 TEST_F(CudaDevice, ProductsOverwriteOrAdd) {
   std::vector<float> a(32), b(24), c(48, 100);
   for (int i = 0; i < 32; ++i)
-    a[i] = static_cast<float>(i / 4 + 1); // row i is i + 1
+    a[i] = static_cast<float>(i / 4 + 1); // row i has the value i + 1
   for (int i = 0; i < 24; ++i)
-    b[i] = static_cast<float>(i % 6 + 1); // column j is j + 1
+    b[i] = static_cast<float>(i % 6 + 1); // column j has the value j + 1
   write(0, a);
   write(128, b);
   for (bool accumulate : {false, true}) {
@@ -239,20 +239,20 @@ TEST_F(CudaDevice, ACollectiveOfOneRankMovesAtMost) {
   EXPECT_EQ(read(512, 3), (std::vector<float>{5, 6, 7}));
 }
 
-// A flight begins behind the work before it and is over for what comes after its wait; what lies between runs beside
-// it.
-TEST_F(CudaDevice, FlightsLieBetweenTheirStartAndTheirWait) {
+// A transfer starts after the work that precedes it. Work after its wait sees the result. Work between start and wait
+// runs concurrently with the transfer.
+TEST_F(CudaDevice, TransfersRunBetweenStartAndWait) {
   uint32_t in = transfer(1), out = transfer(2), within = transfer(1);
   for (int turn = 0; turn < 8; ++turn) {
     uint64_t slot = turn % 2 * 2048;
     std::fill_n(host(slot), 16, static_cast<float>(turn));
-    FlightTicket arrives = start(in, {slot, pb::HOST}, {0});
-    FlightTicket moves = start(within, {0}, {4096}); // the same queue: behind it without a wait
+    TransferTicket arrives = start(in, {slot, pb::HOST}, {0});
+    TransferTicket moves = start(within, {0}, {4096}); // follows the transfer on the same queue without a wait
     number(1, 1, turn, 8192);
     device->wait(moves);
     device->wait(arrives);
     call(/*COPY*/ 1, {4096, 12288});
-    FlightTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
+    TransferTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
     device->wait(leaves);
     device->endTurn();
     device->finishTurns(0);
@@ -261,8 +261,8 @@ TEST_F(CudaDevice, FlightsLieBetweenTheirStartAndTheirWait) {
   }
 }
 
-TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
-  device->finishTurns(0); // none was issued
+TEST_F(CudaDevice, WaitsForAllButTheLastStep) {
+  device->finishTurns(0); // no step was issued
   uint32_t out = transfer(1);
   for (int turn = 0; turn < 4; ++turn) {
     number(1, 1, turn, 0);
@@ -274,7 +274,7 @@ TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
   }
 }
 
-TEST_F(CudaDevice, APlanOfOneRankHasNobodyToSendTo) {
+TEST_F(CudaDevice, RejectsSendsOfASingleRank) {
   try {
     device->addTransfer({.kind = pb::Transfer::SEND, .peer = 3, .bytes = {4}});
     ADD_FAILURE() << "it was accepted";
@@ -283,7 +283,7 @@ TEST_F(CudaDevice, APlanOfOneRankHasNobodyToSendTo) {
   }
 }
 
-/// Its file names a kernel and a product by their sizes, with how often they ran.
+/// The file of times names a kernel and a product by their sizes, with the number of their runs.
 class CudaTimes : public CudaDevice {
 protected:
   static pb::Plan planWithTimes() {
@@ -307,7 +307,7 @@ TEST_F(CudaTimes, AreWrittenWhenTheDeviceIsClosed) {
   EXPECT_THAT(text, testing::ContainsRegex("\n +1 .*  product of f32 .8, 4. by f32 .4, 6. to f32\n"));
 }
 
-/// What loading a sample plan says after `change`.
+/// Returns the error of loading a sample plan after `change`.
 std::string refusal(const std::function<void(pb::Plan &)> &change) {
   pb::Plan plan = samplePlan();
   change(plan);
@@ -324,8 +324,8 @@ TEST(CudaBackend, KernelsForNewerDevicesAreRefused) {
               MatchesRegex("the plan's kernels are for \\[sm_999\\], CUDA device 0 is .+ sm_[0-9]+"));
 }
 
-/// As much as is free may be there in no piece; here the last half page is none.
-TEST(CudaBackend, MemoryThatTheDriverDoesNotGiveIsALackOfIt) {
+/// Not all of the free memory is allocatable in one piece. Here the last half page is not allocatable.
+TEST(CudaBackend, FragmentedMemoryIsAMemoryError) {
   pb::Plan plan = samplePlan();
   plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, 2148532224 - (32 << 20));
   LocalWorld world(1);
@@ -375,7 +375,7 @@ TEST(CudaBackend, MalformedCallsAreRefused) {
             "sample, instruction 2: library call ZERO: buffer 0 has 64 bytes, needs 65");
 }
 
-TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
+TEST(CudaBackend, RejectsInvalidEpilogues) {
   auto withBias = [](uint64_t bytes, auto how) {
     return refusal([&](pb::Plan &plan) {
       pb::LibraryCall &product = *plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call();
@@ -390,7 +390,8 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
             begin + "buffer 3 has 24 bytes, needs 192");
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::BIAS_ADD); }),
             begin + "has 4 buffers, needs 5");
-  // What the library has no algorithm for, a kernel does: rows of gelu's operand want to be multiples of 8 elements.
+  // If the library has no algorithm for a product, a kernel computes it. Rows of gelu's operand need a multiple of 8
+  // elements.
   EXPECT_THAT(
       withBias(192, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),
       MatchesRegex("sample, instruction 0: cuBLASLt [0-9]+ has no algorithm for the product of f32 .8, 4. by f32 "
@@ -411,14 +412,14 @@ TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {
                    "--target cuda --plan` made here or without matmul_algorithms"));
 }
 
-TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
+TEST(CudaBackend, RejectsProductsOfTwoTypesWithTheirLocation) {
   EXPECT_THAT(refusal([](pb::Plan &plan) {
                 plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);
               }),
               HasSubstr("sample, instruction 0: cuBLASLt "));
 }
 
-TEST(CudaBackend, AnArenaThatDoesNotFitIsRefusedWhenThePlanIsLoaded) {
+TEST(CudaBackend, RejectsATooLargeArenaAtLoad) {
   pb::Plan plan = samplePlan();
   plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, uint64_t{1} << 50);
   EXPECT_THROW(loadBackend(plan, /*threads=*/1), MemoryError);

@@ -1,5 +1,5 @@
-// Several ranks on GPUs as the executor sees them: two stages of two ranks, as threads of one process and as processes,
-// each with a device of its own.
+// Tests several ranks with one GPU each through the interface of the executor: two stages of two ranks, as threads of
+// one process and as processes.
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/processes.h"
@@ -26,7 +26,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Before anybody asks for the devices of a process.
+// Set before the driver loads.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "4", /*overwrite=*/1);
 
 constexpr int ranks = 4;
@@ -39,10 +39,10 @@ void addCommunicator(pb::Plan &plan, uint32_t group, uint32_t queue) {
   communicator->set_queue(queue);
 }
 
-void addLine(pb::Plan &plan, uint32_t line, uint32_t sender, uint32_t receiver) {
+void addLine(pb::Plan &plan, uint32_t channel, uint32_t sender, uint32_t receiver) {
   pb::Communicator *communicator = plan.add_communicators();
   communicator->set_is_line(true);
-  communicator->set_line(line);
+  communicator->set_line(channel);
   communicator->set_sender(sender);
   communicator->set_receiver(receiver);
 }
@@ -81,12 +81,12 @@ pb::Plan samplePlan() {
   for (uint32_t stage : {0, 1}) {
     pb::Stage *made = plan.add_stages();
     made->add_arena_bytes(1 << 16);
-    made->add_arena_bytes(stage); // nothing on the host
+    made->add_arena_bytes(stage); // one of the stages has no host arena
   }
   return plan;
 }
 
-/// One rank with its device.
+/// A rank and its device.
 class Rank {
 public:
   Rank(Backend &backend, const pb::Plan &plan, Communicator &communicator)
@@ -101,7 +101,7 @@ public:
   void write(uint64_t to, const std::vector<float> &values) const {
     device->copyIn(to, values.data(), 4 * values.size());
   }
-  /// A collective of f32 with buffers of so many elements.
+  /// Adds a collective of f32 with buffers of the given sizes.
   uint32_t collective(pb::Transfer::Kind kind, uint32_t queue, std::vector<int> members, std::vector<int64_t> elements,
                       int32_t shift = 0) const {
     TransferShape shape = {.kind = kind, .queue = queue, .members = std::move(members)};
@@ -110,14 +110,14 @@ public:
       shape.bytes.push_back(4 * count);
     return device->addTransfer(shape);
   }
-  FlightTicket start(uint32_t transfer, const std::vector<Place> &from, const std::vector<Place> &to) const {
+  TransferTicket start(uint32_t transfer, const std::vector<Place> &from, const std::vector<Place> &to) const {
     return device->start({transfer, from, to});
   }
   void finish() const {
     device->endTurn();
     device->finishTurns(0);
   }
-  std::vector<int> own() const { return {2 * stage, 2 * stage + 1}; } ///< replicas of the stage
+  std::vector<int> own() const { return {2 * stage, 2 * stage + 1}; } ///< the replicas of the stage
 
   const int number, stage, replica;
   Communicator &communicator;
@@ -131,7 +131,7 @@ using Body = std::function<void(Rank &)>;
 
 std::string failureOf(const std::optional<Failure> &failure) { return failure ? failure->message : ""; }
 
-/// Runs the body and tells the others if it fails.
+/// Runs the body on a rank. Aborts the other ranks if it fails.
 void run(World &world, int rank, Backend &backend, const pb::Plan &plan, const Body &body) {
   std::unique_ptr<Communicator> communicator = world.communicator(rank);
   try {
@@ -146,7 +146,7 @@ void run(World &world, int rank, Backend &backend, const pb::Plan &plan, const B
   }
 }
 
-/// What the first rank that failed says; empty where none did.
+/// Runs each rank as a process. Returns the message of the first failure, or an empty string.
 std::string inProcesses(const pb::Plan &plan, const Body &body) {
   ShmWorld world(ranks, 1 << 20);
   std::vector<Process> processes = spawn(world, [&](int rank) {
@@ -157,7 +157,7 @@ std::string inProcesses(const pb::Plan &plan, const Body &body) {
   return failureOf(supervise(processes, world));
 }
 
-/// A process whose threads are the ranks; what it says it says through a pipe.
+/// Runs the ranks as threads of one child process, which returns the message of the first failure through a pipe.
 std::string inThreads(const pb::Plan &plan, const Body &body) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -171,19 +171,19 @@ std::string inThreads(const pb::Plan &plan, const Body &body) {
       threads.emplace_back([&, rank] { run(world, rank, *backend, plan, body); });
     for (std::thread &thread : threads)
       thread.join();
-    std::string said = failureOf(world.failure());
-    EXPECT_EQ(write(ends[1], said.data(), said.size()), static_cast<ssize_t>(said.size()));
+    std::string message = failureOf(world.failure());
+    EXPECT_EQ(write(ends[1], message.data(), message.size()), static_cast<ssize_t>(message.size()));
     std::fflush(nullptr);
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   close(ends[1]);
-  std::string said(4096, '\0');
-  said.resize(std::max<ssize_t>(0, read(ends[0], said.data(), said.size())));
+  std::string message(4096, '\0');
+  message.resize(std::max<ssize_t>(0, read(ends[0], message.data(), message.size())));
   close(ends[0]);
   int status = -1;
   EXPECT_EQ(waitpid(process, &status, 0), process);
   EXPECT_EQ(status, 0);
-  return said;
+  return message;
 }
 
 struct Mode {
@@ -207,14 +207,14 @@ TEST_P(CudaRanks, SumBuffersOfAll) {
               auto own = static_cast<float>(rank.number);
               rank.write(0, {own, 1});
               rank.write(256, {10 * own});
-              rank.device->wait(rank.start(sum, {{0}, {256}}, {{0}, {512}})); // in place, and not
+              rank.device->wait(rank.start(sum, {{0}, {256}}, {{0}, {512}})); // one buffer in place, the other not
               EXPECT_THAT(rank.read(0, 2), ElementsAre(6, 4));
               EXPECT_THAT(rank.read(512, 1), ElementsAre(60));
             }),
             "");
 }
 
-// A flight reads what an earlier one of its queue wrote, without a wait between them.
+// A transfer may read the result of an earlier transfer on the same queue without a wait between the two.
 TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t scatter = rank.collective(pb::Transfer::REDUCE_SCATTER, gradients, rank.own(), {4});
@@ -222,8 +222,8 @@ TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
               auto first = static_cast<float>(rank.stage);
               rank.write(0, {first, 1, 2, static_cast<float>(rank.replica)});
               Place own = {8u * rank.replica};
-              FlightTicket scattered = rank.start(scatter, {{0}}, {own});
-              FlightTicket gathered = rank.start(gather, {own}, {{0}});
+              TransferTicket scattered = rank.start(scatter, {{0}}, {own});
+              TransferTicket gathered = rank.start(gather, {own}, {{0}});
               rank.device->wait(scattered);
               rank.device->wait(gathered);
               EXPECT_THAT(rank.read(0, 4), ElementsAre(2 * first, 2, 4, 1));
@@ -231,15 +231,15 @@ TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
             "");
 }
 
-TEST_P(CudaRanks, ExchangePartsWithEachOther) {
+TEST_P(CudaRanks, ExchangeShardsByAllToAllAndShift) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               std::vector<int> all = {0, 1, 2, 3};
               uint32_t toAll = rank.collective(pb::Transfer::ALL_TO_ALL, collectives, all, {4});
               uint32_t shift = rank.collective(pb::Transfer::SHIFT, collectives, all, {1}, /*shift=*/-1);
               auto own = static_cast<float>(10 * rank.number);
               rank.write(0, {own, own + 1, own + 2, own + 3});
-              FlightTicket exchanged = rank.start(toAll, {{0}}, {{256}});
-              FlightTicket shifted = rank.start(shift, {{0}}, {{512}});
+              TransferTicket exchanged = rank.start(toAll, {{0}}, {{256}});
+              TransferTicket shifted = rank.start(shift, {{0}}, {{512}});
               rank.device->wait(exchanged);
               rank.device->wait(shifted);
               float part = static_cast<float>(rank.number);
@@ -249,19 +249,19 @@ TEST_P(CudaRanks, ExchangePartsWithEachOther) {
             "");
 }
 
-// Each direction has a line; receives are started long before their value exists.
+// Each direction has its own channel. A receive starts long before its value exists.
 TEST_P(CudaRanks, SendToTheNextStageAndBack) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               int peer = (rank.number + 2) % ranks;
               uint32_t forth = static_cast<uint32_t>(rank.stage), back = 1 - forth;
               uint32_t send = rank.device->addTransfer(
-                  {.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .line = forth, .bytes = {8}});
+                  {.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .channel = forth, .bytes = {8}});
               uint32_t receive = rank.device->addTransfer(
-                  {.kind = pb::Transfer::RECEIVE, .queue = in, .peer = peer, .line = back, .bytes = {8}});
+                  {.kind = pb::Transfer::RECEIVE, .queue = in, .peer = peer, .channel = back, .bytes = {8}});
               for (int turn = 0; turn < 5; ++turn) {
                 rank.write(0, {static_cast<float>(rank.number), static_cast<float>(turn)});
-                FlightTicket received = rank.start(receive, {}, {{256}});
-                FlightTicket sent = rank.start(send, {{0}}, {});
+                TransferTicket received = rank.start(receive, {}, {{256}});
+                TransferTicket sent = rank.start(send, {{0}}, {});
                 rank.device->wait(received);
                 rank.device->wait(sent);
                 rank.finish();
@@ -271,9 +271,9 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
             "");
 }
 
-// What NCCL takes with the first transfer of a kind was taken when the communicators were made: nothing is allocated
-// once a rank is open.
-TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
+// NCCL allocates memory for the first transfer of each kind while the communicators are created. An open rank allocates
+// nothing.
+TEST(CudaRanksAsProcesses, AllocateNothingOnceTheyAreOpen) {
   EXPECT_EQ(inProcesses(samplePlan(),
                         [](Rank &rank) {
                           uint64_t before = emulator::timesMemoryWasTaken();
@@ -285,42 +285,42 @@ TEST(CudaRanksAsProcesses, TakeNoMemoryOnceTheyAreOpen) {
                           uint32_t scatter = rank.collective(Shape::REDUCE_SCATTER, gradients, rank.own(), {4});
                           uint32_t gather = rank.collective(Shape::ALL_GATHER, gradients, rank.own(), {4});
                           bool sends = rank.stage == 0;
-                          uint32_t line = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
-                                                                    .queue = out,
-                                                                    .peer = (rank.number + 2) % ranks,
-                                                                    .bytes = {16}});
+                          uint32_t channel = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
+                                                                       .queue = out,
+                                                                       .peer = (rank.number + 2) % ranks,
+                                                                       .bytes = {16}});
                           rank.write(0, std::vector<float>(4));
                           for (uint32_t transfer : {sum, toAll, shift, scatter, gather})
                             rank.device->wait(rank.start(transfer, {{0}}, {{256}}));
-                          rank.device->wait(sends ? rank.start(line, {{0}}, {}) : rank.start(line, {}, {{512}}));
+                          rank.device->wait(sends ? rank.start(channel, {{0}}, {}) : rank.start(channel, {}, {{512}}));
                           rank.finish();
                           EXPECT_EQ(emulator::timesMemoryWasTaken(), before);
                         }),
             "");
 }
 
-// A transfer of nothing is a meeting of the hosts; it needs no communicator of the plan.
-TEST_P(CudaRanks, Meet) {
+// An empty collective is a barrier of the hosts. It needs no communicator of the plan.
+TEST_P(CudaRanks, RunABarrier) {
   EXPECT_EQ(inRanks([](Rank &rank) {
-              uint32_t meeting = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
+              uint32_t barrier = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
               for (int turn = 0; turn < 3; ++turn)
-                rank.device->wait(rank.start(meeting, {}, {}));
+                rank.device->wait(rank.start(barrier, {}, {}));
             }),
             "");
 }
 
-TEST_P(CudaRanks, ACommunicatorThatThePlanDoesNotListIsNamed) {
+TEST_P(CudaRanks, RejectUnlistedCommunicators) {
   EXPECT_THAT(inRanks([](Rank &rank) { rank.collective(pb::Transfer::ALL_REDUCE, gradients, {0, 1, 2, 3}, {1}); }),
               HasSubstr("the plan lists no communicator of ranks [0, 1, 2, 3] on queue 1"));
   EXPECT_THAT(inRanks([](Rank &rank) {
                 int peer = (rank.number + 2) % ranks;
-                rank.device->addTransfer({.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .line = 7});
+                rank.device->addTransfer({.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .channel = 7});
               }),
               HasSubstr("on line 7"));
 }
 
-// Ranks whose devices wait for one that will never come stop with it.
-TEST_P(CudaRanks, AFailureEndsWhatWaitsForIt) {
+// Ranks whose devices wait for a failed rank stop.
+TEST_P(CudaRanks, AFailureStopsWaitingRanks) {
   EXPECT_EQ(inRanks([](Rank &rank) {
               uint32_t sum = rank.collective(pb::Transfer::ALL_REDUCE, collectives, {0, 1, 2, 3}, {1});
               if (rank.number == 3)

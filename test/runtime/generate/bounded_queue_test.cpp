@@ -1,4 +1,4 @@
-// What is beyond the bound is refused, and never lost.
+// The queue refuses jobs beyond its bound and never loses an accepted job.
 #include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/server.h"
 
@@ -19,7 +19,7 @@ TEST(BoundedQueue, RefusesBeyondTheBoundAndDoesEveryJobOnce) {
     blocked.wait();
     ++served;
   });
-  begun.wait(); // the only thread is busy, so two wait and the others are refused
+  begun.wait(); // the only thread is busy, so two jobs wait and the others are refused
   std::latch over(4);
   for (int i = 0; i < 6; ++i)
     queue.enqueue([&] {
@@ -35,7 +35,7 @@ TEST(BoundedQueue, RefusesBeyondTheBoundAndDoesEveryJobOnce) {
   EXPECT_EQ(refused, 4);
 }
 
-TEST(Server, KnowsThisMachine) {
+TEST(Server, RecognizesLoopbackAddresses) {
   for (const char *host : {"127.0.0.1", "127.8.0.1", "localhost", "::1"})
     EXPECT_TRUE(isLoopback(host)) << host;
   for (const char *host : {"0.0.0.0", "::", "127.example.com", "10.0.0.1", ""})

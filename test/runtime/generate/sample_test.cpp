@@ -1,4 +1,4 @@
-// Draws against tables that are worked out by hand: logits are logarithms of small numbers.
+// Compares sampling with probabilities that are computed by hand. The logits are logarithms of small numbers.
 #include "runtime/generate/sample.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 namespace espalier::rt {
 namespace {
 
-/// Probabilities 0.1, 0.4, 0.2, 0.1, 0.2 at temperature 1.
+/// Returns logits with the probabilities 0.1, 0.4, 0.2, 0.1, 0.2 at temperature 1.
 std::vector<float> logits() {
   std::vector<float> values;
   for (double weight : {1, 4, 2, 1, 2})
@@ -32,8 +32,8 @@ TEST(Distribution, OfTemperatureOneIsTheSoftmax) {
   expectTable({.temperature = 1}, {{1, 0.4}, {2, 0.2}, {4, 0.2}, {0, 0.1}, {3, 0.1}});
 }
 
-// Half the temperature squares the weights: 1, 16, 4, 1, 4 of 26.
-TEST(Distribution, IsSharperWhereItIsColder) {
+// Half the temperature squares the weights: they are 1, 16, 4, 1, 4 of 26.
+TEST(Distribution, IsSharperAtLowTemperature) {
   expectTable({.temperature = 0.5}, {{1, 16.0 / 26}, {2, 4.0 / 26}, {4, 4.0 / 26}, {0, 1.0 / 26}, {3, 1.0 / 26}});
 }
 
@@ -41,19 +41,19 @@ TEST(Distribution, OfTopKKeepsTheLowerOfEqualTokens) {
   expectTable({.temperature = 1, .topK = 2}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
 }
 
-// 0.4 + 0.2 is below 0.7, with the next 0.2 it is not.
+// 0.4 + 0.2 is less than 0.7, and adding the next 0.2 exceeds it.
 TEST(Distribution, OfTopPIsTheFewestTokensThatReachIt) {
   expectTable({.temperature = 1, .topP = 0.7}, {{1, 0.5}, {2, 0.25}, {4, 0.25}});
 }
 
 TEST(Distribution, OfATinyTopPIsTheBestToken) { expectTable({.temperature = 1, .topP = 1e-6}, {{1, 1}}); }
 
-// topP counts of what topK has left: 4, 2, 2 of 8.
+// topP applies to the tokens that topK keeps, with the weights 4, 2, 2 of 8.
 TEST(Distribution, TakesTopPOfTopK) {
   expectTable({.temperature = 1, .topK = 3, .topP = 0.7}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
 }
 
-TEST(TokenAt, FindsTheTokenInWhoseShareThePlaceLies) {
+TEST(TokenAt, FindsTheTokenOfACumulativeProbability) {
   std::vector<TokenProbability> tokens = distribution(logits(), {.temperature = 1});
   EXPECT_EQ(tokenAt(tokens, 0), 1);
   EXPECT_EQ(tokenAt(tokens, 0.39), 1);
@@ -62,8 +62,8 @@ TEST(TokenAt, FindsTheTokenInWhoseShareThePlaceLies) {
   EXPECT_EQ(tokenAt(tokens, 1), 3);
 }
 
-// 40,000 draws: each count is within five standard deviations of its table.
-TEST(SampleToken, DrawsAsTheTableSays) {
+// Draws 40,000 tokens. Each count is within five standard deviations of the expected count.
+TEST(SampleToken, FollowsTheDistribution) {
   Sampling sampling = {.temperature = 1, .seed = 11};
   std::array<int, 5> counts{};
   constexpr int draws = 40000;

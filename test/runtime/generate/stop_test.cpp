@@ -1,4 +1,4 @@
-// Stop strings that come in any pieces, and characters that do.
+// Stop strings and characters may arrive in pieces of any size.
 #include "runtime/generate/stop.h"
 #include "runtime/generate/text_stream.h"
 
@@ -25,7 +25,7 @@ TEST(StopFilter, FindsAStopAcrossPieces) {
   EXPECT_EQ(filter.push("three"), "");
 }
 
-TEST(StopFilter, HandsOnWhatOnlyBeganLikeAStop) {
+TEST(StopFilter, ReturnsTextThatOnlyBeginsLikeAStop) {
   StopFilter filter({"END"});
   EXPECT_EQ(filter.push("E"), "");
   EXPECT_EQ(filter.push("NE"), "EN");
@@ -33,17 +33,17 @@ TEST(StopFilter, HandsOnWhatOnlyBeganLikeAStop) {
   EXPECT_FALSE(filter.isStopped());
 }
 
-TEST(StopFilter, HandsOnWhatWasHeldAtTheEnd) {
+TEST(StopFilter, ReturnsHeldTextAtTheEnd) {
   StopFilter filter({"END"});
   EXPECT_EQ(joined(filter, {"text EN"}), "text EN");
 }
 
-TEST(StopFilter, EndsBeforeTheFirstOfSeveral) {
+TEST(StopFilter, EndsBeforeTheFirstOfSeveralStops) {
   StopFilter filter({"later", "now", ""});
   EXPECT_EQ(joined(filter, {"not now, later"}), "not ");
 }
 
-// Whatever the pieces are, the text is that before the first stop of the whole.
+// For any pieces, the result contains no stop string and ends at or after the first stop of the whole text.
 TEST(StopFilter, DoesNotDependOnThePieces) {
   std::mt19937 random(5);
   for (int round = 0; round < 2000; ++round) {
@@ -60,7 +60,7 @@ TEST(StopFilter, DoesNotDependOnThePieces) {
     for (const std::string &stop : stops)
       first = std::min(first, whole.find(stop));
     StopFilter filter(stops);
-    // A stop that ends later may begin earlier: then the piece that ends first decides, and nothing was told of it.
+    // If two stops overlap, the stop that ends first decides, although the other may begin earlier.
     std::string text = joined(filter, pieces);
     EXPECT_TRUE(whole.starts_with(text));
     EXPECT_GE(text.size(), first);
@@ -69,7 +69,7 @@ TEST(StopFilter, DoesNotDependOnThePieces) {
   }
 }
 
-TEST(WholeCharacters, LeavesWhatMayGoOn) {
+TEST(WholeCharacters, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(wholeCharacters("abc"), 3U);
   EXPECT_EQ(wholeCharacters("ab\xc3"), 2U);
   EXPECT_EQ(wholeCharacters("ab\xc3\xa9"), 4U);
@@ -79,8 +79,8 @@ TEST(WholeCharacters, LeavesWhatMayGoOn) {
   EXPECT_EQ(wholeCharacters(""), 0U);
 }
 
-// Bytes as tokens: a character comes out when its last byte is there.
-TEST(TextStream, GivesWholeCharacters) {
+// With one token per byte, a character is returned after its last byte.
+TEST(TextStream, ReturnsWholeCharacters) {
   std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
   TextStream stream(bytes.get(), {});
   EXPECT_EQ(stream.push('a'), "a");

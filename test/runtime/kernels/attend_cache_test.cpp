@@ -1,4 +1,4 @@
-// Attention over a cache against a plain softmax written out here.
+// Compares attention over a cache with a plain softmax.
 #include "test/runtime/kernels/harness.h"
 
 namespace espalier::rt {
@@ -8,7 +8,7 @@ struct Shape {
   int64_t batch, tokens, kvHeads, group, headDim, context;
 };
 
-/// Buffers q, k, v, positions, out, keys, values.
+/// Returns a call with the buffers q, k, v, positions, out, keys, values.
 CallUnderTest attend(const Shape &s, pb::DataType type, const std::vector<int32_t> &positions) {
   CallUnderTest call(pb::LibraryCall::ATTEND_CACHE, {s.batch, s.tokens, s.kvHeads, s.group, s.headDim, s.context},
                      {0.5});
@@ -22,7 +22,7 @@ CallUnderTest attend(const Shape &s, pb::DataType type, const std::vector<int32_
   return call;
 }
 
-/// The call's out and caches, by the definition, from its buffers before it.
+/// Compares the output and the caches of the call with the definition.
 void expectDefinition(const Shape &s, pb::DataType type, const std::vector<int32_t> &positions) {
   CallUnderTest before = attend(s, type, positions);
   forEachLevel([&](const cpu::Loops &loops) {
@@ -73,23 +73,23 @@ void expectDefinition(const Shape &s, pb::DataType type, const std::vector<int32
   });
 }
 
-// One sequence goes on at its end, one begins, one has padding behind its tokens.
+// One sequence continues at its end, one begins, and one has padding after its tokens.
 const std::vector<int32_t> kPositions = {30, 31, 32, 0, 1, 2, 7, -1, 40};
 
-TEST(AttendCache, IsSoftmaxOverWhatIsKept) {
+TEST(AttendCache, EqualsSoftmaxOverTheCache) {
   for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
     expectDefinition({3, 3, 2, 3, 20, 40}, type, kPositions);
 }
 
-TEST(AttendCache, OfOneTokenAndOneHead) { expectDefinition({2, 1, 1, 1, 64, 17}, pb::F32, {16, 0}); }
+TEST(AttendCache, HandlesOneTokenAndOneHead) { expectDefinition({2, 1, 1, 1, 64, 17}, pb::F32, {16, 0}); }
 
-TEST(AttendCache, OfHeadsThatFillNoVector) { expectDefinition({3, 3, 1, 2, 3, 40}, pb::F32, kPositions); }
+TEST(AttendCache, HandlesHeadsSmallerThanAVector) { expectDefinition({3, 3, 1, 2, 3, 40}, pb::F32, kPositions); }
 
-TEST(AttendCache, HasTheSameBitsForAnyThreads) {
+TEST(AttendCache, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions); });
 }
 
-TEST(AttendCache, SaysWhatDoesNotFit) {
+TEST(AttendCache, RejectsInvalidSizes) {
   auto faultOf = [](int64_t headDim, int64_t context) {
     CallUnderTest call = attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions);
     for (pb::Buffer &buffer : *call.call.mutable_buffers())

@@ -12,7 +12,7 @@ struct Shape {
   double rate = 0;
   pb::DataType type = pb::F32;
   int64_t keys = sequence;   // positions of k and v
-  int64_t firstPosition = 0; // of q, where it has a part of them
+  int64_t firstPosition = 0; // of q, if the call holds a part of the queries
 
   int64_t heads() const { return kvHeads * group; }
   int64_t queryElements() const { return batch * sequence * heads() * headDim; }
@@ -20,11 +20,11 @@ struct Shape {
   double scale() const { return 1 / std::sqrt(static_cast<double>(headDim)); }
 };
 
-// A model of 11 heads over sequences of 1000, of which this call holds some: the mask must not
+// A call that holds some heads and samples of a model with 11 heads over sequences of 1000. The dropout mask must not
 // depend on the split.
 const std::vector<int64_t> kScalars = {/*stream=*/0x305, /*first sample=*/4, /*first head=*/2,
                                        /*sequence=*/1000};
-constexpr uint32_t kStep = 0x80000003; // all 32 bits count
+constexpr uint32_t kStep = 0x80000003; // all 32 bits are used
 
 void finishCall(CallUnderTest &test, const Shape &shape) {
   test.call.set_causal(shape.causal);
@@ -49,7 +49,7 @@ CallUnderTest makeForward(const Shape &s) {
   return test;
 }
 
-/// The buffers of backward after forward: q, k, v, out, lse, dout, step, dq, dk, dv.
+/// Returns a backward call after its forward call, with the buffers q, k, v, out, lse, dout, step, dq, dk, dv.
 CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLoops()) {
   CallUnderTest forward = makeForward(s);
   forward.run(1, loops);
@@ -68,8 +68,7 @@ CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLo
   return test;
 }
 
-/// Attention and its gradient in double, by definition: one (sample, head) at a time with all
-/// scores stored.
+/// Attention and its gradient in double precision by definition: one (sample, head) at a time, with all scores stored.
 class Reference {
 public:
   std::vector<double> out, lse, dq, dk, dv;
@@ -160,7 +159,7 @@ void expectBackward(const Shape &shape, const cpu::Loops &loops) {
   CallUnderTest test = makeBackward(shape, loops);
   test.run(1, loops);
   Reference reference(test, shape, /*backward=*/true);
-  // D is taken from `out` as it was stored, so its rounding reaches dq and dk.
+  // The kernel computes D from the stored `out`, so the rounding of `out` affects dq and dk.
   double absolute = shape.type == pb::F32 ? 2e-4 : 50 * roundoff(shape.type);
   expectNear(test, 7, reference.dq, absolute, "dq");
   expectNear(test, 8, reference.dk, absolute, "dk");
@@ -176,7 +175,7 @@ const std::vector<Shape> kShapes = {
     {1, 300, 1, 1, 8},
     {2, 131, 2, 2, 5, true, 0.3},
     {1, 40, 1, 1, 384, false, 0.2},
-    // Parts of the queries: the first, one in the middle and the last, off the blocks of 128 keys.
+    // Parts of the queries: the first, a middle and the last part, which do not align with the blocks of 128 keys.
     {2, 75, 1, 2, 33, true, 0, pb::F32, 150, 0},
     {1, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 120},
     {2, 50, 1, 1, 8, true, 0, pb::F32, 300, 250},
@@ -207,7 +206,7 @@ TEST(Attention, BackwardAtEveryLevel) {
   });
 }
 
-// A position that no plan gives, so that a broken one reads nothing outside its buffers: all keys are seen.
+// An invalid position must not cause reads outside of the buffers. The call then attends to all keys.
 TEST(Attention, PositionsAreBoundedByTheKeys) {
   Shape shape{1, 20, 1, 1, 8, true, 0, pb::F32, 60, 40}, beyond = shape, all = shape;
   beyond.firstPosition = int64_t(1) << 40;
@@ -220,7 +219,7 @@ TEST(Attention, PositionsAreBoundedByTheKeys) {
   makeBackward(beyond).run(1);
 }
 
-// Scores of thousands: without the running maximum the exponentials would overflow.
+// Scores are in the thousands. Without the running maximum, the exponentials would overflow.
 TEST(Attention, LargeScoresStayFinite) {
   Shape shape{1, 140, 1, 1, 16};
   CallUnderTest test = makeForward(shape);
@@ -240,8 +239,7 @@ TEST(Attention, NanInAQueryReachesOnlyItsRow) {
     EXPECT_EQ(std::isnan(test.at(3, i)), i / 4 == 3) << i;
 }
 
-// The same global sample and heads, held as one call and as two halves of the heads, drop the same
-// probabilities.
+// The same global sample and heads drop the same probabilities in one call as in two calls with half of the heads each.
 TEST(Attention, DropoutDoesNotDependOnTheSplitOfHeads) {
   Shape whole{1, 20, 4, 1, 8, true, 0.5}, half{1, 20, 2, 1, 8, true, 0.5};
   CallUnderTest all = makeForward(whole), upper = makeForward(half);

@@ -8,13 +8,13 @@ namespace {
 
 TEST(Dtype, Bf16RoundsToNearestEven) {
   EXPECT_EQ(floatToBf16(1.0f), 0x3F80);
-  EXPECT_EQ(floatToBf16(1.0f + 0x1p-8f), 0x3F80);           // a tie: down to even
-  EXPECT_EQ(floatToBf16(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82); // a tie: up to even
+  EXPECT_EQ(floatToBf16(1.0f + 0x1p-8f), 0x3F80);           // a tie rounds down to even
+  EXPECT_EQ(floatToBf16(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82); // a tie rounds up to even
   EXPECT_EQ(floatToBf16(1.0f + 0x1p-8f + 0x1p-20f), 0x3F81);
   EXPECT_EQ(floatToBf16(std::numeric_limits<float>::max()), 0x7F80);
 }
 
-TEST(Dtype, EveryNumberSurvivesTheWayThere) {
+TEST(Dtype, RoundTripsEveryNumber) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     uint16_t half = static_cast<uint16_t>(bits);
     if (std::isnan(bf16ToFloat(half)))
@@ -34,11 +34,11 @@ TEST(Dtype, NanWithLowPayloadStaysNan) {
   EXPECT_TRUE(std::isnan(f16ToFloat(floatToF16(nan))));
 }
 
-TEST(Dtype, F16MeetsTheCompilersConversion) {
+TEST(Dtype, F16EqualsTheCompilersConversion) {
   std::mt19937 generator(5);
   for (int i = 0; i < 200000; ++i) {
     float value = std::bit_cast<float>(static_cast<uint32_t>(generator()));
-    if (i % 2) // half of them in and around the range of f16
+    if (i % 2) // half of the numbers are in or near the range of f16
       value = std::ldexp(static_cast<float>(generator() % 4097) / 4096.0f, static_cast<int>(generator() % 44) - 27);
     if (std::isnan(value))
       continue;
@@ -47,7 +47,7 @@ TEST(Dtype, F16MeetsTheCompilersConversion) {
   }
 }
 
-// The loops convert whole vectors; the scalar functions define what is right.
+// The vector loops must give the same results as the scalar functions.
 TEST(Dtype, VectorsAgreeWithScalarsAtEveryLevel) {
   std::vector<float> values;
   std::mt19937 generator(6);

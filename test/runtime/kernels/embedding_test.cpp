@@ -4,7 +4,7 @@ namespace espalier::rt {
 
 namespace {
 
-// Rows 10 to 160 are held here; ids around them belong to other ranks.
+// This rank holds rows 10 to 160. Ids outside of this range belong to other ranks.
 const std::vector<int32_t> kIds = {10, 160, 9, 161, 12, 12, 0, 15, 12, 2000000000, -1, 143, 13, 143};
 constexpr int64_t kRows = 151, kFirst = 10;
 

@@ -43,7 +43,7 @@ TEST(Route, ChoosesTheBestExpertsOfEachToken) {
   });
 }
 
-/// All tokens prefer experts 0 and 2 (equal scores of even experts or of odd ones): most of them are dropped.
+/// All tokens prefer the even experts or all prefer the odd experts. Most choices are therefore dropped.
 TEST(Route, GivesSlotsToFirstChoicesInTheOrderOfTokens) {
   CallUnderTest test = makeRoute(pb::F32, /*withEqualScores=*/true);
   test.run(1);
@@ -65,7 +65,7 @@ TEST(Route, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return makeRoute(pb::BF16); });
 }
 
-/// Experts, a slot each and -1 for some: as ROUTE leaves them.
+/// Returns expert ids and slots as ROUTE computes them. Slot -1 means a dropped choice.
 struct Places {
   std::vector<int32_t> ids, slots;
 
@@ -102,7 +102,7 @@ CallUnderTest makeMove(pb::LibraryCall::Function function, const MoveCase &c, pb
   return test;
 }
 
-/// What each element of the result is, from the definition in SPEC.md: a sum over all choices of all tokens.
+/// Returns the expected result by the definition in SPEC.md: a sum over all choices of all tokens.
 std::vector<double> expectedMove(const CallUnderTest &test, const MoveCase &c) {
   bool isDispatch = test.call.function() == pb::LibraryCall::DISPATCH;
   std::vector<double> expected(static_cast<size_t>(isDispatch ? kExperts * kBatch * kCapacity * c.hidden
@@ -120,7 +120,7 @@ std::vector<double> expectedMove(const CallUnderTest &test, const MoveCase &c) {
   return expected;
 }
 
-TEST(Experts, RowsMoveThereAndBack) {
+TEST(Experts, DispatchAndCombineMoveRows) {
   forEachLevel([](const cpu::Loops &loops) {
     for (auto function : {pb::LibraryCall::DISPATCH, pb::LibraryCall::COMBINE})
       for (const MoveCase &c : kMoves)
@@ -143,8 +143,8 @@ TEST(Experts, MovesHaveTheSameBitsForAnyNumberOfThreads) {
     expectSameBitsForAnyThreads([&] { return makeMove(function, {515, false, true}, pb::BF16, pb::BF16); });
 }
 
-/// What a damaged plan or table could name must not be written.
-TEST(Experts, PlacesOutsideOfTheSizesDoNotMove) {
+/// Ids and slots out of range, as in a damaged plan, must not cause writes.
+TEST(Experts, IgnoresIdsAndSlotsOutOfRange) {
   CallUnderTest test = makeMove(pb::LibraryCall::DISPATCH, {3, false, false}, pb::F32, pb::F32);
   for (int64_t at = 0; at < kChoices * kTokens; ++at) {
     int32_t outside = at % 2 ? 2000000000 : -7;

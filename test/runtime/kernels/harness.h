@@ -1,5 +1,5 @@
-// Builds a library call with its buffers, runs it over any number of threads at any instruction set
-// level, and reads and writes the buffers as doubles.
+// Builds a library call with its buffers, and runs it with any number of threads at any instruction set level. Reads
+// and writes the buffers as doubles.
 #pragma once
 
 #include "runtime/kernels/factories.h"
@@ -36,11 +36,10 @@ inline void setValue(std::vector<char> &bytes, pb::DataType type, int64_t index,
     std::memcpy(bytes.data() + index * 2, &half, 2);
 }
 
-/// Unit roundoff of a type: half the distance from 1 to the next number.
+/// Unit roundoff of a type: half the distance from 1 to the next larger number.
 inline double roundoff(pb::DataType type) { return type == pb::F32 ? 0x1p-24 : type == pb::BF16 ? 0x1p-8 : 0x1p-11; }
 
-/// A call and its buffers. Guard bytes after each buffer and each scratch are checked after every
-/// run.
+/// A call and its buffers. Each run checks the guard bytes after every buffer and scratch.
 class CallUnderTest {
 public:
   pb::LibraryCall call;
@@ -63,7 +62,7 @@ public:
       call.add_scalars();
   }
 
-  /// A buffer of normal values; returns its index.
+  /// Adds a buffer of normally distributed values and returns its index.
   int add(pb::DataType type, int64_t elements, double deviation = 1) {
     int index = addBytes(type, elements * (type == pb::F32 || type == pb::I32 ? 4 : 2));
     std::mt19937 generator(static_cast<uint32_t>(index) * 7919u + 1u);
@@ -122,7 +121,7 @@ private:
     return static_cast<int>(buffers.size()) - 1;
   }
 
-  /// Scratch memory full of NaNs with marks behind it.
+  /// Scratch memory that is filled with NaNs and followed by guard bytes.
   class Guarded {
   public:
     explicit Guarded(size_t bytes) : bytes_(bytes), memory_(bytes + kGuard + 64, kMark) {
@@ -153,7 +152,7 @@ template <class Make> void expectSameBitsForAnyThreads(Make make) {
   }
 }
 
-/// Calls body(loops) for every level of this machine.
+/// Calls body(loops) for every instruction set level of this machine.
 template <class Body> void forEachLevel(Body body) {
   int count = 0;
   const cpu::Loops *const *levels = cpu::usableLoops(count);

@@ -26,8 +26,8 @@ CallUnderTest makeCall(const Product &p) {
   return test;
 }
 
-/// Every element against the product in double. The bound is that of a sum of k rounded f32
-/// products in any order, plus the rounding of c.
+/// Compares every element with the product in double precision. The bound is that of a sum of k rounded f32 products in
+/// any order, plus the rounding of c.
 void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
   SCOPED_TRACE(testing::Message() << p.m << "x" << p.n << "x" << p.k << " batch " << p.batch << " transposed "
                                   << p.transposeA << p.transposeB << " types " << p.a << p.b << p.c);
@@ -71,7 +71,7 @@ TEST(Matmul, AllTypesAtEveryLevel) {
   });
 }
 
-// bf16 pairs: an odd depth leaves half a pair, depths beyond one block continue the sum.
+// bf16 values are processed in pairs. An odd depth leaves half a pair. Depths beyond one block continue the sum.
 TEST(Matmul, DeepBf16ProductsContinueOverBlocks) {
   forEachLevel([](const cpu::Loops &loops) {
     for (int64_t k : {767, 769, 1601})
@@ -80,7 +80,7 @@ TEST(Matmul, DeepBf16ProductsContinueOverBlocks) {
   });
 }
 
-// Few rows and many, whole tiles and parts of one, depths of one block and of several.
+// Tests few and many rows, whole and partial tiles, and depths of one and several blocks.
 TEST(Matmul, AddsABiasAtEveryLevel) {
   forEachLevel([](const cpu::Loops &loops) {
     for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
@@ -101,7 +101,7 @@ TEST(Matmul, ManyTilesOnTwoThreads) {
   expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(), 2);
 }
 
-TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {
+TEST(Matmul, EmptyDepthGivesZerosOrKeepsTheOutput) {
   for (pb::DataType type : {pb::F32, pb::BF16})
     for (bool accumulate : {false, true})
       expectProduct({5, 6, 0, 1, false, false, accumulate, type, type, type}, cpu::bestLoops());
@@ -109,7 +109,7 @@ TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {
   nothing.run(1);
 }
 
-TEST(Matmul, OverwritesWhateverWasThere) {
+TEST(Matmul, OverwritesNans) {
   CallUnderTest test = makeCall({5, 40, 8});
   for (int64_t i = 0; i < 200; ++i)
     setValue(test.buffers[2], pb::F32, i, NAN);
@@ -118,7 +118,7 @@ TEST(Matmul, OverwritesWhateverWasThere) {
     ASSERT_FALSE(std::isnan(test.at(2, i)));
 }
 
-// The middle expert has no tokens. Its weights are no numbers: read, they would spoil its result.
+// The middle expert has no tokens. Its weights are NaN, so reading them would spoil the result.
 TEST(Matmul, AMatrixOfZerosIsMultipliedWithoutReadingTheOther) {
   forEachLevel([](const cpu::Loops &loops) {
     for (pb::DataType type : {pb::F32, pb::BF16})
@@ -141,7 +141,7 @@ TEST(Matmul, AMatrixOfZerosIsMultipliedWithoutReadingTheOther) {
   });
 }
 
-// One row of it has a token, the last element of all.
+// Only the last element of the matrix is not zero.
 TEST(Matmul, AMatrixThatIsNearlyZeroIsMultiplied) {
   for (bool transposeA : {false, true}) {
     CallUnderTest test = makeCall({3, 20, 9, 2, transposeA});

@@ -1,4 +1,4 @@
-// Copies, zeros, the two reductions and the scalars of a step.
+// Tests copies, zeros, the two reductions and the scalars of a step.
 #include "runtime/kernels/update_scalars.h"
 #include "test/runtime/kernels/harness.h"
 
@@ -26,7 +26,7 @@ TEST(Copy, MovesStridedBlocksToDenseOnes) {
   }
 }
 
-// Worked: [2, 3] of blocks 0 1 2 | 3 4 5 becomes [3, 2]: 0 3 | 1 4 | 2 5.
+// Example: [2, 3] of blocks 0 1 2 | 3 4 5 becomes [3, 2]: 0 3 | 1 4 | 2 5.
 TEST(Rearrange, SwapsTheOuterDimensions) {
   for (auto [a, b, bytes] : {std::tuple<int64_t, int64_t, int64_t>{2, 3, 4},
                              {7, 5, 12},
@@ -115,7 +115,7 @@ TEST(ReduceParts, SumsInOrder) {
   });
 }
 
-/// Loss sum, token count, squared norm, loss scale; what is written over.
+/// The inputs are loss sum, token count, squared norm and loss scale. The outputs start with a wrong value.
 CallUnderTest makeUpdate(double maxGradNorm, std::array<float, 4> sums) {
   CallUnderTest test(pb::LibraryCall::UPDATE_SCALARS, {}, {maxGradNorm});
   for (int slot = 0; slot < 6; ++slot) {
@@ -125,7 +125,7 @@ CallUnderTest makeUpdate(double maxGradNorm, std::array<float, 4> sums) {
   return test;
 }
 
-// A raw norm of 120 over 10 tokens at scale 4 is a normalised one of 3.
+// A raw norm of 120 over 10 tokens at loss scale 4 gives a normalised norm of 3.
 TEST(UpdateScalars, ClipsTheNormalisedGradient) {
   struct Case {
     double limit, scale;
@@ -139,7 +139,7 @@ TEST(UpdateScalars, ClipsTheNormalisedGradient) {
   EXPECT_EQ(normalisedNorm(10, 14400, 4), 3);
 }
 
-TEST(UpdateScalars, SkipsWhatOverflewAndWhatHasNoTokens) {
+TEST(UpdateScalars, SkipsOverflowsAndBatchesWithoutTokens) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (std::array<float, 4> sums : {std::array<float, 4>{infinity, 10, 1, 1},
                                     {NAN, 10, 1, 1},

@@ -1,4 +1,4 @@
-// Frames alone, then a server and clients over loopback: who is let in, who is refused and named, who is lost.
+// Tests frames, then a server and clients over loopback: members that join, are refused or are lost.
 #include "runtime/launch/control_channel.h"
 
 #include "runtime/launch/socket.h"
@@ -25,8 +25,8 @@ Digest hmacOf(const std::string &key, const std::string &text) {
   return hmacSha256(bytes(key), bytes(text));
 }
 
-// RFC 4231, cases 1, 2 and 6.
-TEST(HmacTest, IsThatOfTheStandard) {
+// Test vectors 1, 2 and 6 of RFC 4231.
+TEST(HmacTest, MatchesTheStandard) {
   EXPECT_EQ(hex(hmacOf(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(hex(hmacOf("Jefe", "what do ya want for nothing?")),
@@ -52,7 +52,7 @@ protected:
   }
 };
 
-TEST_F(FrameTest, WhatIsSealedIsOpenedByteByByte) {
+TEST_F(FrameTest, OpensSealedFramesByteByByte) {
   Message first{MessageKind::Failure, "rank 3"}, second{MessageKind::Heartbeat, ""};
   std::string bytes = sealer.seal(first) + sealer.seal(second);
   std::vector<Message> opened;
@@ -68,7 +68,7 @@ TEST_F(FrameTest, AnyChangedByteIsRefused) {
   std::string frame = sealer.seal({MessageKind::Failure, "rank 3"});
   for (size_t i = 0; i < frame.size(); ++i) {
     if (i >= 8 && i < 12)
-      continue; // a longer length waits for more
+      continue; // a larger length only waits for more bytes
     std::string changed = frame;
     changed[i] ^= 1;
     FrameOpener fresh(key, Direction::ToServer);
@@ -76,18 +76,18 @@ TEST_F(FrameTest, AnyChangedByteIsRefused) {
   }
 }
 
-TEST_F(FrameTest, IsRefusedFromTheWrongSideKeyOrPlace) {
+TEST_F(FrameTest, RejectsAnotherSideKeyOrSequenceNumber) {
   std::string frame = sealer.seal({MessageKind::Stop, ""});
   FrameOpener otherSide(key, Direction::ToClient), otherKey(helloKey("other"), Direction::ToServer);
   EXPECT_THAT(refusal(otherSide, frame), HasSubstr("another token"));
   EXPECT_THAT(refusal(otherKey, frame), HasSubstr("another token"));
   EXPECT_EQ(refusal(opener, frame), "");
-  EXPECT_THAT(refusal(opener, frame), HasSubstr("sends message 0 where 1 was wanted")); // said again
+  EXPECT_THAT(refusal(opener, frame), HasSubstr("sends message 0 where 1 was wanted")); // the same frame a second time
   FrameOpener http(key, Direction::ToServer);
   EXPECT_THAT(refusal(http, "GET / HTTP/1.1"), HasSubstr("another protocol"));
 }
 
-TEST_F(FrameTest, LengthsAreBoundedBeforeTheyAreBelieved) {
+TEST_F(FrameTest, BoundsLengths) {
   std::string frame = sealer.seal({MessageKind::Stop, ""});
   frame[11] = '\x7f';
   EXPECT_THAT(refusal(opener, frame), HasSubstr("announces a message of"));
@@ -118,7 +118,7 @@ protected:
     });
   }
 
-  /// Polls until an event of that kind has come.
+  /// Polls until an event of this kind arrives.
   const ControlEvent &await(ControlEvent::Kind kind) {
     for (int turn = 0; turn < 500; ++turn) {
       for (ControlEvent &event : server.poll(Milliseconds(20)))
@@ -147,7 +147,7 @@ protected:
   }
 };
 
-TEST_F(ChannelTest, MembersMeetAndTalk) {
+TEST_F(ChannelTest, MembersJoinAndExchangeMessages) {
   EXPECT_FALSE(server.isComplete());
   auto joining = join(member({2, 3}, "second"));
   int peer = await(ControlEvent::Joined).peer;
@@ -169,8 +169,8 @@ TEST_F(ChannelTest, MembersMeetAndTalk) {
   EXPECT_EQ(await(ControlEvent::Lost).member.host, "second");
 }
 
-// What a server says at once, before it ends, may come in one read with its answer to Join.
-TEST_F(ChannelTest, LastWordsBehindTheWelcomeAreHeard) {
+// A message that the server sends before it ends may arrive in one read with its reply to Join.
+TEST_F(ChannelTest, ReadsMessagesBehindTheJoinReply) {
   for (int round = 0; round < 50; ++round) {
     auto first = std::make_unique<ControlServer>(Endpoint{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4);
     endpoint.port = first->port();
@@ -196,12 +196,12 @@ TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
   auto joining = join(member({2, 3}, "second"), "other");
   while (joining.wait_for(Milliseconds(0)) != std::future_status::ready)
     server.poll(Milliseconds(20));
-  // The server's greeting is signed: the stranger knows at once that it is not among its own.
+  // The server signs its greeting. A client with another token therefore detects the mismatch at once.
   EXPECT_THAT(reason(joining), HasSubstr("signs with another token"));
   EXPECT_FALSE(server.isComplete());
 }
 
-TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
+TEST_F(ChannelTest, RejectsOtherPlansVersionsAndRanks) {
   auto plan = join(member({2}, "second", "other"));
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("second has another plan (hash other"));
   EXPECT_THAT(reason(plan), HasSubstr("second has another plan (hash other, the first host's is hash)"));
@@ -222,7 +222,7 @@ TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
   reason(beyond);
 }
 
-TEST_F(ChannelTest, WhoCannotTakePartSaysWhy) {
+TEST_F(ChannelTest, MembersReportStartUpFailures) {
   Member own = member({2, 3}, "second", "unknown");
   own.refusal = "no device";
   auto joining = join(own);
@@ -234,7 +234,7 @@ TEST_F(ChannelTest, WhoCannotTakePartSaysWhy) {
   EXPECT_TRUE(server.haveAllCome());
 }
 
-TEST_F(ChannelTest, AFirstHostThatCannotTakePartSaysWhyToAll) {
+TEST_F(ChannelTest, TheFirstHostReportsItsStartUpFailureToAll) {
   Member own = member({0, 1}, "first");
   own.refusal = "no device";
   ControlServer refused({"127.0.0.1", 0}, "token", own, 4);
@@ -246,14 +246,14 @@ TEST_F(ChannelTest, AFirstHostThatCannotTakePartSaysWhyToAll) {
   EXPECT_FALSE(refused.isComplete());
 }
 
-TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
+TEST_F(ChannelTest, RejectsStrangersAndReplays) {
   std::string error, recorded;
   Socket stranger = connectTo(endpoint, 1000);
   std::string request = "GET / HTTP/1.1\r\n\r\n";
   stranger.write(request, error);
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("speaks another protocol"));
   seen.clear();
-  // A Join that another connection of this run would have sent: its nonce is another.
+  // A Join message of another connection of this run has another nonce.
   recorded = FrameSealer(joinKey("token", makeNonce()), Direction::ToServer)
                  .seal({MessageKind::Join, std::string(32, 'n') + "{}"});
   Socket replay = connectTo(endpoint, 1000);
@@ -261,7 +261,7 @@ TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("repeats what another connection said"));
 }
 
-TEST_F(ChannelTest, NobodyThereIsSaid) {
+TEST_F(ChannelTest, ReportsAnAddressWithoutListener) {
   Endpoint nobody{"127.0.0.1", 1};
   try {
     ControlClient(nobody, "token", member({2}, "second"), Milliseconds(200));
@@ -272,18 +272,18 @@ TEST_F(ChannelTest, NobodyThereIsSaid) {
   EXPECT_THROW(ControlClient({"no such host", 1}, "token", member({2}, "x"), Milliseconds(1)), ChannelError);
 }
 
-TEST_F(ChannelTest, ListensAtOneAddressWithAToken) {
-  EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is taken
+TEST_F(ChannelTest, ListensOnOneAddressWithAToken) {
+  EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is in use
   EXPECT_THROW(ControlServer({"127.0.0.1", 0}, "", member({0}, "first"), 1), ChannelError);
   EXPECT_FALSE(connectTo({"127.0.0.2", endpoint.port}, 200).isOpen());
 }
 
-TEST(MembersTest, AreReadAsTheyWereWritten) {
+TEST(MembersTest, RoundTrip) {
   std::vector<Member> members = {member({0, 1}, "a"), member({}, "b")};
   EXPECT_EQ(parseMembers(printMembers(members)), members);
   EXPECT_THROW(parseMembers("[{}]"), FrameError);
   EXPECT_THROW(parseMembers("{"), FrameError);
-  for (const char *nobody : {"[]", "{}", "null"}) // whoever reads a roster looks at its first
+  for (const char *nobody : {"[]", "{}", "null"}) // a reader of the list uses its first element
     EXPECT_THROW(parseMembers(nobody), FrameError) << nobody;
 }
 

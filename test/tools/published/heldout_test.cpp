@@ -1,5 +1,5 @@
-// The planner against published runs that nothing was fitted on (data/heldout.csv; data/SOURCES.md says where they come
-// from). Bounds are what is reached, a little rounded up; tools/published/README.md has the errors at first sight.
+// Compares the planner with published runs that were not used for fitting (sources: data/SOURCES.md). Each bound is the
+// reached error, rounded up a little. tools/published/README.md has the errors at first sight.
 #include "tools/published/report.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::vector<PublishedRow> heldoutRows() {
 
 bool holds(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
 
-// The rows of one table: what their source and gpu columns hold.
+// The rows of one table with a given source and gpu.
 struct Table {
   const char *name, *source, *gpu;
   int timeRows;
@@ -55,7 +55,7 @@ constexpr Table tables[] = {
     {"OneFlow, V100", "DLPerf OneFlow", "", 18, 0.11, 18, 0.25},
     {"ModelLink, Ascend 910B", "ModelLink", "", 7, 0.09},
     {"Qwen, A100, DeepSpeed", "Qwen", "", 9, 0.515, 9,
-     0.08}, // 0.508 before long products were cut, as measured ones are
+     0.08}, // 0.508 before the cost model split long products as the measured systems do
 };
 
 TableReport reportOf(const Table &table) {
@@ -98,10 +98,10 @@ TEST(HeldoutRows, AllAreEvaluatedOrCountedAndNoRunThatFittedIsRefused) {
   EXPECT_LE(all.time.mean(), 0.103);
   EXPECT_EQ(all.fitsRefused, 0);
   EXPECT_EQ(all.outOfMemory, 2);
-  EXPECT_EQ(all.outOfMemoryRefused, 1); // Colossal-AI's placement of everything on the device is not modelled
+  EXPECT_EQ(all.outOfMemoryRefused, 1); // Colossal-AI's mode that places everything on the device is not modelled
 }
 
-// Plans of one model on the eight V100 of a host, and on 32: what a planner is for.
+// Ranks plans of one model on the eight V100 of one host and on 32 V100.
 TEST(HeldoutRows, PlansOfOneModelAreRanked) {
   for (const char *source : {"DLPerf Megatron", "DLPerf OneFlow"}) {
     TableReport found = reportOf({"", source, "", 0, 0});

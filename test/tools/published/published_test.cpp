@@ -1,5 +1,5 @@
-// The planner against published measurements. Thresholds are what was asked for where that is
-// reached, else what is reached, a little rounded up; README.md says which and why.
+// Compares the planner with published measurements. A threshold is the required error if the planner reaches it,
+// otherwise the reached error, rounded up a little. README.md gives the reasons.
 #include "tools/published/report.h"
 
 #include "planner/model/memory.h"
@@ -20,8 +20,8 @@ using namespace espalier::planner;
 
 namespace {
 
-// The rows of a table whose gpu column holds `gpu` and whose model `model`; only those that ran DeepSpeed's ZeRO 3, or
-// those that did not, where `isZero3` says so.
+// Returns the rows of a table with the given `gpu` and `model`. `isZero3` selects only rows with DeepSpeed's ZeRO 3, or
+// only rows without.
 std::optional<TableReport> report(const std::string &name, const std::string &gpu = "", const std::string &model = "",
                                   std::optional<bool> isZero3 = std::nullopt) {
   const char *shared = std::getenv("ESPALIER_SHARED");
@@ -152,7 +152,7 @@ TEST(Published, RanksPlansOfOneModel) {
 
 namespace {
 
-// Rows of one model that differ in tp, and take `seconds` for it; row i has tp 2^i.
+// Returns the report of rows of one model that differ in tp. Row i has tp 2^i and the measured `seconds`.
 TableReport reportOf(const std::vector<std::vector<double>> &seconds) {
   std::vector<PublishedRow> rows;
   for (size_t i = 0; i < seconds.size(); ++i)
@@ -182,13 +182,13 @@ TableReport reportOf(const std::vector<std::vector<double>> &seconds) {
 
 } // namespace
 
-TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
+TEST(PublishedReport, AveragesRepeatedMeasurementsAndReportsTheNoise) {
   TableReport once = reportOf({{1}, {2}, {4}});
   ASSERT_EQ(once.groups.size(), 1u);
   EXPECT_EQ(once.repeats, 0);
   EXPECT_EQ(once.noise, 0);
   EXPECT_EQ(once.groups[0].exactSpearman, 1);
-  TableReport twice = reportOf({{1, 3}, {1.5}, {4}}); // the mean of the first is 2
+  TableReport twice = reportOf({{1, 3}, {1.5}, {4}}); // the mean of the first plan is 2
   ASSERT_EQ(twice.groups.size(), 1u);
   EXPECT_EQ(twice.groups[0].plans, 3);
   EXPECT_EQ(twice.groups[0].rows, 4);
@@ -197,17 +197,17 @@ TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
   EXPECT_LT(twice.groups[0].exactSpearman, 0.9);
   EXPECT_NEAR(twice.groups[0].spearman, 0.5, 1e-9);
   EXPECT_NEAR(twice.groups[0].regret, 2 / 1.5 - 1, 1e-9);
-  EXPECT_TRUE(reportOf({{1, 1}, {2}}).groups.empty()); // two plans make no order
+  EXPECT_TRUE(reportOf({{1, 1}, {2}}).groups.empty()); // two plans are too few for a rank correlation
 }
 
-TEST(PublishedReport, AnErrorOfNoRowIsNotZero) {
+TEST(PublishedReport, AnErrorOverNoRowsIsNotZero) {
   TableReport empty;
   EXPECT_EQ(printReport(empty, /*perRow=*/false).find("0.00 %"), std::string::npos);
   empty.memory = {2, 0.1};
   EXPECT_NE(printReport(empty, /*perRow=*/false).find("time of no row; memory 5.00 % over 2"), std::string::npos);
 }
 
-TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
+TEST(PublishedReport, CachedMemoryIsReportedButNotNeeded) {
   System system;
   system.updateBytes = 4, system.allocatedShare = 2;
   Plan plan;
@@ -220,22 +220,22 @@ TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
   EXPECT_NEAR(shown.optimizer / needs.optimizer, 16.0 / 12, 1e-9);
   EXPECT_NEAR(shown.activations / needs.activations, 2, 1e-9);
   EXPECT_LT(needs.total(), shown.total());
-  // So is a block that the loss left: the last micro-batch of a rank, 2 bytes per logit.
+  // The allocator also keeps a free block of the loss: 2 bytes per logit of the last micro-batch of a rank.
   System leaves = needed(system);
   leaves.cachedLossBytes = 2;
   double block = bytes(monitored(leaves)).workspace - bytes(monitored(needed(system))).workspace;
   EXPECT_NEAR(block, 2.0 * gpt(4, 1024, 16).seq * gpt(4, 1024, 16).vocab, 1e-6 * block);
   EXPECT_EQ(bytes(needed(leaves)).total(), needs.total());
-  // What the update holds takes the place of activations, and no more than that.
+  // The buffers of the update reuse the memory of activations, up to their size.
   System none = needed(system);
   none.updateBytes = 0;
   double update = 4 * shapeParameters(gpt(4, 1024, 16)), free = needs.activations + bytes(none).workspace;
   EXPECT_NEAR(needs.total() - bytes(none).total(), std::max(0.0, update - free), 1e-6 * update);
 }
 
-// Aceso prints what it measured and not its plans. On the same machine and batch our best is predicted within 11 % of
-// what its plans took from four devices on; on one device we are a quarter fast.
-TEST(Published, WithoutAPlanTheBestOneFoundIsCompared) {
+// Aceso publishes times but not its plans. On the same machine and batch, our best plan has the time of its plans
+// within 11 % from four devices on. On one device our prediction is a quarter too fast.
+TEST(Published, WithoutAPlanTheBestPlanIsCompared) {
   std::optional<TableReport> aceso = report("aceso_reference_v100.csv");
   if (!aceso)
     GTEST_SKIP() << "the table is not here";
@@ -264,7 +264,7 @@ std::string faultsOf(const std::string &csv) {
   return text;
 }
 
-// A row that can be priced; `changes` replaces cells, an empty one takes a cell away.
+// Returns a row that can be evaluated. `changes` replaces cells, and an empty cell is removed.
 PublishedCase caseWith(const std::map<std::string, std::string> &changes) {
   PublishedRow row;
   row.columns = {
@@ -287,18 +287,18 @@ TEST(PublishedTable, CellsInQuotesHoldCommasQuotesAndLines) {
   EXPECT_EQ(table.rows[1].line, 5);
 }
 
-TEST(PublishedTable, FaultsOfTheFormAreToldWithTheirLine) {
+TEST(PublishedTable, ReportsFormatErrorsWithTheirLine) {
   EXPECT_EQ(faultsOf(""), "1: no heading: the first line has to name the columns\n");
   EXPECT_EQ(faultsOf("gpu,tp\nH100,1\nH100,1,2\nH100\n"),
             "3: the row has 3 cells, the heading has 2\n4: the row has 1 cells, the heading has 2\n");
   EXPECT_EQ(faultsOf("gpu,tp\nH100,1\n\"H100,1\n"), "3: a quote is opened here and never closed\n");
   EXPECT_EQ(faultsOf("gpu,tp,tp\n"), "1: column 'tp' is there twice\n");
-  std::string other = faultsOf("a,b\nx,y,z\n"); // one fault, not one for every row
+  std::string other = faultsOf("a,b\nx,y,z\n"); // one error for the table, not one per row
   EXPECT_EQ(other.substr(0, 18), "1: no column 'gpu'");
   EXPECT_EQ(std::count(other.begin(), other.end(), '\n'), 1);
 }
 
-TEST(PublishedCase, WhatCannotBeEvaluatedHasAReason) {
+TEST(PublishedCase, UnsupportedRowsHaveAReason) {
   using Changes = std::map<std::string, std::string>;
   const std::pair<Changes, const char *> cases[] = {
       {{}, ""},
@@ -331,7 +331,7 @@ TEST(PublishedCase, TheOneAxisThatIsNotPublishedFollowsFromTheOthers) {
 
 namespace {
 
-// One layer of 22B on 8 tensor ranks with sequence parallelism.
+// Returns the cost of one layer of the 22B model on 8 tensor parallel ranks with sequence parallelism.
 SegmentCost layerOf(const System &system) {
   Plan plan;
   plan.tp = 8, plan.microBatchSize = 4, plan.sequenceParallel = true;
@@ -340,7 +340,7 @@ SegmentCost layerOf(const System &system) {
 
 } // namespace
 
-// Inputs of a layer, split over eight ranks, are gathered before it is repeated.
+// The inputs of a layer are sharded over eight ranks, and gathered before the layer is recomputed.
 TEST(PublishedSystem, SlicedInputsAreKeptInPartsAndGatheredAgain) {
   Plan plan;
   plan.tp = 8;
@@ -366,7 +366,7 @@ TEST(PublishedSystem, SumsOfInputGradientsBesideTheWeightsGradientShortenBackwar
   SegmentCost hidden = layerOf(system);
   constexpr int tp = static_cast<int>(Axis::Tp);
   EXPECT_LT(hidden.backward.total() + hidden.weight.total(), exposed.backward.total() + exposed.weight.total());
-  EXPECT_GT(hidden.weight.communication[tp], 0); // beside compute is not free
+  EXPECT_GT(hidden.weight.communication[tp], 0); // overlapped communication still takes some time
   EXPECT_EQ(hidden.forward.total(), exposed.forward.total());
 }
 
@@ -378,7 +378,7 @@ TEST(PublishedSystem, RecomputeThatStopsEarlyLeavesOutTheLastProduct) {
   Machine machine = testMachine(1, 8);
   double product = matmulSeconds(8192, 6144, 3072, 1, 0, machine);
   double left = whole.recompute[2].total() - early.recompute[2].total();
-  EXPECT_GT(left, product); // and the reduce-scatter and residual behind it
+  EXPECT_GT(left, product); // and the reduce-scatter and residual after it
   EXPECT_LT(left, 1.5 * product);
   EXPECT_EQ(early.forward.total(), whole.forward.total());
 }
@@ -393,8 +393,8 @@ TEST(PublishedSystem, KeptGatheredInputsAreLargerAndNotGatheredAgain) {
   EXPECT_LT(kept.weight.total(), again.weight.total());
 }
 
-// A compiled layer keeps what its backward reads; layer by layer the last product is kept with the others. What a
-// reduce-scatter gives is kept as well.
+// A compiled layer keeps only what its backward reads. An uncompiled layer also keeps the last product. The result of a
+// reduce-scatter is kept as well.
 TEST(PublishedSystem, RepeatedSecondProductsKeepTheLastOneWhereNothingIsCompiled) {
   ModelShape shape = gpt(4, 1024, 16);
   auto saved = [&](bool keepsLast, int tp) {
@@ -411,7 +411,7 @@ TEST(PublishedSystem, RepeatedSecondProductsKeepTheLastOneWhereNothingIsCompiled
   EXPECT_NEAR(saved(true, 2) - saved(false, 2), 1.5 * stream, 1e-6 * stream);
 }
 
-TEST(PublishedSystem, TheStepGoesThroughTheGradientsAsOftenAsTheSystemDoes) {
+TEST(PublishedSystem, TheStepCostFollowsGradientPasses) {
   System system;
   SegmentCost few = layerOf(system);
   system.gradientPasses += 3;
@@ -422,14 +422,14 @@ TEST(PublishedSystem, TheStepGoesThroughTheGradientsAsOftenAsTheSystemDoes) {
 }
 
 TEST(PublishedCase, HeadsThatAreNotPublishedHaveTheSizeNearest128) {
-  EXPECT_EQ(caseWith({}).assumed.size(), 2u); // ffn and vocabulary
+  EXPECT_EQ(caseWith({}).assumed.size(), 2u); // ffn and vocabulary are assumed
   EXPECT_FALSE(caseWith({}).withoutPlan);
   PublishedCase found = caseWith({{"heads", ""}, {"hidden", "1200"}});
   EXPECT_EQ(found.assumed.front(), "heads of the size nearest 128 that divides hidden");
-  EXPECT_EQ(found.problem.dimensions[3].size, 10); // of 120
+  EXPECT_EQ(found.problem.dimensions[3].size, 10); // 10 heads of size 120
 }
 
-TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToWhatTheSystemHad) {
+TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToTheSystemsFeatures) {
   PublishedCase found = caseWith({{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", ""}});
   ASSERT_EQ(found.reason, "");
   EXPECT_TRUE(found.withoutPlan);
@@ -446,8 +446,8 @@ TEST(PublishedCase, MachinesOfAllNamedGpusAreKnown) {
   EXPECT_EQ(publishedMachine("A100-40GB", "bf16", 8).memoryBytes, 40 * 1073741824.0);
 }
 
-// 70 layers of 8192 keep 2.7 GB each on a device: some have to repeat their forward, and not all.
-TEST(PublishedCase, WhereRecomputeIsNotPublishedTheLeastThatFitsIsTaken) {
+// A device cannot keep the 2.7 GB of all 70 layers of size 8192, so that some layers are recomputed.
+TEST(PublishedCase, AssumesTheLeastRecomputeThatFits) {
   PublishedCase found = caseWith({{"recompute", ""},
                                   {"layers", "70"},
                                   {"hidden", "8192"},

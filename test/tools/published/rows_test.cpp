@@ -1,5 +1,5 @@
-// How rows of tables that others write are read: spellings, units, what follows from other cells, and what is refused
-// with its reason instead of being read wrongly.
+// Tests how published tables are read: spellings, units, and cells that follow from other cells. A cell that cannot be
+// read is refused with a reason.
 #include "planner/search.h"
 #include "tools/published/machines.h"
 #include "tools/published/report.h"
@@ -60,14 +60,14 @@ TEST(PublishedTable, HeadingsCellsAndLineEndsMayBeWrittenInManyWays) {
   }
 }
 
-TEST(PublishedTable, RowsBesideAFaultyOneAreKeptAndThoseOfADoubledColumnAreNot) {
+TEST(PublishedTable, KeepsRowsBesideABadRowButNotWithADuplicateColumn) {
   PublishedTable table = readTable("gpu,tp\nH100,1\nH100\nH100,2\n");
   EXPECT_EQ(table.faults.size(), 1u);
   EXPECT_EQ(table.rows.size(), 2u);
   EXPECT_TRUE(readTable("gpu,tp,tp\nH100,1,2\n").rows.empty());
 }
 
-TEST(PublishedRows, WhatCannotBeReadIsAReason) {
+TEST(PublishedRows, UnreadableCellsHaveAReason) {
   const std::pair<Changes, const char *> cases[] = {
       {{{"gbs", "16M"}}, "gbs is '16M', wanted a whole number from 1 to 1000000"},
       {{{"gbs", "10,000 tokens"}}, "gbs is '10,000 tokens', wanted a whole number from 1 to 1000000"},
@@ -77,7 +77,7 @@ TEST(PublishedRows, WhatCannotBeReadIsAReason) {
       {{{"mem_gb", "40-44"}}, "mem_gb is '40-44', wanted a number and at most its unit"},
       {{{"kv_heads", "3"}}, "the key and value heads do not divide the heads"},
       {{{"zero", "some"}}, "zero 'some' is not modelled"},
-      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded: machine h200 has no link to host memory"},
+      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded, cluster h200 has no link to host memory"},
       {{{"zero", "3, CPU offload (auto)"}}, "zero '3, CPU offload (auto)' is not modelled"},
       {{{"zero", "ZeRO-Infinity"}}, "zero 'ZeRO-Infinity' is not modelled"},
       {{{"zero", "DeepSpeed ZeRO"}}, "no ZeRO stage published"},
@@ -116,8 +116,8 @@ TEST(PublishedRows, ShardingIsSpelledInManyWays) {
   }
 }
 
-// Parameters only leave under ZeRO 3 and where the cell does not name the optimizer.
-TEST(PublishedRows, WhatIsOffloadedIsRead) {
+// Only the parameters are offloaded under ZeRO 3 if the cell does not name the optimizer.
+TEST(PublishedRows, ReadsOffloading) {
   struct Spelling {
     const char *text;
     int zero;
@@ -140,8 +140,8 @@ TEST(PublishedRows, WhatIsOffloadedIsRead) {
   }
 }
 
-// Jean Zay's rows of ZeRO 3 name a section of the page; what that says of the runs is known.
-TEST(PublishedRows, SectionsOfAPageSayWhatWasOffloaded) {
+// Jean Zay's rows of ZeRO 3 name a section of the page. The section states what the runs offload.
+TEST(PublishedRows, PageSectionsDefineOffloading) {
   const Changes row = {{"gpu", "V100-32GB (Jean Zay 4/node)"},
                        {"precision", "fp16"},
                        {"pp", "1"},
@@ -190,11 +190,12 @@ TEST(PublishedRows, RecomputeAndSequenceParallelismAreSpelledInManyWays) {
     EXPECT_EQ(found.reason, "") << text;
     EXPECT_EQ(found.problem.pins.recompute, recompute) << text;
   }
-  for (const char *yes : {"1", "True", "yes", "on", ""}) // Megatron Core implies it
+  for (const char *yes : {"1", "True", "yes", "on", ""}) // Megatron Core implies sequence parallelism
     EXPECT_TRUE(caseWith({{"sp", yes}}).plan.sequenceParallel) << yes;
   for (const char *no : {"0", "False", "no", "off"})
     EXPECT_FALSE(caseWith({{"sp", no}}).plan.sequenceParallel) << no;
-  EXPECT_FALSE(caseWith({{"sp", ""}, {"gpu", "V100"}, {"precision", "fp16"}}).plan.sequenceParallel); // came later
+  EXPECT_FALSE(caseWith({{"sp", ""}, {"gpu", "V100"}, {"precision", "fp16"}})
+                   .plan.sequenceParallel); // sequence parallelism is newer than these runs
 }
 
 TEST(PublishedRows, MachinesOfManySpellingsAreKnown) {
@@ -255,7 +256,7 @@ TEST(PublishedRows, BatchesMayCountTokensAndSequencesThousandsOf1024) {
   EXPECT_EQ(caseWith({{"gbs", "8M tokens"}, {"seq", "2000"}}).problem.globalBatch, 4000);
 }
 
-TEST(PublishedRows, WhoShardsParametersAndNamesNoOtherAxisHasNone) {
+TEST(PublishedRows, FullyShardedRowsHaveNoOtherAxisByDefault) {
   Changes nothing = {{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", "2"}};
   nothing["zero"] = "FSDP";
   PublishedCase found = caseWith(nothing);
@@ -265,7 +266,7 @@ TEST(PublishedRows, WhoShardsParametersAndNamesNoOtherAxisHasNone) {
   EXPECT_EQ(caseWith(nothing).reason, "no tp published");
 }
 
-// "The last stage has 1 block, while the rest have 7", as the page behind the BLOOM table says of 78 layers.
+// The page of the BLOOM table says of 78 layers: "The last stage has 1 block, while the rest have 7".
 TEST(PublishedRows, LayersThatDoNotDivideAreLaidAsTheSystemDoes) {
   auto counts = [](const char *layers, const char *gpu) {
     PublishedCase found = caseWith({{"layers", layers}, {"pp", "4"}, {"dp", "2"}, {"gpu", gpu}});
@@ -275,14 +276,14 @@ TEST(PublishedRows, LayersThatDoNotDivideAreLaidAsTheSystemDoes) {
     return list;
   };
   using Counts = std::vector<int>;
-  EXPECT_EQ(counts("9", "A100 (Jean Zay)"), (Counts{2, 3, 2, 2})); // else the fourth would be empty
+  EXPECT_EQ(counts("9", "A100 (Jean Zay)"), (Counts{2, 3, 2, 2})); // otherwise the fourth stage would be empty
   EXPECT_EQ(counts("13", "A100 (Jean Zay)"), (Counts{4, 4, 4, 1}));
   EXPECT_EQ(counts("13", "A100"), (Counts{3, 4, 3, 3}));
   for (const char *gpu : {"A100 (Jean Zay)", "A100"})
     EXPECT_EQ(counts("14", gpu), (Counts{3, 4, 4, 3})) << gpu;
 }
 
-// torchtitan's mbs is the batch of a rank. Its pipelines shard per step and keep what stages send.
+// In torchtitan, mbs is the batch of a rank. Its pipelines gather parameters once per step and keep what stages send.
 TEST(PublishedRows, PipelinesOfPyTorchCutABatchAndShardPerStep) {
   Changes changes{{"source", "pytorch/torchtitan"}, {"zero", "3"}, {"mbs", "8"}};
   PublishedCase staged = caseWith(changes);
@@ -317,9 +318,9 @@ TEST(PublishedRows, TimeFollowsFromTflopsAsTheSystemCountsThem) {
   Changes rate = {{"iter_time_s", ""}, {"tflops_per_gpu", "100"}, {"recompute", "full"}};
   PublishedCase model = caseWith(rate);
   EXPECT_NEAR(model.seconds, model.problem.modelFlops * 32 / 16 / 100e12, 1e-12);
-  rate["gpu"] = "V100", rate["precision"] = "fp16"; // of a time when recompute was counted
+  rate["gpu"] = "V100", rate["precision"] = "fp16"; // at that time, FLOPs included recomputation
   EXPECT_NEAR(caseWith(rate).seconds, model.seconds * 4 / 3, 1e-12);
-  rate["gpu"] = "A100 (Jean Zay)"; // the formula changed
+  rate["gpu"] = "A100 (Jean Zay)"; // the source has changed its formula, so its TFLOPS are not used
   EXPECT_EQ(caseWith(rate).reason, "nothing measured");
 }
 
@@ -346,8 +347,8 @@ TEST(PublishedSystems, FollowFromSourceMachineAndSharding) {
   EXPECT_TRUE(systemOf(rowWith({{"source", "torchtitan 2024"}})).system.keepsLastProduct);
 }
 
-// Under PyTorch Hopper reaches less: the machine of llm-foundry's runs says how much.
-TEST(PublishedMachine, UnderPyTorchTheSharesAreThoseMeasuredThere) {
+// Under PyTorch, attention on Hopper reaches a smaller share of the peak, as the runs of llm-foundry show.
+TEST(PublishedMachine, PyTorchHasItsOwnEfficiencies) {
   Machine other = publishedMachine("H200", "bf16", 8),
           torch = publishedMachine("H200", "bf16", 8, /*underPyTorch=*/true);
   EXPECT_LT(torch.attentionEfficiency, other.attentionEfficiency);

@@ -1,4 +1,4 @@
-// A folder for a test's files and a model small enough to be written out: two layers with grouped queries.
+// Fixture with a folder for files and a small model: two layers with grouped-query attention.
 #pragma once
 
 #include "runtime/checkpoint/convert/convert.h"
@@ -24,7 +24,7 @@ protected:
   }
   ~ConvertTest() override { std::filesystem::remove_all(folder); }
 
-  /// vocab 5, hidden 6, 2 groups of 3 queries of 2, ffn 4. No two are equal.
+  /// vocab 5, hidden 6, 2 groups of 3 queries, head_dim 2, ffn 4. No two sizes are equal.
   static WeightModel smallModel(bool isTied = false) {
     WeightModel model;
     model.name = "small";
@@ -81,7 +81,7 @@ protected:
     return converted;
   }
 
-  /// Element e of parameter p is 1000 p + e: every one can be told from every other.
+  /// Element e of parameter p is 1000 p + e, so that every element has another value.
   static std::vector<std::byte> values(const WeightModel &model, size_t parameter) {
     std::vector<float> numbers(model.parameters[parameter].elements());
     for (size_t e = 0; e < numbers.size(); ++e)
@@ -90,7 +90,7 @@ protected:
     return {bytes.begin(), bytes.end()};
   }
 
-  /// A checkpoint of these values; returns its folder.
+  /// Writes a checkpoint of these values and returns its folder.
   Path writeSmall(const WeightModel &model, const std::string &name = "ours") const {
     std::vector<NewParameter> parameters;
     for (size_t i = 0; i < model.parameters.size(); ++i)
@@ -98,7 +98,7 @@ protected:
     return writeNative(model, folder / name, parameters);
   }
 
-  /// Whether a checkpoint has these values.
+  /// Expects that a checkpoint has these values.
   static void expectSmall(const WeightModel &model, const Path &checkpoint) {
     NativeSource source(model, checkpoint);
     for (size_t i = 0; i < model.parameters.size(); ++i)
@@ -114,7 +114,7 @@ protected:
     return {std::istreambuf_iterator<char>(stream), {}};
   }
 
-  /// What `action` throws as a user's error, empty where it does not.
+  /// Returns the user error that `action` throws, or an empty string if it throws none.
   template <typename Action> static std::string errorOf(const Action &action) {
     try {
       action();

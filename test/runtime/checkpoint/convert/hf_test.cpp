@@ -1,4 +1,4 @@
-// Folders of transformers and checkpoints: there and back, and what is refused on the way.
+// Tests conversions between transformers folders and checkpoints, in both directions, and their errors.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include <nlohmann/json.hpp>
@@ -10,20 +10,20 @@ using testing::HasSubstr;
 
 class Hf : public ConvertTest {
 protected:
-  /// Ours as a folder of transformers.
+  /// Exports a checkpoint of the small model to a transformers folder.
   Path exported(const HfExport &options, const std::string &name = "hf") {
     convertToHf(converted, writeSmall(converted.model, name + "-ours"), folder / name, options,
                 [](const std::string &type) { return "{\"torch_dtype\": \"" + type + "\"}\n"; });
     return folder / name;
   }
-  std::string importSays(const Path &from) const {
+  std::string importError(const Path &from) const {
     return errorOf([&] { convertToNative(converted, WeightSystem::Hf, from, folder / "imported"); });
   }
 
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Hf, ThereAndBackInEachForm) {
+TEST_F(Hf, RoundTripsInEachFormat) {
   for (WeightFormat format : {WeightFormat::Safetensors, WeightFormat::Bin})
     for (int64_t shards : {1, 3}) {
       std::string name = fmt::format("{}-{}", static_cast<int>(format), shards);
@@ -41,7 +41,7 @@ TEST_F(Hf, ThereAndBackInEachForm) {
     }
 }
 
-// As transformers writes its own: larger elements first, then by name; compact; a format.
+// The exported file has the order that transformers uses: larger elements first, then by name, without gaps.
 TEST_F(Hf, OrderOfASafetensorsFile) {
   SafetensorsFile file(exported({}) / "model.safetensors");
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
@@ -62,7 +62,7 @@ TEST_F(Hf, IndexNamesEachTensorAndTheBytes) {
   EXPECT_EQ(index["weight_map"].size(), 12u);
 }
 
-TEST_F(Hf, CopiesWhatStandsBesideWeights) {
+TEST_F(Hf, CopiesTheFilesBesideTheWeights) {
   write(folder / "reference/tokenizer.json", "{}");
   write(folder / "reference/special_tokens_map.json", "{\"a\": 1}");
   write(folder / "reference/README.md", "read me");
@@ -93,20 +93,20 @@ TEST_F(Hf, TiedHeadIsComparedAndNotWritten) {
     tensors.push_back({"head.weight", pb::F32, {5, 6}, *head});
     std::filesystem::create_directories(folder / "with");
     writeSafetensors(folder / "with/model.safetensors", tensors, {});
-    std::string said = importSays(folder / "with");
+    std::string message = importError(folder / "with");
     if (head == &own)
-      EXPECT_EQ(said, "");
+      EXPECT_EQ(message, "");
     else
-      EXPECT_THAT(said, HasSubstr("tensor 'head.weight' differs from model.embed.weight, and the model has one "
-                                  "parameter for both: 'embed.wte'"));
+      EXPECT_THAT(message, HasSubstr("tensor 'head.weight' differs from model.embed.weight, and the model has one "
+                                     "parameter for both: 'embed.wte'"));
   }
 }
 
-/// One tensor of an exported file replaced.
+/// An exported file in which one tensor is replaced.
 class HfChanged : public Hf {
 protected:
-  std::string says(const std::string &name, const std::string &newName, pb::DataType type,
-                   const std::vector<int64_t> &shape) {
+  std::string errorWithTensor(const std::string &name, const std::string &newName, pb::DataType type,
+                              const std::vector<int64_t> &shape) {
     Path there = exported({}, newName + safetensorsType(type));
     SafetensorsFile file(there / "model.safetensors");
     std::vector<std::vector<std::byte>> kept;
@@ -121,21 +121,22 @@ protected:
     for (size_t i = 0; i < kept.size(); ++i)
       tensors[i].bytes = kept[i];
     writeSafetensors(there / "model.safetensors", tensors, {});
-    return importSays(there);
+    return importError(there);
   }
 };
 
 TEST_F(HfChanged, EachTensorIsMappedOrRefused) {
   const std::string name = "model.h.1.q.weight";
-  EXPECT_EQ(says("none", "none", pb::F32, {}), "");
-  EXPECT_THAT(says(name, "", pb::F32, {12, 6}), HasSubstr("no tensor holds parameter 'block.1.q_weight' of small"));
-  EXPECT_THAT(says(name, "model.h.1.p.weight", pb::F32, {12, 6}),
-              HasSubstr("tensor 'model.h.1.p.weight' is none of small"));
-  EXPECT_THAT(says(name, name, pb::F32, {6, 12}),
-              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model wants [12, 6]"));
-  EXPECT_THAT(says(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
-  // Each parameter has a type of its own; parts of one have the same.
-  EXPECT_EQ(says(name, name, pb::BF16, {12, 6}), "");
+  EXPECT_EQ(errorWithTensor("none", "none", pb::F32, {}), "");
+  EXPECT_THAT(errorWithTensor(name, "", pb::F32, {12, 6}),
+              HasSubstr("no tensor holds parameter 'block.1.q_weight' of small"));
+  EXPECT_THAT(errorWithTensor(name, "model.h.1.p.weight", pb::F32, {12, 6}),
+              HasSubstr("tensor 'model.h.1.p.weight' is not one of small"));
+  EXPECT_THAT(errorWithTensor(name, name, pb::F32, {6, 12}),
+              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model requires [12, 6]"));
+  EXPECT_THAT(errorWithTensor(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
+  // Parameters may have different types. The parts of one parameter must have the same type.
+  EXPECT_EQ(errorWithTensor(name, name, pb::BF16, {12, 6}), "");
   EXPECT_THAT(errorOf([&] {
                 converted.rules["hf"][2].second = "q_weight k_weight v_weight = (kv_heads | group head_dim) hidden";
                 converted.rules["hf"].erase(converted.rules["hf"].begin() + 3);
@@ -152,16 +153,16 @@ TEST_F(Hf, BothSpellingsMustAgree) {
   std::filesystem::rename(there / "model.safetensors", there / "a");
   writeSafetensors(there / "b", second, {});
   write(there / "model.safetensors.index.json", R"({"weight_map": {"head.weight": "a", "embed.weight": "b"}})");
-  EXPECT_THAT(importSays(there), HasSubstr("is of type BF16, other parts of 'embed.wte' of F32"));
+  EXPECT_THAT(importError(there), HasSubstr("is of type BF16, other parts of 'embed.wte' of F32"));
 }
 
 TEST_F(Hf, RefusesFoldersAndIndices) {
   std::filesystem::create_directories(folder / "empty");
-  EXPECT_THAT(importSays(folder / "empty"), HasSubstr("empty: has no weights: none of model.safetensors"));
+  EXPECT_THAT(importError(folder / "empty"), HasSubstr("empty: has no weights: none of model.safetensors"));
   Path there = exported({WeightFormat::Safetensors, 2, {}, {}}), index = there / "model.safetensors.index.json";
   auto withIndex = [&](const std::string &text) {
     write(index, text);
-    return importSays(there);
+    return importError(there);
   };
   EXPECT_THAT(withIndex("{"), HasSubstr("index.json: damaged"));
   EXPECT_THAT(withIndex(R"({"weight_map": {"a": 1}})"), HasSubstr("index.json: damaged"));
@@ -174,7 +175,7 @@ TEST_F(Hf, RefusesFoldersAndIndices) {
   EXPECT_THAT(withIndex(R"({"weight_map": {"model.embed.weight": "model-00001-of-00002.safetensors",
                                            "model.h.0.q.weight": "twice"}})"),
               HasSubstr("is also in"));
-  // A link within the folder is followed, one out of it is not.
+  // Links to files within the folder are followed. Links out of the folder are refused.
   std::filesystem::create_symlink("/etc/passwd", there / "out");
   EXPECT_THAT(withIndex(R"({"weight_map": {"a": "out"}})"), HasSubstr("out: is a link out of its folder"));
   std::filesystem::create_symlink("twice", there / "in");
@@ -186,7 +187,7 @@ TEST_F(Hf, RefusesFoldersAndIndices) {
   EXPECT_THAT(errorOf([&] { writeHfFolder(folder / "file", {}, {}); }), HasSubstr("file: cannot be made a folder"));
 }
 
-// A snapshot of the hub's cache is a folder of links to blobs.
+// A snapshot in the hub's cache is a folder of links to blobs.
 TEST_F(Hf, ReadsTheHubsCache) {
   Path there = exported({});
   Path snapshot = folder / "hub/snapshots/abc";
@@ -194,10 +195,10 @@ TEST_F(Hf, ReadsTheHubsCache) {
   std::filesystem::create_directories(folder / "hub/blobs");
   std::filesystem::rename(there / "model.safetensors", folder / "hub/blobs/123");
   std::filesystem::create_symlink("../../blobs/123", snapshot / "model.safetensors");
-  EXPECT_EQ(importSays(snapshot), "");
+  EXPECT_EQ(importError(snapshot), "");
 }
 
-TEST_F(Hf, TellsWhatAPathHolds) {
+TEST_F(Hf, RecognizesTheSystemOfAPath) {
   EXPECT_EQ(systemAt(exported({})), WeightSystem::Hf);
   EXPECT_EQ(systemAt(folder / "hf-ours"), WeightSystem::Espalier);
   EXPECT_EQ(systemAt(folder / "hf-ours/step-00000000"), WeightSystem::Espalier);
@@ -214,7 +215,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }),
               HasSubstr("megatron: a checkpoint of torch's distributed"));
   write(folder / "megatron/iter_0000020/mp_rank_00/model_optim_rng.pt", "");
-  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // its tracker says which is read
+  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // the tracker file names the iteration to read
   write(folder / "lora/adapter_config.json", "{}");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "lora"); }), HasSubstr("lora: holds an adapter (LoRA)"));
   write(folder / "weights/adapter_model.bin", "");
@@ -223,8 +224,8 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nothing"); }), HasSubstr("holds no weights that are known"));
 }
 
-// A checkpoint of a run lies in boxes and ranges of the padded parameter.
-TEST_F(Hf, OfAnotherModelOrDamaged) {
+// Checkpoints of another model are refused. A failed conversion of a damaged checkpoint leaves no files.
+TEST_F(Hf, RejectsAnotherModelAndDamage) {
   Path ours = writeSmall(converted.model);
   WeightModel other = smallModel();
   other.parameters.pop_back();
@@ -244,7 +245,7 @@ TEST_F(Hf, OfAnotherModelOrDamaged) {
   EXPECT_THAT(errorOf([&] { exported({}); }), testing::Eq(""));
   EXPECT_THAT(errorOf([&] { convertToHf(converted, ours, folder / "bad", {}, [](auto &) { return ""; }); }),
               HasSubstr("value of 'head.lm_head_weight' does not fit its checksum"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "bad")); // nor beside it
+  EXPECT_FALSE(std::filesystem::exists(folder / "bad")); // and no partial folder, as the loop checks
   for (const auto &entry : std::filesystem::directory_iterator(folder))
     EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("partial")));
 }

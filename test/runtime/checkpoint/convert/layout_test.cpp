@@ -1,4 +1,4 @@
-// Layouts and names by small models: where each element goes, and what a rule may not say.
+// Tests layouts and name rules on small models: the position of each element, and the rules that are refused.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 namespace espalier::rt {
@@ -6,7 +6,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The tensor of `locals` in layer 0 whose element is the number of ours.
+/// Returns the tensor of `locals` in layer 0. Element e of the i-th parameter has the value 1000 i + e.
 std::vector<float> placed(const WeightModel &model, const std::string &layout, const std::vector<std::string> &locals,
                           LayoutSplit split, std::vector<int64_t> &shape) {
   std::vector<size_t> parameters;
@@ -24,7 +24,7 @@ std::vector<float> placed(const WeightModel &model, const std::string &layout, c
     for (size_t e = 0; e < numbers.size(); ++e)
       numbers[e] = static_cast<float>(1000 * (part.parameter - parameters[0]) + e);
     givePart(part, parameter.sizes, 4, std::as_bytes(std::span(numbers)), std::as_writable_bytes(std::span(tensor)));
-    // And back: what was taken is what was given.
+    // Converts back and compares with the original values.
     std::vector<float> back(numbers.size(), -1);
     takePart(part, parameter.sizes, 4, std::as_bytes(std::span(tensor)), std::as_writable_bytes(std::span(back)));
     for (size_t e = 0; e < back.size(); ++e)
@@ -35,22 +35,22 @@ std::vector<float> placed(const WeightModel &model, const std::string &layout, c
 
 class LayoutOf : public ConvertTest {};
 
-// Rows of a group: three heads of q, one of k, one of v; each head has two rows of six.
+// One group has three query heads, one key head and one value head. Each head has two rows of six elements.
 TEST_F(LayoutOf, AGroupHoldsItsQueriesThenKeyThenValue) {
   std::vector<int64_t> shape;
   std::vector<float> tensor =
       placed(smallModel(), "(kv_heads* | group head_dim) hidden", {"q_weight", "k_weight", "v_weight"}, {}, shape);
   EXPECT_EQ(shape, (std::vector<int64_t>{20, 6}));
   EXPECT_EQ(tensor[0], 0);             // q[hidden 0, group 0, query 0, 0]
-  EXPECT_EQ(tensor[1], 12);            // the next of hidden: 12 rows of q on
-  EXPECT_EQ(tensor[6 * 6], 1000);      // k behind six rows of q
-  EXPECT_EQ(tensor[8 * 6], 2000);      // v behind two rows of k
-  EXPECT_EQ(tensor[10 * 6], 6);        // the second group of q
-  EXPECT_EQ(tensor[19 * 6 + 5], 2023); // the last of v
+  EXPECT_EQ(tensor[1], 12);            // the next element of hidden is 12 elements later in q
+  EXPECT_EQ(tensor[6 * 6], 1000);      // k follows six rows of q
+  EXPECT_EQ(tensor[8 * 6], 2000);      // v follows two rows of k
+  EXPECT_EQ(tensor[10 * 6], 6);        // q of the second group
+  EXPECT_EQ(tensor[19 * 6 + 5], 2023); // the last element of v
   EXPECT_EQ(std::ranges::count(tensor, -1.0F), 0);
 }
 
-// The gate's half of a rank, then the other's: not a half of the whole.
+// Each rank holds its half of the gate, then its half of the up projection.
 TEST_F(LayoutOf, RanksSplitEachPart) {
   std::vector<int64_t> shape;
   std::vector<float> first = placed(smallModel(), "(| ffn*) hidden", {"gate_weight", "up_weight"}, {2, 0}, shape);
@@ -64,47 +64,48 @@ TEST_F(LayoutOf, RanksSplitEachPart) {
   EXPECT_EQ(std::ranges::count(second, -1.0F), 0);
 }
 
-TEST_F(LayoutOf, RefusesWhatIsNone) {
+TEST_F(LayoutOf, RejectsInvalidLayouts) {
   WeightModel model = smallModel();
   std::vector<int64_t> shape;
-  auto says = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {
+  auto errorWith = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {
     return errorOf([&] { placed(model, layout, locals, {tp, 0}, shape); });
   };
-  EXPECT_THAT(says("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is not a layout: axes such as"));
-  EXPECT_THAT(says("hidden* ffn*", {"gate_weight"}, 1), HasSubstr("at most one * and one |"));
-  EXPECT_THAT(says("hidden | ffn", {"gate_weight"}, 1), HasSubstr("'|' does not belong at 8"));
-  EXPECT_THAT(says("hidden fnf", {"gate_weight"}, 1), HasSubstr("'block.0.gate_weight' has no dimension 'fnf'"));
-  EXPECT_THAT(says("(| fnf) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
-  EXPECT_THAT(says("(| fnf*) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
-  EXPECT_THAT(says("hidden", {"gate_weight"}, 1), HasSubstr("a layout names each of the 2 dimensions of"));
-  EXPECT_THAT(says("hidden ffn*", {"gate_weight"}, 3), HasSubstr("ffn 4 does not divide by tp 3"));
+  EXPECT_THAT(errorWith("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is not a layout: axes such as"));
+  EXPECT_THAT(errorWith("hidden* ffn*", {"gate_weight"}, 1), HasSubstr("at most one * and one |"));
+  EXPECT_THAT(errorWith("hidden | ffn", {"gate_weight"}, 1), HasSubstr("'|' does not belong at 8"));
+  EXPECT_THAT(errorWith("hidden fnf", {"gate_weight"}, 1), HasSubstr("'block.0.gate_weight' has no dimension 'fnf'"));
+  EXPECT_THAT(errorWith("(| fnf) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith("(| fnf*) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith("hidden", {"gate_weight"}, 1), HasSubstr("a layout names each of the 2 dimensions of"));
+  EXPECT_THAT(errorWith("hidden ffn*", {"gate_weight"}, 3), HasSubstr("ffn 4 does not divide by tp 3"));
 }
 
 class NamesOf : public ConvertTest {
 protected:
-  static std::string says(const std::vector<NameRule> &rules, bool isTied = false) {
+  static std::string errorWith(const std::vector<NameRule> &rules, bool isTied = false) {
     WeightModel model = smallModel(isTied);
     return errorOf([&] { NameMap(model, rules, "m.yaml").tensors({0, 2, true, true, {}}, 0, {}); });
   }
 };
 
 TEST_F(NamesOf, RefusesRulesThatDoNotFit) {
-  EXPECT_THAT(says({{"a(b", "wte"}}), HasSubstr("m.yaml: 'a(b' opens a bracket and does not close it"));
-  EXPECT_THAT(says({{"(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "wte"}}), HasSubstr("has more than 64 spellings"));
-  EXPECT_THAT(says({{"a", ""}}), HasSubstr("m.yaml: 'a' holds nothing: PARAMETER"));
-  EXPECT_THAT(says({{"a", "derived = vocab"}}), HasSubstr("holds nothing"));
-  EXPECT_THAT(says({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is not a layout"));
-  EXPECT_THAT(says({{"a.{i}", "wte"}}), HasSubstr("'wte' is none of the layers"));
-  EXPECT_THAT(says({{"a", "q_weight"}}), HasSubstr("'q_weight' is one of the layers"));
-  EXPECT_THAT(says({{"a", "wtf"}}), HasSubstr("small has no parameter 'wtf'"));
-  EXPECT_THAT(says({{"a", "wte"}}), HasSubstr("m.yaml: no tensor holds 'norm_weight'"));
+  EXPECT_THAT(errorWith({{"a(b", "wte"}}), HasSubstr("m.yaml: 'a(b' opens a bracket and does not close it"));
+  EXPECT_THAT(errorWith({{"(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "wte"}}), HasSubstr("has more than 64 spellings"));
+  EXPECT_THAT(errorWith({{"a", ""}}), HasSubstr("m.yaml: 'a' holds nothing: PARAMETER"));
+  EXPECT_THAT(errorWith({{"a", "derived = vocab"}}), HasSubstr("holds nothing"));
+  EXPECT_THAT(errorWith({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is not a layout"));
+  EXPECT_THAT(errorWith({{"a.{i}", "wte"}}), HasSubstr("'wte' is none of the layers"));
+  EXPECT_THAT(errorWith({{"a", "q_weight"}}), HasSubstr("'q_weight' is one of the layers"));
+  EXPECT_THAT(errorWith({{"a", "wtf"}}), HasSubstr("small has no parameter 'wtf'"));
+  EXPECT_THAT(errorWith({{"a", "wte"}}), HasSubstr("m.yaml: no tensor holds 'norm_weight'"));
   std::vector<NameRule> rules = smallConversion().rules["hf"];
   rules[0].second = "wte = vocab";
-  EXPECT_THAT(says(rules), HasSubstr("m.yaml: '(model.|)embed.weight': a layout names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith(rules), HasSubstr("m.yaml: '(model.|)embed.weight': a layout names each of the 2 dimensions"));
   EXPECT_THAT(errorOf([] { smallConversion().names("other"); }), HasSubstr("small.yaml: has no names of weights for"));
 }
 
-// What another system calls the same: the first is written, any is read. A tie of this run makes a head a repetition.
+// Another system may have several names for a tensor: the first is written, any is read. With tied weights, the head
+// repeats the embedding.
 TEST_F(NamesOf, SpellingsAndTies) {
   for (bool isTied : {false, true}) {
     WeightModel model = smallModel(isTied);
@@ -121,7 +122,7 @@ TEST_F(NamesOf, SpellingsAndTies) {
   }
 }
 
-// Experts: a tensor for each index of a dimension.
+// Experts have one tensor per index of a dimension.
 TEST_F(NamesOf, CountedDimensions) {
   WeightModel model = smallModel();
   std::vector<NameRule> rules = smallConversion().rules["hf"];

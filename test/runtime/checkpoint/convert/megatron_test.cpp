@@ -1,4 +1,4 @@
-// Megatron's folders for several splits, and what is refused.
+// Tests conversions of Megatron folders with several splits, and their errors.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include "runtime/checkpoint/convert/torch_file.h"
@@ -16,10 +16,10 @@ protected:
     convertToMegatron(converted, writeSmall(converted.model, name + "-ours"), folder / name, names, options);
     return folder / name;
   }
-  std::string importSays(const Path &from) const {
+  std::string importError(const Path &from) const {
     return errorOf([&] { convertToNative(converted, WeightSystem::Megatron, from, folder / "imported"); });
   }
-  /// One rank's file with these tensors and numbers.
+  /// Writes one rank's file with these tensors and numbers.
   static void writeRank(const Path &rank, std::vector<TorchNumber> numbers,
                         const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
     std::vector<WrittenTensor> written;
@@ -33,7 +33,7 @@ protected:
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Megatron, ThereAndBackForEachSplit) {
+TEST_F(Megatron, RoundTripsForEachSplit) {
   for (bool isTied : {false, true})
     for (const char *names : {"mcore", "legacy"})
       for (int64_t tp : {1, 2})
@@ -49,8 +49,8 @@ TEST_F(Megatron, ThereAndBackForEachSplit) {
         }
 }
 
-// A rank has its share of each part; rows of the vocabulary go on to a multiple of 128 tp with the last one.
-TEST_F(Megatron, WhatARankHolds) {
+// A rank holds its shard of each part. The vocabulary is padded to a multiple of 128 tp by repeating its last row.
+TEST_F(Megatron, RanksHoldTheirShards) {
   Path there = exported("mcore", {2, 2, 1}, "m");
   auto file = std::make_shared<const TorchFile>(there / "iter_0000001/mp_rank_01_000/model_optim_rng.pt");
   auto source = openTorchEntry(file, "model");
@@ -61,11 +61,11 @@ TEST_F(Megatron, WhatARankHolds) {
   EXPECT_EQ(source->tensors().count("layers.1.qkv.weight"), 0u);
   EXPECT_EQ(source->tensors().count("output.weight"), 0u);
   std::vector<std::byte> rows = source->read("embedding.weight"), wte = values(converted.model, 0);
-  for (size_t row : {0, 127}) // all of rank 1 is padding
+  for (size_t row : {0, 127}) // all rows of rank 1 are padding
     EXPECT_TRUE(std::equal(wte.end() - 24, wte.end(), rows.begin() + static_cast<ptrdiff_t>(24 * row)));
 }
 
-/// A rank's file whose dict "model" is taken apart: its entries stand beside the version.
+/// Moves the entries of the dict "model" in a rank's file up one level, beside the version.
 void liftModels(const std::filesystem::path &path) {
   std::vector<std::pair<std::string, std::string>> entries;
   {
@@ -76,7 +76,7 @@ void liftModels(const std::filesystem::path &path) {
       if (name.ends_with("data.pkl")) {
         const std::string head = "X\5\0\0\0model}("s;
         text.erase(text.find(head), head.size());
-        text.erase(text.size() - 2, 1); // the dict's end
+        text.erase(text.size() - 2, 1); // the end of the dict
       }
       entries.emplace_back(name, text);
     }
@@ -89,7 +89,7 @@ void liftModels(const std::filesystem::path &path) {
   written.commit();
 }
 
-// Two stages of one chunk become one stage of two: model0 and model1 in one file.
+// Merges two stages of one chunk each into one stage of two chunks: model0 and model1 in one file.
 TEST_F(Megatron, ChunksOfAStage) {
   Path there = exported("mcore", {1, 2, 1}, "m");
   std::vector<WrittenTensor> tensors;
@@ -109,10 +109,10 @@ TEST_F(Megatron, ChunksOfAStage) {
   std::filesystem::create_directories(folder / "one/mp_rank_01_000");
   std::filesystem::copy_file(there / "iter_0000001/mp_rank_00_001/model_optim_rng.pt",
                              folder / "one/mp_rank_01_000/model_optim_rng.pt");
-  EXPECT_THAT(importSays(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
+  EXPECT_THAT(importError(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
 }
 
-// What the last stage holds is damaged: nothing is left of the first.
+// A tensor of the last stage is damaged. The failed export also removes the files of the first stage.
 TEST_F(Megatron, AFailedExportLeavesNoFolder) {
   Path there = folder / "m", ours = writeSmall(converted.model);
   std::fstream stream(ours / "weights.safetensors", std::ios::in | std::ios::out | std::ios::binary);
@@ -123,13 +123,13 @@ TEST_F(Megatron, AFailedExportLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(there / "iter_0000001"));
 }
 
-TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
+TEST_F(Megatron, RejectsIncompleteFolders) {
   Path there = exported("mcore", {2, 2, 1}, "m"), iteration = there / "iter_0000001";
-  EXPECT_EQ(importSays(there), "");
-  EXPECT_EQ(importSays(iteration), "");
+  EXPECT_EQ(importError(there), "");
+  EXPECT_EQ(importError(iteration), "");
   auto tracked = [&](const std::string &text) {
     write(there / "latest_checkpointed_iteration.txt", text);
-    return importSays(there);
+    return importError(there);
   };
   EXPECT_EQ(tracked("1\n"), "");
   EXPECT_THAT(tracked("../../etc"), HasSubstr("'../../etc' is not an iteration"));
@@ -137,35 +137,38 @@ TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
   EXPECT_THAT(tracked("2"), HasSubstr("iter_0000002: has no folder mp_rank_00"));
   EXPECT_THAT(tracked("release"), HasSubstr("release: has no folder mp_rank_00"));
   std::filesystem::rename(iteration / "mp_rank_01_000", iteration / "gone");
-  EXPECT_THAT(importSays(iteration), HasSubstr("has no mp_rank_01_000"));
+  EXPECT_THAT(importError(iteration), HasSubstr("has no mp_rank_01_000"));
   std::filesystem::rename(iteration / "gone", iteration / "mp_rank_01_000");
   std::filesystem::rename(iteration / "mp_rank_01_001", iteration / "gone");
-  EXPECT_THAT(importSays(iteration), HasSubstr("has 3 ranks, not a multiple of tp 2"));
+  EXPECT_THAT(importError(iteration), HasSubstr("has 3 ranks, not a multiple of tp 2"));
   std::filesystem::create_directories(iteration / "mp_rank_00_000_001");
-  EXPECT_THAT(importSays(iteration), HasSubstr("is of a run with expert parallelism"));
+  EXPECT_THAT(importError(iteration), HasSubstr("is of a run with expert parallelism"));
 }
 
-TEST_F(Megatron, RefusesWhatIsNotTheModel) {
-  auto says = [&](std::vector<TorchNumber> numbers,
-                  const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
+TEST_F(Megatron, RejectsAnotherModel) {
+  auto errorWith = [&](std::vector<TorchNumber> numbers,
+                       const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
     std::filesystem::remove_all(folder / "r");
     writeRank(folder / "r/mp_rank_00", std::move(numbers), tensors);
-    return importSays(folder / "r");
+    return importError(folder / "r");
   };
   TorchNumber version{"checkpoint_version", 3, false};
-  EXPECT_THAT(says({}, {{"a", {1}}}), HasSubstr("is of checkpoint version 0, whose queries, keys and values lie in"));
-  EXPECT_THAT(says({{"checkpoint_version", 1, true}}, {{"a", {1}}}), HasSubstr("is of checkpoint version 1, whose"));
-  EXPECT_THAT(says({version}, {{"a", {1}}}), HasSubstr("has 0 layers, the model has 2"));
-  EXPECT_THAT(says({version}, {}), HasSubstr("the checkpoint: has 0 layers"));
-  EXPECT_THAT(says({version}, {{"layers.1.norm.weight", {6}}}), HasSubstr("no tensor holds parameter 'embed.wte'"));
-  EXPECT_THAT(says({version}, {{"layers.1.norm.weight", {6}}, {"lm_head", {5, 6}}}),
-              HasSubstr("tensor 'lm_head' is none of small"));
-  EXPECT_THAT(says({version, {"model1", 1, true}}, {{"a", {1}}}), HasSubstr("has 0 layers"));
-  EXPECT_THAT(says({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
+  EXPECT_THAT(errorWith({}, {{"a", {1}}}),
+              HasSubstr("is of checkpoint version 0, whose queries, keys and values lie in"));
+  EXPECT_THAT(errorWith({{"checkpoint_version", 1, true}}, {{"a", {1}}}),
+              HasSubstr("is of checkpoint version 1, whose"));
+  EXPECT_THAT(errorWith({version}, {{"a", {1}}}), HasSubstr("has 0 layers, the model has 2"));
+  EXPECT_THAT(errorWith({version}, {}), HasSubstr("the checkpoint: has 0 layers"));
+  EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}}),
+              HasSubstr("no tensor holds parameter 'embed.wte'"));
+  EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}, {"lm_head", {5, 6}}}),
+              HasSubstr("tensor 'lm_head' is not one of small"));
+  EXPECT_THAT(errorWith({version, {"model1", 1, true}}, {{"a", {1}}}), HasSubstr("has 0 layers"));
+  EXPECT_THAT(errorWith({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
 }
 
-// Norms are on every rank of tp, and all must be the same.
-TEST_F(Megatron, RanksThatDisagree) {
+// Every tensor parallel rank has a copy of the norms. All copies must be equal.
+TEST_F(Megatron, RejectsRanksThatDisagree) {
   Path there = exported("mcore", {2, 1, 1}, "m");
   Path file = there / "iter_0000001/mp_rank_01/model_optim_rng.pt";
   auto source = openTorchEntry(std::make_shared<const TorchFile>(file), "model");
@@ -177,16 +180,16 @@ TEST_F(Megatron, RanksThatDisagree) {
     tensors.push_back({name, listed.type, listed.shape, [bytes] { return bytes; }});
   }
   writeTorchModel(file, std::vector<TorchNumber>{{"checkpoint_version", 3, false}}, tensors);
-  EXPECT_THAT(importSays(there), HasSubstr("mp_rank_01/model_optim_rng.pt: tensor 'layers.1.norm.weight' differs"));
+  EXPECT_THAT(importError(there), HasSubstr("mp_rank_01/model_optim_rng.pt: tensor 'layers.1.norm.weight' differs"));
 }
 
 TEST_F(Megatron, RefusesSplitsThatDoNotFit) {
-  auto says = [&](int64_t tp, int64_t pp) {
+  auto errorWith = [&](int64_t tp, int64_t pp) {
     return errorOf([&] { exported("mcore", {tp, pp, 1}, fmt::format("{}-{}", tp, pp)); });
   };
-  EXPECT_THAT(says(1, 3), HasSubstr("2 layers do not divide by pp 3"));
-  EXPECT_THAT(says(4, 1), HasSubstr("kv_heads 2 does not divide by tp 4"));
-  EXPECT_THAT(says(100000, 2), HasSubstr("is more than 100000 ranks"));
+  EXPECT_THAT(errorWith(1, 3), HasSubstr("2 layers do not divide by pp 3"));
+  EXPECT_THAT(errorWith(4, 1), HasSubstr("kv_heads 2 does not divide by tp 4"));
+  EXPECT_THAT(errorWith(100000, 2), HasSubstr("is more than 100000 ranks"));
   EXPECT_FALSE(std::filesystem::exists(folder / "4-1/iter_0000001"));
   exported("mcore", {1, 1, 1}, "again");
   EXPECT_THAT(errorOf([&] { exported("mcore", {1, 1, 1}, "again"); }),

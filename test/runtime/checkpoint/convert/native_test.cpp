@@ -1,4 +1,4 @@
-// Checkpoints of runs as conversions read them: boxes and ranges of the padded parameter.
+// Tests how conversions read checkpoints of runs, which store boxes and ranges of the padded parameter.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include "runtime/checksum.h"
@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A checkpoint of one parameter `wte` [5, 6] in the given pieces, whose values are 10 row + column.
+/// A checkpoint of one parameter `wte` [5, 6] in the given pieces. Element [row, column] is 10 row + column.
 class Pieces : public ConvertTest {
 protected:
   struct Box {
@@ -62,7 +62,8 @@ protected:
   }
 };
 
-// Four ranks hold three rows and four columns each of a table that is padded to [6, 8]; one box comes in ranges.
+// Four ranks each hold three rows and four columns of a table that is padded to [6, 8]. One box is stored as two
+// ranges.
 TEST_F(Pieces, BoxesAndRangesOfThePaddedTable) {
   WeightModel model = one();
   NativeSource source(model, write({{{0, 0}, {3, 4}, 0, 12},
@@ -77,14 +78,14 @@ TEST_F(Pieces, BoxesAndRangesOfThePaddedTable) {
       EXPECT_EQ(numbers[6 * row + column], 10 * row + column);
 }
 
-TEST_F(Pieces, OfTwoTypes) {
+TEST_F(Pieces, RejectsTwoTypes) {
   WeightModel model = one();
   Path path = write({{{0, 0}, {3, 6}, 0, 18}, {{3, 0}, {2, 6}, 0, 12, pb::BF16}});
   EXPECT_THAT(errorOf([&] { NativeSource(model, path); }), HasSubstr("'embed.wte' has pieces of two types"));
 }
 
-// A manifest that says something else of what it holds is not believed.
-TEST_F(Pieces, OfParametersOnly) {
+// A manifest with an unknown value of "holds" is refused.
+TEST_F(Pieces, ParametersWithoutOptimizerState) {
   Path path = writeSmall(smallModel());
   std::string text = readAll(path / manifestName);
   EXPECT_THAT(text, HasSubstr("\"holds\": \"parameters\""));

@@ -1,4 +1,4 @@
-// Pickles by hand: what the interpreter builds, and that nothing a pickle asks for happens.
+// Tests the values that the pickle reader builds. The reader never executes a call that a pickle contains.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
 #include "runtime/checkpoint/convert/pickle.h"
@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = PickleValue::Kind;
 
-/// Bytes of opcodes; "\0" are written as they are.
+/// Returns the bytes of a literal, including "\0".
 template <size_t N> std::string raw(const char (&text)[N]) { return std::string(text, N - 1); }
 
 std::string shortNumber(int64_t value) {
@@ -38,8 +38,8 @@ std::string tensorText(int64_t count, int64_t offset, const std::vector<int64_t>
          numbers(strides) + raw("\x89") + "ccollections\nOrderedDict\n)RtR";
 }
 
-/// What reading a pickle says.
-std::string says(const std::string &text) {
+/// Returns the error of reading a pickle, or an empty string.
+std::string readError(const std::string &text) {
   try {
     Pickle pickle(std::as_bytes(std::span(text)));
     return "";
@@ -77,7 +77,7 @@ TEST(PickleReader, BuildsDictsAndTensors) {
   EXPECT_EQ(pickle.storages().at("0").count, 12u);
 }
 
-// What a call would do is its name and nothing else.
+// The reader replaces a call by the name of the called function.
 TEST(PickleReader, CallsNothing) {
   std::string file = "/tmp/espalier-was-here";
   std::string text = raw("\x80\x02}(") + word("evil") + "cposix\nsystem\n" + word("touch " + file) + raw("\x85R") +
@@ -93,7 +93,7 @@ TEST(PickleReader, CallsNothing) {
 TEST(PickleReader, TensorsStayWithinTheirStorage) {
   auto tensor = [](int64_t count, int64_t offset, const std::vector<int64_t> &shape,
                    const std::vector<int64_t> &strides) {
-    return says(raw("\x80\x02") + tensorText(count, offset, shape, strides) + ".");
+    return readError(raw("\x80\x02") + tensorText(count, offset, shape, strides) + ".");
   };
   EXPECT_EQ(tensor(12, 0, {3, 4}, {4, 1}), "");
   EXPECT_EQ(tensor(12, 11, {}, {}), "");
@@ -110,16 +110,17 @@ TEST(PickleReader, TensorsStayWithinTheirStorage) {
   EXPECT_THAT(tensor(12, 0, {3, 4}, {4}), HasSubstr("a tensor of 2 dimensions has 1 strides"));
   EXPECT_THAT(tensor(12, 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1)),
               HasSubstr("a shape that is not a short list"));
-  EXPECT_THAT(says(raw("\x80\x02") + tensorText(12, 0, {3}, {1}, "SecretStorage") + "."),
+  EXPECT_THAT(readError(raw("\x80\x02") + tensorText(12, 0, {3}, {1}, "SecretStorage") + "."),
               HasSubstr("a storage of 'torch.SecretStorage', a type that is not supported"));
-  EXPECT_THAT(says(raw("\x80\x02(") + storageText("FloatStorage", "0", 3) + storageText("FloatStorage", "0", 4) + "t."),
-              HasSubstr("storage '0' has two sizes or types"));
-  EXPECT_THAT(says(raw("\x80\x02") + "(" + word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") +
-                   word("many") + "tQ."),
+  EXPECT_THAT(
+      readError(raw("\x80\x02(") + storageText("FloatStorage", "0", 3) + storageText("FloatStorage", "0", 4) + "t."),
+      HasSubstr("storage '0' has two sizes or types"));
+  EXPECT_THAT(readError(raw("\x80\x02") + "(" + word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") +
+                        word("many") + "tQ."),
               HasSubstr("a size that is not a number"));
 }
 
-TEST(PickleReader, RefusesWhatIsNoPickle) {
+TEST(PickleReader, RejectsInvalidPickles) {
   for (const auto &[text, reason] : std::initializer_list<std::pair<std::string, const char *>>{
            {"", "it is cut off"},
            {raw("\x80"), "it is cut off"},
@@ -146,7 +147,7 @@ TEST(PickleReader, RefusesWhatIsNoPickle) {
                 "ca\nb\nNR."),
             "it calls something without arguments"},
            {raw("\x80\x02i"), "opcode 0x69 at 2 is not one that torch.save writes"}})
-    EXPECT_THAT(says(text), testing::AllOf(HasSubstr("damaged pickle"), HasSubstr(reason))) << text;
+    EXPECT_THAT(readError(text), testing::AllOf(HasSubstr("damaged pickle"), HasSubstr(reason))) << text;
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Files of torch.save by hand: views, files of the time before zips, and what overlaps or comes twice.
+// Reads hand-written torch.save files: views, the format before zip files, overlapping and repeated entries.
 #include "test/runtime/checkpoint/convert/torch_fixture.h"
 
 namespace espalier::rt {
@@ -9,7 +9,7 @@ using std::string_literals::operator""s;
 
 class TorchByHand : public TorchTest {};
 
-/// {"a": columns 1 and 2 of a [3, 3], transposed}
+/// {"a": columns 1 and 2 of a [3, 3] tensor, transposed}
 const std::string view = "}X\1\0\0\0actorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\n"
                          "X\1\0\0\0"s +
                          "0X\3\0\0\0cpuK\tNtQK\1K\2K\3\x86K\1K\3\x86\x89}tRs."s;
@@ -22,19 +22,19 @@ TEST_F(TorchByHand, StridesAreFollowed) {
   EXPECT_EQ(std::vector<float>(reinterpret_cast<const float *>(read.data()),
                                reinterpret_cast<const float *>(read.data() + read.size())),
             expected);
-  // The checksum is that of the storage, also of the elements that the view has not.
+  // The checksum covers the whole storage, including the elements outside of the view.
   std::string text = readAll(file);
   text[text.find(bytes)] = 2;
   write(file, text);
   EXPECT_THAT(says(file), HasSubstr("storage '0' does not fit its checksum"));
 }
 
-TEST_F(TorchByHand, RefusesWhatComesTwice) {
+TEST_F(TorchByHand, RejectsRepeatedEntries) {
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}."}, {"a/data.pkl", "}."}})), HasSubstr("entry 'a/data.pkl' comes twice"));
   std::string item = view.substr(1, view.size() - 3), bytes(36, 'x');
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}(" + item + item + "u."}, {"a/data/0", bytes}})),
               HasSubstr("z.pt: tensor 'a' comes twice"));
-  // The second entry's header is where the first one's is.
+  // The second entry has the header offset of the first entry.
   std::string text = readAll(zipOf({{"a/data.pkl", "}."}, {"b/data.pkl", "}."}}));
   text.replace(text.rfind("PK\x01\x02"s, text.find("PK\x06\x06"s)) + 42, 4, 4, '\0');
   write(folder / "z.pt", text);
@@ -46,7 +46,8 @@ TEST_F(TorchByHand, PicklesAreBounded) {
   EXPECT_THAT(says(file), HasSubstr("a pickle of 67108865 bytes, at most 67108864 are read"));
 }
 
-// Pickles of a magic number, a version, sizes, the object and its keys; then each storage with its count.
+// The old format is a sequence of pickles: magic number, version, sizes, object and storage keys. Each storage follows
+// with its element count.
 TEST_F(TorchByHand, OldFiles) {
   const std::string magic = "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\2M\xe9\3."s;
   const std::string little = "}X\x0d\0\0\0little_endian\x88s."s, big = "}X\x0d\0\0\0little_endian\x89s."s;

@@ -1,4 +1,4 @@
-// Files of torch.save for the tests of their reader.
+// Fixture for tests that read torch.save files.
 #pragma once
 
 #include "runtime/checkpoint/convert/torch_file.h"
@@ -9,7 +9,7 @@ namespace espalier::rt {
 
 class TorchTest : public ConvertTest {
 protected:
-  /// A zip of these entries.
+  /// Writes a zip file with these entries.
   Path zipOf(const std::vector<std::pair<std::string, std::string>> &entries) const {
     Path path = folder / "z.pt";
     AtomicFile file(path.string());
@@ -20,7 +20,7 @@ protected:
     file.commit();
     return path;
   }
-  /// What reading all of a file is refused with.
+  /// Returns the error of reading the whole file, or an empty string.
   static std::string says(const Path &file) {
     return errorOf([&] {
       auto source = openTorchFile(file);

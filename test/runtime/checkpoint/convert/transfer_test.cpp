@@ -1,4 +1,5 @@
-// A box of a parameter comes out of other systems' tensors as it does of the whole, and little more than it is read.
+// Reads boxes of parameters from tensors of other systems. The values equal those of the whole parameter, and few other
+// bytes are read.
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/convert/transfer.h"
 #include "runtime/comm/comm.h"
@@ -12,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A source of which what is read is counted.
+/// A source that counts the bytes that are read.
 class CountedSource : public WeightSource {
 public:
   explicit CountedSource(std::unique_ptr<WeightSource> given) : source(std::move(given)) {}
@@ -35,7 +36,7 @@ private:
   const std::unique_ptr<WeightSource> source;
 };
 
-/// The bytes of floats that count up from `first`.
+/// Returns the bytes of consecutive floats that start at `first`.
 std::vector<std::byte> countedUp(const std::vector<int64_t> &shape, float first) {
   std::vector<float> numbers(tensorBytes(shape, pb::F32) / 4);
   std::iota(numbers.begin(), numbers.end(), first);
@@ -43,7 +44,7 @@ std::vector<std::byte> countedUp(const std::vector<int64_t> &shape, float first)
   return {bytes.begin(), bytes.end()};
 }
 
-/// A file of `form` with a system's tensors; element e of the first is 1000 + e, of the next 2000 + e.
+/// Writes a file of `form` with a system's tensors. Element e is 1000 + e in the first tensor and 2000 + e in the next.
 std::unique_ptr<WeightSource> fileOf(const std::string &form, const std::filesystem::path &path,
                                      std::span<const ForeignTensor> tensors) {
   std::vector<WrittenTensor> written;
@@ -67,7 +68,7 @@ std::vector<float> boxOf(const NewParameter &parameter, const std::vector<int64_
   return numbers;
 }
 
-/// A model with the tensors that one file of a system holds.
+/// A model and a file with its tensors under the names of a system.
 struct Held {
   Held(ConvertedModel given, const std::string &system, const std::string &form, const std::filesystem::path &path)
       : converted(std::move(given)), names(converted.names(system)),
@@ -93,8 +94,8 @@ protected:
   }
 };
 
-// Every half along every dimension of every parameter: fused, transposed and split in groups.
-TEST_P(BoxesOf, AreThoseOfTheWhole) {
+// Reads each half along every dimension of every parameter. The parameters are fused, transposed or split in groups.
+TEST_P(BoxesOf, EqualTheSlicesOfTheWhole) {
   for (const char *system : {"hf", "mcore"}) {
     Held held = this->held(smallConversion(), system);
     for (size_t p = 0; p < held.parameters.size(); ++p) {
@@ -121,7 +122,7 @@ TEST_P(BoxesOf, AreThoseOfTheWhole) {
   }
 }
 
-/// One matrix of 4 rows of 4096.
+/// Returns a model with one [4, 4096] matrix.
 ConvertedModel wideConversion(const std::string &rule) {
   ConvertedModel converted;
   converted.model.name = "wide";
@@ -132,13 +133,13 @@ ConvertedModel wideConversion(const std::string &rule) {
   return converted;
 }
 
-TEST_P(BoxesOf, ReadTheBytesThatTheyHave) {
+TEST_P(BoxesOf, ReadOnlyTheirBytes) {
   Held held = this->held(wideConversion("w"));
-  held.box(0, {1, 0}, {2, 4096}); // rows lie side by side
+  held.box(0, {1, 0}, {2, 4096}); // the rows are adjacent
   EXPECT_EQ(held.source.bytesRead, 2u * 4096 * 4);
   held.box(0, {0, 1024}, {4, 1024}); // a quarter of each row
   EXPECT_EQ(held.source.bytesRead, 4u * 1024 * 4);
-  held.box(0, {0, 0}, {4, 4000}); // less than a page apart: in one go
+  held.box(0, {0, 0}, {4, 4000}); // the gaps are smaller than a page, so one read covers all rows
   EXPECT_EQ(held.source.bytesRead, (3u * 4096 + 4000) * 4);
   Held transposed = this->held(wideConversion("w = columns rows"));
   EXPECT_EQ(transposed.box(0, {0, 1024}, {4, 1024})[1], 1000 + 4 * 1025);
@@ -147,20 +148,20 @@ TEST_P(BoxesOf, ReadTheBytesThatTheyHave) {
   EXPECT_EQ(transposed.source.bytesRead, (4095u * 4 + 1) * 4);
 }
 
-// What a second tensor holds again is compared where it is read.
-TEST_P(BoxesOf, CompareWhatComesTwice) {
+// If two tensors hold the same parameter, reading a part compares the two.
+TEST_P(BoxesOf, CompareRepeatedTensors) {
   ConvertedModel converted = wideConversion("w");
   converted.model.ties["again"] = "embed.w";
   converted.rules["hf"].push_back({"again", "tied w"});
-  Held held = this->held(std::move(converted)); // 1000 + e, and 2000 + e
+  Held held = this->held(std::move(converted)); // elements are 1000 + e in one tensor and 2000 + e in the other
   EXPECT_THAT(errorOf([&] { held.box(0, {1, 0}, {1, 4096}); }), HasSubstr("weights: tensor 'again' differs from w"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, BoxesOf, testing::Values("safetensors", "bin"),
                          [](const auto &info) { return std::string(info.param); });
 
-/// Of a storage that is read whole the checksum is compared; of a part it cannot be.
-TEST_F(ConvertTest, PartsOfADamagedTorchFile) {
+/// A checksum is compared only if the whole storage is read.
+TEST_F(ConvertTest, ReadsPartsOfADamagedTorchFile) {
   Held held(wideConversion("w"), "hf", "bin", folder / "weights");
   std::string text = readAll(folder / "weights");
   float last = 1000 + 4 * 4096 - 1;
@@ -172,8 +173,8 @@ TEST_F(ConvertTest, PartsOfADamagedTorchFile) {
   EXPECT_THAT(errorOf([&] { held.box(0, {0, 0}, {4, 4096}); }), HasSubstr("damaged: storage '0' does not fit"));
 }
 
-/// A tensor rank of a Megatron folder takes what it needs of the files of its own, whatever tp they were written for.
-TEST_F(ConvertTest, PartsOfMegatronFiles) {
+/// Each tensor parallel rank reads only the files that it needs, whatever the tp of the Megatron folder is.
+TEST_F(ConvertTest, ReadsOnlyTheNeededMegatronFiles) {
   ConvertedModel converted = wideConversion("w");
   converted.rules["mcore"] = {{"w", "w = rows* columns"}};
   converted.model.layers = 0;
@@ -190,10 +191,10 @@ TEST_F(ConvertTest, PartsOfMegatronFiles) {
   }
   NameMap names = converted.names("mcore");
   std::vector<NewParameter> parameters = parametersOf(names, heldTensors(files, names));
-  EXPECT_EQ(boxOf(parameters[0], {1, 1024}, {1, 1024})[0], 4096 + 1024); // of the first rank's file alone
+  EXPECT_EQ(boxOf(parameters[0], {1, 1024}, {1, 1024})[0], 4096 + 1024); // needs only the file of the first rank
   EXPECT_EQ(counted[0]->bytesRead, 1024u * 4);
   EXPECT_EQ(counted[1]->bytesRead, 0u);
-  EXPECT_EQ(boxOf(parameters[0], {1, 0}, {2, 4096}).size(), 2u * 4096); // one row of each
+  EXPECT_EQ(boxOf(parameters[0], {1, 0}, {2, 4096}).size(), 2u * 4096); // one row from each file
   EXPECT_EQ(counted[0]->bytesRead, (1024u + 4096) * 4);
   EXPECT_EQ(counted[1]->bytesRead, 4096u * 4);
 }

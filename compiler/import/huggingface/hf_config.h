@@ -1,0 +1,40 @@
+// Reads and writes transformers' config.json. The section `hf_config:` of a model file maps its keys to sizes.
+#pragma once
+
+#include "compiler/import/run/import_run.h"
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The result of importing one key.
+struct HfKeyReport {
+  std::string key;
+  SourceLocation where;
+  std::string effect; ///< the run-file key that holds the value, or the reason why it is ignored
+  bool isUsed = false;
+};
+
+/// The result of importHfConfig.
+struct ImportedHf {
+  std::string yaml; ///< a run file; complete if and only if the diagnostics have no errors
+  std::vector<HfKeyReport> keys;
+  Diagnostics diagnostics;
+};
+
+/// Returns the run file for a config.json with contents `text`. Reports all errors at once: keys for features that the
+/// architecture does not have, and unknown keys. `searchPath` lists folders with models/ that are searched before the
+/// default ones.
+ImportedHf importHfConfig(const std::string &file, const std::string &text, const std::vector<std::string> &searchPath);
+
+/// Returns the config.json of a run's model with weights of type `dtype` ("bfloat16"). If the model file has no
+/// `hf_config:`, returns an empty string and reports the reason to `diagnostics`.
+std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagnostics &diagnostics);
+
+/// Returns `text`, a config.json, with its data type changed to `dtype` if needed. Each key that contradicts the run's
+/// model is an error.
+std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, const std::string &file,
+                             const std::string &text, Diagnostics &diagnostics);
+
+} // namespace espalier

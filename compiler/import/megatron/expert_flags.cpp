@@ -1,0 +1,93 @@
+#include "compiler/import/megatron/expert_flags.h"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+namespace {
+
+const std::string section = "moe_config.";
+
+/// Checks that every layer has experts. Megatron's flag is a period or a list of ones and zeros, such as ([1]*48).
+void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
+  const char *flag = "--moe-layer-freq";
+  if (!statesModel) {
+    given.value(flag, "the base file's model decides which layers have experts");
+    return;
+  }
+  std::string frequency = given.value(flag, "every layer has experts").value_or("1"), bare;
+  for (char c : frequency)
+    if (std::string_view("()'\" ").find(c) == std::string_view::npos)
+      bare += c;
+  if (bare != "1" && bare != fmt::format("[1]*{}", layers))
+    given.error(flag, fmt::format("every layer has experts here, got {}; {}: {} → 1", frequency, flag, frequency));
+}
+
+void writeBalancing(GivenFlags &given, RunFileWriter &yaml, bool statesModel) {
+  const char *kindFlag = "--moe-router-load-balancing-type", *factorFlag = "--moe-aux-loss-coeff";
+  const std::string key = section + "aux_loss_factor";
+  std::string kind = given.value(kindFlag, key).value_or("aux_loss");
+  std::string factor = given.number(factorFlag, key).value_or("0");
+  if (kind != "aux_loss" && kind != "seq_aux_loss" && kind != "none")
+    given.error(kindFlag, fmt::format("experts are balanced by aux_loss, seq_aux_loss or none here, got {}", kind));
+  else if (kind == "aux_loss" && factor != "0")
+    given.warning(given.isGiven(kindFlag) ? kindFlag : factorFlag,
+                  "aux_loss balances each micro-batch; here each sample is balanced, as by seq_aux_loss");
+  if (statesModel || given.isGiven(kindFlag) || given.isGiven(factorFlag))
+    yaml.put(key, kind == "none" ? "0" : factor, given.isGiven(factorFlag) ? factorFlag : "");
+}
+
+} // namespace
+
+void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
+  const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
+  const std::string key = "parallel_config.expert_parallel", wholeKey = "planner.pin.expert_tensor_parallel";
+  std::optional<int64_t> stated = given.count(flag, key);
+  int64_t tensor = given.count(tensorFlag, wholeKey).value_or(tensorRanks), ranks = stated.value_or(1);
+  if (tensor != tensorRanks && tensor != 1) {
+    given.error(tensorFlag, fmt::format("each expert is split over all tensor ranks or over none; {}: {} → {} or 1",
+                                        tensorFlag, tensor, tensorRanks));
+    return;
+  }
+  // Unsharded experts are also distributed over tensor ranks. Megatron's ep then equals our ep times tp.
+  bool isWhole = tensor != tensorRanks;
+  int64_t spread = isWhole ? tensorRanks : 1;
+  if (ranks % spread != 0)
+    given.error(flag,
+                fmt::format("tensor ranks hold whole experts, too: ep {} is not a multiple of tp {}", ranks, spread));
+  else if (replicas % (ranks / spread) != 0)
+    given.error(flag, fmt::format("experts are spread over replicas of the model: dp {} is not a multiple of ep {}{}",
+                                  replicas, ranks, isWhole ? fmt::format(" / tp {}", spread) : ""));
+  if (stated)
+    yaml.put(key, fmt::format("{}", ranks / spread), flag);
+  if (isWhole)
+    yaml.put(wholeKey, "False", tensorFlag);
+}
+
+void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {
+  if (!given.isGiven("--num-experts"))
+    return;
+  checkLayers(given, layers, statesModel);
+  auto put = [&](const char *key, const std::optional<std::string> &value, const char *otherwise, const char *flag) {
+    if (value || statesModel)
+      yaml.put(section + key, value.value_or(otherwise), value ? flag : "");
+  };
+  put("expert_num", given.number("--num-experts", section + "expert_num"), "1", "--num-experts");
+  put("num_experts_chosen", given.number("--moe-router-topk", section + "num_experts_chosen"), "2",
+      "--moe-router-topk");
+  const char *capacityFlag = "--moe-expert-capacity-factor";
+  std::optional<std::string> capacity = given.number(capacityFlag, section + "capacity_factor");
+  if (!capacity && statesModel)
+    given.warning("--num-experts",
+                  fmt::format("without {} Megatron drops no token; here experts have as many slots as an even spread "
+                              "needs, capacity_factor 1, and drop what is beyond",
+                              capacityFlag));
+  put("capacity_factor", capacity, "1", capacityFlag);
+  bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob");
+  if (weighsBefore || statesModel)
+    yaml.put(section + "norm_topk_prob", weighsBefore ? "False" : "True",
+             weighsBefore ? "--moe-router-pre-softmax" : "");
+  writeBalancing(given, yaml, statesModel);
+}
+
+} // namespace espalier

@@ -1,0 +1,76 @@
+#include "compiler/import/megatron/unbuilt_flags.h"
+
+#include "compiler/import/run/unbuilt_feature.h"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+namespace {
+
+constexpr const char *oneRate = "all parameters have one learning rate, --lr";
+constexpr const char *noEightBits = "matrix products are computed in the type of --bf16 or --fp16";
+constexpr const char *oneDecay = "the weight decay is the same in all steps, --weight-decay";
+
+constexpr UnbuiltFeature unbuilt[] = {
+    {"--optimizer", "adam", "the optimizer is AdamW"},
+    {"--start-weight-decay", nullptr, oneDecay},
+    {"--end-weight-decay", nullptr, oneDecay},
+    {"--weight-decay-incr-style", "constant", oneDecay},
+    {"--min-loss-scale", "1", "the lowest loss scale is 1"},
+    {"--rampup-batch-size", nullptr, "all steps have the global batch"},
+    {"--step-batch-size-schedule", nullptr, "all steps have the global batch"},
+    {"--decoupled-lr", nullptr, oneRate},
+    {"--decoupled-min-lr", nullptr, oneRate},
+    {"--apply-layernorm-1p", nullptr, "norms multiply by their weight, not by one more than it"},
+    {"--use-rope-scaling", nullptr, "rotary positions are not rescaled"},
+    {"--fp8-format", nullptr, noEightBits},
+    {"--fp8-hybrid", nullptr, noEightBits},
+    {"--fp8-e4m3", nullptr, noEightBits},
+    {"--fp4-format", nullptr, noEightBits},
+    {"--dataloader-type", "single", "samples are shuffled once and taken in order"},
+    {"--reset-attention-mask", nullptr, "attention is causal over the whole sample, also across the end of a document"},
+    {"--moe-shared-expert-intermediate-size", "0", "experts that every token passes are not built"},
+    {"--moe-z-loss-coeff", "0", "the z-loss of the router is not computed"},
+    {"--moe-input-jitter-eps", "0", "tokens go to the router without noise"},
+    {"--moe-router-score-function", "softmax", "experts are weighed by a softmax"},
+    {"--moe-router-topk-scaling-factor", "1", "weights of experts are not scaled"},
+    {"--moe-router-num-groups", "1", "tokens choose among all experts"},
+    {"--moe-router-group-topk", "1", "tokens choose among all experts"},
+    {"--moe-router-topk-limited-devices", nullptr, "tokens choose among all experts"},
+    {"--moe-router-enable-expert-bias", nullptr,
+     "experts are balanced by the loss of --moe-aux-loss-coeff, not a bias"},
+    {"--moe-router-force-load-balancing", nullptr, "the router's scores choose the experts"},
+    {"--moe-apply-probs-on-input", nullptr, "experts are weighed behind their last product"},
+    {"--moe-layer-recompute", nullptr, "recompute is selective or full: --recompute-granularity"},
+    {"--moe-extended-tp", nullptr, "tp splits each expert, say --expert-tensor-parallel-size"},
+    {"--moe-use-upcycling", nullptr, "a dense checkpoint is not turned into experts"},
+};
+
+} // namespace
+
+void refuseUnbuilt(GivenFlags &given) {
+  for (const UnbuiltFeature &feature : unbuilt) {
+    const auto &[flag, neutral, reason] = feature;
+    if (!given.isGiven(flag))
+      continue;
+    std::optional<std::string> value = neutral ? given.value(flag, "as here") : std::nullopt;
+    if (neutral && !value)
+      continue; // already reported
+    YamlNode scalar;
+    scalar.kind = YamlNode::Kind::Scalar;
+    scalar.text = value.value_or("");
+    if (!feature.isOff(scalar))
+      given.error(flag, fmt::format("{} has no counterpart here: {}{}", flag, reason,
+                                    neutral ? fmt::format("; leave it out or say {}", neutral) : "; leave it out"));
+  }
+}
+
+std::vector<std::string> unbuiltFlags() {
+  std::vector<std::string> names;
+  for (const UnbuiltFeature &feature : unbuilt)
+    names.emplace_back(feature.name);
+  return names;
+}
+
+} // namespace espalier

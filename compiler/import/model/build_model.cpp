@@ -1,0 +1,505 @@
+// Builds the model dialect's functions from a model description. Lowers composite ops of the description (layer_norm,
+// linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
+#include "compiler/import/model/build_model.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// Builds the ops of one segment. Values are found by their names in the description.
+class SegmentBuilder {
+public:
+  /// `phase` is the generation phase; null for training.
+  SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes,
+                 const GenerationPhase *phase = nullptr)
+      : b(builder), model(model), dtypes(dtypes), sizes(sizes), phase(phase), f32(builder.getF32Type()) {}
+
+  LogicalResult build(const SegmentDescription &segment, ModuleOp module);
+
+private:
+  /// In generation, reduces the stream of the segment with the loss to one token of each sequence.
+  Value oneToken(Value stream);
+  /// Returns the operands of an op.
+  FailureOr<SmallVector<Value>> operandsOf(const OpDescription &op);
+  /// Accumulates the statistics and returns from the function.
+  void finish(const SegmentDescription &segment);
+
+  using OpBuilderFunction = FailureOr<Value> (SegmentBuilder::*)(const OpDescription &, ArrayRef<Value>);
+  static const std::map<std::string, OpBuilderFunction> &opBuilders();
+
+  FailureOr<Value> embed(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, double scale);
+  FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> gate(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> balanceLoss(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> dispatch(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> combine(const OpDescription &op, ArrayRef<Value> in);
+
+  Type element(DType type) const {
+    return type == DType::F32 ? f32 : type == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+  }
+  Type compute() const { return element(dtypes.compute); }
+  int64_t dimSize(const std::string &dim) const;
+  RankedTensorType tensor(ArrayRef<std::string> dims, Type element);
+  Value argument(Type type, StringRef role, StringRef name, Location loc);
+  /// Looks up `name`, and adds a function argument if it is a model input.
+  FailureOr<Value> value(const std::string &name, const OpDescription &op);
+  Location location(const SourceLocation &at) const {
+    return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
+  }
+  double number(const OpDescription &op, const std::string &name, double otherwise) const {
+    auto found = op.numbers.find(name);
+    return found == op.numbers.end() ? otherwise : found->second;
+  }
+
+  // Primitives at the location of the current op. Results are f32 unless an element type is given.
+  template <typename Op> Value unary(Value x, Type type = {}) {
+    return b.create<Op>(loc, withElement(x.getType(), type ? type : f32), x);
+  }
+  template <typename Op> Value binary(Value x, Value y, Type type = {}) {
+    return b.create<Op>(loc, broadcastType({x, y}, type ? type : f32), x, y);
+  }
+  Value constant(double value) {
+    return b.create<model::ConstantOp>(loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
+  }
+  /// Reduces the last dimension.
+  template <typename Op> Value reduceLast(Value x) {
+    auto type = cast<RankedTensorType>(x.getType());
+    return b.create<Op>(loc, namedTensor(type.getShape().drop_back(), dimNames(type).drop_back(), f32), x);
+  }
+  /// Returns exp(x) / sum(exp(x)) over the last dimension.
+  Value softmax(Value x) {
+    Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
+    return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
+  }
+  Value sumAll(Value x) { return b.create<model::ReduceSumOp>(loc, namedTensor({}, {}, f32), x); }
+  Value converted(Value x, Type type) {
+    return cast<RankedTensorType>(x.getType()).getElementType() == type ? x : unary<model::ConvertOp>(x, type);
+  }
+
+  OpBuilder &b;
+  const ModelDescription &model;
+  const DTypePolicy &dtypes;
+  const ModelSizes &sizes;
+  const GenerationPhase *phase;
+  Type f32;
+  Location loc = UnknownLoc::get(b.getContext());
+  func::FuncOp function;
+  std::map<std::string, Value> values;
+  int64_t nextRandomId = 0;
+  Value loss;                                            ///< summed over tokens, in the last segment
+  Value logits;                                          ///< replaces the loss in generation
+  SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
+  SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
+  SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
+};
+
+int64_t SegmentBuilder::dimSize(const std::string &dim) const {
+  if (dim == "batch")
+    return sizes.batch;
+  if (dim == "seq" && phase)
+    return phase->tokens;
+  if (dim == "capacity" && phase) // in generation, no token is dropped
+    return phase->tokens;
+  int64_t size = model.dims.at(dim == "context" ? "seq" : dim);
+  if (dim == "vocab")
+    size = (size + sizes.vocabularyMultiple - 1) / sizes.vocabularyMultiple * sizes.vocabularyMultiple;
+  return size;
+}
+
+RankedTensorType SegmentBuilder::tensor(ArrayRef<std::string> dims, Type element) {
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> shape;
+  for (const std::string &dim : dims) {
+    names.push_back(b.getStringAttr(dim));
+    shape.push_back(dimSize(dim));
+  }
+  return namedTensor(shape, names, element);
+}
+
+Value SegmentBuilder::argument(Type type, StringRef role, StringRef name, Location loc) {
+  auto attributes = b.getDictionaryAttr(
+      {b.getNamedAttr("model.role", b.getStringAttr(role)), b.getNamedAttr("model.name", b.getStringAttr(name))});
+  (void)function.insertArgument(function.getNumArguments(), type, attributes, loc);
+  return function.getBody().front().getArguments().back();
+}
+
+FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescription &op) {
+  auto found = values.find(name);
+  if (found != values.end())
+    return found->second;
+  static const std::map<std::string, bool> inputs = {
+      {"tokens", true}, {"labels", true}, {"positions", true}, {"loss_weights", false}};
+  auto input = inputs.find(name);
+  if (input == inputs.end())
+    return emitError(location(op.location)) << op.kind << " reads '" << name << "', which no earlier op defines";
+  Type type = input->second ? Type(b.getI32Type()) : f32;
+  Value result = argument(tensor({"batch", "seq"}, type), "input", name, function.getLoc());
+  values[name] = result;
+  return result;
+}
+
+FailureOr<Value> SegmentBuilder::embed(const OpDescription &op, ArrayRef<Value> in) {
+  auto table = cast<RankedTensorType>(in[0].getType()), ids = cast<RankedTensorType>(in[1].getType());
+  SmallVector<StringAttr> dims(dimNames(ids));
+  SmallVector<int64_t> shape(ids.getShape());
+  dims.push_back(dimNames(table).back());
+  shape.push_back(table.getShape().back());
+  return Value(b.create<model::EmbedOp>(loc, namedTensor(shape, dims, compute()), in[0], in[1], Attribute()));
+}
+
+FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) {
+  return binary<model::AddOp>(in[0], in[1], compute());
+}
+
+FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) {
+  return binary<model::MulOp>(in[0], in[1], compute());
+}
+
+// y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
+FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
+  bool perExpert = op.kind == "grouped_linear";
+  Value x = in[0], weight = converted(in[1], compute());
+  SmallVector<StringAttr> dims;
+  SmallVector<int64_t> shape;
+  for (auto [own, other] : {std::pair(x, weight), std::pair(weight, x)}) {
+    auto type = cast<RankedTensorType>(own.getType());
+    for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
+      if (dimIndex(other.getType(), dim) < 0 || (perExpert && own == x && dim == "expert")) {
+        dims.push_back(dim);
+        shape.push_back(size);
+      }
+  }
+  Value y = b.create<model::ContractOp>(loc, namedTensor(shape, dims, compute()), x, weight);
+  return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension
+FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
+  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
+  Value mean = binary<model::MulOp>(reduceLast<model::ReduceSumOp>(in[0]), inverse);
+  Value centered = binary<model::SubOp>(in[0], mean);
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(centered, centered));
+  Value variance = binary<model::MulOp>(squares, inverse);
+  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(variance, constant(number(op, "epsilon", 1e-5))));
+  Value normal = binary<model::MulOp>(centered, scale);
+  return binary<model::AddOp>(binary<model::MulOp>(normal, in[1]), in[2], compute());
+}
+
+// x / sqrt(mean(x^2) + epsilon) * weight, over the last dimension
+FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
+  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]));
+  Value mean = binary<model::MulOp>(squares, inverse);
+  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(mean, constant(number(op, "epsilon", 1e-5))));
+  return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), in[1], compute());
+}
+
+FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Value> in) {
+  Value x = in[0];
+  const std::string &kind = op.strings.at("kind");
+  auto times = [&](Value a, double factor) { return binary<model::MulOp>(a, constant(factor)); };
+  if (kind == "relu")
+    return binary<model::MulOp>(x, unary<model::StepOp>(x), compute());
+  if (kind == "silu")
+    return binary<model::MulOp>(x, unary<model::LogisticOp>(x), compute());
+  if (kind == "fast_gelu") // x sigmoid(1.702 x)
+    return binary<model::MulOp>(x, unary<model::LogisticOp>(times(x, 1.702)), compute());
+  if (kind == "gelu") { // x/2 (1 + erf(x / sqrt 2))
+    Value erf = unary<model::ErfOp>(times(x, std::sqrt(0.5)));
+    return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(erf, constant(1)), compute());
+  }
+  if (kind == "gelu_tanh")
+    return unary<model::GeluOp>(x, compute());
+  return emitError(loc) << "unknown activation '" << kind << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu";
+}
+
+FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
+  Value positions = in.size() > 1 ? in[1] : Value();
+  if (!positions) {
+    FailureOr<Value> found = value("positions", op);
+    if (failed(found))
+      return failure();
+    positions = *found;
+  }
+  return Value(b.create<model::RopeOp>(loc, withElement(in[0].getType(), compute()), in[0], positions,
+                                       b.getF64FloatAttr(number(op, "theta", 10000)), UnitAttr()));
+}
+
+FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
+  auto q = cast<RankedTensorType>(in[0].getType());
+  double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
+  if (phase)
+    return attendCache(op, in, scale);
+  auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
+  attend.setScaleAttr(b.getF64FloatAttr(scale));
+  attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
+  attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
+  if (number(op, "causal", 1) != 0)
+    attend.setCausalAttr(b.getUnitAttr());
+  return attend.getOut();
+}
+
+FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, double scale) {
+  if (number(op, "causal", 1) == 0)
+    return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
+  FailureOr<Value> positions = value("positions", op);
+  if (failed(positions))
+    return failure();
+  auto k = cast<RankedTensorType>(in[1].getType());
+  std::string heads = dimNames(k)[2].str(), depth = dimNames(k)[3].str();
+  Type type = tensor({"batch", heads, "context", depth}, k.getElementType());
+  std::string number = std::to_string(caches.size() / 2);
+  Value keys = argument(type, "cache", "keys" + number, loc), values = argument(type, "cache", "values" + number, loc);
+  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{in[0].getType(), type, type},
+                                               ValueRange{in[0], in[1], in[2], *positions, keys, values});
+  attend.setScaleAttr(b.getF64FloatAttr(scale));
+  caches.emplace_back("keys" + number, attend.getNewKeys());
+  caches.emplace_back("values" + number, attend.getNewValues());
+  return attend.getOut();
+}
+
+FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
+  double rate = phase ? 0 : number(op, "rate", 0);
+  int64_t id = nextRandomId++;
+  if (rate == 0)
+    return in[0];
+  return Value(b.create<model::DropoutOp>(loc, in[0].getType(), in[0], b.getF64FloatAttr(rate), b.getI64IntegerAttr(id),
+                                          ArrayAttr(), DenseI64ArrayAttr()));
+}
+
+// Sum over tokens of weight * (log sum exp(logits) - logits[label]). Also counts the weights.
+FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<Value> in) {
+  if (phase)
+    return logits = converted(in[0], f32);
+  Value logits = in[0], labels = in[1], weights = in[2];
+  int64_t vocabulary = model.dims.at("vocab");
+  if (cast<RankedTensorType>(logits.getType()).getShape().back() != vocabulary)
+    logits = b.create<model::MaskTailOp>(loc, logits.getType(), logits, b.getI64IntegerAttr(vocabulary),
+                                         b.getF64FloatAttr(-30000), Attribute());
+  Value maximum = reduceLast<model::ReduceMaxOp>(logits);
+  Value powers = unary<model::ExpOp>(binary<model::SubOp>(logits, maximum));
+  Value logSum = binary<model::AddOp>(unary<model::LogOp>(reduceLast<model::ReduceSumOp>(powers)), maximum);
+  Value picked = b.create<model::PickOp>(loc, withElement(labels.getType(), f32), logits, labels, Attribute());
+  Value losses = binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights);
+  loss = sumAll(losses);
+  statistics = {{"loss_sum", loss}, {"token_count", sumAll(weights)}};
+  return loss;
+}
+
+// Returns the experts of each token, and its slots in them within the capacity.
+FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
+  Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
+  auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, in[0]);
+  route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
+  values[op.outputs[1]] = route.getSlots();
+  return route.getIds();
+}
+
+// Softmax of the scores of the selected experts, normalized over these experts or over all.
+FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> in) {
+  Value scores = in[0], ids = in[1], maximum = reduceLast<model::ReduceMaxOp>(scores);
+  Value repeated = b.create<model::BroadcastOp>(
+      loc, tensor({"choice", "batch", "seq", "router"}, cast<RankedTensorType>(scores.getType()).getElementType()),
+      scores);
+  Value chosen = b.create<model::PickOp>(loc, withElement(ids.getType(), f32), repeated, ids, Attribute());
+  Value powers = unary<model::ExpOp>(binary<model::SubOp>(chosen, maximum));
+  Value total = number(op, "normalize", 1) != 0
+                    ? b.create<model::ReduceSumOp>(loc, tensor({"batch", "seq"}, f32), powers)
+                    : reduceLast<model::ReduceSumOp>(unary<model::ExpOp>(binary<model::SubOp>(scores, maximum)));
+  return binary<model::DivOp>(powers, total);
+}
+
+// For each token with a weight: factor * experts * sum over experts of (fraction of its sample's choices) * (its
+// probability). A token selects an expert at most once, so `step` does not change the value. It only stops the
+// derivative, because fractions have none.
+FailureOr<Value> SegmentBuilder::balanceLoss(const OpDescription &op, ArrayRef<Value> in) {
+  double factor = number(op, "factor", 0);
+  if (factor == 0)
+    return constant(0);
+  Value scores = in[0], ids = in[1], weights = in[2];
+  auto ones = [&](ArrayRef<std::string> dims) -> Value {
+    return b.create<model::BroadcastOp>(loc, tensor(dims, f32), constant(1));
+  };
+  Type perChoice = tensor({"choice", "batch", "seq", "router"}, f32),
+       perToken = tensor({"batch", "seq", "router"}, f32);
+  Value like = b.create<model::BroadcastOp>(loc, perChoice, scores);
+  Value hot = b.create<model::PickGradOp>(loc, perChoice, ids, ones({"choice", "batch", "seq"}), like, Attribute());
+  Value chosen = unary<model::StepOp>(b.create<model::ReduceSumOp>(loc, perToken, hot));
+  Value counts = b.create<model::ContractOp>(loc, tensor({"batch", "router"}, f32), chosen, ones({"batch", "seq"}));
+  double perShare = factor * dimSize("router") / (dimSize("choice") * dimSize("seq"));
+  Value losses = reduceLast<model::ReduceSumOp>(
+      binary<model::MulOp>(softmax(scores), binary<model::MulOp>(counts, constant(perShare))));
+  return balanceLosses.emplace_back(sumAll(binary<model::MulOp>(losses, weights)));
+}
+
+FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
+  Type rows = tensor({"expert", "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], Value()));
+}
+
+FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> in) {
+  Type rows = tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::CombineOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
+}
+
+const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
+  static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
+                                                                    {"add", &SegmentBuilder::add},
+                                                                    {"mul", &SegmentBuilder::mul},
+                                                                    {"linear", &SegmentBuilder::linear},
+                                                                    {"layer_norm", &SegmentBuilder::layerNorm},
+                                                                    {"rms_norm", &SegmentBuilder::rmsNorm},
+                                                                    {"activation", &SegmentBuilder::activation},
+                                                                    {"rope", &SegmentBuilder::rope},
+                                                                    {"attention", &SegmentBuilder::attention},
+                                                                    {"dropout", &SegmentBuilder::dropout},
+                                                                    {"cross_entropy", &SegmentBuilder::crossEntropy},
+                                                                    {"route", &SegmentBuilder::route},
+                                                                    {"gate", &SegmentBuilder::gate},
+                                                                    {"balance_loss", &SegmentBuilder::balanceLoss},
+                                                                    {"dispatch", &SegmentBuilder::dispatch},
+                                                                    {"grouped_linear", &SegmentBuilder::linear},
+                                                                    {"combine", &SegmentBuilder::combine}};
+  return builders;
+}
+
+// Every loss adds to the reported loss. All segments of a stage add to one statistic, which is cleared before each
+// step. A segment may overwrite it only if no other segment adds to it.
+void SegmentBuilder::finish(const SegmentDescription &segment) {
+  SmallVector<Value> results = {values.at(segment.streamOut)};
+  SmallVector<std::pair<StringRef, StringRef>> roles = {{loss     ? "loss"
+                                                         : logits ? "logits"
+                                                                  : "stream",
+                                                         segment.streamOut}};
+  for (auto &[name, cache] : caches) {
+    results.push_back(cache);
+    roles.emplace_back("cache", name);
+  }
+  bool addsAlways = llvm::any_of(model.segments, [](const SegmentDescription &other) {
+    return llvm::any_of(other.ops, [](const OpDescription &op) { return op.kind == "balance_loss"; });
+  });
+  for (Value balance : balanceLosses) {
+    results.push_back(balance);
+    roles.emplace_back("loss", "balance");
+    if (statistics.empty())
+      statistics.emplace_back("loss_sum", balance);
+    else
+      statistics.front().second = binary<model::AddOp>(statistics.front().second, balance);
+  }
+  UnitAttr always = addsAlways ? b.getUnitAttr() : UnitAttr();
+  for (auto &[name, sum] : statistics) {
+    Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
+    results.push_back(b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, always));
+    roles.emplace_back("statistic", name);
+  }
+  b.create<func::ReturnOp>(function.getLoc(), results);
+  function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+  for (auto [index, role] : llvm::enumerate(roles)) {
+    function.setResultAttr(index, "model.role", b.getStringAttr(role.first));
+    function.setResultAttr(index, "model.name", b.getStringAttr(role.second));
+  }
+}
+
+Value SegmentBuilder::oneToken(Value stream) {
+  loc = function.getLoc();
+  Value rows = argument(tensor({"batch"}, b.getI32Type()), "input", "rows", loc);
+  auto type = cast<RankedTensorType>(stream.getType());
+  Type one = namedTensor({type.getDimSize(0), 1, type.getDimSize(2)}, dimNames(type), type.getElementType());
+  return b.create<model::TakeRowOp>(loc, one, stream, rows);
+}
+
+/// Generation has neither labels nor loss weights.
+FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
+  SmallVector<Value> in;
+  for (const std::string &name : op.inputs) {
+    FailureOr<Value> input = value(name, op);
+    if (failed(input))
+      return failure();
+    in.push_back(*input);
+    if (phase && op.kind == "cross_entropy")
+      break;
+  }
+  return in;
+}
+
+LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp module) {
+  b.setInsertionPointToEnd(module.getBody());
+  Location where = location(segment.location);
+  function =
+      b.create<func::FuncOp>(where, phase ? segment.kind + "." + phase->name : segment.kind, b.getFunctionType({}, {}));
+  function->setAttr("model.segment", b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock());
+  if (!segment.streamIn.empty())
+    values[segment.streamIn] =
+        argument(tensor({"batch", "seq", "hidden"}, compute()), "stream", segment.streamIn, where);
+  for (const ParameterDescription &parameter : segment.parameters)
+    values[parameter.name] = argument(tensor(parameter.dims, element(dtypes.parameters)), "parameter", parameter.name,
+                                      location(parameter.location));
+  bool hasLoss = llvm::any_of(segment.ops, [](const OpDescription &op) { return op.kind == "cross_entropy"; });
+  if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
+    values[segment.streamIn] = oneToken(values[segment.streamIn]);
+  for (const OpDescription &op : segment.ops) {
+    if (phase && op.kind == "balance_loss")
+      continue;
+    loc = location(op.location);
+    auto found = opBuilders().find(op.kind);
+    if (found == opBuilders().end())
+      return emitError(loc) << "unknown op '" << op.kind << "'";
+    FailureOr<SmallVector<Value>> in = operandsOf(op);
+    if (failed(in))
+      return failure();
+    FailureOr<Value> result = (this->*found->second)(op, *in);
+    if (failed(result))
+      return failure();
+    values[op.outputs.front()] = *result;
+  }
+  finish(segment);
+  return success();
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &model, const DTypePolicy &dtypes,
+                                 const ModelSizes &sizes) {
+  context.loadDialect<model::ModelDialect, func::FuncDialect>();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  for (const SegmentDescription &segment : model.segments)
+    if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
+      return nullptr;
+  return module;
+}
+
+OwningOpRef<ModuleOp> buildGeneration(MLIRContext &context, const ModelDescription &model, const DTypePolicy &dtypes,
+                                      const ModelSizes &sizes, ArrayRef<GenerationPhase> phases) {
+  context.loadDialect<model::ModelDialect, func::FuncDialect>();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  for (const GenerationPhase &phase : phases)
+    for (const SegmentDescription &segment : model.segments)
+      if (failed(SegmentBuilder(builder, model, dtypes, sizes, &phase).build(segment, *module)))
+        return nullptr;
+  return module;
+}
+
+} // namespace espalier

@@ -1,0 +1,48 @@
+// One row per op.
+#include "compiler/import/model/op_vocabulary.h"
+
+namespace espalier {
+namespace {
+constexpr OpAttribute epsilon[] = {{"epsilon"}};
+constexpr OpAttribute theta[] = {{"theta"}};
+constexpr OpAttribute rate[] = {{"rate"}};
+constexpr OpAttribute factor[] = {{"factor"}};
+constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
+constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
+// A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
+constexpr OpAttribute attention[] = {{"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}};
+
+constexpr OpSignature vocabulary[] = {
+    {"embed", 2, 2, {}},
+    {"add", 2, 2, {}},
+    {"mul", 2, 2, {}},
+    {"linear", 2, 3, {}},
+    {"layer_norm", 3, 3, epsilon},
+    {"rms_norm", 2, 2, epsilon},
+    {"activation", 1, 1, kind},
+    {"rope", 1, 1, theta},
+    {"attention", 3, 3, attention},
+    {"dropout", 1, 1, rate},
+    {"cross_entropy", 3, 3, {}},
+    {"route", 1, 1, {}, 2},
+    {"gate", 2, 2, normalize},
+    {"balance_loss", 3, 3, factor},
+    {"dispatch", 3, 3, {}},
+    {"grouped_linear", 2, 2, {}},
+    {"combine", 3, 4, {}},
+};
+constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions"};
+} // namespace
+
+std::span<const OpSignature> opVocabulary() { return vocabulary; }
+
+const OpSignature *opSignature(std::string_view kind) {
+  for (const OpSignature &signature : vocabulary)
+    if (signature.kind == kind)
+      return &signature;
+  return nullptr;
+}
+
+std::span<const std::string_view> modelInputs() { return inputs; }
+
+} // namespace espalier

@@ -1,0 +1,381 @@
+// Runs the import in order: file, --set, architecture, keys, sizes, then the parts. Every step continues as far as it
+// can, so that errors of all steps are shown together.
+#include "compiler/import/run/import_run.h"
+#include "compiler/import/huggingface/pretrained_model.h"
+#include "compiler/import/model/expression.h"
+#include "compiler/import/run/pin_option.h"
+#include "compiler/import/run/run_reader.h"
+#include "compiler/import/yaml/base_config.h"
+#include "planner/model/schedule.h"
+#include "runtime/path_kind.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns a copy whose nodes all have the location `where`. The parser limits the depth.
+YamlPtr relocated(const YamlPtr &node, const SourceLocation &where) {
+  auto copy = std::make_shared<YamlNode>(*node);
+  copy->where = where;
+  for (YamlPtr &item : copy->items)
+    item = relocated(item, where);
+  for (YamlEntry &entry : copy->entries) {
+    entry.keyWhere = where;
+    entry.value = relocated(entry.value, where);
+  }
+  return copy;
+}
+
+/// Returns why `path` cannot be set: it continues through a value, or through a list without that item.
+std::string whyNoWay(const YamlNode &root, const std::string &path) {
+  const YamlNode *node = &root;
+  size_t end = std::string::npos;
+  for (size_t begin = 0; node->isMap() || node->isSequence(); begin = end + 1) {
+    size_t dot = path.find('.', begin);
+    std::string key = path.substr(begin, dot - begin);
+    bool isNumber = key.size() <= 6 && key.find_first_not_of("0123456789") == std::string::npos;
+    size_t item = node->isSequence() && isNumber ? std::stoul(key) : node->items.size();
+    if (node->isSequence() && item >= node->items.size())
+      return fmt::format("{} is a list of {} items, numbered from 0: there is no '{}'", path.substr(0, end),
+                         node->items.size(), path.substr(0, dot));
+    node = node->isSequence() ? node->items[item].get() : node->find(key);
+    end = dot;
+  }
+  return fmt::format("'{}' needs a map at {}, which is {}", path, path.substr(0, end), flowText(*node));
+}
+
+YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
+  const SourceLocation where{std::string(kSetSource), 0, 0};
+  size_t equals = set.find('=');
+  std::string path = set.substr(0, equals);
+  if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
+      path.starts_with('.') || path.ends_with('.') || std::count(path.begin(), path.end(), '.') > 8) {
+    diagnostics.error(where, fmt::format("--set takes section.key=value, got '{}'", set.substr(0, 200)));
+    return root;
+  }
+  Diagnostics faults;
+  std::string text = set.substr(equals + 1);
+  YamlPtr value = parseYaml(where.file, text.empty() ? "''" : text, faults);
+  if (!value || faults.hasErrors()) {
+    diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
+    return root;
+  }
+  YamlPtr changed = withValue(root, path, relocated(value, where));
+  if (!changed)
+    diagnostics.error(where, whyNoWay(*root, path));
+  return changed ? changed : root;
+}
+
+/// Returns the pins of the command line as one map, or null if there are none.
+YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *architecture, ImportedRun &run) {
+  YamlPtr all;
+  for (const PinOption &option : options) {
+    YamlPtr pins = readPinOption(option.flag, option.text, run.diagnostics);
+    for (const KeyReport &key : checkRunKeys(*pins, architecture, run.diagnostics))
+      run.config.places[key.key] = key.where;
+    if (!all)
+      all = pins;
+    else
+      for (const YamlEntry &entry : pins->find("planner")->find("pin")->entries)
+        all = withValue(all, "planner.pin." + entry.key, entry.value);
+  }
+  return all;
+}
+
+/// Returns a number or switch of model_config or moe_config, or 0 if it is not given.
+double givenSize(const RunReader &reader, const std::string &name) {
+  for (const char *section : {"model.model_config.", "moe_config."})
+    if (const YamlNode *node = reader.find(section + name))
+      return yamlBool(*node) ? *yamlBool(*node) : yamlNumber(*node).value_or(0);
+  return 0;
+}
+
+/// Returns the entry of `arch:` whose condition the run file's sizes satisfy, or null.
+const ConditionalArch *choiceBySizes(const RunReader &reader, const Architecture &architecture,
+                                     const std::string &type) {
+  for (const ConditionalArch &arch : architecture.conditionalArchs) {
+    ExpressionValue value = evaluateExpression(
+        arch.when, [&](const std::string &name, bool &) { return std::optional(givenSize(reader, name)); });
+    if (arch.name == type && value.value.value_or(0) > 0)
+      return &arch;
+  }
+  return nullptr;
+}
+
+/// Returns the name of the architecture: model.arch.type, or the key that replaces it in MindFormers since r1.6.
+std::optional<std::string> architectureName(const RunReader &reader) {
+  if (std::optional<std::string> type = reader.text("model.arch.type"))
+    return type;
+  const std::string section = "model.model_config.";
+  if (std::vector<std::string> names = yamlTexts(reader.find(section + "architectures")); !names.empty())
+    return names.front();
+  std::optional<std::string> type = reader.text(section + "model_type");
+  return type ? type : reader.text(section + "type");
+}
+
+/// Returns the model file for the run's architecture. A file whose condition on the run's sizes holds takes precedence
+/// over a file that only has the name.
+std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
+  std::optional<std::string> type = architectureName(reader);
+  if (!type) {
+    reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
+    return std::nullopt;
+  }
+  bool isConfigType = !reader.has("model.arch.type") && type == reader.text("model.model_config.type");
+  std::vector<std::string> known;
+  std::string chosen;
+  std::map<std::string, std::string> defaults;
+  for (const std::string &file : modelFiles(folders)) {
+    Diagnostics own;
+    std::optional<Architecture> architecture = loadArchitecture(file, own);
+    bool matches = fs::path(file).stem() == *type;
+    if (architecture) {
+      if (const ConditionalArch *choice = choiceBySizes(reader, *architecture, *type)) {
+        defaults = choice->defaults;
+        chosen = file;
+        break;
+      }
+      const std::vector<std::string> &names = architecture->archNames;
+      known.insert(known.end(), names.begin(), names.end());
+      matches = matches || std::find(names.begin(), names.end(), *type) != names.end() ||
+                (isConfigType && architecture->configTypes.front() == *type);
+    }
+    if (matches && chosen.empty())
+      chosen = file;
+  }
+  if (!chosen.empty()) { // loads the file again, so that errors show its source lines
+    std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics());
+    for (size_t i = 0; architecture && i < architecture->sizes.size(); ++i)
+      if (auto own = defaults.find(architecture->sizes[i].name); own != defaults.end())
+        architecture->sizes[i].defaultText = own->second;
+    return architecture;
+  }
+  reader.error(reader.has("model.arch.type") ? "model.arch.type" : "model.model_config",
+               known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
+                             : fmt::format("no model file has arch '{}', there are {}{}", *type, fmt::join(known, ", "),
+                                           didYouMean(*type, known)));
+  return std::nullopt;
+}
+
+/// Returns whether the entry turns off token dropping, in MindFormers' form.
+bool isDropless(const YamlEntry &entry) {
+  return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
+}
+
+/// Replaces the capacity by as many slots as a sample has tokens.
+YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
+  auto sizeOf = [&](const char *name) {
+    double given = givenSize(reader, name);
+    return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
+  };
+  auto value = std::make_shared<YamlNode>(*entry.value);
+  value->text = fmt::format("{}", sizeOf("expert_num") / sizeOf("num_experts_chosen"));
+  value->quoted = false;
+  entry.value = value;
+  reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");
+  return entry;
+}
+
+/// Returns model_config together with the keys of moe_config that are model sizes. A dense model ignores moe_config.
+YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture) {
+  const YamlNode *own = reader.find("model.model_config");
+  YamlNode sizes = own ? *own : YamlNode();
+  sizes.kind = YamlNode::Kind::Map;
+  const YamlNode *experts = reader.find("moe_config");
+  if (!architecture.sizeRule("expert_num")) {
+    if (reader.integer("moe_config.expert_num").value_or(1) > 1)
+      reader.error(
+          "moe_config.expert_num",
+          fmt::format("the model {} has no experts: expert_num → 1, or another model.arch.type", architecture.name));
+    reader.report("moe_config", KeyAction::Accepted, "a dense model has no experts");
+  } else if (experts) {
+    for (const YamlEntry &entry : experts->entries)
+      if (architecture.sizeRule(entry.key))
+        sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
+  }
+  return sizes;
+}
+
+std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
+  std::vector<WeightRules> systems;
+  if (const YamlNode *weights = architecture.root->find("weights"))
+    for (const YamlEntry &system : weights->entries) {
+      if (system.value->kind == YamlNode::Kind::Null) // null removes an entry of the base
+        continue;
+      WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
+      for (const YamlEntry &rule : system.value->entries)
+        if (rule.value->kind != YamlNode::Kind::Null)
+          rules.rules.emplace_back(rule.key, rule.value->text);
+    }
+  return systems;
+}
+
+void checkConfigType(const RunReader &reader, const Architecture &architecture) {
+  std::optional<std::string> type = reader.text("model.model_config.type");
+  const std::vector<std::string> &wanted = architecture.configTypes;
+  if (type && std::find(wanted.begin(), wanted.end(), *type) == wanted.end())
+    reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} requires {}", *type,
+                                                        architecture.name, fmt::join(wanted, " or ")));
+}
+
+std::string grouped(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+void deriveValues(const RunReader &reader) {
+  const RunConfig &config = reader.config();
+  const planner::Pins &pins = config.pins;
+  reader.derive("model", config.model.name, "the model file that knows model.arch.type");
+  reader.derive("parameters", grouped(config.model.parameterCount()), "exact, without padding, tied parameters once");
+  reader.derive("layers", fmt::format("{}", config.model.layerCount()), "runs between first and last segment");
+  std::string dims;
+  for (const auto &[name, size] : config.model.dims)
+    dims += fmt::format("{}{} {}", dims.empty() ? "" : ", ", name, size);
+  reader.derive("dims", dims, "named dimensions of the model");
+  reader.derive("devices", fmt::format("{}", config.cluster.devices()),
+                fmt::format("{} hosts with {} devices of cluster {}", config.cluster.hosts,
+                            config.cluster.devicesPerHost, config.cluster.name));
+  const ClusterConfig &cluster = config.cluster;
+  std::string limit = cluster.marginBytes > 0
+                          ? fmt::format("what cluster {} has, less {:.2f} GB reserved and a margin of {:g} %",
+                                        cluster.name, cluster.reservedBytes / 0x1p30, 100 * cluster.memoryMargin)
+                          : "the lower of the cluster's and context.max_device_memory";
+  reader.derive("memory", fmt::format("{:.2f} GB", cluster.memoryBytes / 0x1p30), "limit per device: " + limit);
+  const SystemConfig &system = config.system;
+  reader.derive(
+      "system", system.name,
+      fmt::format("software that the plan is priced for: predicted times err by {:.0f} %, comparisons of plans by "
+                  "{:.0f} %",
+                  100 * system.timeError, 100 * system.comparisonError));
+  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step under every plan");
+  if (config.isPinned)
+    reader.derive("plan",
+                  fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
+                              *pins.tp, *pins.pp, *pins.cp,
+                              config.model.hasExperts() ? fmt::format(" ep {}", *pins.ep) : "", *pins.microBatches,
+                              *pins.microBatchSize, *pins.zero, planner::recomputeName(*pins.recompute),
+                              planner::scheduleName(*pins.schedule)),
+                  "pinned by the file");
+  else
+    reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");
+}
+
+} // namespace
+
+std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first) {
+  std::vector<std::string> folders = first;
+  std::error_code ignored;
+  auto addIfUsable = [&](const fs::path &folder) {
+    bool isNew = std::find(folders.begin(), folders.end(), folder.string()) == folders.end();
+    if (isNew && fs::is_directory(folder / "models", ignored))
+      folders.push_back(folder.string());
+  };
+  auto walkUp = [&](fs::path folder, int levels) {
+    for (int i = 0; i < levels && !folder.empty(); ++i, folder = folder.parent_path()) {
+      addIfUsable(folder);
+      addIfUsable(folder / "configs");
+      addIfUsable(folder / "share" / "espalier" / "configs");
+    }
+  };
+  walkUp(fs::absolute(runFile, ignored).parent_path(), 4);
+  if (const char *folder = std::getenv("ESPALIER_CONFIGS"))
+    addIfUsable(folder);
+  walkUp(fs::read_symlink("/proc/self/exe", ignored).parent_path(), 5);
+  return folders;
+}
+
+std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
+  std::vector<std::string> files, names;
+  std::error_code ignored;
+  for (const std::string &folder : folders) {
+    std::vector<fs::path> found;
+    for (const auto &entry : fs::directory_iterator(fs::path(folder) / "models", ignored))
+      if (entry.path().extension() == ".yaml")
+        found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    for (const fs::path &file : found)
+      if (std::find(names.begin(), names.end(), file.filename()) == names.end()) {
+        names.push_back(file.filename());
+        files.push_back(file.string());
+      }
+  }
+  return files;
+}
+
+void leaveBackward(RunConfig &run) {
+  planner::Pins &pins = run.pins;
+  pins.zero = 0;
+  pins.virtualStages = 1;
+  pins.schedule = planner::Schedule::OneFOneB;
+  pins.recompute = planner::Recompute::None;
+  pins.offloadOptimizer = pins.offloadActivations = pins.offloadParameters = false;
+  run.recompute = {};
+  if (pins.stageLayers && pins.stageLayers->size() != static_cast<size_t>(pins.pp.value_or(1)))
+    pins.stageLayers.reset();
+  if (!run.isPinned)
+    return;
+  run.globalBatch /= pins.microBatches.value_or(1);
+  pins.microBatches = 1;
+}
+
+ImportedRun importRun(const std::string &file, const ImportOptions &options) {
+  ImportedRun run;
+  run.config.file = file;
+  if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::RunFile && kind != rt::PathKind::Unknown) {
+    run.diagnostics.error({file, 0, 0}, rt::wayOf(file));
+    return run;
+  }
+  YamlPtr root = loadYaml(file, run.diagnostics);
+  if (!root)
+    return run;
+  if (!root->isMap()) {
+    run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
+    return run;
+  }
+  root = mergeBaseConfigs(root, file, run.diagnostics);
+  for (const std::string &set : options.sets)
+    root = applySet(root, set, run.diagnostics);
+  std::vector<std::string> folders = configFolders(file, options.searchPath);
+  root = mergePretrainedModel(root, file, folders, run.diagnostics);
+  RunReader reader(*root, run);
+  std::optional<Architecture> architecture = findArchitecture(reader, folders);
+  run.keys = checkRunKeys(*root, architecture ? &*architecture : nullptr, run.diagnostics);
+  SizeTable sizes;
+  if (architecture) {
+    checkConfigType(reader, *architecture);
+    YamlNode given = modelSizesOf(reader, *architecture);
+    sizes = resolveSizes(*architecture, &given, run.diagnostics);
+    run.config.model = describeModel(*architecture, sizes, run.diagnostics);
+    run.config.modelFile = architecture->file;
+    run.config.weights = weightRulesOf(*architecture);
+  }
+  refuseUnbuilt(reader, sizes);
+  importDTypes(reader, sizes);
+  importTraining(reader);
+  importData(reader);
+  importCluster(reader, options, folders);
+  importSystem(reader, options, folders);
+  YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
+  if (architecture) // plan checks need the model's dimensions
+    importParallel(reader, RunReader(*root, run, pinned.get()), options);
+  if (run.config.runMode == "eval")
+    leaveBackward(run.config);
+  for (const KeyReport &key : run.keys)
+    run.config.places.emplace(key.key, key.where);
+  if (run.ok())
+    deriveValues(reader);
+  run.architecture = std::move(architecture);
+  run.sizes = std::move(sizes);
+  return run;
+}
+
+} // namespace espalier

@@ -1,0 +1,133 @@
+// Imports the software whose performance is predicted: from --system, from the file's `system`, or Espalier itself.
+#include "compiler/import/run/config_files.h"
+#include "compiler/import/run/run_reader.h"
+#include "planner/model/schedule.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+constexpr const char *otherDevices = "other"; ///< device classes that a list of errors does not name
+
+/// Reads one file of configs/systems.
+class SystemReader {
+public:
+  SystemReader(SystemConfig &system, const ClusterConfig &cluster, Diagnostics &diagnostics)
+      : system(system), cluster(cluster), diagnostics(diagnostics) {}
+
+  void read(const YamlNode &map) {
+    if (const YamlNode *name = map.find("name"))
+      system.name = name->text;
+    expectKeys(map, {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules"},
+               "a system");
+    system.timeError = byDevice(map, "time_error");
+    system.comparisonError = byDevice(map, "comparison_error");
+    readPlans(map);
+    const YamlNode *overlap = map.find("overlap");
+    if (!overlap)
+      return;
+    planner::Software &software = system.software;
+    expectKeys(*overlap, {"tensor", "context", "expert", "gathers", "gradients"}, "overlap");
+    for (auto [key, target] : {std::pair("tensor", &software.hiddenTensor),
+                               {"context", &software.hiddenContext},
+                               {"expert", &software.hiddenExpert},
+                               {"gathers", &software.hiddenGathers},
+                               {"gradients", &software.hiddenGradients}})
+      if (const YamlNode *node = overlap->find(key))
+        *target = share(*node, std::string("overlap.") + key);
+  }
+
+private:
+  void expectKeys(const YamlNode &map, const std::vector<std::string> &known, const char *what) {
+    for (const YamlEntry &entry : map.entries)
+      if (std::ranges::find(known, entry.key) == known.end())
+        diagnostics.error(entry.keyWhere,
+                          fmt::format("unknown key '{}' in {}{}", entry.key, what, didYouMean(entry.key, known)));
+  }
+
+  /// Reads which plans the software can run.
+  void readPlans(const YamlNode &map) {
+    planner::Software &software = system.software;
+    using planner::Axis;
+    const std::pair<const char *, Axis> axes[] = {
+        {"tp", Axis::Tp}, {"pp", Axis::Pp}, {"cp", Axis::Cp}, {"ep", Axis::Ep}};
+    if (const YamlNode *lacks = map.find("lacks"))
+      for (const std::string &name : yamlTexts(lacks)) {
+        const auto *axis = std::ranges::find(axes, name, [](const auto &entry) { return std::string(entry.first); });
+        if (axis == std::end(axes))
+          diagnostics.error(lacks->where, fmt::format("lacks is a list of tp, pp, cp and ep, got '{}'", name));
+        else
+          software.lacks[axis->second] = true;
+      }
+    if (const YamlNode *node = map.find("most_zero")) {
+      std::optional<int64_t> zero = yamlInteger(*node);
+      if (!zero || *zero < 0 || *zero > 3)
+        diagnostics.error(node->where, fmt::format("most_zero must be from 0 to 3, got {}", flowText(*node)));
+      else
+        software.mostZero = static_cast<int>(*zero);
+    }
+    if (const YamlNode *node = map.find("schedules"))
+      for (const std::string &name : yamlTexts(node)) {
+        std::optional<planner::Schedule> schedule = planner::scheduleNamed(name);
+        if (!schedule)
+          diagnostics.error(node->where, fmt::format("no schedule '{}'", name));
+        else
+          software.schedules.push_back(*schedule);
+      }
+  }
+
+  double share(const YamlNode &node, const std::string &key) {
+    std::optional<double> value = yamlNumber(node);
+    if (value && *value >= 0 && *value <= 1)
+      return *value;
+    diagnostics.error(node.where, fmt::format("{} must be a number from 0 to 1, got {}", key, flowText(node)));
+    return 0;
+  }
+
+  /// Returns the entry for the cluster's device class from a list of fractions by class.
+  double byDevice(const YamlNode &map, const char *key) {
+    const YamlNode *list = map.find(key);
+    const YamlNode *other = list ? list->find(otherDevices) : nullptr;
+    if (!other) {
+      diagnostics.error(list ? list->where : map.where,
+                        fmt::format("{} must be a list of shares by device with an entry '{}'", key, otherDevices));
+      return 0;
+    }
+    double found = 0;
+    for (const YamlEntry &entry : list->entries) {
+      double value = share(*entry.value, fmt::format("{}.{}", key, entry.key));
+      if (entry.key == cluster.device || (entry.key == otherDevices && !list->find(cluster.device)))
+        found = value;
+    }
+    return found;
+  }
+
+  SystemConfig &system;
+  const ClusterConfig &cluster;
+  Diagnostics &diagnostics;
+};
+
+} // namespace
+
+void importSystem(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {
+  SystemConfig &system = reader.config().system;
+  std::string name = reader.text("system").value_or(system.name);
+  SourceLocation where = reader.where("system");
+  if (!options.system.empty()) {
+    name = options.system;
+    where = {"--system", 0, 0};
+    reader.report("system", KeyAction::Accepted, "--system wins");
+  }
+  std::string file = findConfig("system", name, folders);
+  if (file.empty()) {
+    reader.diagnostics().error(where, noConfig("system", name, folders));
+    return;
+  }
+  system.name = name;
+  if (YamlPtr root = loadYaml(file, reader.diagnostics()))
+    SystemReader(system, reader.config().cluster, reader.diagnostics()).read(*root);
+}
+
+} // namespace espalier

@@ -1,0 +1,362 @@
+// Imports optimizer, learning rate, loss scale, data and dtypes of a run file.
+#include "compiler/import/run/cluster_file.h"
+#include "compiler/import/run/run_reader.h"
+#include "runtime/dataset/blend.h"
+#include "runtime/dataset/splits.h"
+#include "runtime/files/data_error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+namespace espalier {
+namespace {
+
+/// Imports beta1 and beta2 from their own keys or from the list. The key with the higher priority wins.
+void importBetas(const RunReader &reader) {
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const std::string listKey = "optimizer.betas";
+  const YamlNode *list = reader.find(listKey);
+  bool isPair = list && list->items.size() == 2 && yamlNumber(*list->items[0]) && yamlNumber(*list->items[1]);
+  if (list && !isPair)
+    reader.error(listKey, "optimizer.betas must be two numbers such as [0.9, 0.95]");
+  const std::pair<std::string, double *> betas[] = {{"optimizer.beta1", &optimizer.beta1},
+                                                    {"optimizer.beta2", &optimizer.beta2}};
+  for (size_t i = 0; i < std::size(betas); ++i) {
+    const auto &[key, beta] = betas[i];
+    bool isListed = isPair && reader.nearness(listKey) > reader.nearness(key);
+    *beta = isListed ? *yamlNumber(*list->items[i]) : reader.number(key).value_or(*beta);
+    if (isListed)
+      reader.report(key, KeyAction::Accepted, "the nearer betas win");
+    if (*beta < 0 || *beta >= 1)
+      reader.error(isListed ? listKey : key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  }
+}
+
+void importOptimizer(const RunReader &reader) {
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const std::vector<std::string> known = {"AdamW", "AdamWeightDecay", "FusedAdamWeightDecay",
+                                          "FP32StateAdamWeightDecay", "adamw"};
+  if (std::optional<std::string> type = reader.text("optimizer.type"))
+    if (std::find(known.begin(), known.end(), *type) == known.end())
+      reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type, fmt::join(known, ", "),
+                                                 didYouMean(*type, known)));
+  importBetas(reader);
+  optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
+  optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
+  if (optimizer.weightDecay < 0)
+    reader.error("optimizer.weight_decay",
+                 fmt::format("optimizer.weight_decay is {}, must be at least 0", optimizer.weightDecay));
+  if (optimizer.epsilon <= 0)
+    reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
+  optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
+  optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
+  optimizer.maxSkippedSteps = reader.integer("runner_wrapper.max_skipped_steps").value_or(optimizer.maxSkippedSteps);
+  if (optimizer.maxGradNorm <= 0)
+    reader.error("runner_wrapper.max_grad_norm",
+                 fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));
+}
+
+void importScheduleKind(const RunReader &reader) {
+  const std::map<std::string, std::string> kinds = {
+      {"constant", "constant"},
+      {"ConstantWarmUpLR", "constant"},
+      {"linear", "linear"},
+      {"LinearWithWarmUpLR", "linear"},
+      {"cosine", "cosine"},
+      {"CosineWithWarmUpLR", "cosine"},
+      {"polynomial", "polynomial"},
+      {"PolynomialWithWarmUpLR", "polynomial"},
+      {"inverse_sqrt", "inverse_sqrt"},
+      {"inverse-square-root", "inverse_sqrt"},
+      {"wsd", "wsd"},
+      {"WSD", "wsd"},
+  };
+  std::optional<std::string> type = reader.text("lr_schedule.type");
+  if (!type)
+    return;
+  auto kind = kinds.find(*type);
+  if (kind != kinds.end()) {
+    reader.config().schedule.kind = kind->second;
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto &[name, meaning] : kinds)
+    names.push_back(name);
+  reader.error("lr_schedule.type", fmt::format("no learning-rate schedule '{}', there are {}{}", *type,
+                                               fmt::join(names, ", "), didYouMean(*type, names)));
+}
+
+/// Imports the warmup, which two keys can define. The one with the higher priority wins: --set, then the file, then its
+/// bases. If both have the same priority, the ratio wins, as in MindFormers.
+void importWarmup(const RunReader &reader) {
+  LearningRateSchedule &schedule = reader.config().schedule;
+  const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
+  schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
+  schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
+  if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
+    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
+  if (reader.nearness(stepsKey) > reader.nearness(ratioKey)) {
+    schedule.warmupRatio = -1;
+    reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
+  } else if (schedule.warmupRatio >= 0) {
+    reader.report(stepsKey, KeyAction::Accepted, "warmup_ratio wins");
+  }
+  if (schedule.warmupRatio < 0 && schedule.totalSteps > 0 && schedule.warmupSteps > schedule.totalSteps)
+    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}", schedule.warmupSteps,
+                                       schedule.totalSteps));
+}
+
+void importSchedule(const RunReader &reader) {
+  LearningRateSchedule &schedule = reader.config().schedule;
+  importScheduleKind(reader);
+  std::optional<double> peak = reader.number("lr_schedule.learning_rate");
+  if (peak)
+    reader.report("optimizer.learning_rate", KeyAction::Accepted, "lr_schedule.learning_rate wins");
+  else
+    peak = reader.number("optimizer.learning_rate");
+  schedule.peak = peak.value_or(schedule.peak);
+  // MindFormers' default. It prevents a polynomial schedule without lr_end from being constant.
+  double defaultEnd = schedule.kind == "polynomial" ? 1e-7 : 0;
+  schedule.end = reader.number("lr_schedule.lr_end").value_or(defaultEnd);
+  schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
+  schedule.power = reader.number("lr_schedule.power").value_or(1);
+  schedule.cycles = reader.number("lr_schedule.num_cycles").value_or(0.5);
+  schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
+  schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
+  if (reader.has("lr_schedule.warmup_epochs"))
+    reader.error("lr_schedule.warmup_epochs", "the steps of an epoch are not known before the data are, "
+                                              "give warmup_steps or warmup_ratio");
+  if (schedule.peak <= 0)
+    reader.error("lr_schedule.learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
+  if (schedule.kind != "constant" && schedule.end > schedule.peak)
+    reader.error("lr_schedule.lr_end",
+                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
+  if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
+    reader.error("lr_schedule.total_steps",
+                 fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
+  importWarmup(reader);
+  if (schedule.kind == "wsd" && schedule.decaySteps < 0)
+    reader.error("lr_schedule.type", "wsd needs lr_schedule.decay_steps");
+}
+
+void importLossScale(const RunReader &reader) {
+  LossScaleConfig &scale = reader.config().lossScale;
+  const std::string key = "runner_wrapper.scale_sense";
+  if (std::optional<double> fixed = reader.number(key)) {
+    scale.initial = *fixed;
+  } else if (const YamlNode *node = reader.find(key); node && node->isMap()) {
+    std::string type = reader.text(key + ".type").value_or("DynamicLossScaleUpdateCell");
+    scale.dynamic = type == "DynamicLossScaleUpdateCell";
+    if (!scale.dynamic && type != "FixedLossScaleUpdateCell")
+      reader.error(key + ".type", fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
+                                              "and FixedLossScaleUpdateCell",
+                                              type));
+    if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
+      scale = {};
+      return reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
+    }
+    scale.initial = reader.number(key + ".loss_scale_value").value_or(4294967296.0);
+    scale.factor = reader.number(key + ".scale_factor").value_or(2);
+    scale.window = reader.integer(key + ".scale_window").value_or(1000);
+  }
+  if (scale.initial <= 0)
+    reader.error(key, fmt::format("loss scale is {}, must be above 0", scale.initial));
+  if (scale.dynamic && scale.factor <= 1)
+    reader.error(key + ".scale_factor", fmt::format("scale_factor is {}, must be above 1", scale.factor));
+}
+
+void importEpilogues(const RunReader &reader) {
+  const char *key = "context.unfused_epilogues";
+  std::vector<std::string> known;
+  for (int number = 1; number < rt::pb::LibraryCall::Epilogue_ARRAYSIZE; ++number)
+    known.push_back(epilogueName(static_cast<rt::pb::LibraryCall::Epilogue>(number)));
+  const YamlNode *list = reader.find(key);
+  for (const YamlPtr &item : list ? list->items : std::vector<YamlPtr>()) {
+    if (std::find(known.begin(), known.end(), item->text) == known.end())
+      reader.error(key, fmt::format("no epilogue '{}', there are {}{}", item->text, fmt::join(known, ", "),
+                                    didYouMean(item->text, known)));
+    reader.config().unfusedEpilogues.push_back(item->text);
+  }
+}
+
+void importMode(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  config.seed = static_cast<uint64_t>(reader.integer("seed").value_or(0));
+  config.runMode = reader.text("run_mode").value_or("train");
+  const std::vector<std::string> modes = {"train", "finetune", "eval", "predict", "export"};
+  if (std::find(modes.begin(), modes.end(), config.runMode) == modes.end())
+    reader.error("run_mode", fmt::format("no run_mode '{}', there are {}{}", config.runMode, fmt::join(modes, ", "),
+                                         didYouMean(config.runMode, modes)));
+  config.outputDir = reader.text("output_dir").value_or(config.outputDir);
+  const YamlNode *resume = reader.find("resume_training");
+  config.resume = resume && yamlBool(*resume).value_or(false);
+  config.epochs = reader.integer("runner_config.epochs").value_or(1);
+  if (reader.integer("context.mode").value_or(0) != 0)
+    reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
+  importEpilogues(reader);
+  if (std::string arch = reader.text("model.arch.type").value_or(""); arch.ends_with("ForSequenceClassification")) {
+    std::string reason = fmt::format("classification heads are not built, a plan trains the language model of the same "
+                                     "sizes; type: {} → that model's",
+                                     arch);
+    reader.refuse("model.arch.type", reason);
+    reader.report("model.model_config.num_labels", KeyAction::Rejected, reason);
+  }
+}
+
+void refusePlaceholder(const RunReader &reader, const std::string &key, const std::string &text) {
+  if (isPlaceholder(text))
+    reader.error(key, fmt::format("{} is a placeholder, {}; write yours in its place", key, text));
+}
+
+/// Imports the checkpoint to start from, and the mode. Whether the weights exist is checked on the machine that runs
+/// the plan.
+void importStart(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
+  config.loadCheckpoint = reader.text(checkpointKey).value_or("");
+  const std::string &from = config.loadCheckpoint;
+  refusePlaceholder(reader, checkpointKey, from);
+  if (config.runMode == "export")
+    reader.refuse("run_mode",
+                  "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
+                  "run_mode: export → train");
+  if (config.runMode == "finetune" && from.empty())
+    reader.refuse("run_mode",
+                  "finetune without load_checkpoint has no weights to start from; run_mode: finetune → train");
+  if (from.ends_with(".ckpt"))
+    reader.refuse(checkpointKey,
+                  fmt::format("MindSpore's .ckpt files are not read, so that nothing is loaded from '{}'; "
+                              "export them as safetensors with the names of transformers and give that "
+                              "folder",
+                              from));
+  if (const YamlNode *resume = reader.find("resume_training"); resume && !yamlBool(*resume))
+    reader.refuse("resume_training", fmt::format("'{}' names a checkpoint of MindSpore, which is not read; "
+                                                 "resume_training: True resumes from the newest one of load_checkpoint",
+                                                 resume->text));
+  if (config.resume && from.empty())
+    reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: say `espalier run --resume`");
+  config.resume = config.resume && !from.empty();
+  const std::string weightsKey = "model.model_config.checkpoint_name_or_path";
+  std::string weights = reader.text(weightsKey).value_or("");
+  if (weights.empty() || config.runMode == "predict" || config.runMode == "export")
+    return;
+  if (!from.empty())
+    return reader.report(weightsKey, KeyAction::Accepted, "load_checkpoint is what is loaded");
+  std::string what = fmt::format("not loaded: training starts from initial values, not from '{}'", weights);
+  reader.report(weightsKey, KeyAction::Rejected, what);
+  reader.warning(weightsKey, "checkpoint_name_or_path is " + what);
+}
+
+void importCallbacks(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const YamlNode *callbacks = reader.find("callbacks");
+  for (size_t i = 0; callbacks && i < callbacks->items.size(); ++i) {
+    const YamlNode &item = *callbacks->items[i];
+    const YamlNode *type = item.find("type");
+    std::string name = type ? type->text : "";
+    auto integer = [&item](const char *key, int64_t otherwise) {
+      const YamlNode *node = item.find(key);
+      return node ? yamlInteger(*node).value_or(otherwise) : otherwise;
+    };
+    if (name == "MFLossMonitor") {
+      config.logSteps = integer("per_print_times", 1);
+    } else if (name == "CheckpointMointor" || name == "CheckpointMonitor") { // the first is MindFormers' spelling
+      const YamlNode *prefix = item.find("prefix");
+      config.checkpointPrefix = prefix ? prefix->text : "";
+      config.checkpointSteps = integer("save_checkpoint_steps", 1);
+      config.keepCheckpoints = integer("keep_checkpoint_max", 5);
+    } else {
+      reader.report(fmt::format("callbacks[{}].type", i), KeyAction::Accepted, "a callback without a counterpart here");
+    }
+  }
+}
+
+} // namespace
+
+void importTraining(const RunReader &reader) {
+  importMode(reader);
+  importStart(reader);
+  importOptimizer(reader);
+  importSchedule(reader);
+  importLossScale(reader);
+  importCallbacks(reader);
+}
+
+namespace {
+
+/// Imports paths and split. Checks only what does not need the data to be present.
+void importPaths(const RunReader &reader) {
+  const std::string loader = "train_dataset.data_loader.", folderKey = loader + "dataset_dir",
+                    pathKey = loader + "config.data_path", splitKey = loader + "config.split";
+  DataConfig &data = reader.config().data;
+  if (std::string folder = reader.text(folderKey).value_or(""); !folder.empty()) {
+    data.path = {folder};
+    refusePlaceholder(reader, folderKey, folder);
+  }
+  std::vector<std::string> paths = yamlTexts(reader.find(pathKey));
+  if (!paths.empty() && paths != std::vector<std::string>{""})
+    try {
+      for (const rt::BlendPart &part : rt::parseBlend(paths))
+        refusePlaceholder(reader, pathKey, part.path);
+      data.path = paths;
+    } catch (const rt::DataError &fault) {
+      reader.error(pathKey, fmt::format("data_path: {}", fault.reason()));
+    }
+  data.split = reader.text(splitKey).value_or(data.split);
+  try {
+    rt::parseSplit(data.split);
+  } catch (const rt::DataError &fault) {
+    reader.error(splitKey, fmt::format("split \"{}\": {}", data.split, fault.reason()));
+  }
+}
+
+} // namespace
+
+void importData(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const std::string task = "train_dataset.data_loader.config.";
+  DataConfig &data = config.data;
+  importPaths(reader);
+  for (const std::string &key : {std::string("train_dataset.seed"), task + "seed"})
+    if (std::optional<int64_t> seed = reader.integer(key))
+      data.seed = static_cast<uint64_t>(*seed);
+  data.eodToken = reader.integer(task + "eod");
+  data.eodMaskLoss = reader.flag(task + "eod_mask_loss").value_or(false);
+  data.resetPositionIds = reader.flag(task + "reset_position_ids").value_or(false);
+  for (const char *key : {"eod_mask_loss", "reset_position_ids"})
+    if (reader.flag(task + key).value_or(false) && !data.eodToken)
+      reader.error(task + key, fmt::format("{} needs the token that ends a document, eod", key));
+  for (const char *key : {"reset_attention_mask", "create_compressed_eod_mask"})
+    if (reader.flag(task + key).value_or(false))
+      reader.error(task + key,
+                   fmt::format("{} is not built: attention is causal over the whole sample, also across the "
+                               "end of a document; {} → False",
+                               key, key));
+  if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
+    config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
+  std::optional<int64_t> seq = reader.integer(task + "seq_length");
+  auto dim = config.model.dims.find("seq");
+  if (seq && dim != config.model.dims.end() && dim->second > 0 && *seq != dim->second)
+    reader.error(task + "seq_length",
+                 fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq, dim->second));
+}
+
+void importDTypes(const RunReader &reader, const SizeTable &sizes) {
+  auto dtype = [&sizes](const char *key, DType otherwise) {
+    auto size = sizes.find(key);
+    if (size == sizes.end() || size->second.text.empty())
+      return otherwise;
+    return size->second.text == "float16" ? DType::F16 : size->second.text == "bfloat16" ? DType::BF16 : DType::F32;
+  };
+  DTypePolicy &policy = reader.config().dtypes;
+  policy.parameters = dtype("param_init_type", DType::F32);
+  policy.compute = dtype("compute_dtype", DType::F32);
+  policy.norm = dtype("layernorm_compute_type", DType::F32);
+  policy.softmax = dtype("softmax_compute_type", DType::F32);
+  policy.masterWeights = reader.flag("optimizer.master_weights").value_or(false);
+  if (policy.masterWeights && policy.parameters == DType::F32)
+    reader.error("optimizer.master_weights", "parameters are float32 already, master_weights is for 16-bit ones");
+}
+
+} // namespace espalier

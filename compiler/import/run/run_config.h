@@ -1,0 +1,143 @@
+// A run file after import, with every value typed, defaulted and checked. The other phases read this.
+#pragma once
+
+#include "compiler/import/model/model_description.h"
+#include "planner/problem.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// Recomputation settings.
+struct RecomputeConfig {
+  bool mpCommRecompute = true;
+  bool recomputeSliceActivation = false;
+  /// Number of layers, from the first on, that recompute the whole block or only elementwise work; the whole block
+  /// wins. Either one entry per stage, or one entry per chunk: all first chunks, then all second chunks, and so on.
+  /// Empty if the file has no list.
+  std::vector<int> fullLayers, selectiveLayers;
+};
+
+/// AdamW's hyperparameters, gradient clipping, and the limit of skipped steps.
+struct OptimizerConfig {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0.0;
+  bool clip = false;
+  double maxGradNorm = 1.0;
+  int64_t maxSkippedSteps = 20; ///< the run ends after this many skipped steps in a row; 0 means no limit
+};
+
+/// A learning-rate schedule. FORMATS.md section 5 has the formulas. Steps are optimizer steps.
+struct LearningRateSchedule {
+  std::string kind = "constant"; ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
+  double peak = 1e-3, end = 0.0, warmupInit = 0.0, power = 1.0, cycles = 0.5;
+  int64_t warmupSteps = 0;
+  double warmupRatio = -1; ///< fraction of the total steps; overrides warmupSteps if >= 0
+  int64_t totalSteps = -1; ///< -1 if --steps defines it
+  int64_t decaySteps = -1; ///< only for wsd
+};
+
+/// The loss scale, fixed or dynamic.
+struct LossScaleConfig {
+  bool dynamic = false;
+  double initial = 1.0, factor = 2.0, minimum = 1.0;
+  int64_t window = 1000;
+};
+
+/// cuBLASLt algorithms that were measured to be the fastest.
+struct MatmulAlgorithms {
+  std::string library; ///< library and device of the algorithms, such as "cuBLASLt 13.1.0 on sm_90"
+  std::map<std::string, std::string> products; ///< by productName(): the algorithm's bytes in hexadecimal
+};
+
+/// The devices that the plan is made for: at most 12 constants of the devices and their links, and up to 3 of the host.
+/// The peak of the compute dtype counts as one constant. The YAML file gives the source of each constant.
+struct ClusterConfig {
+  std::string name;
+  std::string device; ///< device class in configs/systems, which lists errors per class: a100, h100, cpu; may be empty
+  int hosts = 1, devicesPerHost = 1;
+  /// Bytes per device that a plan may use: memory without reserved bytes and margin, or context.max_device_memory.
+  double memoryBytes = 0;
+  double reservedBytes = 0;                  ///< bytes that the driver, libraries and communicators use
+  double memoryMargin = 0.04;                ///< fraction of a device's memory that plans leave free
+  double marginBytes = 0;                    ///< the margin in bytes; 0 if the run file sets its limit
+  double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
+  double matmulEfficiency = 0;               ///< fraction of the peak that large matrix products reach
+  double attentionEfficiency = 0; ///< fraction of the peak that fused attention reaches; 0 means matmulEfficiency
+  int multiprocessors = 0;        ///< number of tiles per wave of a matrix product; 0 means no wave quantization
+  double launchSeconds = 0;
+  double linkBandwidth = 0, linkLatency = 0;       ///< inside a host: bytes/s per direction and device; seconds
+  double networkBandwidth = 0, networkLatency = 0; ///< between hosts: bytes/s per device; seconds
+  double sendBandwidth = 0;                        ///< bytes/s of one send between hosts; 0 means networkBandwidth
+  double ringSlope = 0;                            ///< slowdown of collectives per doubling of hosts
+  /// Bytes of host memory, and bytes/s per direction of a host link that `devicesPerHostLink` devices share; 0 if
+  /// unknown.
+  double hostMemoryBytes = 0, hostBandwidth = 0;
+  int devicesPerHostLink = 1;
+  MatmulAlgorithms matmulAlgorithms; ///< may be empty
+  int devices() const { return hosts * devicesPerHost; }
+};
+
+/// The software whose performance is predicted (configs/systems): the error of predicted times on devices of the
+/// cluster's class, and the work that it overlaps with compute.
+struct SystemConfig {
+  std::string name = "espalier";
+  double timeError = 0; ///< relative error of a predicted step time
+  double comparisonError =
+      0; ///< smallest relative difference between the times of two plans of one run that the prediction can resolve
+  planner::Software software; ///< its name equals `name`
+};
+
+/// Data settings that `espalier run` uses unless its command line overrides them.
+struct DataConfig {
+  std::vector<std::string> path;    ///< one path, or weight path weight path ...; may be empty
+  std::string split = "969, 30, 1"; ///< weights of training, validation and test
+  std::optional<uint64_t> seed;     ///< seed of the sample order; unset means the run's seed
+  std::optional<int64_t> eodToken;  ///< token that ends a document
+  bool eodMaskLoss = false;         ///< whether positions with this token as input have no loss
+  bool resetPositionIds = false;    ///< whether positions restart after this token
+};
+
+/// The parameter names of another system: patterns of names and the parameters that they hold, as in the model file.
+struct WeightRules {
+  std::string system; ///< hf | mcore | legacy
+  std::vector<std::pair<std::string, std::string>> rules;
+};
+
+/// All settings of a run.
+struct RunConfig {
+  std::string file; ///< the run file
+  std::map<std::string, SourceLocation>
+      places; ///< location of each given key, such as "cluster.link", for errors found later
+  ModelDescription model;
+  std::string modelFile;
+  std::vector<WeightRules> weights; ///< from the model file
+  DTypePolicy dtypes;
+  planner::Pins pins;    ///< plan properties that the file fixes
+  bool isPinned = false; ///< parallel_mode 1: unset properties use their defaults
+  RecomputeConfig recompute;
+  OptimizerConfig optimizer;
+  LearningRateSchedule schedule;
+  LossScaleConfig lossScale;
+  ClusterConfig cluster;
+  SystemConfig system;
+  uint64_t seed = 0;
+  int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
+  DataConfig data;
+  int ignoreToken = -1;                      ///< label without loss; -1 if there is none
+  std::string runMode = "train";             ///< train | finetune | eval | predict
+  std::vector<std::string> unfusedEpilogues; ///< epilogues of GPU matrix products that stay separate kernels
+  std::string outputDir = "./output";        ///< checkpoints and logs
+  std::string loadCheckpoint;                ///< may be empty
+  bool resume = false;          ///< whether to continue loadCheckpoint's run instead of loading only its weights
+  int64_t epochs = 1;           ///< used when --steps is not given
+  std::string checkpointPrefix; ///< may be empty
+  int64_t checkpointSteps = 0;  ///< steps between two checkpoints; 0 means only at the end
+  int64_t keepCheckpoints = 5;  ///< 0 means all
+  int64_t logSteps = 1;         ///< steps between two log lines
+};
+
+} // namespace espalier

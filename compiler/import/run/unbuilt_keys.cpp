@@ -1,0 +1,77 @@
+// Refuses values of MindFormers keys that have only one supported value. Another value would give a different model.
+#include "compiler/import/run/run_reader.h"
+#include "compiler/import/run/unbuilt_feature.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <initializer_list>
+
+namespace espalier {
+namespace {
+
+constexpr UnbuiltFeature unbuiltKeys[] = {
+    {"moe_config.balance_via_topk_bias", "false", "experts are balanced by a loss, not by a bias"},
+    {"moe_config.shared_expert_num", "0", "experts that every token passes are not built"},
+    {"moe_config.routed_scaling_factor", "1", "weights of experts are not scaled"},
+    {"moe_config.z_loss_factor", "0", "the z-loss of the router is not computed"},
+    {"moe_config.topk_method", "greedy", "tokens choose among all experts"},
+    {"moe_config.n_group", "1", "tokens choose among all experts"},
+    {"moe_config.topk_group", "1", "tokens choose among all experts"},
+    {"moe_config.use_gating_sigmoid", "false", "experts are weighed by a softmax"},
+    {"moe_config.enable_cold_hot_expert", "false", "no expert has copies"},
+    {"model.model_config.quantization_config", nullptr,
+     "quantized weights are not built, a plan holds those of the types "
+     "that param_init_type and compute_dtype say"},
+    {"model.model_config.pet_config", nullptr,
+     "low-rank adapters are not built, a plan trains all parameters of the plain model"},
+};
+
+int bytesOf(const std::string &type) { return type == "float32" ? 4 : type == "float16" || type == "bfloat16" ? 2 : 0; }
+
+/// Checks the type of the token table, which equals that of all parameters. Another type of the same size is reported,
+/// because it only rounds differently.
+void checkEmbeddingType(const RunReader &reader, const SizeTable &sizes) {
+  const char *path = "model.model_config.embedding_init_type";
+  auto size = sizes.find("param_init_type");
+  std::string type = reader.text(path).value_or(""), own = size == sizes.end() ? "" : size->second.text;
+  if (type.empty() || own.empty())
+    return;
+  if (bytesOf(type) == 0)
+    reader.error(path, fmt::format("no type '{}', there are bfloat16, float16, float32", type));
+  else if (bytesOf(type) != bytesOf(own))
+    reader.refuse(path, fmt::format("the token table has the type of all parameters, param_init_type {}, not {}; "
+                                    "embedding_init_type: {} → {}",
+                                    own, type, type, own));
+  else
+    reader.report(path, KeyAction::Mapped, fmt::format("the token table has param_init_type, {}", own));
+}
+
+} // namespace
+
+bool UnbuiltFeature::isOff(const YamlNode &value) const {
+  if (!neutral)
+    return false;
+  YamlNode wanted;
+  wanted.kind = YamlNode::Kind::Scalar;
+  wanted.text = neutral;
+  if (std::optional<bool> flag = yamlBool(wanted))
+    return yamlBool(value) == flag;
+  std::optional<double> number = yamlNumber(wanted);
+  return number ? yamlNumber(value) == number : value.isScalar() && value.text == neutral;
+}
+
+void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes) {
+  for (const UnbuiltFeature &feature : unbuiltKeys) {
+    const auto &[path, neutral, reason] = feature;
+    const YamlNode *value = reader.find(path);
+    if (!value || feature.isOff(*value))
+      continue;
+    std::string key = std::string(path).substr(std::string(path).rfind('.') + 1);
+    reader.refuse(path,
+                  fmt::format("{}; {}", reason,
+                              neutral ? fmt::format("{}: {} → {}", key, flowText(*value), neutral) : "remove " + key));
+  }
+  checkEmbeddingType(reader, sizes);
+}
+
+} // namespace espalier

@@ -1,0 +1,391 @@
+// Converts config.json of transformers to a run file and back. Each key is a size, is checked against its only
+// supported value, is ignored, or is an error.
+#include "compiler/import/huggingface/hf_config.h"
+
+#include "gmock/gmock.h"
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::vector<std::string> configs = {ESPALIER_SOURCE_DIR "/configs"};
+
+Json gpt2() {
+  return Json::parse(R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 19, "n_positions": 8,
+                         "n_embd": 24, "n_layer": 2, "n_head": 4, "n_inner": 48, "activation_function": "gelu_new",
+                         "scale_attn_weights": true, "bos_token_id": 3, "n_ctx": 8})");
+}
+
+Json llama() {
+  return Json::parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 19,
+                         "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+                         "intermediate_size": 40, "max_position_embeddings": 8, "rope_theta": 500000.0,
+                         "torch_dtype": "bfloat16", "tie_word_embeddings": true, "head_dim": 4,
+                             "rope_scaling": null})");
+}
+
+ImportedHf imported(const Json &config) { return importHfConfig("config.json", config.dump(1), configs); }
+
+std::string errorsOf(Json config, const std::string &key, const Json &value) {
+  config[key] = value;
+  return imported(config).diagnostics.render();
+}
+
+/// Imports the run file that a config.json becomes.
+ImportedRun runOf(const Json &config) {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + ".yaml");
+  std::ofstream(file) << imported(config).yaml;
+  ImportOptions options;
+  options.searchPath = configs;
+  ImportedRun run = importRun(file.string(), options);
+  std::filesystem::remove(file);
+  return run;
+}
+
+TEST(HfConfig, Gpt2) {
+  ImportedHf hf = imported(gpt2());
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  EXPECT_THAT(hf.yaml, AllOf(HasSubstr("type: GPT2LMHeadModel"), HasSubstr("seq_length: 8  # n_positions"),
+                             HasSubstr("max_position_embeddings: 8"), HasSubstr("expand_ratio: 2  # n_inner"),
+                             HasSubstr("layernorm_epsilon: 1e-5  # transformers' default"),
+                             HasSubstr("param_init_type: float32"), HasSubstr("hidden_act: gelu_new")));
+  std::map<std::string, bool> used;
+  for (const HfKeyReport &key : hf.keys)
+    used[key.key] = key.isUsed;
+  EXPECT_EQ(used.size(), gpt2().size());
+  EXPECT_TRUE(used.at("n_embd"));
+  EXPECT_FALSE(used.at("bos_token_id"));
+}
+
+TEST(HfConfig, LlamaTiedWithGroups) {
+  ImportedHf hf = imported(llama());
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  EXPECT_THAT(hf.yaml, AllOf(HasSubstr("n_kv_heads: 2"), HasSubstr("theta: 500000.0"), HasSubstr("rms_norm_eps: 1e-6"),
+                             HasSubstr("tie_word_embeddings: true"), HasSubstr("param_init_type: bfloat16"),
+                             HasSubstr("master_weights: True")));
+}
+
+// The configurations of published models.
+TEST(HfConfig, PublishedModels) {
+  Json small = Json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1, "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+    "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": true, "summary_type": "cls_index", "summary_use_proj": true,
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257})");
+  EXPECT_EQ(runOf(small).config.model.parameterCount(), 124439808);
+  Json second = Json::parse(R"({"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
+    "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "tie_word_embeddings": false, "torch_dtype": "float16", "transformers_version": "4.31.0", "use_cache": true,
+    "vocab_size": 32000})");
+  EXPECT_EQ(runOf(second).config.model.parameterCount(), 6738415616);
+  Json third = Json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001, "hidden_act": "silu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192,
+    "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
+    "vocab_size": 128256})");
+  EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
+}
+
+/// A published model of the Llama family: its config.json, and its exact number of parameters.
+struct Published {
+  const char *name, *text;
+  int64_t parameters;
+};
+
+class KindsOfLlama : public testing::TestWithParam<Published> {};
+
+TEST_P(KindsOfLlama, HaveTheirParameters) {
+  Json config = Json::parse(GetParam().text);
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  ImportedRun run = runOf(config);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(run, "bfloat16", diagnostics));
+  EXPECT_EQ(diagnostics.render(), "");
+  EXPECT_EQ(runOf(written).config.model.parameterCount(), GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Published, KindsOfLlama,
+    testing::Values(
+        Published{"Mistral7B", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
+          "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 32768})",
+                  7248023552},
+        Published{"MistralNemo", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
+          "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
+          "intermediate_size": 14336, "max_position_embeddings": 131072, "model_type": "mistral",
+          "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "use_cache": true, "vocab_size": 131072})",
+                  12247782400},
+        Published{"Qwen2HalfB", R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+          "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896,
+          "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768,
+          "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24,
+          "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768,
+          "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true, "use_mrope": false,
+          "use_sliding_window": false, "vocab_size": 151936})",
+                  494032768},
+        Published{"Qwen3Small", R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false,
+          "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128,
+          "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+          "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3", "num_attention_heads": 16,
+          "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+          "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+          "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})",
+                  596049920},
+        Published{"Phi4", R"({"architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "auto_map": {}, "bos_token_id": 100257, "embd_pdrop": 0.0, "eos_token_id": 100257, "hidden_act": "silu",
+          "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 17920, "max_position_embeddings": 16384,
+          "model_type": "phi3", "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10,
+          "original_max_position_embeddings": 16384, "pad_token_id": 100257, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+          "rope_scaling": null, "rope_theta": 250000, "sliding_window": null, "tie_word_embeddings": false,
+          "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})",
+                  14659507200}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+// Each error names the key of config.json and its value.
+TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
+  Json mistral = llama();
+  mistral["model_type"] = "mistral";
+  mistral["architectures"] = {"MistralForCausalLM"};
+  mistral.erase("head_dim");
+  EXPECT_THAT(imported(mistral).diagnostics.render(),
+              HasSubstr("sliding_window is not given, which means 4096: mistral has only null or at least "
+                        "max_position_embeddings"));
+  EXPECT_THAT(errorsOf(mistral, "sliding_window", 4),
+              HasSubstr("sliding_window is 4, mistral has only null or at least max_position_embeddings"));
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", 8), ""); // equal to the sequence length
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", nullptr), "");
+  Json qwen = llama();
+  qwen["model_type"] = "qwen2";
+  qwen["architectures"] = {"Qwen2ForCausalLM"};
+  EXPECT_EQ(errorsOf(qwen, "layer_types", {"full_attention", "full_attention"}), "");
+  EXPECT_THAT(errorsOf(qwen, "layer_types", {"full_attention", "sliding_attention"}),
+              HasSubstr("layer_types is [\"full_attention\",\"sliding_attention\"], qwen2 has only lists of "
+                        "full_attention"));
+  EXPECT_THAT(errorsOf(qwen, "use_sliding_window", true),
+              HasSubstr("use_sliding_window is true, qwen2 has only false"));
+  Json phi = llama();
+  phi["model_type"] = "phi3";
+  phi["architectures"] = {"Phi3ForCausalLM"};
+  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75),
+              HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
+  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}), HasSubstr("phi3 has only null"));
+  EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
+}
+
+// A null value and a missing key have different meanings.
+TEST(HfConfig, HeadDimIsSeparate) {
+  Json config = llama();
+  config["head_dim"] = 8;
+  ImportedRun run = runOf(config);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.dims.at("head_dim"), 8);
+  Diagnostics diagnostics;
+  EXPECT_EQ(Json::parse(hfConfigText(run, "float32", diagnostics))["head_dim"], 8);
+  Json reference = config;
+  reference.erase("head_dim");
+  agreeingHfConfig(run, "bfloat16", "c", reference.dump(), diagnostics);
+  EXPECT_THAT(diagnostics.render(), HasSubstr("head_dim is 4.0, the model has 8"));
+  config["model_type"] = "mistral";
+  config["architectures"] = {"MistralForCausalLM"};
+  config["sliding_window"] = nullptr;
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 6  # num_attention_heads"));
+  config.erase("num_key_value_heads");
+  EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 8  # transformers' default"));
+}
+
+// Phi-3's default padding token is outside of a small vocabulary.
+TEST(HfConfig, KeysWhoseDefaultMayNotFitAreCleared) {
+  Json phi = llama();
+  phi["model_type"] = "phi3";
+  phi["architectures"] = {"Phi3ForCausalLM"};
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(runOf(phi), "float32", diagnostics));
+  EXPECT_TRUE(written.contains("pad_token_id") && written["pad_token_id"].is_null());
+}
+
+TEST(HfConfig, KeysWithoutEffectAreReported) {
+  Json config = llama();
+  config["pretraining_tp"] = 1;
+  config["transformers.js_config"] = {{"dtype", "q4"}};
+  config["is_llama_config"] = true;
+  config["rope_interleaved"] = false;
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  std::map<std::string, bool> used;
+  for (const HfKeyReport &key : hf.keys)
+    used[key.key] = key.isUsed;
+  for (const char *key : {"pretraining_tp", "transformers.js_config", "is_llama_config", "rope_interleaved"})
+    EXPECT_TRUE(used.contains(key) && !used[key]) << key;
+}
+
+// transformers 5 writes the base of rotary angles in rope_parameters.
+TEST(HfConfig, RopeParameters) {
+  Json config = llama();
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_theta", 1000000.0}, {"rope_type", "default"}};
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  EXPECT_THAT(hf.yaml, HasSubstr("theta: 1000000.0  # rope_parameters.rope_theta"));
+  config["rope_parameters"]["rope_type"] = "llama3";
+  EXPECT_THAT(imported(config).diagnostics.render(),
+              HasSubstr("rope_parameters.rope_type is \"llama3\", llama has only default"));
+}
+
+TEST(HfConfig, NamesUnsupportedKeys) {
+  EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
+              HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
+  EXPECT_THAT(errorsOf(gpt2(), "n_inner", 50),
+              HasSubstr("n_inner (50) is not a multiple of n_embd (24), which gpt2 wants"));
+  EXPECT_THAT(errorsOf(gpt2(), "n_emdb", 50),
+              HasSubstr("n_emdb is not known for gpt2, did you mean 'n_embd'?; remove it"));
+  EXPECT_THAT(errorsOf(gpt2(), "n_embd", Json::array()),
+              HasSubstr("n_embd must be a number, a string or a truth value"));
+  EXPECT_THAT(
+      errorsOf(gpt2(), "architectures", {"GPT2ForSequenceClassification"}),
+      HasSubstr("\"GPT2ForSequenceClassification\" is another model than GPT2LMHeadModel, which gpt2.yaml describes"));
+  EXPECT_THAT(
+      errorsOf(llama(), "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}),
+      HasSubstr(
+          "config.json:17:2: error: rope_scaling is {\"rope_type\":\"llama3\",\"factor\":8}, llama has only null"));
+  EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
+  EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
+  EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mistral, mixtral, phi3, "
+                              "qwen2, qwen3, qwen3_moe"),
+                    HasSubstr("did you mean 'llama'?")));
+}
+
+TEST(HfConfig, RefusesInvalidConfigs) {
+  auto says = [](const std::string &text) { return importHfConfig("c", text, configs).diagnostics.render(); };
+  EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON: parse error at line 1, column 2"));
+  EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
+  EXPECT_THAT(says(std::string(1000, '[')), HasSubstr("nested too deep"));
+  EXPECT_THAT(says("{}"), HasSubstr("no model file is for model_type ''"));
+}
+
+TEST(HfConfig, WritesWhatItReads) {
+  for (const Json &config : {gpt2(), llama()}) {
+    ImportedRun run = runOf(config);
+    ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+    Diagnostics diagnostics;
+    std::string text = hfConfigText(run, "bfloat16", diagnostics);
+    EXPECT_EQ(diagnostics.render(), "");
+    Json written = Json::parse(text);
+    EXPECT_EQ(written["torch_dtype"], "bfloat16");
+    for (const auto &[key, value] : config.items())
+      if (written.contains(key) && key != "torch_dtype")
+        EXPECT_EQ(written[key], value) << key;
+    EXPECT_EQ(runOf(written).config.model.parameterCount(), run.config.model.parameterCount());
+  }
+}
+
+// Refuses a reference config that differs from the model, with one error per key. A different dtype is corrected
+// instead.
+TEST(HfConfig, AgreesWithTheModel) {
+  ImportedRun run = runOf(llama());
+  auto text = [&](const Json &config, const char *dtype, Diagnostics &diagnostics) {
+    return agreeingHfConfig(run, dtype, "ref/config.json", config.dump(2), diagnostics);
+  };
+  Diagnostics none;
+  EXPECT_EQ(text(llama(), "bfloat16", none), llama().dump(2));
+  EXPECT_EQ(Json::parse(text(llama(), "float32", none))["torch_dtype"], "float32");
+  EXPECT_EQ(none.render(), "");
+  Json other = llama();
+  other["num_key_value_heads"] = 3;
+  other["vocab_size"] = 20;
+  Diagnostics both;
+  text(other, "bfloat16", both);
+  EXPECT_THAT(both.render(), AllOf(HasSubstr("ref/config.json: error: num_key_value_heads is 3, the model has 2"),
+                                   HasSubstr("vocab_size is 20, the model has 19")));
+  other = llama();
+  other["rope_scaling"] = {{"rope_type", "llama3"}};
+  Diagnostics form;
+  text(other, "bfloat16", form);
+  EXPECT_THAT(form.render(), HasSubstr("rope_scaling is {\"rope_type\":\"llama3\"}, llama has only null"));
+  Diagnostics damaged;
+  agreeingHfConfig(run, "float32", "c", "[", damaged);
+  EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));
+}
+
+// A model file of a user may have no hf_config section.
+TEST(HfConfig, ModelFilesWithoutIt) {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-models");
+  std::filesystem::create_directories(folder / "models");
+  std::ofstream own(folder / "models/mixtral.yaml");
+  std::ifstream shipped(ESPALIER_SOURCE_DIR "/configs/models/mixtral.yaml");
+  for (std::string line; std::getline(shipped, line) && line != "hf_config:";)
+    own << line << '\n';
+  own.close();
+  ImportOptions options;
+  options.searchPath = {folder.string()};
+  options.searchPath.insert(options.searchPath.end(), configs.begin(), configs.end());
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/mixtral_8x7b.yaml", options);
+  Diagnostics diagnostics;
+  EXPECT_EQ(hfConfigText(run, "float32", diagnostics), "");
+  EXPECT_THAT(diagnostics.render(),
+              HasSubstr("mixtral.yaml: error: has no `hf_config:`, by which a config.json is written"));
+  std::filesystem::remove_all(folder);
+}
+
+// The capacity that drops no token follows from the numbers of experts, under either name that transformers uses for
+// them.
+TEST(HfConfig, ExpertsDropNoToken) {
+  Json config = {{"model_type", "qwen3_moe"},
+                 {"vocab_size", 19},
+                 {"hidden_size", 24},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 6},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 6},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 12},
+                 {"norm_topk_prob", true},
+                 {"mlp_only_layers", Json::array()},
+                 {"max_position_embeddings", 8}};
+  for (const char *experts : {"num_experts", "num_local_experts"}) {
+    Json named = config;
+    named[experts] = 5;
+    EXPECT_THAT(imported(named).yaml, HasSubstr("capacity_factor: 2.5")) << experts;
+    ImportedRun run = runOf(named);
+    ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+    EXPECT_EQ(run.config.model.dims.at("capacity"), 8);
+  }
+  EXPECT_THAT(errorsOf(config, "mlp_only_layers", {1}), HasSubstr("mlp_only_layers is [1], qwen3_moe has only []"));
+  EXPECT_THAT(errorsOf(config, "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step is 2, qwen3_moe has only 1"));
+}
+
+// A user may pass config.json to `compile`; the error gives the right command.
+TEST(HfConfig, CompileOfAConfigGivesTheRightCommand) {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-config.json");
+  std::ofstream(file) << gpt2().dump(1);
+  EXPECT_THAT(importRun(file.string()).diagnostics.render(),
+              HasSubstr("`espalier import-hf " + file.string() + " -o RUN.yaml` makes it a run file"));
+  std::filesystem::remove(file);
+}
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,236 @@
+// Checks the shipped model files, and every error that a model file can have.
+#include "compiler/import/model/architecture.h"
+#include "compiler/import/model/op_vocabulary.h"
+#include "compiler/import/run/import_run.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+ModelDescription model(const std::string &config, std::vector<std::string> sets = {}) {
+  ImportOptions options;
+  options.sets = std::move(sets);
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/" + config + ".yaml", options);
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  return run.config.model;
+}
+
+const OpDescription &op(const SegmentDescription &segment, const std::string &kind) {
+  for (const OpDescription &candidate : segment.ops)
+    if (candidate.kind == kind)
+      return candidate;
+  throw std::runtime_error("no op " + kind);
+}
+
+const ParameterDescription &parameter(const SegmentDescription &segment, const std::string &name) {
+  for (const ParameterDescription &candidate : segment.parameters)
+    if (candidate.name == name)
+      return candidate;
+  throw std::runtime_error("no parameter " + name);
+}
+
+TEST(Model, Gpt2HasABlockOfThreeSegments) {
+  ModelDescription m = model("gpt2_124m");
+  ASSERT_EQ(m.runs.size(), 3u);
+  EXPECT_EQ(m.runs[1].kind, "block");
+  EXPECT_EQ(m.layerCount(), 12);
+  EXPECT_EQ(m.segment("embed").streamIn, "");
+  EXPECT_EQ(m.segment("head").streamOut, "loss");
+  EXPECT_EQ(m.dims.at("ffn"), 3072);
+  EXPECT_EQ(op(m.segment("block"), "activation").strings.at("kind"), "gelu");
+  EXPECT_DOUBLE_EQ(op(m.segment("block"), "attention").numbers.at("scale"), 1 / std::sqrt(64.0));
+  EXPECT_EQ(op(m.segment("block"), "attention").numbers.at("causal"), 1);
+  EXPECT_EQ(op(m.segment("block"), "attention").numbers.at("rate"), 0.1);
+  EXPECT_EQ(op(m.segment("block"), "layer_norm").numbers.at("epsilon"), 1e-5);
+}
+
+TEST(Model, HeadOfGpt2IsTied) {
+  ModelDescription m = model("gpt2_124m");
+  const ParameterDescription &wte = parameter(m.segment("head"), "wte");
+  EXPECT_EQ(wte.tiedTo, "embed.wte");
+  EXPECT_THAT(wte.dims, ElementsAre("vocab", "hidden"));
+  EXPECT_TRUE(wte.decay);
+}
+
+TEST(Model, OnlyMatricesDecay) {
+  for (const char *config : {"gpt2_124m", "llama2_7b"}) {
+    ModelDescription m = model(config);
+    for (const SegmentDescription &segment : m.segments)
+      for (const ParameterDescription &p : segment.parameters)
+        EXPECT_EQ(p.decay, p.dims.size() > 1 && !p.name.ends_with("_bias")) << p.name;
+  }
+}
+
+TEST(Model, ResidualProjectionsStartSmaller) {
+  ModelDescription m = model("gpt2_124m");
+  const Initializer &init = parameter(m.segment("block"), "attn_proj_weight").initializer;
+  EXPECT_EQ(init.kind, Initializer::Kind::Normal);
+  EXPECT_DOUBLE_EQ(init.stddev, 0.02 / std::sqrt(24.0));
+}
+
+TEST(Model, ActivationNamesHaveOneMeaning) {
+  for (auto [name, meaning] : {std::pair{"gelu_new", "gelu_tanh"},
+                               {"gelu", "gelu"},
+                               {"quick_gelu", "fast_gelu"},
+                               {"fast_gelu", "fast_gelu"},
+                               {"gelu_pytorch_tanh", "gelu_tanh"}}) {
+    ModelDescription m = model("tiny_gpt", {std::string("model.model_config.hidden_act=") + name});
+    EXPECT_EQ(op(m.segment("block"), "activation").strings.at("kind"), meaning);
+  }
+}
+
+TEST(Model, LlamaGroupsQueries) {
+  ModelDescription m = model("llama2_7b", {"model.model_config.n_kv_heads=8"});
+  EXPECT_EQ(m.dims.at("ffn"), 11008);
+  EXPECT_EQ(m.dims.at("group"), 4);
+  EXPECT_THAT(parameter(m.segment("block"), "attn_q_weight").dims,
+              ElementsAre("hidden", "kv_heads", "group", "head_dim"));
+  EXPECT_EQ(op(m.segment("block"), "rope").numbers.at("theta"), 10000);
+  EXPECT_EQ(model("llama2_7b", {"model.model_config.intermediate_size=8192"}).dims.at("ffn"), 8192);
+}
+
+TEST(Model, Llama70BHasItsPublishedSize) {
+  std::string c = "model.model_config.";
+  ModelDescription m = model("llama2_7b", {c + "hidden_size=8192", c + "num_layers=80", c + "num_heads=64",
+                                           c + "n_kv_heads=8", c + "ffn_dim_multiplier=1.3"});
+  EXPECT_EQ(m.dims.at("ffn"), 28672);
+  EXPECT_EQ(m.parameterCount(), 68976648192);
+}
+
+TEST(Model, OpsCarryTheirLine) {
+  ModelDescription m = model("tiny_gpt");
+  const OpDescription &norm = op(m.segment("block"), "layer_norm");
+  EXPECT_THAT(norm.location.file, HasSubstr("configs/models/gpt2.yaml"));
+  std::ifstream file(norm.location.file);
+  std::string line;
+  for (int i = 0; i < norm.location.line; ++i)
+    std::getline(file, line);
+  EXPECT_THAT(line, HasSubstr("op: layer_norm"));
+}
+
+// A small valid model file; each case replaces one part of it.
+const char *const smallModel = R"(name: small
+arch: [Small]
+config: SmallConfig
+sizes:
+  width: {default: 8}
+  depth: {default: 2}
+dims: {hidden: width, vocab: 16}
+model: [first, {block: depth}, last]
+segments:
+  first:
+    stream: {out: x}
+    parameters:
+      table: {dims: [vocab, hidden], init: {normal: 0.02}}
+    ops:
+      - {op: embed, in: [table, tokens], out: x}
+  block:
+    stream: {in: x, out: y}
+    parameters:
+      weight: {dims: [hidden], init: ones}
+    ops:
+      - {op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}
+  last:
+    stream: {in: x, out: loss}
+    parameters:
+      table: {tied: first.table}
+    ops:
+      - {op: linear, in: [x, table], out: logits}
+      - {op: cross_entropy, in: [logits, labels, loss_weights], out: loss}
+)";
+
+std::string errorsWith(const std::string &from, const std::string &to) {
+  std::string text = smallModel;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  std::string file = testing::TempDir() + "espalier_small_model.yaml";
+  std::ofstream(file) << text;
+  Diagnostics diagnostics;
+  if (std::optional<Architecture> architecture = loadArchitecture(file, diagnostics)) {
+    SizeTable sizes = resolveSizes(*architecture, nullptr, diagnostics);
+    ModelDescription described = describeModel(*architecture, sizes, diagnostics);
+    if (!diagnostics.hasErrors()) {
+      EXPECT_EQ(described.layerCount(), 2);
+    }
+  }
+  std::filesystem::remove(file);
+  return diagnostics.render();
+}
+
+TEST(ModelFile, SmallModelIsValid) { EXPECT_EQ(errorsWith("name: small", "name: tiny"), ""); }
+
+struct Fault {
+  const char *from, *to, *text;
+};
+class ModelFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(ModelFault, IsReported) { EXPECT_THAT(errorsWith(GetParam().from, GetParam().to), HasSubstr(GetParam().text)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, ModelFault,
+    testing::Values(
+        Fault{"config: SmallConfig\n", "", "model file has no 'config'"},
+        Fault{"arch: [Small]", "arch: [Small, [Large]]", "arch must list names or {NAME: {when: EXPR}}, got [Large]"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {whn: width}]", "unknown key 'whn' in arch, did you mean 'when'?"},
+        Fault{"arch: [Small]", "arch: [Small, Large: {defaults: {width: 3}}]",
+              "arch Large needs `when:`, the condition under which it is chosen"},
+        Fault{"name: small", "base_config: nowhere.yaml\nname: small", "base_config has no file"},
+        Fault{"name: small", "nam: small", "unknown key 'nam' in a model file, did you mean 'name'?"},
+        Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},
+        Fault{"width: {default: 8}", "width: {defalt: 8}", "unknown key 'defalt' in a size, did you mean 'default'?"},
+        Fault{"width: {default: 8}", "width: {type: real, default: 8}",
+              "size 'width' has type 'real', want int, number, string or bool"},
+        Fault{"width: {default: 8}", "width: {default: widht}", "'widht' is not defined"},
+        Fault{"width: {default: 8}", "width: {meaning: none}", "dim 'hidden' has no value"},
+        Fault{"hidden: width", "hidden: width / 3", "hidden must be a whole number, width / 3 gives 2.666666667"},
+        Fault{"hidden: width", "hidden: width - 8", "hidden is 0, must be between 1 and 1e12"},
+        Fault{"{block: depth}", "{blok: depth}", "no segment 'blok', did you mean 'block'?"},
+        Fault{"[first, {block: depth}, last]", "[first, last]",
+              "model needs a first segment, at least one layer and a last segment"},
+        Fault{"stream: {out: x}", "stream: {out: z}",
+              "segment 'first' needs stream: {out: NAME} with the name of one of its values"},
+        Fault{"stream: {out: x}", "stream: {ot: x}", "unknown key 'ot' in stream"},
+        Fault{"weight: {dims", "weigth: {dims", "value 'weight' is not known before this op, did you mean 'weigth'?"},
+        Fault{"dims: [hidden], init: ones", "init: ones", "parameter 'weight' has no dims"},
+        Fault{"dims: [hidden], init: ones", "dims: [hiden], init: ones",
+              "parameter 'weight' has unknown dim 'hiden', did you mean 'hidden'?"},
+        Fault{"dims: [hidden], init: ones", "dims: [hidden]", "parameter 'weight' has no init"},
+        Fault{"init: ones", "init: twos", "init must be zeros, ones or {normal: STDDEV}, got twos"},
+        Fault{"init: ones", "init: {normal: none}", "'none' is not defined"},
+        Fault{"init: ones", "init: ones, decai: no", "unknown key 'decai' in a parameter, did you mean 'decay'?"},
+        Fault{"tied: first.table", "tied: first.tabel",
+              "tied to 'first.tabel', which is no parameter with storage of its own"},
+        Fault{"op: rms_norm", "op: rms_nrm", "no op 'rms_nrm', there are embed, add, mul"},
+        Fault{"in: [x, weight]", "in: [x]", "rms_norm takes 2 to 2 inputs, got 1"},
+        Fault{"out: y, epsilon: 1e-5", "out: y", "rms_norm needs the attribute 'epsilon'"},
+        Fault{"epsilon: 1e-5", "epsilon: 1e-5, theta: 3", "unknown key 'theta' in rms_norm"},
+        Fault{"out: y, epsilon", "out: [y, z], epsilon", "rms_norm has one output, got 2"},
+        Fault{"out: y, epsilon", "out: weight, epsilon", "'weight' names a value already"},
+        Fault{"      weight: {dims: [hidden], init: ones}",
+              "      weight: {dims: [hidden], init: ones}\n      spare: {dims: [hidden], init: zeros}",
+              ":20:7: error: no op of 'block' reads the parameter 'spare'; name it among the inputs of one, or remove "
+              "it"},
+        Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
+        Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
+              "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, silu"}));
+
+TEST(ModelFile, ListIsNoModel) {
+  std::string file = testing::TempDir() + "espalier_list_model.yaml";
+  std::ofstream(file) << "[1, 2]\n";
+  Diagnostics diagnostics;
+  EXPECT_FALSE(loadArchitecture(file, diagnostics));
+  EXPECT_THAT(diagnostics.render(), HasSubstr("a model file is a map with name, sizes, dims, model and segments"));
+  std::filesystem::remove(file);
+}
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,143 @@
+// Imports whole run files: ours, and those that MindFormers ships.
+#include "compiler/import/run/explain.h"
+#include "compiler/import/run/import_run.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string config(const std::string &name) { return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml"; }
+
+fs::path shared() {
+  const char *folder = std::getenv("ESPALIER_SHARED");
+  return folder ? folder : ESPALIER_SOURCE_DIR "/../shared";
+}
+
+ImportedRun imported(const std::string &file, const ImportOptions &options = {}) {
+  ImportOptions withConfigs = options;
+  withConfigs.searchPath.push_back(ESPALIER_SOURCE_DIR "/configs");
+  return importRun(file, withConfigs);
+}
+
+TEST(ImportRun, TinyGptIsPinnedOnEightRanks) {
+  ImportedRun run = importRun(config("tiny_gpt"));
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  const RunConfig &c = run.config;
+  EXPECT_EQ(c.cluster.devices(), 8);
+  EXPECT_TRUE(c.isPinned);
+  EXPECT_EQ(c.pins.dp, 2);
+  EXPECT_EQ(c.pins.tp, 2);
+  EXPECT_EQ(c.pins.pp, 2);
+  EXPECT_GE(*c.pins.microBatches, 2);
+  EXPECT_EQ(c.globalBatch, *c.pins.microBatches * *c.pins.microBatchSize * 2);
+  EXPECT_EQ(c.model.dims.at("vocab"), 256);
+  EXPECT_EQ(c.model.dims.at("head_dim"), 16);
+  EXPECT_EQ(c.model.layerCount(), 4);
+  EXPECT_DOUBLE_EQ(c.optimizer.epsilon, 1e-8);
+  EXPECT_DOUBLE_EQ(c.schedule.peak, 1e-3);
+}
+
+struct Count {
+  const char *name;
+  int64_t parameters;
+};
+class ParameterCount : public testing::TestWithParam<Count> {};
+
+TEST_P(ParameterCount, IsExactWithoutPadding) {
+  ImportedRun run = importRun(config(GetParam().name));
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, ParameterCount,
+                         testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
+                                         Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
+                                         Count{"gpt3_857m", 355871744}, Count{"gpt3_175b", 174615846912 - 943 * 12288},
+                                         Count{"llama2_7b", 6738415616}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+TEST(ImportRun, EveryConfigImportsWithoutErrorsOrWarnings) {
+  int files = 0;
+  for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs"))
+    if (entry.path().extension() == ".yaml") {
+      ImportedRun run = importRun(entry.path().string());
+      EXPECT_EQ(run.diagnostics.render(), "") << entry.path();
+      ++files;
+    }
+  EXPECT_GE(files, 9);
+}
+
+TEST(ImportRun, MindFormersFilesImportVerbatim) {
+  fs::path root = shared() / "data" / "mindformers";
+  if (!fs::exists(root))
+    GTEST_SKIP() << "the shared MindFormers files are not here";
+  int files = 0;
+  for (const char *folder : {"r0.8/gpt2", "r1.0/gpt2", "r1.0/llama2"})
+    for (const auto &entry : fs::directory_iterator(root / folder)) {
+      ImportedRun run = imported(entry.path().string());
+      EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+      EXPECT_GT(run.keys.size(), 80u) << entry.path();
+      for (const KeyReport &key : run.keys)
+        EXPECT_FALSE(key.effect.empty()) << key.key;
+      ++files;
+    }
+  EXPECT_EQ(files, 22);
+}
+
+// In r0.3, base_config includes other files, and many keys have older names.
+TEST(ImportRun, BaseConfigsAreMerged) {
+  fs::path root = shared() / "data" / "mindformers" / "r0.3" / "gpt2";
+  if (!fs::exists(root))
+    GTEST_SKIP() << "the shared MindFormers files are not here";
+  for (const char *name : {"run_gpt2", "run_gpt2_13b", "run_gpt2_52b"}) {
+    ImportedRun run = imported((root / name).string() + ".yaml");
+    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  }
+  ImportedRun run = imported((root / "run_gpt2_13b.yaml").string());
+  EXPECT_EQ(run.config.model.parameterCount(), 12848143360); // seq 1024 in this release
+  EXPECT_EQ(run.config.pins.tp, 8);
+}
+
+TEST(ImportRun, FaultsOfBaseConfigs) {
+  fs::path folder = fs::path(testing::TempDir()) / "espalier_base_config";
+  fs::create_directories(folder);
+  auto write = [&](const char *name, const std::string &text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  write("base.yaml", "seed: 3\nsed: 4\n");
+  std::string run = write("run.yaml", "base_config: [base.yaml, none.yaml]\nseed: 5\n");
+  ImportedRun imported = importRun(run);
+  EXPECT_EQ(imported.config.seed, 5u);
+  EXPECT_THAT(imported.diagnostics.render(), HasSubstr("base.yaml:2:1: error: unknown key 'sed'"));
+  EXPECT_THAT(imported.diagnostics.render(), HasSubstr("run.yaml:1:26: error: base_config has no file"));
+  std::string cycle = write("cycle.yaml", "base_config: cycle.yaml\n");
+  EXPECT_THAT(importRun(cycle).diagnostics.render(), HasSubstr("base_config takes at most 16 files, 4 levels deep"));
+  fs::remove_all(folder);
+}
+
+TEST(ImportRun, FileWithoutAMapIsRefused) {
+  fs::path file = fs::path(testing::TempDir()) / "espalier_list_run.yaml";
+  std::ofstream(file) << "[1]\n";
+  EXPECT_THAT(importRun(file.string()).diagnostics.render(), HasSubstr("a run file is a map of sections"));
+  fs::remove(file);
+}
+
+// Config folders with models/ are searched around the run file and the executable. No other setting is needed.
+TEST(ImportRun, ConfigFoldersAreFound) {
+  std::vector<std::string> folders = configFolders(config("tiny_gpt"), {"first"});
+  ASSERT_GE(folders.size(), 2u);
+  EXPECT_EQ(folders[0], "first");
+  EXPECT_TRUE(fs::exists(fs::path(folders[1]) / "models" / "gpt2.yaml"));
+}
+
+} // namespace
+} // namespace espalier
