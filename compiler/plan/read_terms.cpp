@@ -116,12 +116,8 @@ public:
       : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), emitted(emitted) {}
 
   planner::PatternTerms read() {
-    readPhase(function(".none.forward"), Phase::Forward);
-    readPhase(function(".none.backward"), Phase::Backward);
-    for (const auto &[policy, index] : {std::pair("selective", 1), std::pair("full", 2)})
-      if (func::FuncOp backward = function(std::string(".") + policy + ".backward"))
-        readRepeats(function(".none.backward"), backward, index);
-    readSaved();
+    if (function(".none.forward"))
+      readPhases();
     readParameters();
     for (const char *name : {".norm", ".update"})
       if (func::FuncOp step = function(name))
@@ -251,6 +247,15 @@ private:
   static ComputeTerm at(ComputeTerm term, int position) {
     term.position = position;
     return term;
+  }
+
+  void readPhases() {
+    readPhase(function(".none.forward"), Phase::Forward);
+    readPhase(function(".none.backward"), Phase::Backward);
+    for (const auto &[policy, index] : {std::pair("selective", 1), std::pair("full", 2)})
+      if (func::FuncOp backward = function(std::string(".") + policy + ".backward"))
+        readRepeats(function(".none.backward"), backward, index);
+    readSaved();
   }
 
   void readPhase(func::FuncOp phaseFunction, Phase phase) {

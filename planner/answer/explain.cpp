@@ -257,6 +257,18 @@ std::string verdict(const SearchResult &result) {
   return text;
 }
 
+// Says what a wide gap means, with the best of the plans that are searched in full.
+std::string openGap(const SearchResult &result) {
+  if (!result.plain)
+    return "";
+  return wrapped(format("unequal layers on several chunks are not searched in full: a plan may be up to %.0f %% faster "
+                        "than the fastest; the fastest plain 1F1B takes %s, %s: ",
+                        100 * result.statistics.gap(), describeSeconds(result.plain->prediction).c_str(),
+                        proofOf(result.plainStatistics).c_str()) +
+                     describePlan(*result.plain),
+                 2);
+}
+
 } // namespace
 
 std::string whyChosen(const SearchResult &result) {
@@ -281,7 +293,7 @@ std::string explainPlans(const SearchResult &result, FirstPlan first, const std:
   }
   const Prediction &best = result.plans.front().prediction;
   return planTable(result, first) + closingLine(result, first, howToUse) + stageTable(best) +
-         wrapped(whatBinds(best), 2) + verdict(result);
+         wrapped(whatBinds(best), 2) + verdict(result) + openGap(result);
 }
 
 } // namespace espalier::planner

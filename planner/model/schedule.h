@@ -88,10 +88,33 @@ using InFlightPeaks = std::vector<std::vector<int>>;
 /// Plays the actions of `stage` and returns its peaks.
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage);
 
-/// Returns the same peaks from closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p). Interleaved schedules are
-/// periodic in p micro-batches, so that a short table is played. V-shaped schedules have no closed form; their whole
-/// table is built.
+/// The most micro-batches of one chunk whose values are live at once, by live range: from the action that writes the
+/// values to the last action that reads them. Without separate weight gradients the first two are equal, and the third
+/// is 0.
+struct LivePeaks {
+  int untilBackward = 1; ///< Forward to Backward
+  int untilWeight = 1;   ///< Forward to Weight
+  int fromBackward = 0;  ///< Backward to Weight
+  /// The received activation, until Weight. At the turn of a V, the chunk before on the same stage writes it.
+  int received = 1;
+  /// The received gradient, until Backward. At the turn of a V, the next chunk on the same stage writes it.
+  int gradients = 1;
+  bool operator==(const LivePeaks &) const = default;
+};
+
+/// The peaks of one stage: of its chunks together, and of each chunk by itself.
+struct StagePeaks {
+  InFlightPeaks moments;
+  std::vector<LivePeaks> chunks;
+  bool operator==(const StagePeaks &) const = default;
+};
+/// Plays the actions of `stage` and returns its peaks.
+StagePeaks stagePeaks(const ScheduleTable &table, int stage);
+
+/// Returns the same peaks from closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p) until Weight, min(m, p - s)
+/// until Backward and min(m, s + 1) from there to Weight. Interleaved schedules are periodic in p micro-batches, so
+/// that a short table is played. V-shaped schedules have no closed form; their whole table is built.
 inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, one period, cool-down
-InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
+StagePeaks stagePeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

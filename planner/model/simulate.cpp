@@ -24,7 +24,7 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
   int microBatches = 0;
   for (size_t stage = 0; stage < stages; ++stage) {
     if (table.returns)
-      peaks.push_back(planner::inFlightPeaks(table, static_cast<int>(stage)));
+      peaks.push_back(planner::stagePeaks(table, static_cast<int>(stage)));
     for (const Action &action : table.stages[stage])
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
@@ -145,8 +145,8 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
   return built;
 }
 
-std::shared_ptr<const std::vector<InFlightPeaks>> ScheduleCache::inFlightPeaks(Schedule schedule, int stages,
-                                                                               int microBatches, int virtualStages) {
+std::shared_ptr<const std::vector<StagePeaks>> ScheduleCache::stagePeaks(Schedule schedule, int stages,
+                                                                         int microBatches, int virtualStages) {
   bool hasClosedForm = !isVShaped(schedule);
   Key key(schedule, stages, hasClosedForm ? std::min(microBatches, kRepeatedBatches * stages) : microBatches,
           virtualStages);
@@ -159,16 +159,16 @@ std::shared_ptr<const std::vector<InFlightPeaks>> ScheduleCache::inFlightPeaks(S
   }
   if (isKept) { // take the peaks from it
     std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
-    return {ordered, &ordered->inFlightPeaks()};
+    return {ordered, &ordered->stagePeaks()};
   }
-  std::vector<InFlightPeaks> moments;
+  std::vector<StagePeaks> ofStages;
   ScheduleTable table;
   if (!hasClosedForm)
     table = buildSchedule(schedule, stages, microBatches, virtualStages);
   for (int stage = 0; stage < stages; ++stage)
-    moments.push_back(hasClosedForm ? planner::inFlightPeaks(schedule, stage, stages, microBatches, virtualStages)
-                                    : planner::inFlightPeaks(table, stage));
-  auto shared = std::make_shared<const std::vector<InFlightPeaks>>(std::move(moments));
+    ofStages.push_back(hasClosedForm ? planner::stagePeaks(schedule, stage, stages, microBatches, virtualStages)
+                                     : planner::stagePeaks(table, stage));
+  auto shared = std::make_shared<const std::vector<StagePeaks>>(std::move(ofStages));
   std::lock_guard lock(mutex);
   return peaks.emplace(key, shared).first->second;
 }

@@ -159,6 +159,54 @@ std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const Lay
   return kinds;
 }
 
+namespace {
+
+// Returns the bytes of received activations that live longer than the values of their layer. A chunk's first layer
+// reads its activation from a buffer of its own, which is held until the weight gradients.
+double receivedBytes(const SegmentCost &first, Recompute recompute, const LivePeaks &live) {
+  int counted = first.weightReadsStream[recompute] ? live.untilWeight : live.untilBackward;
+  return (live.received - counted) * first.streamBytes[recompute];
+}
+
+} // namespace
+
+void assembleStage(const Problem &problem, const ParallelConfig &config, const CostTable &costs, int stage,
+                   const StagePeaks &counted, std::span<const LayerRange> chunks,
+                   const std::vector<std::vector<Recompute>> &recompute, StageParts &parts) {
+  size_t perStage = chunks.size();
+  Placement chunkPlaces = placement(config);
+  StageContent &content = parts.stage;
+  content = stageEnds(config, stage);
+  content.layers.resize(problem.kinds.size());
+  parts.chunks.resize(perStage);
+  parts.saved.clear();
+  for (size_t chunk = 0; chunk < perStage; ++chunk) {
+    StageContent &part = parts.chunks[chunk];
+    part.layers.assign(problem.kinds.size(), {});
+    for (int place = 0; place < chunks[chunk].count; ++place) {
+      int kind = costs.layerKinds[chunks[chunk].first + place];
+      ++part.layers[kind][recompute[chunk][place]];
+      ++content.layers[kind][recompute[chunk][place]];
+    }
+    int position = chunkPlaces.modelChunk(stage, static_cast<int>(chunk));
+    part.embed = position == 0;
+    part.head = position == config.pp * static_cast<int>(perStage) - 1;
+    parts.saved.push_back(savedBytes(costs, part, counted.chunks[chunk]));
+    if (position > 0 && !recompute[chunk].empty())
+      parts.saved.back().ends += receivedBytes(costs.kinds[costs.layerKinds[chunks[chunk].first]],
+                                               recompute[chunk].front(), counted.chunks[chunk]);
+  }
+  if (!recompute.front().empty())
+    content.firstRecomputes = recompute.front().front();
+  content.inFlight = counted.chunks.front().untilWeight;
+  for (const std::vector<int> &moment : counted.moments)
+    content.inFlight = std::max<double>(content.inFlight, std::accumulate(moment.begin(), moment.end(), 0));
+  content.savedInFlight = savedInFlight(counted.moments, parts.saved, config.offloadActivations);
+  content.chunks = chunkEnds(problem, config, stage, counted.chunks, [&](int chunk) {
+    return costs.passesStream && !recompute[chunk].empty() && recompute[chunk].front() == Recompute::Full;
+  });
+}
+
 std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,
                                                       const std::vector<RecomputedLayers> &recomputed) {
   std::vector<std::vector<Recompute>> recompute;

@@ -70,6 +70,19 @@ struct LikeLayers {
 /// the chunks. Example: equal layers in chunks of 2 and 1 are on chunks 0, 1, 0.
 std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
 
+/// The content of a stage and of each of its chunks.
+struct StageParts {
+  StageContent stage;
+  std::vector<StageContent> chunks; ///< with the embedding and the head
+  std::vector<SavedBytes> saved;    ///< of each chunk; the moments of countedPeaks() multiply it
+};
+
+/// Fills `parts` with the content of a stage whose chunks hold the given layers. `recompute` says what each layer of
+/// each chunk keeps, and `counted` are the stage's countedPeaks(). Reuses the memory of `parts`.
+void assembleStage(const Problem &problem, const ParallelConfig &config, const CostTable &costs, int stage,
+                   const StagePeaks &counted, std::span<const LayerRange> chunks,
+                   const std::vector<std::vector<Recompute>> &recompute, StageParts &parts);
+
 /// Returns what each layer of each chunk keeps. `recomputed` is indexed by kind on the stage, ascending; empty: no
 /// recompute.
 std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,

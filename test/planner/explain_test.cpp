@@ -143,6 +143,22 @@ TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
   EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan; the lines below"));
 }
 
+// A wide gap is explained, with the plain plan beside it.
+TEST(Explain, AWideGapIsSaidWithThePlainPlan) {
+  SearchResult result = search(problem());
+  EXPECT_FALSE(result.plain);
+  EXPECT_THAT(explainPlans(result), testing::Not(HasSubstr("not searched in full")));
+  result.statistics.optimal = false;
+  result.statistics.lowerBoundSeconds = 0.75 * result.statistics.fastestSeconds;
+  result.plain = result.plans.back();
+  result.plain->plan.schedule = Schedule::OneFOneB;
+  result.plainStatistics.optimal = true;
+  EXPECT_NEAR(result.statistics.gap(), 0.25, 1e-12);
+  std::string text = explainPlans(result);
+  EXPECT_THAT(text, HasSubstr("up to 25 % faster"));
+  EXPECT_THAT(text, HasSubstr("plain 1F1B takes " + describeSeconds(result.plain->prediction)));
+}
+
 // The memory of a plan stands beside its limit.
 TEST(Explain, TableShowsMemoryWithItsLimit) {
   SearchResult result = search(problem());
