@@ -5,6 +5,7 @@
 
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
+#include "runtime/functions.h"
 
 using namespace mlir;
 
@@ -61,6 +62,17 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
   scalars.assign({randomStream(context, id), originScalar(context, originOf(0)), head,
                   constantScalar(context, whole[1]), originScalar(context, originOf(1))});
   return success();
+}
+
+/// Removes the last sizes and floats of a call as far as they are those of a call that omits them.
+void omitInitialNumbers(ProgramBuilder::Call &call) {
+  const rt::FunctionSignature &function = *rt::findFunction(call.function);
+  while (call.sizes.size() > function.leastSizes() &&
+         std::to_string(call.sizes.back()) == function.sizes[call.sizes.size() - 1].initial)
+    call.sizes.pop_back();
+  while (call.floats.size() > function.leastFloats() &&
+         call.floats.back() == std::stod(function.floats[call.floats.size() - 1].initial))
+    call.floats.pop_back();
 }
 
 } // namespace
@@ -179,6 +191,13 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
     if (attention.getCausal())
       call.flags.set("causal", builder.getUnitAttr());
     call.sizes = attentionSizes(attention.getQ(), attention.getK());
+    if (attention.getWindow()) {
+      call.sizes.resize(5);
+      call.sizes.append({cast<RankedTensorType>(attention.getK().getType()).getDimSize(1),
+                         static_cast<int64_t>(*attention.getWindow())});
+    }
+    if (attention.getSoftCap())
+      call.floats.push_back(attention.getSoftCap()->convertToDouble());
     return attentionScalars(op, attention.getQ(), attention.getId(), rate, call.scalars);
   };
   bool isForward = isa<model::AttentionOp>(op);
@@ -219,6 +238,10 @@ LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
   call.sizes.resize(5);
   call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
   call.floats = {attend.getScale().convertToDouble()};
+  if (attend.getWindow())
+    call.sizes.push_back(static_cast<int64_t>(*attend.getWindow()));
+  if (attend.getSoftCap())
+    call.floats.push_back(attend.getSoftCap()->convertToDouble());
   emit(call);
   return success();
 }
@@ -261,7 +284,14 @@ LogicalResult ProgramBuilder::lowerRope(Operation *op) {
   call.add(place(rope.getPositions()), elementOf(rope.getPositions()));
   call.add(place(rope.getResult()), elementOf(rope.getResult()));
   call.sizes = {tokens, type.getNumElements() / tokens / headDim, headDim, rope.getInverse() ? 1 : 0};
-  call.floats = {rope.getTheta().convertToDouble()};
+  auto real = [](std::optional<APFloat> given, double otherwise) {
+    return given ? given->convertToDouble() : otherwise;
+  };
+  int64_t rotary = static_cast<int64_t>(rope.getRotary().value_or(0));
+  call.sizes.append({rotary == headDim ? 0 : rotary, rope.getInterleaved() ? 1 : 0});
+  call.floats = {rope.getTheta().convertToDouble(), real(rope.getFactor(), 1),          real(rope.getSlow(), 0),
+                 real(rope.getFast(), 0),           real(rope.getOriginalContext(), 0), real(rope.getAmplitude(), 1)};
+  omitInitialNumbers(call);
   emit(call);
   return success();
 }
