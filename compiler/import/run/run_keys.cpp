@@ -212,7 +212,7 @@ constexpr Row trainingKeys[] = {
     {"model.model_config.use_cache", T::Bool, accepted, "a cache for prediction, no effect on training"},
     {"model.model_config.auto_map", T::Any, accepted, "there is no Python"},
     {"model.model_config.pretrain_seqlen", T::Count, accepted,
-     "counts where extend_method is not None, which is refused"},
+     "counts where extend_method is NTK, which is refused"},
     {"model.model_config.use_rope_slice", T::Bool, accepted, "rotary positions need no table"},
     {"model.model_config.use_attn_mask_compression", T::Bool, accepted, "no mask is stored: attention is causal"},
     {"model.model_config.parallel_optimizer", T::Bool, accepted, "parallel.enable_parallel_optimizer decides"},
