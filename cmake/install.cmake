@@ -1,15 +1,17 @@
-# `cmake --install build --prefix DIR --component runtime` installs the command; `./dev package` makes a .tar.gz of it.
-# Component `wheel` adds what `pip install` needs beside it: the Python module and the linker ld.lld.
+# `cmake --install build --prefix DIR --component runtime` installs the command. `./dev package` packs the same files
+# into a .tar.gz. Component `wheel` adds the files that `pip install` also needs: the Python module and the linker
+# ld.lld.
 include(GNUInstallDirs)
 
-# bin/ and lib/ find each other wherever DIR is moved. LLVM stays where Debian has it.
+# Paths are relative, so that the installed folder can be moved. LLVM stays in Debian's folder.
 set_target_properties(espalier PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
 set_target_properties(espalier_plan_proto espalier_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 set_target_properties(espalier_compiler PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
 
 install(TARGETS espalier RUNTIME DESTINATION bin COMPONENT runtime)
 install(TARGETS espalier_plan_proto espalier_compiler espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
-install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md")
+install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md"
+        PATTERN "*.txt")
 install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)
 
 option(ESPALIER_PYTHON "build the module of the Python package; nanobind must be installed in that Python" OFF)

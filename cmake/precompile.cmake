@@ -1,11 +1,13 @@
-# Precompiled headers. Most of a source file's compile time is the parsing of headers of MLIR, protobuf, fmt and json.
-# Sanitizer builds compile without precompiled headers, so they also check that each source includes what it uses.
+# Precompiled headers. Most of the compile time of a source file is spent on headers of MLIR, protobuf, fmt and json.
+# Sanitizer builds compile without precompiled headers, so they also check that each source includes the headers that it
+# uses.
 option(ESPALIER_PRECOMPILE "precompile the headers of MLIR, protobuf, fmt and json" ON)
 if(ESPALIER_SANITIZE OR ESPALIER_FUZZ)
   set(ESPALIER_PRECOMPILE OFF)
 endif()
 
-# ccache keeps an object of a source with a precompiled header only if that header has the same bytes after each build.
+# ccache reuses the object of a source with a precompiled header only if each build creates the header with the same
+# bytes.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
@@ -31,13 +33,13 @@ function(espalier_reuse target name)
   endif()
 endfunction()
 
-# For the runtime, the commands and the readers of YAML.
+# Headers for the runtime, the command and the YAML readers.
 set(common_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem>
   <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <nlohmann/json.hpp> <numeric> <optional>
   <set> <span> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector> <runtime/plan.pb.h>)
 espalier_precompile(espalier_headers LIBS espalier_plan_proto HEADERS ${common_headers})
 
-# For dialects and passes.
+# Headers for dialects and passes.
 set(ir_headers <mlir/Conversion/LLVMCommon/TypeConverter.h> <mlir/Dialect/Arith/IR/Arith.h>
   <mlir/Dialect/Func/IR/FuncOps.h> <mlir/Dialect/LLVMIR/LLVMDialect.h> <mlir/Dialect/Math/IR/Math.h>
   <mlir/Dialect/SCF/IR/SCF.h> <mlir/IR/Builders.h> <mlir/IR/DialectImplementation.h> <mlir/IR/ImplicitLocOpBuilder.h>
@@ -46,7 +48,7 @@ set(ir_headers <mlir/Conversion/LLVMCommon/TypeConverter.h> <mlir/Dialect/Arith/
 espalier_precompile(espalier_ir_headers LIBS MLIR LLVM espalier_plan_proto
   HEADERS ${ir_headers} <algorithm> <fmt/format.h> <map> <optional> <set> <string> <vector> <runtime/plan.pb.h>)
 
-# For tests, which are compiled without optimization.
+# Headers for tests, which are compiled without optimization.
 espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_plan_proto GTest::gmock
   HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
 espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_plan_proto GTest::gmock

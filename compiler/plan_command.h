@@ -20,6 +20,7 @@ struct PlanArguments {
   std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans with these properties
   std::optional<std::string> whyNot; ///< explain why this plan is not chosen: "tp=4,pp=12"
   std::string trace;                 ///< file for the trace of the simulated step
+  std::string report;                ///< file for the report as HTML
   std::string exportTo;              ///< megatron, mindformers or torchtitan
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "planner/plan.h"
+#include "runtime/axes.h"
 
 #include <cstdint>
 #include <optional>
@@ -13,9 +14,8 @@
 
 namespace espalier::planner {
 
-/// Mesh axes, outermost first in the mesh order pp, dp, cp, ep, tp (tp varies fastest).
-enum class Axis { Pp, Dp, Cp, Ep, Tp };
-inline constexpr int kAxes = 5;
+using espalier::Axis;
+inline constexpr int kAxes = meshAxes.size();
 /// One value per mesh axis.
 template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 

@@ -1,4 +1,4 @@
-// Ranks are threads, as in a run. Each measurement runs on all ranks at once, because ranks share memory and cores.
+// Measurements use one thread per rank, as runs do. All ranks measure at once, because they share memory and cores.
 #include "tools/calibrate.h"
 
 #include "runtime/comm/local.h"
@@ -97,7 +97,7 @@ private:
     return reinterpret_cast<void *>((address + 63) / 64 * 64);
   }
 
-  std::vector<std::vector<char>> blocks; ///< zeroes: products are as fast as with other values
+  std::vector<std::vector<char>> blocks; ///< zeros: products take the same time for other values
   std::vector<void *> addresses;
   std::unique_ptr<rt::LibraryKernel> kernel;
   void *scratch = nullptr, *shared = nullptr;

@@ -5,7 +5,7 @@
 #include "tools/commands.h"
 
 #include "runtime/counted.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/memory_check.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"

@@ -29,7 +29,7 @@ constexpr int mostAlgorithms = 16;
 /// Problem sizes, for hardware and for the emulator.
 struct Sizes {
   std::vector<int64_t> products; ///< rows, columns and depth
-  int64_t tokens, hidden;        ///< of a layer: the product that has no ideal shape
+  int64_t tokens, hidden;        ///< a layer's product, whose shape is less favourable
   size_t copied;
   int launches;
   int64_t reduced; ///< f32 elements
@@ -59,7 +59,7 @@ double timeOnce(Queue &queue, double seconds, const std::function<void()> &work)
     end.wait();
     double taken = end.secondsSince(begin);
     best = std::min(best, taken);
-    sum += std::max(taken, 1e-6); // events have a finite resolution
+    sum += std::max(taken, 1e-6); // the clock of events has a finite resolution
   }
   return std::max(best, 1e-9);
 }
@@ -291,7 +291,7 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
         device.device);
   text += fmt::format("name: {}{}\nhosts: 1\ndevices_per_host: {}\n", device.isEmulated ? "emulated_" : "", name,
                       device.devices);
-  text += fmt::format("memory_bytes: {:.6g}  # as the driver says\n", device.memoryBytes);
+  text += fmt::format("memory_bytes: {:.6g}  # from the driver\n", device.memoryBytes);
   text += fmt::format(
       "peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",
       device.f32Flops, device.bf16Flops, device.f16Flops, sizes.products.front(), sizes.products.back());
@@ -299,7 +299,7 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
                       sizes.copied >> 10);
   text += fmt::format("matmul_efficiency: {:.3g}  # bf16 product [{}, {}] by [{}, {}] over the fastest one\n",
                       device.matmulEfficiency, sizes.tokens, sizes.hidden, sizes.hidden, 4 * sizes.hidden);
-  text += fmt::format("multiprocessors: {}  # as the driver says\n", device.multiprocessors);
+  text += fmt::format("multiprocessors: {}  # from the driver\n", device.multiprocessors);
   text += fmt::format("launch_seconds: {:.3g}  # smallest work in a queue, {} in a row\n", device.launchSeconds,
                       sizes.launches);
   if (device.devices > 1)

@@ -2,7 +2,7 @@
 #include "tools/commands.h"
 
 #include "runtime/counted.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/mesh.h"
 #include "runtime/plan_file.h"

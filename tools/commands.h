@@ -1,4 +1,4 @@
-// The verbs of `espalier`. Each function adds the options and the action of one verb.
+// The subcommands of `espalier`. Each function adds the options and the action of one subcommand.
 #pragma once
 
 #include "compiler/command_line.h"
@@ -8,6 +8,12 @@ namespace espalier {
 
 /// Adds `run X.plan`: trains or evaluates.
 void addRunCommand(const Verb &app);
+
+/// Adds `train RUN.yaml`: compiles and runs.
+void addTrainCommand(const Verb &app);
+
+/// Adds `demo`: shows on this machine what the command does.
+void addDemoCommand(const Verb &app);
 
 /// Adds `generate X.plan`: continues prompts.
 void addGenerateCommand(const Verb &app);

@@ -1,5 +1,5 @@
-// The verbs of the compiler. The compiler is a library with MLIR and LLVM, loaded from this program's folder or
-// ../lib.
+// The subcommands of the compiler. The compiler is a library with MLIR and LLVM, which is loaded from this program's
+// folder or from ../lib.
 #include "tools/commands.h"
 
 #include "runtime/program.h"
@@ -75,7 +75,7 @@ void addCompilerCommands(const Verb &app, int argc, char **argv) {
                             {"import-args", "Turn a Megatron-LM command line into a run file"},
                             {"explain", "Say where a run file's values came from and what they do"}}) {
     Verb command = app.verb(verb, text);
-    command.passWordsThrough(); // the compiler reads its own options, --help too
+    command.passWordsThrough(); // the compiler parses its options itself, including --help
     command.action([argc, argv, isCompile = std::string_view(verb) == "compile"] {
       std::vector<std::string> words = resolveRankTable({argv, argv + argc});
       std::vector<char *> pointers;

@@ -1,4 +1,4 @@
-// The verbs `convert` and `import-hf`: conversion from and to the file formats of other systems.
+// The subcommands `convert` and `import-hf`: conversion from and to the file formats of other systems.
 #pragma once
 
 #include "compiler/import/run/import_run.h"

@@ -1,4 +1,4 @@
-// Functions shared by the data verbs.
+// Functions that the data subcommands share.
 #pragma once
 
 #include "compiler/command_line.h"

@@ -6,7 +6,7 @@
 #include "compiler/command_line.h"
 
 #include "runtime/crash_report.h"
-#include "runtime/data/data_error.h"
+#include "runtime/files/data_error.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 
@@ -33,9 +33,12 @@ int main(int argc, char **argv) {
   espalier::CommandLine app("espalier", "A graph compiler and auto-parallel planner for training language models");
   app.requireVerb();
   app.version("espalier " ESPALIER_VERSION);
-  std::signal(SIGCHLD, SIG_DFL); // an ignored SIGCHLD is inherited, and waitpid would then find no child
+  std::signal(SIGCHLD, SIG_DFL); // children inherit an ignored SIGCHLD, and waitpid would then find no child
   std::signal(SIGXFSZ, SIG_IGN); // exceeding the file size limit (ulimit -f) becomes a write error
   espalier::rt::reportCrashes();
+  espalier::addDemoCommand(app);
+  espalier::addCompilerCommands(app, argc, argv);
+  espalier::addTrainCommand(app);
   espalier::addRunCommand(app);
   espalier::addGenerateCommand(app);
   espalier::addServeCommand(app);
@@ -48,7 +51,6 @@ int main(int argc, char **argv) {
   espalier::addClusterCommand(app);
   espalier::addLaunchCommand(app);
   espalier::addCalibrateCommand(app);
-  espalier::addCompilerCommands(app, argc, argv);
   int exitCode = espalier::Success;
   try {
     exitCode = app.parse(argc, argv);

@@ -2,7 +2,7 @@
 #include "tools/commands.h"
 #include "tools/generate_words.h"
 
-#include "runtime/data/data_error.h"
+#include "runtime/files/data_error.h"
 #include "runtime/generate/decode_processes.h"
 #include "runtime/generate/generator.h"
 #include "runtime/status.h"
@@ -21,10 +21,10 @@ struct GenerateWords {
   ModelWords model;
   std::vector<std::string> prompts, ids;
   std::string file;
-  rt::Request request; ///< all but the prompt
+  rt::Request request; ///< all settings except the prompt
   bool json = false;
   Option maxTokens;
-  std::vector<Option> ofDraws; ///< have no effect at temperature 0
+  std::vector<Option> ofDraws; ///< options without effect at temperature 0
 };
 
 /// Rejects sampling options at temperature 0, where they would have no effect.

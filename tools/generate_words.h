@@ -2,8 +2,8 @@
 #pragma once
 
 #include "runtime/checkpoint/start.h"
-#include "runtime/data/tokenizer.h"
 #include "runtime/generate/decode.h"
+#include "runtime/tokenizer/tokenizer.h"
 #include "tools/choose_comm.h"
 
 #include "compiler/command_line.h"

@@ -26,8 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time limits after which remaining processes are killed. After a failure the other hosts end by themselves. After a
-/// signal they first save a checkpoint.
+/// Time limits after which remaining processes are killed. After a failure, the other hosts end without a signal. After
+/// a signal, they first save a checkpoint.
 constexpr std::chrono::milliseconds afterFailure{1500}, afterSignal{600000};
 /// ssh's exit status for an unreachable host.
 constexpr int unreached = 255;

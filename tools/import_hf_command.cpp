@@ -6,7 +6,7 @@
 #include "compiler/import/huggingface/hf_config.h"
 
 #include "runtime/checkpoint/regular_file.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/path_kind.h"
 #include "runtime/status.h"
 

@@ -92,7 +92,7 @@ int runMpirun(std::vector<std::string> line) {
     int signal = sigwaitinfo(&awaited, nullptr);
     if (signal < 0 || signal == SIGCHLD)
       continue;
-    if (signal == SIGTSTP) { // mpirun forwards it to all ranks, and the continue signal too
+    if (signal == SIGTSTP) { // mpirun forwards SIGTSTP and SIGCONT to all ranks
       kill(id, SIGTSTP);
       raise(SIGSTOP);
       kill(id, SIGCONT);

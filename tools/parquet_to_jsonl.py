@@ -36,7 +36,7 @@ def main():
         try:
             print_rows(parquet, path, sys.argv[1].split(","))
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader has ended and says why itself
+        except BrokenPipeError:  # the reader has ended and reports its own error
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (OSError, ValueError, pyarrow.ArrowException) as error:

@@ -1,5 +1,5 @@
-// Option `--rank-table T.json` of the compiler's verbs: hosts and devices from a rank table, rates from a cluster
-// file.
+// Option `--rank-table T.json` of the compiler's subcommands. Hosts and devices come from the rank table, rates from a
+// cluster file.
 #pragma once
 
 #include <string>

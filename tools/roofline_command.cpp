@@ -22,8 +22,8 @@ struct RooflineWords {
   bool json = false;
 };
 
-/// Each of the 128 lanes of a multiprocessor does one multiply-add per cycle. The lanes thus start half the f32 peak
-/// in instructions per second.
+/// Each of the 128 lanes of a multiprocessor executes one multiply-add per cycle. The lanes therefore start half the
+/// f32 peak in instructions per second.
 std::optional<DeviceRates> ratesOf(const std::string &name, Diagnostics &diagnostics) {
   std::optional<ClusterConfig> half = readClusterFile(name, DType::BF16, diagnostics);
   std::optional<ClusterConfig> whole = readClusterFile(name, DType::F32, diagnostics);

@@ -38,7 +38,7 @@ std::string readToken(const std::string &file) {
 
 int serveModel(ServeWords &words) {
   words.options.token = readToken(words.tokenFile);
-  if (words.options.token.empty() && !rt::isLoopback(words.options.host)) // before the weights are read
+  if (words.options.token.empty() && !rt::isLoopback(words.options.host)) // checked before the weights are read
     throw rt::PlanError(fmt::format("--host {} lets others in, and there is no token; set ESPALIER_TOKEN or give "
                                     "--token-file, or listen on 127.0.0.1",
                                     words.options.host));

@@ -296,7 +296,7 @@ public:
             result = kernel.emitOpError("'") << kernel.getSymName() << "' at " << runner.level() << " " << fault;
     for (auto kernel : specials())
       if (!launched.contains(kernel))
-        result = kernel.emitOpError("'") << kernel.getSymName() << "' stands for a library call that is not checked";
+        result = kernel.emitOpError("'") << kernel.getSymName() << "' implements a library call that is not checked";
     return result;
   }
 

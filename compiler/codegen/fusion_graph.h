@@ -45,7 +45,7 @@ std::optional<Candidate> buildCandidate(llvm::ArrayRef<mlir::Operation *> member
 /// in its group.
 class FusionGraph {
 public:
-  /// Puts every op of `function` into a group of its own.
+  /// Puts every op of `function` into a separate group.
   explicit FusionGraph(mlir::func::FuncOp function);
 
   /// Merges the groups of two ops if one kernel can contain them and no path between them leaves the merged group.

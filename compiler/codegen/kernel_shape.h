@@ -74,7 +74,7 @@ struct KernelShape {
 
   /// Returns a text that determines the kernel's code. Shapes with equal keys share a kernel.
   std::string key() const;
-  /// Returns whether an operand is an accumulator, which has no buffer of its own.
+  /// Returns whether an operand is an accumulator, which shares the buffer of its result.
   bool isAccumulator(unsigned operand) const;
   /// Returns the number of buffers of a launch.
   unsigned bufferCount() const;

@@ -23,12 +23,11 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
   SmallVector<int64_t> sizes;
-  for (auto [axis, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp),
-                            std::pair("ep", plan.ep), std::pair("tp", plan.tp)}) {
+  for (auto [axis, size] : llvm::zip_equal(meshAxes, axisMembers(plan))) {
     if (StringRef(axis) == "ep" && !model.hasExperts())
       continue;
     axes.push_back(b.getStringAttr(axis));
-    sizes.push_back(size);
+    sizes.push_back(*size);
   }
   module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
 

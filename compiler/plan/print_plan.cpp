@@ -163,6 +163,25 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   return json.dump(2);
 }
 
+std::string compiledJson(const CompiledReport &report) {
+  Json json = {{"schema", 1},
+               {"output", report.output},
+               {"model", report.model},
+               {"parameters", report.parameters},
+               {"ranks", report.plan.plan.ranks()},
+               {"plan", planAsJson(report.plan)},
+               {"description", planner::describePlan(report.plan.plan)},
+               {"reason", report.reason},
+               {"global_batch", report.plan.plan.globalBatch()},
+               {"predicted", nullptr},
+               {"arena_bytes", report.arenaBytes},
+               {"memory_limit_bytes", report.memoryLimitBytes},
+               {"file_bytes", report.fileBytes}};
+  if (report.isPriced)
+    json["predicted"] = predictionAsJson(report.plan.prediction);
+  return json.dump(2);
+}
+
 std::string whyNotJson(const planner::WhyNot &answer) {
   Json json = {{"schema", 1}, {"verdict", planner::verdict(answer)}, {"violated", answer.violated}};
   if (answer.violated.empty()) {

@@ -5,7 +5,9 @@
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -14,6 +16,21 @@ namespace espalier {
 /// object has `what_if`; `what_if.best` exists if a plan is pinned.
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
                      const planner::WhatIf *comparison = nullptr);
+
+/// A compiled plan for `compile --json`.
+struct CompiledReport {
+  std::string output, model;
+  int64_t parameters = 0;
+  planner::PricedPlan plan;
+  bool isPriced = false; ///< whether `plan.prediction` is set
+  std::string reason;    ///< why this plan is chosen
+  std::vector<uint64_t> arenaBytes;
+  uint64_t memoryLimitBytes = 0, fileBytes = 0; ///< memoryLimitBytes: 0 for none
+};
+
+/// Returns an object with output, model, parameters, ranks, plan, description, reason, global_batch, predicted,
+/// arena_bytes, memory_limit_bytes and file_bytes. `predicted` is null if the planner does not price the plan.
+std::string compiledJson(const CompiledReport &report);
 
 /// Returns an object with the violated constraints, or with plan, items (seconds by cause) and more_seconds.
 std::string whyNotJson(const planner::WhyNot &answer);

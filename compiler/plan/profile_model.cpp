@@ -1,7 +1,7 @@
 #include "compiler/plan/profile_model.h"
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
+#include "compiler/import/run/check_pins.h"
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
@@ -155,7 +155,7 @@ public:
 
   std::optional<planner::Problem> profile() {
     describe();
-    addLimits();
+    problem.limits = splitLimits(run.model, splitsExperts());
     std::vector<Layout> layouts;
     for (int tp : tensorRanks())
       for (bool sequenceParallel : {false, true})
@@ -223,7 +223,7 @@ private:
     auto threads = static_cast<int>(std::thread::hardware_concurrency());
     planner::forEachParallel(layouts.size() - 1, threads, [&](size_t before) {
       MLIRContext own(MLIRContext::Threading::DISABLED);
-      own.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
+      own.getDiagEngine().registerHandler([](mlir::Diagnostic &) { return success(); });
       read[before + 1] = profilePattern(own, layouts[before + 1]);
     });
     for (size_t i = 1; i < layouts.size(); ++i)
@@ -288,21 +288,6 @@ private:
     machine.sendBytesPerSecond = cluster.sendBandwidth;
     machine.ringSlope = cluster.ringSlope;
     machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
-  }
-
-  void addLimits() {
-    for (const std::string &dim : run.model.tensorParallelDims())
-      problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
-    if (sequence() > 0) {
-      if (!run.model.hasExperts()) // experts are chosen over unsharded sequences
-        problem.limits.push_back({"seq", sequence(), Axis::Cp});
-      problem.limits.push_back({"seq", sequence(), Axis::Tp, 1, /*onlySequenceParallel=*/true});
-    }
-    if (run.model.hasExperts())
-      problem.limits.push_back(
-          {"expert", run.model.dims.at("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, !splitsExperts()});
-    if (run.model.hasExperts() && !splitsExperts())
-      problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Tp});
   }
 
   int64_t sequence() const {

@@ -81,11 +81,7 @@ CollectiveKind kindOf(Operation *op) {
 ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 
 planner::Axis axisNamed(StringRef name) {
-  return name == "dp"   ? planner::Axis::Dp
-         : name == "pp" ? planner::Axis::Pp
-         : name == "cp" ? planner::Axis::Cp
-         : name == "ep" ? planner::Axis::Ep
-                        : planner::Axis::Tp;
+  return static_cast<planner::Axis>(llvm::find(meshAxes, name) - meshAxes.begin());
 }
 
 /// Returns the outermost axis of the group.

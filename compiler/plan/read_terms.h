@@ -2,7 +2,7 @@
 // kernels in execution order, after overlap-communication and before lowering to programs.
 #pragma once
 
-#include "compiler/pipeline/segment_layout.h"
+#include "compiler/layout/segment_layout.h"
 #include "compiler/plan/emitted_work.h"
 #include "compiler/plan/read_sizes.h"
 

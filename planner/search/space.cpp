@@ -2,6 +2,7 @@
 // and expensive to sum. Schedules of a choice are enumerated when its bound is due.
 #include "planner/search/space.h"
 
+#include "planner/check.h"
 #include "planner/model/stage.h"
 #include "planner/search/parallel.h"
 
@@ -37,7 +38,6 @@ double binomial(int n, int k) {
 
 // Bounds the memory of schedule tables before one is built.
 constexpr double kMostActions = 4e6;
-constexpr int64_t kMostMicroBatches = 1 << 16;
 
 // Most chunks per stage unless more are pinned. Idle time at the ends of a step falls with their number. With 64
 // chunks it is less than 1/64 of the step, so that more chunks save little and cost more sends.

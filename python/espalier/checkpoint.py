@@ -16,7 +16,7 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 
 
 def _type(name: str) -> "numpy.dtype[Any]":
-    """NumPy has no BF16: it is ml_dtypes' where that is installed, else its bits as uint16."""
+    """Returns the NumPy type of a safetensors type. BF16 is ml_dtypes.bfloat16 if installed, else uint16."""
     if name == "BF16":
         try:
             import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
@@ -30,13 +30,13 @@ def _type(name: str) -> "numpy.dtype[Any]":
 class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
     """A checkpoint as a mapping of parameter names to read-only NumPy arrays of the unsharded values.
 
-    ``folder``: a checkpoint, or a folder of checkpoints, of which the newest is taken. An array is a view of the mapped
-    file, without a copy, where one rank stored the whole tensor; where ranks stored parts, the parts are put together
-    and compared with their checksums. BF16 is ``ml_dtypes.bfloat16`` where that package is installed, else uint16.
+    ``folder``: a checkpoint, or a folder of checkpoints, of which the newest is used. If one rank stored the whole
+    tensor, the array is a view of the mapped file without a copy. If ranks stored shards, the shards are joined and
+    compared with their checksums. BF16 is ``ml_dtypes.bfloat16`` if that package is installed, else uint16.
     """
 
     def __init__(self, folder: PathLike, kind: str = "value") -> None:
-        """``kind``: value, or master, moment1 or moment2 of the optimizer."""
+        """``kind``: value, or the optimizer state master, moment1 or moment2."""
         self._native = _native.Checkpoint(os.fspath(folder))
         self._kind = kind
         self._names = self._native.names(kind)
@@ -46,12 +46,12 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
 
     @property
     def path(self) -> str:
-        """The checkpoint's own folder."""
+        """The folder of the checkpoint."""
         return self._native.path
 
     @property
     def step(self) -> int:
-        """Optimizer steps that made these weights."""
+        """The number of optimizer steps before this checkpoint."""
         return self._native.step
 
     @property
@@ -60,11 +60,11 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
         return self._native.model
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, without reading it."""
+        """Returns the shape of a tensor without reading the tensor."""
         return tuple(self._describe(name)[1])
 
     def verify(self) -> None:
-        """Compares every byte with its checksum. Raises InputError where one differs."""
+        """Compares every byte with its checksum. Raises InputError if a byte differs."""
         faults = self._native.verify()
         if faults:
             raise InputError("; ".join(faults), self.path)

@@ -23,7 +23,7 @@ def main() -> NoReturn:
 def call(words: Sequence[str]) -> str:
     """Runs the command and returns its standard output.
 
-    Raises the exception of its exit code, with the findings that it printed as JSON.
+    Raises the exception for its exit code, with the errors that it printed as JSON.
     """
     done = subprocess.run([str(PATH), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0:
@@ -37,12 +37,12 @@ def call(words: Sequence[str]) -> str:
 
 
 def ask(words: Sequence[str]) -> Any:
-    """Runs a verb of the compiler that answers in JSON."""
+    """Runs a subcommand of the compiler with JSON output and returns the parsed output."""
     return json.loads(call([*words, "--json", "--error-format", "json"]))
 
 
 def _findings(text: str) -> tuple[list[Finding], list[str]]:
-    """Separates the lines that are findings in JSON from all others."""
+    """Separates the lines with findings in JSON from all other lines."""
     findings, others = [], []
     for line in text.splitlines():
         try:

@@ -7,7 +7,7 @@ from typing import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """An error or a warning at a place of a file. ``line`` and ``column`` count from 1 and are 0 where unknown."""
+    """An error or a warning with its location. ``line`` and ``column`` start at 1 and are 0 if unknown."""
     file: str
     line: int
     column: int
@@ -17,7 +17,7 @@ class Finding:
 
 
 class EspalierError(Exception):
-    """Base class. ``file``, ``line``, ``column`` and ``hint`` are those of the first finding."""
+    """Base class of all exceptions. ``file``, ``line``, ``column`` and ``hint`` describe the first error."""
 
     def __init__(self, message: str, file: str = "", line: int = 0, findings: Sequence[Finding] = ()) -> None:
         findings = tuple(findings)
@@ -45,4 +45,4 @@ class DoesNotFitError(EspalierError):
 
 
 class RunError(EspalierError):
-    """A run failed after it had started."""
+    """A run failed after its start."""

@@ -1,4 +1,4 @@
-"""Text from a plan of run_mode predict."""
+"""Generates text with a plan of run_mode predict."""
 from __future__ import annotations
 
 import dataclasses
@@ -12,7 +12,7 @@ from .planning import PathLike
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """What follows a prompt. ``text`` is empty where no tokenizer is given."""
+    """The continuation of a prompt. ``text`` is empty without a tokenizer."""
     tokens: list[int]
     text: str
     finish_reason: str  #: stop or length
@@ -24,12 +24,12 @@ def generate(plan: PathLike, prompts: Union[str, Sequence[Union[str, Sequence[in
              checkpoint: Optional[PathLike] = None, tokenizer: Optional[str] = None, max_tokens: int = 64,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: Sequence[str] = (),
              options: Sequence[str] = ()) -> list[Completion]:
-    """Continues prompts, each a text or a list of token ids, with the weights of ``checkpoint``.
+    """Continues prompts with the weights of ``checkpoint``. A prompt is a text or a list of token ids.
 
-    ``checkpoint``: a checkpoint, the folder of a run, or a folder of transformers or Megatron; by default the plan's.
-    ``tokenizer``: gpt2, hf, sentencepiece, bytes or null; needed for texts. ``temperature`` 0: the best token each time;
-    ``top_k``, ``top_p`` and ``seed`` then have no effect and are refused.
-    ``options``: further words of ``espalier generate``, such as ``["--vocab-file", "vocab.json"]``.
+    ``checkpoint``: a checkpoint, the folder of a run, or a folder of transformers or Megatron. The default is the
+    plan's. ``tokenizer``: gpt2, hf, sentencepiece, bytes or null; required for texts. ``temperature`` 0 selects the
+    most likely token; ``top_k``, ``top_p`` and ``seed`` are then rejected because they have no effect.
+    ``options``: further options of ``espalier generate``, such as ``["--vocab-file", "vocab.json"]``.
     """
     words = ["generate", os.fspath(plan), "--json", "--max-tokens", str(max_tokens),
              "--temperature", str(temperature), *options]
@@ -54,6 +54,6 @@ def generate(plan: PathLike, prompts: Union[str, Sequence[Union[str, Sequence[in
     for tokens in ids:
         words.append("--tokens=" + " ".join(str(token) for token in tokens))
     answers = [Completion(**answer) for answer in json.loads(command.call(words))]
-    # The command answers texts first.
+    # The command completes texts before token ids.
     of_texts, of_ids = iter(answers[:len(texts)]), iter(answers[len(texts):])
     return [next(of_texts) if isinstance(prompt, str) else next(of_ids) for prompt in prompts]

@@ -1,4 +1,4 @@
-"""HTML of a plan for notebooks."""
+"""Formats a plan as HTML for notebooks."""
 from __future__ import annotations
 
 import html
@@ -11,7 +11,7 @@ _COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#b
 
 
 def plan_html(plan: "Plan") -> str:
-    """The plan and its alternatives as a table, the pipeline's timeline, and the parts of a step as a bar."""
+    """Returns a table of the plan and its alternatives, the pipeline's timeline, and a bar with the parts of a step."""
     rows = "".join(_row(name, other) for name, other in
                    [("best", plan), *((str(i), other) for i, other in enumerate(plan.alternatives, 2))])
     return (f"<table><tr><th></th><th>plan</th><th>step (s)</th><th>tokens/s</th><th>MFU</th><th>memory (GB)</th></tr>"
@@ -27,7 +27,7 @@ def _row(name: str, plan: "Plan") -> str:
 
 
 def _bar(predicted: dict[str, Any]) -> str:
-    """The time of one step from left to right, each part with its share as a tooltip and in the legend."""
+    """Returns a bar of the time of one step. A tooltip and the legend give the share of each part."""
     parts = [(name.replace("_", " "), seconds) for name, seconds in predicted["seconds"].items() if seconds > 0]
     total = sum(seconds for _, seconds in parts) or 1.0
     bar, legend, at = "", "", 0.0
@@ -42,13 +42,13 @@ def _bar(predicted: dict[str, Any]) -> str:
 
 
 def _kind(name: str) -> tuple[str, str]:
-    """What an event of the simulated step does, and its color."""
+    """Returns the kind of an event of the simulated step, and its color."""
     kinds = {"f": ("forward", "#4477aa"), "b": ("backward", "#ee6677"), "w": ("weight gradient", "#228833")}
     return kinds.get(name[:1].lower(), ("once per step", "#bbbbbb"))
 
 
 def _timeline(events: list[dict[str, Any]]) -> str:
-    """Stages from top to bottom, time from left to right; each action says what it is when pointed at."""
+    """Returns a timeline with stages from top to bottom and time from left to right. Actions have tooltips."""
     end = max((event["ts"] + event["dur"] for event in events), default=0) or 1.0
     height = 22
     stages = sorted({event["pid"] for event in events})

@@ -1,4 +1,4 @@
-"""Plans of a run file: search, compilation and explanation."""
+"""Searches, compiles and explains plans of a run file."""
 from __future__ import annotations
 
 import dataclasses
@@ -16,7 +16,7 @@ Pins = Union[str, Mapping[str, Any], None]
 
 
 def _pin_words(pins: Union[str, Mapping[str, Any]]) -> str:
-    """``{"tp": 8, "stage_layers": [19, 21]}`` as ``tp=8,stage_layers=[19,21]``."""
+    """Formats pins: ``{"tp": 8, "stage_layers": [19, 21]}`` becomes ``tp=8,stage_layers=[19,21]``."""
     if isinstance(pins, str):
         return pins
 
@@ -40,8 +40,8 @@ def _run_words(run: PathLike, cluster: Optional[str], sets: Iterable[str]) -> li
 
 @dataclasses.dataclass(frozen=True)
 class WhyNot:
-    """The answer to a wish: what forbids it, or what its best plan costs more."""
-    violated: list[str]               #: reasons why no such plan can run; empty where one can
+    """The answer for a requested plan: why no such plan can run, or the extra cost of the best such plan."""
+    violated: list[str]               #: reasons why no such plan can run; empty if one can
     plan: Optional[dict[str, Any]]
     predicted: Optional[dict[str, Any]]
     more_seconds: Optional[float]     #: seconds per step above the chosen plan
@@ -50,16 +50,16 @@ class WhyNot:
 
 
 class Plan:
-    """A plan with its prediction, and the plans that come next. Numbers are those of ``espalier plan --json``."""
+    """A plan with its prediction and its alternatives. Numbers are those of ``espalier plan --json``."""
 
     def __init__(self, fields: dict[str, Any], words: list[str], asked: Sequence[str] = ()) -> None:
-        """``words``: the run as the verbs take it. ``asked``: pins and what-ifs, which only ``plan`` takes."""
+        """``words``: the arguments that describe the run. ``asked``: pins and what-if options of ``plan``."""
         self._fields = fields
         self._words = words
         self._asked = list(asked)
 
     def compile_words(self) -> list[str]:
-        """The words with which ``espalier compile`` takes this plan. Raises InputError where it takes another."""
+        """Returns the arguments of ``espalier compile`` for this plan. Raises InputError for a pinned or what-if plan."""
         if self._asked:
             raise InputError(f"a plan of plan(..., {self._asked[0].lstrip('-')}=...) is an answer, not a run; pin it in "
                              "the run file with sets=[\"planner.pin.tp=8\", ...]")
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The whole answer as ``espalier plan --json`` prints it."""
+        """The complete output of ``espalier plan --json``."""
         return self._fields
 
     @property
@@ -89,19 +89,19 @@ class Plan:
 
     @property
     def binding(self) -> str:
-        """What limits the plan, in words."""
+        """A description of what limits the plan."""
         return str(self._fields["binding"] or self.predicted["binds"])
 
     @property
     def alternatives(self) -> list["Plan"]:
-        """The plans that come next, the fastest first."""
+        """The next best plans, the fastest first."""
         common = {key: self._fields[key] for key in ("model", "global_batch", "search", "binding")}
         return [Plan({**common, **other, "alternatives": []}, self._words, ["pin"])
                 for other in self._fields["alternatives"]]
 
     def timeline(self) -> list[dict[str, Any]]:
-        """The simulated step of the best plan as events of Chrome's trace format: stage ``pid``, ``name``, and ``ts``
-        and ``dur`` in microseconds."""
+        """Returns the simulated step of the best plan as events in Chrome's trace format: stage ``pid``, ``name``, and
+        ``ts`` and ``dur`` in microseconds."""
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "trace.json")
             command.ask(["plan", *self._words, *self._asked, "--trace", file])
@@ -109,7 +109,7 @@ class Plan:
                 return [event for event in json.load(stream)["traceEvents"] if event["ph"] == "X"]
 
     def why_not(self, wish: Pins = None, **pins: Any) -> WhyNot:
-        """Says what speaks against a wish: ``plan.why_not(tp=4, pp=12)`` or ``plan.why_not("tp=4,pp=12")``."""
+        """Explains why a plan was not chosen: ``plan.why_not(tp=4, pp=12)`` or ``plan.why_not("tp=4,pp=12")``."""
         words = _pin_words(wish if wish is not None else pins)
         answer = command.ask(["plan", *self._words, *self._asked, "--why-not", words])
         return WhyNot(answer["violated"], answer.get("plan"), answer.get("predicted"), answer.get("more_seconds"),
@@ -119,7 +119,7 @@ class Plan:
         return self.plan[key]
 
     def describe(self) -> str:
-        """One line: "dp 2, tp 2, pp 2, micro-batch 4 x 4, 1f1b, zero 1"."""
+        """Returns one line: "dp 2, tp 2, pp 2, micro-batch 4 x 4, 1f1b, zero 1"."""
         plan = self.plan
         degrees = [f"{axis} {plan[axis]}" for axis in ("dp", "tp", "pp", "cp", "ep")
                    if plan[axis] > 1 or axis in ("dp", "tp", "pp")]
@@ -130,7 +130,7 @@ class Plan:
         return f"<Plan of {self._fields['model']['name']}: {self.describe()}; {self.step_seconds:.4g} s per step>"
 
     def _repr_html_(self) -> str:
-        """The table of plans, the pipeline's timeline, and where the time of a step goes, for notebooks."""
+        """Returns the table of plans, the pipeline's timeline, and the parts of a step for notebooks."""
         from .notebook import plan_html
         return plan_html(self)
 
@@ -147,7 +147,7 @@ class CompiledPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Where the values of a run file came from and what they do."""
+    """The origin and the effect of the values of a run file."""
     keys: list[dict[str, Any]]
     derived: list[dict[str, Any]]   #: values that follow from the file: name, value, reason
     warnings: list[dict[str, Any]]
@@ -160,13 +160,13 @@ class Explanation:
 
 def plan(run: PathLike, *, pin: Pins = None, cluster: Optional[str] = None, sets: Iterable[str] = (),
          devices: Optional[int] = None, target: str = "cpu") -> Plan:
-    """Searches the best plan of a run file. No device is needed.
+    """Searches the best plan of a run file. Needs no device.
 
-    ``pin``: only plans like this, ``{"tp": 8}`` or ``"tp=8,pp=2"``. ``cluster``: a cluster's name, ``NAME:HOSTSxDEVICES``
-    or file over the run file's. ``sets``: ``"section.key=value"`` over the file's values. ``devices``: what if the
-    cluster had so many devices. ``target``: ``cpu`` or ``cuda``.
+    ``pin``: restricts the search, for example ``{"tp": 8}`` or ``"tp=8,pp=2"``. ``cluster``: a cluster's name,
+    ``NAME:HOSTSxDEVICES`` or a file; overrides the run file's cluster. ``sets``: ``"section.key=value"``; overrides
+    values of the run file. ``devices``: plans for another number of devices. ``target``: ``cpu`` or ``cuda``.
 
-    Raises :class:`InputError` and, where nothing fits, :class:`DoesNotFitError`.
+    Raises :class:`InputError`, and :class:`DoesNotFitError` if no plan fits.
     """
     words = [*_run_words(run, cluster, sets), "--target", target]
     asked = []
@@ -179,9 +179,9 @@ def plan(run: PathLike, *, pin: Pins = None, cluster: Optional[str] = None, sets
 
 def compile(run: Union[PathLike, Plan], output: PathLike, *, cluster: Optional[str] = None, sets: Iterable[str] = (),
             target: str = "cpu") -> CompiledPlan:
-    """Compiles a run file, or the run of a :class:`Plan`, into the .plan file ``output``.
+    """Compiles a run file, or the run of a :class:`Plan`, to the .plan file ``output``.
 
-    A Plan brings its own cluster, sets and target.
+    A Plan includes its cluster, sets and target.
     """
     if isinstance(run, Plan):
         words = run.compile_words()
@@ -193,6 +193,6 @@ def compile(run: Union[PathLike, Plan], output: PathLike, *, cluster: Optional[s
 
 def explain(run: PathLike, key: Optional[str] = None, *, cluster: Optional[str] = None,
             sets: Iterable[str] = ()) -> Explanation:
-    """Says for each value of a run file, or for one key or section, where it came from and what it does."""
+    """Explains the origin and the effect of all values of a run file, or of one key or section."""
     answer = command.ask(["explain", *_run_words(run, cluster, sets), *([key] if key else [])])
     return Explanation(answer["keys"], answer["derived"], answer["warnings"])

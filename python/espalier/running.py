@@ -22,13 +22,13 @@ class Metrics:
     evaluations: list[Step]  #: evaluation_after_step, evaluation_loss, ...
 
     def column(self, key: str) -> list[Any]:
-        """One value of every step: ``metrics.column("loss")``."""
+        """Returns one value of every step: ``metrics.column("loss")``."""
         return [step[key] for step in self.steps]
 
 
 @dataclasses.dataclass(frozen=True)
 class RunResult(Metrics):
-    """What a run reports, and the folder of its checkpoints if it wrote any."""
+    """The metrics of a run, and the folder of its checkpoints if it wrote any."""
     checkpoint: Optional[str] = None
 
 
@@ -40,12 +40,13 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
         callback: Optional[Callable[[Step], Any]] = None, metrics: Optional[PathLike] = None,
         checkpoint: Optional[PathLike] = None, save_every: int = 0, resume: bool = False,
         load: Optional[PathLike] = None, eval_every: int = 0, threads: int = 0) -> RunResult:
-    """Trains in this process by a .plan file, or by a :class:`Plan`, which is compiled first. Ranks are threads.
+    """Trains in this process with a .plan file, or with a :class:`Plan`, which is compiled first. Ranks are threads.
 
-    ``data``: a text file, the PREFIX of PREFIX.bin and .idx, ``mock``, or a list ``[weight, path, ...]`` of a blend;
-    by default the plan's. ``steps``: in total; by default the plan's. ``callback`` is called after each step with a
-    dict of the keys of a metrics line; an exception in it, or Ctrl-C, ends the run after the step that follows,
-    with a checkpoint, and is raised here. ``threads``: per rank; by default cores / ranks.
+    ``data``: a text file, the PREFIX of PREFIX.bin and .idx, ``mock``, or a list ``[weight, path, ...]`` of a blend.
+    The default is the plan's. ``steps``: total number of steps; the default is the plan's. ``callback`` is called after
+    each step with a dict of the keys of a metrics line. If it raises an exception, or on Ctrl-C, the run ends after the
+    following step, writes a checkpoint, and raises the exception here. ``threads``: threads per rank; the default is
+    cores / ranks.
     """
     if data is None:
         words = []
@@ -70,7 +71,7 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
 
 
 def read_metrics(file: PathLike) -> Metrics:
-    """Reads the JSON lines that ``--metrics`` or ``run(metrics=...)`` wrote. A last line without its end is left out."""
+    """Reads the JSON lines that ``--metrics`` or ``run(metrics=...)`` wrote. Skips an incomplete last line."""
     name = os.fspath(file)
     lines: list[Step] = []
     try:

@@ -1,14 +1,14 @@
-// The parts of the module espalier._native.
+// Declares the parts of the module espalier._native.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace espalier::python {
 
-/// Adds `run`: a training run in this process.
+/// Adds `run`, which trains in this process.
 void addRun(nanobind::module_ &module);
 
-/// Adds `Checkpoint`: a checkpoint's contents and where its bytes lie.
+/// Adds `Checkpoint`, which returns the tensors of a checkpoint and their byte offsets.
 void addCheckpoint(nanobind::module_ &module);
 
 } // namespace espalier::python

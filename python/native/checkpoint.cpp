@@ -1,4 +1,4 @@
-// espalier._native.Checkpoint: the tensors of a checkpoint and where their bytes lie.
+// espalier._native.Checkpoint: the tensors of a checkpoint and their byte offsets.
 #include "python/native/bindings.h"
 
 #include "runtime/checkpoint/commit.h"
@@ -46,7 +46,7 @@ public:
     return names;
   }
 
-  /// Type, as safetensors names it, and shape; none where there is no such tensor.
+  /// Returns the type, with safetensors' name, and the shape, or nothing if there is no such tensor.
   std::optional<std::pair<std::string, std::vector<int64_t>>> describe(const std::string &kind,
                                                                        const std::string &name) const {
     auto found = pieces.find({kind, name});
@@ -56,7 +56,7 @@ public:
     return std::pair(std::string(rt::safetensorsType(piece.type)), piece.shape);
   }
 
-  /// File and byte where the whole tensor lies in row-major order; none where ranks stored parts of it.
+  /// Returns the file and byte offset of the whole row-major tensor, or nothing if ranks stored shards.
   std::optional<std::pair<std::string, uint64_t>> whereWhole(const std::string &kind, const std::string &name) const {
     for (const Place &place : pieces.at({kind, name})) {
       const rt::Piece &piece = place.stored->piece;
@@ -67,7 +67,7 @@ public:
     return std::nullopt;
   }
 
-  /// The bytes of a tensor, put together from its parts and compared with their checksums.
+  /// Returns the bytes of a tensor. Joins its shards and compares them with their checksums.
   nb::bytearray assemble(const std::string &kind, const std::string &name) const {
     rt::Piece whole = pieces.at({kind, name}).front().stored->piece;
     whole.offsets.assign(whole.shape.size(), 0);
@@ -82,7 +82,7 @@ public:
     return bytes;
   }
 
-  /// Compares every byte with the manifest's checksums. Returns what is wrong, a sentence each.
+  /// Compares every byte with the manifest's checksums. Returns one message per error.
   std::vector<std::string> verify() const {
     nb::gil_scoped_release unlocked;
     return rt::shardFaults(stored.path(), stored.manifest(), rt::Depth::EveryByte);

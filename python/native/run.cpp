@@ -1,11 +1,11 @@
-// espalier._native.run: trains with all ranks as threads of this process.
+// espalier._native.run trains with all ranks as threads of this process.
 #include "python/native/bindings.h"
 
 #include "runtime/plan_file.h"
 #include "runtime/program.h"
+#include "runtime/run/run.h"
+#include "runtime/run/summary.h"
 #include "runtime/train/metrics.h"
-#include "runtime/train/run.h"
-#include "runtime/train/summary.h"
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -21,13 +21,13 @@ namespace nb = nanobind;
 namespace espalier::python {
 namespace {
 
-/// Calls a Python function after each step with its line of metrics. An exception of the function, or of the
-/// handler of a signal such as Ctrl-C, asks the run to end: ranks agree on that in the next step.
+/// Calls a Python function after each step with the step's metrics line. If the function, or the handler of a signal
+/// such as Ctrl-C, raises an exception, all ranks end after the next step.
 class StepListener {
 public:
   explicit StepListener(nb::object callback) : callback(std::move(callback)) {}
 
-  /// Called by the thread of rank 0, which is the thread that called run().
+  /// The thread of rank 0 calls this function. It is the thread that called run().
   void hear(const rt::StepRecord &record) {
     nb::gil_scoped_acquire lock;
     try {
@@ -81,7 +81,7 @@ rt::RunOptions optionsOf(const RunArguments &arguments, const rt::pb::Plan &plan
   return options;
 }
 
-/// Returns the steps, then the evaluations, as lines of metrics.
+/// Returns the metrics lines of the steps, then those of the evaluations.
 nb::list run(const RunArguments &arguments, nb::object callback) {
   StepListener listener(std::move(callback));
   rt::RunResult result;

@@ -1,4 +1,4 @@
-"""The part of bare_debian.sh that is Python: a run in process equals the command's. Usage: bare_debian.py RUN.yaml"""
+"""Checks for bare_debian.sh that a run in Python equals a run of the command. Usage: bare_debian.py RUN.yaml"""
 import sys
 
 import espalier as ep

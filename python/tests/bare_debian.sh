@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs a wheel into a bare Debian 12 (debootstrap, no LLVM, no protobuf), then plans, compiles and trains there: with
-# the command and from Python. Usage: bare_debian.sh WHEEL
-# Skipped, with status 0, without root or debootstrap. DEBIAN_MIRROR names another mirror.
+# Installs a wheel into a minimal Debian 12 (debootstrap, without LLVM and protobuf). Plans, compiles and trains there,
+# with the command and from Python. Usage: bare_debian.sh WHEEL
+# Skips the test (status 0) without root or debootstrap. DEBIAN_MIRROR names another mirror.
 set -euo pipefail
 wheel=${1:?usage: bare_debian.sh WHEEL}
 here=$(dirname "$0")
@@ -24,7 +24,7 @@ if ls "$root"/usr/lib/*/libLLVM* "$root"/usr/lib/*/libprotobuf* 2>/dev/null; the
 fi
 
 begin=$(date +%s)
-# /proc is mounted for this command only.
+# Mounts /proc for this command only.
 unshare --mount bash -c 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/bash -euc "$1"' "$root" '
   cd /work
   python3 -m venv --system-site-packages venv
@@ -36,5 +36,6 @@ unshare --mount bash -c 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/b
   espalier compile "$configs/tiny_gpt.yaml" -o tiny.plan
   espalier run tiny.plan --data text.txt --steps 40 --metrics metrics.jsonl | tail -3
   python3 bare_debian.py "$configs/tiny_gpt.yaml"
+  espalier demo --compared-steps 20 --steps 20 | tail -4
 '
 echo "installed, planned, compiled and trained on a bare Debian in $(($(date +%s) - begin)) s"

@@ -1,4 +1,4 @@
-"""Fixtures: a small model with one rank, its text, and a trained checkpoint."""
+"""Fixtures: a small model on one rank, a text, and a trained checkpoint."""
 import pathlib
 
 import pytest

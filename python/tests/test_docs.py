@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as printed, one after the other."""
+"""Runs the examples of docs/python.md as printed, one after the other."""
 import pathlib
 import re
 import shutil
@@ -22,4 +22,4 @@ def test_examples(run_file, text, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ep.__all__)
 def test_public_names_have_docstrings(name):
     public = getattr(ep, name)
-    assert public.__doc__ and not public.__doc__.startswith(f"{name}(")  # what dataclasses write
+    assert public.__doc__ and not public.__doc__.startswith(f"{name}(")  # the default doc string of dataclasses

@@ -1,4 +1,4 @@
-"""Search, compilation and explanation."""
+"""Tests search, compilation and explanation."""
 import pytest
 
 import espalier as ep

@@ -1,4 +1,4 @@
-"""Runs in the process of Python, metrics, checkpoints and generation."""
+"""Tests runs in the Python process, metrics, checkpoints and generation."""
 import json
 import subprocess
 
@@ -39,7 +39,7 @@ def test_exception_of_the_callback_ends_the_run_with_its_checkpoint(plan_file, t
             raise LookupError("enough")
     with pytest.raises(LookupError, match="enough"):
         ep.run(plan_file, data=text, steps=6, callback=stop, checkpoint=tmp_path)
-    assert ep.Checkpoint(tmp_path).step == 3  # ranks agree in a step, so that the step at hand is trained, too
+    assert ep.Checkpoint(tmp_path).step == 3  # the ranks agree on the end in the following step, which is still trained
     resumed = ep.run(plan_file, data=text, steps=6, checkpoint=tmp_path, resume=True)
     assert resumed.column("loss") == trained.column("loss")[3:]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what a wheel is made of, by its share of the compressed size. Usage: wheel_contents.py WHEEL
+"""Lists the contents of a wheel by their share of the compressed size. Usage: wheel_contents.py WHEEL
 
-Ends with 1 if the wheel is larger than MAX_MEGABYTES.
+Exits with 1 if the wheel is larger than MAX_MEGABYTES.
 """
 import os
 import pathlib
@@ -12,7 +12,7 @@ MAX_MEGABYTES = 120
 
 
 def part(name):
-    """The name under which a file is counted: a library or program of its own, or the folder of small files."""
+    """Returns the name under which a file is counted: the library or program itself, or the folder of small files."""
     path = pathlib.PurePath(name)
     if path.parts[0].endswith(".libs") or ".so" in path.name or path.parent.name == "bin":
         return path.name.split("-")[0].split(".so")[0].split(".cpython")[0]

@@ -9,8 +9,8 @@ namespace espalier::rt {
 namespace {
 
 // Tags: failures, announcements and farewells; then channels; then groups, interleaved by the rank of the first member.
-constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
-constexpr int firstCollectiveTag = firstLineTag + lines;
+constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstChannelTag = 16, channels = 1 << 16;
+constexpr int firstCollectiveTag = firstChannelTag + channels;
 
 /// How long stopped ranks wait for others. `patienceOfTold` applies if launchers also report the stop to every rank.
 constexpr std::chrono::milliseconds patience{1500}, patienceOfTold{200};
@@ -68,10 +68,10 @@ int MpiWorld::Session::tagOf(std::span<const int> members, uint32_t queue) {
   return firstCollectiveTag + number * ranks + first;
 }
 
-int MpiWorld::Session::tagOfLine(uint32_t line) const {
-  if (line >= lines)
-    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", lines, line));
-  return firstLineTag + static_cast<int>(line);
+int MpiWorld::Session::tagOfChannel(uint32_t channel) const {
+  if (channel >= channels)
+    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", channels, channel));
+  return firstChannelTag + static_cast<int>(channel);
 }
 
 int MpiWorld::Session::numberGroup(std::span<const int> members, uint32_t queue) {

@@ -1,7 +1,7 @@
 #include "runtime/generate/completion_body.h"
 
-#include "runtime/data/data_error.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/files/data_error.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include <algorithm>
 #include <fmt/format.h>

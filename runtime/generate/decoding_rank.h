@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/executor.h"
-#include "runtime/train/rank.h"
+#include "runtime/run/rank.h"
 
 #include <optional>
 

@@ -1,8 +1,8 @@
 // The text of a growing list of tokens, returned as soon as no later token can change it.
 #pragma once
 
-#include "runtime/data/tokenizer.h"
 #include "runtime/generate/stop.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace espalier::rt {
 

@@ -94,13 +94,12 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops) {
-  return std::make_unique<AttendCache>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTEND_CACHE>(const KernelRequest &request) {
+  return std::make_unique<AttendCache>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeTakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<TakeRow>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::TAKE_ROW>(const KernelRequest &request) {
+  return std::make_unique<TakeRow>(request.call, request.types);
 }
 
 } // namespace espalier::rt

@@ -134,14 +134,14 @@ public:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                    const cpu::Loops &loops) {
-  return std::make_unique<AttentionForward>(call, types, loops);
+template <>
+std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTENTION_FORWARD>(const KernelRequest &request) {
+  return std::make_unique<AttentionForward>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                     const cpu::Loops &loops) {
-  return std::make_unique<AttentionBackward>(call, types, loops);
+template <>
+std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ATTENTION_BACKWARD>(const KernelRequest &request) {
+  return std::make_unique<AttentionBackward>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

@@ -155,19 +155,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops) {
-  return std::make_unique<Embed>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::EMBED>(const KernelRequest &request) {
+  return std::make_unique<Embed>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 const cpu::Loops &loops) {
-  return std::make_unique<EmbedGradient>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::EMBED_GRADIENT>(const KernelRequest &request) {
+  return std::make_unique<EmbedGradient>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                        const cpu::Loops &loops) {
-  return std::make_unique<Rope>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ROPE>(const KernelRequest &request) {
+  return std::make_unique<Rope>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

@@ -1,8 +1,8 @@
 // Copies samples into the host staging buffers from which a plan reads its inputs.
 #pragma once
 
-#include "runtime/data/dataset.h"
-#include "runtime/data/sampler.h"
+#include "runtime/dataset/dataset.h"
+#include "runtime/dataset/sampler.h"
 #include "runtime/mesh.h"
 #include "runtime/plan.pb.h"
 

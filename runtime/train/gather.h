@@ -3,7 +3,7 @@
 
 #include "runtime/executor.h"
 #include "runtime/parameter_block.h"
-#include "runtime/train/run.h"
+#include "runtime/train/run_options.h"
 
 #include <mutex>
 

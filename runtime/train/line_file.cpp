@@ -1,8 +1,8 @@
 // A partially written line is removed again, so that the file always ends with a complete line.
 #include "runtime/train/line_file.h"
 
-#include "runtime/data/data_error.h"
-#include "runtime/data/mapped_file.h"
+#include "runtime/files/data_error.h"
+#include "runtime/files/mapped_file.h"
 #include "runtime/status.h"
 
 #include <cerrno>
@@ -59,7 +59,7 @@ void LineFile::add(std::string line) {
 
 void LineFile::refuse(int reason) {
   theFault = fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason));
-  fmt::print(stderr, "espalier: warning: {}; the run goes on without\n", theFault);
+  fmt::print(stderr, "espalier: warning: {}; the run continues without it\n", theFault);
 }
 
 int64_t LineFile::dropLast(const std::function<bool(std::string_view)> &isDropped) {

@@ -1,8 +1,8 @@
 // Peaks are stored by processor, number of cores and number of threads.
 #include "runtime/train/machine_peak.h"
 
-#include "runtime/data/atomic_file.h"
 #include "runtime/device/cpu/arena.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/kernels/kernels.h"
 #include "runtime/thread_pool.h"
 

@@ -2,7 +2,7 @@
 // first as a shorter run.
 #include "runtime/train/open_data.h"
 
-#include "runtime/data/content_digest.h"
+#include "runtime/dataset/content_digest.h"
 #include "runtime/status.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // The data of a run: the plan defines the data, and the command line overrides the plan.
 #pragma once
 
-#include "runtime/data/dataset.h"
-#include "runtime/data/sampler.h"
+#include "runtime/dataset/dataset.h"
+#include "runtime/dataset/sampler.h"
 #include "runtime/plan.pb.h"
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "runtime/train/divergence.h"
 #include "runtime/train/gather.h"
 #include "runtime/train/metrics.h"
-#include "runtime/train/run.h"
+#include "runtime/train/run_options.h"
 #include "runtime/train/step_scalars.h"
 #include "runtime/train/stop.h"
 

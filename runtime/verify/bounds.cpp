@@ -87,7 +87,7 @@ void Bounds::checkParts() {
   }
 }
 
-/// Checks that a sharded buffer is one of the equal shards of its value, or that each rank has a value of its own.
+/// Checks that a sharded buffer is one of the equal shards of its value, or that each rank has a different value.
 void Bounds::checkPart(const std::string &name, const pb::Buffer &buffer) {
   uint32_t axes = mesh.divided(buffer.part());
   if (axes == 0)
@@ -102,7 +102,7 @@ void Bounds::checkPart(const std::string &name, const pb::Buffer &buffer) {
         value.name(), whole, mesh.divided(value.split()));
 }
 
-/// Checks the guards of a subprogram. A guard counts as accessed, so the binding must also cover the bytes behind the
+/// Checks the guards of a subprogram. A guard counts as accessed, so the binding must also cover the bytes after the
 /// last buffer.
 void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
   int64_t touched = workspace;
@@ -117,7 +117,7 @@ void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
   }
 }
 
-/// Checks the allocations of a stage. Both copies of a host staging buffer lie apart in all slots, because the host
+/// Checks the allocations of a stage. Both copies of a host staging buffer are disjoint in all slots, because the host
 /// fills one copy while the device reads the other.
 void Bounds::checkPlaces(int index) {
   const pb::Stage &stage = plan.stages(index);
@@ -233,7 +233,7 @@ void Bounds::checkExchange(int index, const pb::Exchange &exchange) {
   checkBuffer(name, stage, call, exchange.buffer());
   const pb::Place *place = placeOf(stage, call, exchange.buffer().region());
   if (!place || !place->exchanged())
-    add("{}: lies where nothing is exchanged with the host", name);
+    add("{}: is in a region that is not exchanged with the host", name);
 }
 
 void Bounds::checkFlights(int index) {
@@ -260,7 +260,7 @@ void Bounds::checkTransfer(const std::string &name, const pb::Stage &stage, cons
       if (place)
         checkLifetime(name, stage, call, *place);
       if (place && place->memory() != pb::DEVICE && transfer.kind() != pb::Transfer::COPY)
-        add("{}: ranks exchange what lies in the device's memory", name);
+        add("{}: ranks exchange values in the device's memory only", name);
     }
 }
 

@@ -87,8 +87,8 @@ bool isSame(const pb::Affine &a, const pb::Affine &b);
 /// Formats an affine expression, for example "constant: 3 layer: 256".
 std::string textOf(const pb::Affine &affine);
 
-/// Checks the sizes and scalars of a launch that stands for a library call against the dims of its operands. Returns
-/// the fault. Returns an empty string if there is no fault or if the kernel is generated.
+/// Checks the sizes and scalars of a launch that replaces a library call against the dims of its operands. Returns the
+/// fault. Returns an empty string if there is no fault or if the kernel is generated.
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch);
 /// Checks the sizes, transposition and constants of a library call in the same way.
 std::string faultOfProduct(const pb::Plan &plan, const Mesh &mesh, const pb::LibraryCall &call);

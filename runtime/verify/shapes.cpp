@@ -210,7 +210,7 @@ void ShapeRule::checkScalars(const pb::Instruction &instruction, const std::stri
     std::pair place(buffer.region(),
                     static_cast<int64_t>(buffer.offset() - value.first() * sizeof(Scalars::value_type)));
     if (scalars.value_or(place) != place)
-      add("{}: '{}' lies at {} of {}, where no other scalar does", name, value.name(), buffer.offset(),
+      add("{}: '{}' is at {} of {}, apart from all other scalars", name, value.name(), buffer.offset(),
           plan.regions(static_cast<int>(buffer.region())));
     else
       scalars = place;

@@ -6,7 +6,7 @@
 
 namespace espalier::rt::verify {
 
-/// Returns how many dimensions a dim stands for, or nothing if this is not known yet.
+/// Returns how many dimensions a dim denotes, or nothing if this is not known yet.
 std::optional<size_t> DimBinding::lengthOf(const SignatureDim &dim) const {
   if (!dim.flag.empty()) {
     auto flag = flags.find(dim.flag);
@@ -79,8 +79,8 @@ std::string DimBinding::bind(const SignatureDim &dim, const Dims &found, const B
   return "";
 }
 
-/// Checks sizes with an initial value and sizes in `whole`. A size with an initial value stands for the same dimension
-/// as that value, or for the unsharded one. Sizes in `whole` are not sharded.
+/// Checks sizes with an initial value and sizes in `whole`. A size with an initial value denotes the same dimension as
+/// that value, or for the unsharded one. Sizes in `whole` are not sharded.
 std::string DimBinding::faultOfWhole() const {
   for (const NumberSignature &size : function.sizes) {
     auto ours = meanings.find(size.name), other = meanings.find(size.initial);
@@ -96,7 +96,7 @@ std::string DimBinding::faultOfWhole() const {
     if (auto meaning = meanings.find(name); meaning != meanings.end())
       for (const Dim &dim : meaning->second.dims)
         if (dim.split)
-          return fmt::format("buffer {} holds {}, whose {} must not lie in parts", meaning->second.from->buffer,
+          return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
                              textOf(meaning->second.from->dims), name);
   return "";
 }

@@ -8,8 +8,8 @@
 
 namespace espalier::rt::verify {
 
-/// The dimensions that each dim of a row stands for. Example: x [batch 4, seq 6, heads 2, head_dim 8] and positions
-/// [batch 4, seq 6] of ROPE bind `tokens` to [batch 4, seq 6], `heads` to [heads 2] and `head_dim` to [head_dim 8].
+/// The dimensions that each dim of a row denotes. Example: x [batch 4, seq 6, heads 2, head_dim 8] and positions [batch
+/// 4, seq 6] of ROPE bind `tokens` to [batch 4, seq 6], `heads` to [heads 2] and `head_dim` to [head_dim 8].
 class DimBinding {
 public:
   /// An operand and the dimensions of the value in buffer `buffer`, whose elements have `width` bytes.

@@ -1,4 +1,4 @@
-// Rule K for kernels that stand for library calls: the sizes and origins in their scalars follow from their row of
+// Rule K for kernels that replace library calls: the sizes and origins in their scalars follow from their row of
 // functions.def and the named dimensions of their operands.
 #include "runtime/verify/dims.h"
 #include "runtime/verify/signatures.h"

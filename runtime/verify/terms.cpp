@@ -122,11 +122,11 @@ void Terms::checkColumns(const pb::Launch &launch) {
       continue;
     Dims row = columnsOf(*dims, launch.scalars(0).constant());
     if (std::ranges::any_of(row, [](const Dim &dim) { return dim.split != 0; }))
-      return add("goes on with sums over the columns {}, which lie in parts", textOf(row));
+      return add("uses sums over the columns {}, which are split", textOf(row));
   }
 }
 
-/// Checks that only linear operations read partial sums: all summands alike, or one factor of a product.
+/// Checks that only linear operations read partial sums: all summands of a sum, or one factor of a product.
 void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
   std::map<uint32_t, uint32_t> terms; // axes by number of Operand.linear
   for (const Use &use : uses) {

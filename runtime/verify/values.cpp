@@ -105,7 +105,7 @@ bool Values::inherit(const pb::Transfer &transfer, int pair) {
 }
 
 /// Marks the values that belong to the stage and have no layer: host staging buffers, copies of them, and resident
-/// values in a region that all calls of a stage bind alike.
+/// values in a region that all calls of a stage bind to the same memory.
 void Values::findStageValues() {
   for (const pb::Stage &stage : plan.stages())
     for (const pb::Exchange &exchange : stage.exchanges())
@@ -125,7 +125,7 @@ void Values::findStageValues() {
           isShared[binding.region()] = false;
       }
   }
-  std::vector<bool> isApart(infos.size(), false); // by value: lies in a region that calls bind differently
+  std::vector<bool> isApart(infos.size(), false); // by value: whether calls bind the value's region differently
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (const pb::Instruction &instruction : subprogram.instructions())
       forEachBuffer(plan, instruction, [&](const pb::Buffer &buffer) {

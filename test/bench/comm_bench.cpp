@@ -1,10 +1,10 @@
-// Sums over ranks of this host, in place: threads, processes, our sums over OpenMPI's messages, and beside them
-// OpenMPI's own MPI_Allreduce. Prints a line per number of ranks and size. Usage: comm_bench; nothing else should run
-// meanwhile.
+// Measures in-place sums over ranks of this host: threads, processes, our sums over OpenMPI's messages, and OpenMPI's
+// MPI_Allreduce for comparison. Prints a line per number of ranks and size. Usage: comm_bench. Nothing else should run
+// at the same time.
 #include "runtime/comm/local.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/launch/processes.h"
-#include "runtime/train/rank.h"
+#include "runtime/run/rank.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,10 +23,10 @@ using namespace espalier::rt;
 
 constexpr size_t sizes[] = {size_t{1} << 20, size_t{124'000'000}};
 
-/// Sums `bytes` at a place once.
+/// Sums `bytes` bytes at `place` over all ranks.
 using Sum = std::function<void(void *place, size_t bytes)>;
 
-/// Median seconds of a sum, on the rank that asks.
+/// Returns the median seconds of a sum on this rank.
 double medianSeconds(void *place, size_t bytes, const Sum &sum) {
   std::vector<double> seconds;
   std::memset(place, 0, bytes);
@@ -39,7 +39,7 @@ double medianSeconds(void *place, size_t bytes, const Sum &sum) {
   return seconds[seconds.size() / 2];
 }
 
-/// Of one rank: rank 0 prints.
+/// Measures a sum on one rank; rank 0 prints.
 void measure(const char *name, int rank, int ranks, void *place, const Sum &sum) {
   for (size_t bytes : sizes) {
     double seconds = medianSeconds(place, bytes, sum);
@@ -77,7 +77,7 @@ void measureProcesses(int ranks) {
   supervise(processes, world);
 }
 
-/// One rank under mpirun.
+/// Runs one rank under mpirun.
 void measureMpi() {
   MpiWorld world;
   std::unique_ptr<Communicator> comm = world.communicator();

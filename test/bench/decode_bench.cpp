@@ -1,6 +1,6 @@
-// Tokens per second of decoding with one text, beside what the memory allows: each token reads every weight once, so no
-// decoder is faster than bytes of weights / bandwidth. Both are measured in turn, so that what else the machine does
-// slows both. Usage: decode_bench X.plan [THREADS]; initial weights do.
+// Measures tokens per second of decoding one text, and the limit of memory: each token reads every weight once, so no
+// decoder is faster than bytes of weights / bandwidth. The two are measured alternately, so that other load slows both.
+// Usage: decode_bench X.plan [THREADS]. Initial weights are sufficient.
 #include "runtime/generate/decode.h"
 #include "runtime/parameter_block.h"
 
@@ -16,13 +16,13 @@ double secondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Reads as many bytes as a token does, with so many threads.
+/// Reads as many bytes as a token does, with several threads.
 class Reader {
 public:
   Reader(double bytes, int threads)
       : memory(static_cast<size_t>(bytes) / sizeof(uint64_t), 1), sums(static_cast<size_t>(threads) * 8) {}
 
-  /// Seconds of one pass.
+  /// Returns the seconds of one pass.
   double pass() {
     double begin = secondsNow();
     std::vector<std::jthread> pool;
@@ -39,7 +39,7 @@ public:
 
 private:
   std::vector<uint64_t> memory;
-  std::vector<uint64_t> sums; ///< a line of the cache each
+  std::vector<uint64_t> sums; ///< one cache line per thread
 };
 
 double median(std::vector<double> values) {
@@ -47,7 +47,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Bytes that a token reads: all parameters but tables that are only looked up in.
+/// Returns the bytes that a token reads: all parameters except tables that are only used for lookups.
 double weightBytes(const pb::Plan &plan) {
   double bytes = 0;
   for (const NamedParameter &named : parametersOf(plan))

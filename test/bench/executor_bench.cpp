@@ -1,5 +1,5 @@
-// What the executor adds to each instruction: a step of a thousand calls of kernels that have next to nothing to do.
-// The floor is the call of such a kernel through a pointer.
+// Measures the executor's overhead per instruction, in a step with a thousand calls of trivial kernels. The lower limit
+// is a call of such a kernel through a pointer.
 #include "runtime/executor.h"
 
 #include "runtime/comm/local.h"
@@ -12,7 +12,7 @@
 namespace espalier::rt {
 namespace {
 
-/// One sample of one feature, hundreds of layers.
+/// Returns options for one sample of one feature, with hundreds of layers.
 SampleOptions manyCalls() {
   SampleOptions options;
   options.layers = 300;
@@ -20,7 +20,7 @@ SampleOptions manyCalls() {
   return options;
 }
 
-/// Instructions that an entry runs.
+/// Returns the number of instructions that an entry runs.
 int64_t instructionsOf(const RankProgram &program, uint32_t entry) {
   int64_t sum = 0;
   for (uint32_t block = 0; block < program.entries[entry].count; ++block)
@@ -74,7 +74,7 @@ void BM_Floor(benchmark::State &state) {
 }
 BENCHMARK(BM_Floor);
 
-/// A group of one: the cost of starting and finishing a collective, and of touching the data once.
+/// Measures the cost of starting and finishing a collective, and of one access to the data, with a group of one rank.
 void BM_AllReduce(benchmark::State &state) {
   int64_t elements = state.range(0);
   LocalWorld world(1);

@@ -1,9 +1,9 @@
 // Fits constants of a machine on named rows of tables of published runs, as tools/published/machines.cpp has them:
 //   fit_machine FILE.csv:LINE,LINE,... [FILE.csv:...] CONSTANT=LOW..HIGH [CONSTANT=VALUE ...]
-// Random descent from several starts on the mean of e + e^2, e = |log(predicted / measured)|, of memory for `reserved`
-// and `allocated`, else of time; the squares decide where two rows ask for different constants and all between would
-// do. Prints the constants, then the mean of e on the named rows and on all rows of the same machine in the same files.
-// Same input, same output.
+// Minimizes the mean of e + e^2 by random descent from several starts. e = |log(predicted / measured)| is of memory for
+// `reserved` and `allocated`, else of time. The squares select a value if two rows need different constants, because
+// any value between would have the same mean of e. Prints the constants, then the mean of e on the named rows and on
+// all rows of the same machine in the same files. Equal inputs give equal output.
 #include "planner/search.h"
 #include "tools/published/report.h"
 #include "tools/published/systems.h"
@@ -22,7 +22,7 @@ using namespace espalier::planner;
 
 namespace {
 
-// A run to fit on, and the share that its allocator holds (System::allocatedShare), which its terms contain.
+// A run to fit, and the share of the allocator (System::allocatedShare), which its terms include.
 struct Case {
   PublishedCase published;
   double allocatedShare;
@@ -79,8 +79,8 @@ std::vector<PublishedRow> readRows(const std::string &name) {
   return readTable(text.str()).rows;
 }
 
-// Mean over the cases, with the constants given in the order of `ranges`. `squares` is the weight of squared
-// errors beside them.
+// Returns the mean error over the cases, for constants in the order of `ranges`. `squares` is the weight of the squared
+// errors.
 double meanError(std::vector<Case> &cases, const std::vector<Range> &ranges, const std::vector<double> &constants,
                  bool ofMemory, double squares = 0) {
   double sum = 0;

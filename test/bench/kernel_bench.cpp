@@ -1,8 +1,7 @@
-// Rates of the library kernels on one thread, and of oneDNN for the same matrix products as a
-// yardstick.
+// Measures the rates of library kernels on one thread, and of oneDNN for the same matrix products as a reference.
 //   build/test/bench/kernel_bench --benchmark_filter=matmul
-// items_per_second is FLOP/s of the products (attention: causal products only), bytes_per_second
-// the bytes that must be read and written.
+// items_per_second is FLOP/s of the products (attention: causal products only). bytes_per_second counts the bytes that
+// must be read and written.
 #include "runtime/kernels/kernels.h"
 
 #include <benchmark/benchmark.h>
@@ -18,7 +17,7 @@ namespace espalier::rt {
 
 namespace {
 
-/// A call with its buffers and scratch, run part by part on this thread.
+/// A call with its buffers and scratch, whose parts run on this thread.
 class Bench {
 public:
   pb::LibraryCall call;

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Published runs of Qwen3's mixtures of experts against what `espalier plan` predicts for the plan that each row names.
+# Compares published runs of Qwen3's mixtures of experts with the predictions of `espalier plan` for the plans of the
+# rows.
 # Usage: published_experts.sh BUILD megatron_bridge_perf.csv
 #
-# What the rows do not say: recompute (the planner's choice), ZeRO (1, the distributed optimizer) and capacity (1: their
-# experts were force-balanced). Narrower formats than BF16 have no model in run files: their rows are priced as BF16 and
-# once more with the gain that `bench plans` takes for dense models, 1.65 on products and none on attention.
+# The rows do not give recompute (the planner chooses), ZeRO (1, the distributed optimizer) and capacity (1, because
+# their experts were balanced). Run files do not support formats narrower than BF16. Their rows are priced as BF16, and
+# again with the speedup that `bench plans` uses for dense models, 1.65 for products and none for attention.
 set -euo pipefail
 build=${1:?usage: published_experts.sh BUILD FILE.csv} table=${2:?usage: published_experts.sh BUILD FILE.csv}
 root="$(dirname "$0")/../.."
 
-# The machine of a row; constants as in tools/published/machines.cpp.
+# Returns the machine of a row; constants are those of tools/published/machines.cpp.
 clusterOf() {
   local gpu=$1 devices=$2 gain=$3 base perHost peak attention more=""
   case $gpu in
@@ -29,7 +30,8 @@ clusterOf() {
              base, hosts, per, peak * gain, attention / gain, more }'
 }
 
-# Layers of each chunk: embedding and loss count as one each where that divides, as in Megatron.
+# Returns the layers of each chunk. As in Megatron, embedding and loss count as one layer each if the layers are then
+# divisible.
 chunksOf() {
   awk -v layers="$1" -v chunks="$2" 'BEGIN {
     counts = (layers % chunks == 0)
@@ -40,7 +42,7 @@ chunksOf() {
     print "]" }'
 }
 
-predict() { # CONFIG CLUSTER BATCH PIN: step seconds, or why there are none
+predict() { # CONFIG CLUSTER BATCH PIN: prints the step seconds or the error
   local answer
   answer=$("$build/bin/espalier" plan "$root/configs/$1.yaml" --set "cluster=$2" --set "planner.global_batch=$3" \
            --set moe_config.capacity_factor=1 --set "planner.pin=$4" --json 2>&1) &&
@@ -53,7 +55,7 @@ awk -F, -v OFS='|' '$1 ~ /^Qwen3/ { print NR, $1, $10, $11, $12, $13, $14, $15, 
   while IFS='|' read -r line model gpu devices format tp pp vpp ep dp micro batch seconds; do
     config=qwen3_30b_a3b layers=48 experts=$ep
     case $model in *235B*) config=qwen3_235b_a22b layers=94 ;; esac
-    # With more experts' ranks than replicas an expert is whole and lies on tensor ranks, too.
+    # If there are more expert ranks than replicas, experts are not sharded and ep includes the tensor ranks.
     replicas=$((devices / tp / pp)) whole=""
     ((replicas % ep == 0)) || { ep=$((ep / tp)) whole=", expert_tensor_parallel: false"; }
     pin="{tp: $tp, pp: $pp, ep: $ep, dp: $((replicas / ep)), micro_batch_size: $micro, zero: 1$whole"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # `./dev bench`: medians of compile time, memory and plan size, and of training steps; speed of sums over ranks, of
-# decoding, of the tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run
-# meanwhile. Usage:
-# run.sh BUILD
+# decoding, of the tokenizer and of building an index. Each is printed with its limit. Nothing else should run at the
+# same time. Usage: run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
 root="$(dirname "$0")/../.."
@@ -12,7 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 
-# compileBench RUN SECONDS [TARGET]: the bound is what the project promises for two cores.
+# compileBench RUN SECONDS [TARGET]: the bounds are the project's goals for two cores.
 compileBench() {
   local name="$1${3:+ $3}" bound=$2
   for _ in 1 2 3; do
@@ -27,8 +26,9 @@ compileBench() {
              name, s, bound, kb * 1024 / 1e6, size / 1e6 }'
 }
 
-# stepBench PLAN STEPS WARMUP THREADS [OPTION...]: one step's median, and the time that its floating-point operations would take
-# at the peak of this machine, which the first `espalier run` measures and keeps (MFU is their ratio).
+# stepBench PLAN STEPS WARMUP THREADS [OPTION...]: prints the median of a step, and the time of its floating-point
+# operations at the peak of this machine. The first `espalier run` measures and stores the peak; MFU is the ratio of the
+# two times.
 stepBench() {
   "$espalier" run "$1" --data "$scratch/text" --steps "$2" --threads "$4" --metrics "$scratch/metrics" "${@:5}" >/dev/null
   python3 - "$scratch/metrics" "$3" <<'PYTHON'
@@ -71,7 +71,7 @@ echo "  processes  $(stepBench "$scratch/ranks.plan" 300 50 1 --processes)"
 echo "all-reduce (bound: processes take half of OpenMPI's time):"
 "$build/test/bench/comm_bench" | sed 's/^/  /'
 
-# One text at a time, each side in turn: transformers where $PYTHON has it.
+# One text at a time. Also measures transformers if $PYTHON has it.
 "$espalier" compile "$root/configs/gpt2_124m.yaml" -o "$scratch/decode.plan" --cluster cpu_local:1x1 \
   --set run_mode=predict --set runner_config.batch_size=1 --set model.model_config.compute_dtype=float32 >/dev/null
 echo "decoding, GPT-2 124M, f32, one text, 2 threads (bound 70 % of the bandwidth):"
@@ -82,7 +82,7 @@ else
   echo "  torch: not measured, ${PYTHON:-python3} has no packages torch and transformers; PYTHON=... names one that has"
 fi
 
-# Both sides in one run on one core each; without the package only that is said.
+# Measures both tokenizers in one run, on one core each. Without the package, prints only a note.
 shared=${ESPALIER_SHARED:-$root/../shared}
 python=${PYTHON:-python3}
 if [ ! -d "$shared/data" ]; then
@@ -91,10 +91,10 @@ elif ! "$python" -c 'import tokenizers' 2>/dev/null; then
   echo "tokenizers: not measured, $python has no package tokenizers; name one that has: PYTHON=... ./dev bench"
 else
   echo "GPT-2 tokenization (bounds: 20 MB/s and twice the package):"
-  "$python" "$root/test/runtime/data/bench_tokenizers.py" "$espalier" "$shared/data" | sed 's/^/  /'
+  "$python" "$root/test/runtime/tokenizer/bench_tokenizers.py" "$espalier" "$shared/data" | sed 's/^/  /'
 fi
 
-# The tokens are a hole in a file: building the index reads lengths, not tokens.
+# The token file is sparse, because building the index reads lengths and not tokens.
 python3 - "$scratch/billion" <<'PYTHON'
 import array, os, struct, sys
 documents, length = 1_000_000, 1000

@@ -1,5 +1,5 @@
-// How long a search takes, and whether its answer is proved (gap 0). Processor time is that of all threads. Problems
-// are those of planner/README.md.
+// Measures the time of searches, and whether the result is proved (gap 0). Processor time includes all threads. The
+// problems are those of planner/README.md.
 #include "planner/answer/why_not.h"
 #include "planner/search.h"
 #include "test/planner/shapes.h"
@@ -39,7 +39,7 @@ Problem withHosts(Problem problem) {
   return problem;
 }
 
-// A layer and a half for each chunk.
+// Returns the problem with one and a half layers per chunk.
 Problem unevenChunks(Problem problem) {
   problem.pins.dp = problem.pins.tp = 8;
   problem.pins.pp = 16;
@@ -57,7 +57,7 @@ Problem offloaded(Problem problem) {
   return problem;
 }
 
-// The answer alone: the chosen plan is known. Wishes that leave much open, so that much has to be ruled out.
+// Measures only the explanation; the chosen plan is already known. The wishes leave many plans that must be ruled out.
 void runWhyNot(benchmark::State &state, const Problem &problem, const Pins &wish, bool all) {
   SearchOptions options;
   options.all = all;
@@ -83,7 +83,7 @@ Pins stages(int pp) {
   return wish;
 }
 
-// Does not fit: every rank would hold the whole model.
+// Returns pins that do not fit, because every rank would hold the whole model.
 Pins everywhere() {
   Pins wish;
   wish.tp = wish.pp = 1;
@@ -97,8 +97,8 @@ Pins fullRecompute() {
   return wish;
 }
 
-// A pipeline under 1F1B with at most as many micro-batches as stages: the critical path changes stages often. Memory is
-// scarce or not, links are fast or slow, layers alike or not.
+// Returns a random 1F1B pipeline with at most as many micro-batches as stages, whose critical path changes stages
+// often. Memory may be scarce, links may be slow, and layers may differ.
 Problem fewMicroBatches(std::mt19937 &random) {
   auto between = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
@@ -119,7 +119,7 @@ Problem fewMicroBatches(std::mt19937 &random) {
   return problem;
 }
 
-// How many of random problems are proved, and the largest gap of the others.
+// Counts how many random problems are proved, and the largest gap of the others.
 void runRandomFew(benchmark::State &state) {
   std::mt19937 random(static_cast<unsigned>(state.range(1)));
   std::vector<Problem> problems;

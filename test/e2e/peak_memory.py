@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs a command on a small and on a large folder. The second run may use at most MOST_MB MB more memory. Usage:
-peak_memory.py MOST_MB SMALL LARGE COMMAND ..., where {} in the command stands for the folder."""
+peak_memory.py MOST_MB SMALL LARGE COMMAND ..., where {} in the command is the folder."""
 import os
 import subprocess
 import sys

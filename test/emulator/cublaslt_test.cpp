@@ -275,7 +275,7 @@ TEST_F(CublasLt, EpiloguesThatWantAnotherFormAreRefused) {
   EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-/// A serialized algorithm is accepted again. Every changed bit is rejected.
+/// The library accepts a serialized algorithm again, and rejects it if any bit has changed.
 TEST_F(CublasLt, AlgorithmsAreCheckedBitByBit) {
   layouts(CUDA_R_32F, CUDA_R_32F, 3, 3, 3, 2, 3, 2);
   cublasLtMatmulHeuristicResult_t results[4] = {}, checked = {};

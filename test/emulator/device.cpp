@@ -54,7 +54,8 @@ CUresult statusOf(const std::exception &error) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/// A program that ignores status codes must not exit successfully.
+/// Ends the process with an error after a fault, so that a program that ignores status codes does not exit
+/// successfully.
 void endBadly(int status, void *) {
   int faults = Device::instance().faultCount();
   if (!faults)
@@ -124,7 +125,7 @@ bool Device::understands(uint32_t ptxVersion) const {
   return ptxVersion <= newest;
 }
 
-// From the table of the CUDA programming guide: 163, 99 and 227 KiB.
+// Limits of the CUDA programming guide: 163, 99 and 227 KiB.
 int Device::sharedBytes() const {
   bool isSmall = level == 86 || level == 89 || level >= 120;
   return (level >= 90 && !isSmall ? 227 : isSmall ? 99 : 163) * 1024;
@@ -160,7 +161,7 @@ CUresult Device::allocate(CUdeviceptr *address, uint64_t bytes, int device) {
   return CUDA_SUCCESS;
 }
 
-/// Waits for all earlier work, as the driver does.
+/// Frees memory after all earlier work has ended, as the driver does.
 CUresult Device::release(CUdeviceptr address) {
   if (!address)
     return CUDA_SUCCESS;

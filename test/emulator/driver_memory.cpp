@@ -47,7 +47,7 @@ std::string nameOf(const Copy &copy) {
   return bytes + (!copy.from.isDevice ? "to the device" : copy.to.isDevice ? "on the device" : "to the host");
 }
 
-/// The driver does not guarantee the order in which bytes are copied.
+/// Rejects overlapping source and target, because the driver does not guarantee the order in which it copies bytes.
 void checkOverlap(const Accesses &touched, const Copy &copy) {
   if (Range both = firstCommon(touched.reads, touched.writes); both.begin < both.end)
     throw Fault(Fault::Check::race, "", 0, nameOf(copy) + ": what it writes overlaps what it reads");
@@ -65,7 +65,7 @@ Accesses carryOut(Device &device, const Copy &copy) {
   return touched;
 }
 
-/// For host memory that is not pinned, the driver reads or writes it before the call returns.
+/// Enqueues a copy. If the host memory is not pinned, the driver reads or writes it before the call returns.
 CUresult enqueue(Device &device, CUstream handle, const Copy &copy, bool isSynchronous) {
   Stream *stream = device.stream(handle);
   if (!stream)

@@ -83,7 +83,7 @@ protected:
     ASSERT_EQ(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   }
 
-  /// Faults that a test has not consumed fail the test.
+  /// Fails the test if it caused faults that it has not consumed with forgetFaults().
   void TearDown() override {
     EXPECT_EQ(cuStreamDestroy(first), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(second), CUDA_SUCCESS);
@@ -116,7 +116,7 @@ protected:
   }
 };
 
-TEST_F(Driver, TellsWhatItIs) {
+TEST_F(Driver, ReportsItsProperties) {
   int count = 0, major = 0, version = 0;
   char name[64];
   CUuuid uuid;
@@ -150,7 +150,7 @@ TEST_F(Driver, RunsAKernelBetweenCopies) {
   EXPECT_EQ(cuMemFree(data), CUDA_SUCCESS);
 }
 
-TEST_F(Driver, WorkWaitsUntilSomebodyAsks) {
+TEST_F(Driver, WorkRunsOnlyWhenWaitedFor) {
   CUdeviceptr data = allocate(4);
   void *pinned = nullptr;
   ASSERT_EQ(cuMemHostAlloc(&pinned, 4, 0), CUDA_SUCCESS);
@@ -199,7 +199,7 @@ TEST_F(Driver, AMissingWaitIsARace) {
   EXPECT_EQ(cuStreamSynchronize(first), CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("race: kernel add writes and fill of 400 bytes writes 400 bytes at byte 0 of device memory"));
-  EXPECT_EQ(cuStreamSynchronize(second), CUDA_ERROR_LAUNCH_FAILED); // it stays
+  EXPECT_EQ(cuStreamSynchronize(second), CUDA_ERROR_LAUNCH_FAILED); // the fault persists
   EXPECT_EQ(espalier::emulator::forgetFaults(), 1);
   // Synchronization by the host also orders the operations.
   EXPECT_EQ(cuMemsetD8Async(data, 0, 400, first), CUDA_SUCCESS);
@@ -257,7 +257,7 @@ TEST_F(Driver, RefusesWhatTheRealOneRefuses) {
   ASSERT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
   CUdeviceptr more = 0;
   EXPECT_EQ(cuMemAlloc(&more, free + 1), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(cuMemAlloc(&more, 1), CUDA_SUCCESS); // takes a page
+  EXPECT_EQ(cuMemAlloc(&more, 1), CUDA_SUCCESS); // allocates a whole page
   size_t left = 0;
   EXPECT_EQ(cuMemGetInfo(&left, &total), CUDA_SUCCESS);
   EXPECT_EQ(free - left, size_t(2) << 20);
@@ -274,10 +274,10 @@ TEST_F(Driver, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(cuMemFree(data), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree(data), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemFree(data), CUDA_ERROR_INVALID_VALUE); // there is none any more
+  EXPECT_EQ(cuMemFree(data), CUDA_ERROR_INVALID_VALUE); // already freed
 }
 
-TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
+TEST_F(Driver, LoadsTextsAndReportsTheirErrors) {
   std::string bad = text;
   bad.replace(bad.find("add.s32 %r7"), 7, "foo.s32");
   char log[200] = "";
@@ -308,7 +308,7 @@ TEST_F(Driver, LoadsTextsAndSaysWhatIsWrongWithThem) {
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-TEST_F(Driver, NeedsLeaveForMuchSharedMemory) {
+TEST_F(Driver, LargeSharedMemoryNeedsAnAttribute) {
   CUdeviceptr data = allocate(256);
   long by = 0, n = 1;
   void *parameters[] = {&data, &by, &n};

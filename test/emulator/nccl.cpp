@@ -106,7 +106,7 @@ ncclResult_t checkConfig(const ncclConfig_t *config) {
   return ncclSuccess;
 }
 
-/// Transfers advance while the host does other work, as on a device.
+/// Starts a thread that advances transfers while the host does other work, as on a device.
 void startCarrying() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -34,7 +34,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Set before any call that reads the devices of the process.
+// Initialized before any call that reads the devices of the process.
 [[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "4", /*overwrite=*/1);
 
 /// A rank with its device, a stream, device memory, and the communicator of all ranks.
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Nccl,
                                          Mode{"FourThreads", 4, inThreads}),
                          [](const auto &info) { return info.param.name; });
 
-/// Values whose sum depends on the order.
+/// Returns values whose sum depends on the order of additions.
 float valueOf(int rank, size_t i) {
   const float values[] = {1e8f, 1.25f, -1e8f, 3.5f};
   return values[rank] + static_cast<float>(i);
@@ -246,7 +246,7 @@ TEST_P(Nccl, ScattersAndGathersInPlace) {
   });
 }
 
-TEST_P(Nccl, GroupsOfSendsAndReceivesGoOnTogether) {
+TEST_P(Nccl, GroupsOfSendsAndReceivesAdvanceTogether) {
   inRanks([](Rank &rank) {
     // Each rank sends to every rank, itself included: element i of rank j becomes element j of rank i.
     std::vector<int32_t> sent, expected;
@@ -281,7 +281,7 @@ TEST_P(Nccl, ManyTransfersInFlight) {
 }
 
 // A rank that waits for one transfer still executes its part of another one.
-TEST_P(Nccl, TransfersOfOtherStreamsGoOn) {
+TEST_P(Nccl, TransfersOfOtherStreamsAdvance) {
   inRanks([](Rank &rank) {
     CUstream other = nullptr;
     EXPECT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -374,7 +374,7 @@ TEST_F(NcclPair, RefusesWhatTheHeaderForbids) {
 
     ncclConfig_t config = unsetConfig;
     ncclComm_t child = nullptr;
-    EXPECT_EQ(ncclCommSplit(rank.all, 0, 0, &child, &config), ncclInvalidUsage); // it would block
+    EXPECT_EQ(ncclCommSplit(rank.all, 0, 0, &child, &config), ncclInvalidUsage); // a blocking split is rejected
     config.blocking = 0;
     config.magic = 1;
     EXPECT_EQ(ncclCommSplit(rank.all, 0, 0, &child, &config), ncclInvalidArgument);
@@ -419,7 +419,7 @@ TEST_F(NcclPair, ResultsLieInPlaceOrApart) {
 TEST_F(NcclPair, ASendLastsUntilItIsReceived) {
   inProcesses(2, [](Rank &rank) {
     rank.put<float>(0, {1});
-    EXPECT_EQ(ncclGroupStart(), ncclSuccess); // connects them
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess); // connects the ranks
     EXPECT_EQ(ncclSend(rank.place(0), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclSuccess);
     EXPECT_EQ(ncclRecv(rank.place(4), 1, ncclFloat32, 1 - rank.rank, rank.all, rank.stream), ncclSuccess);
     rank.issued(ncclGroupEnd());
@@ -476,7 +476,7 @@ TEST_F(NcclPair, TheFirstTransferOfAKindConnects) {
 }
 
 // Work that no host waits for is executed because other ranks need it.
-TEST_F(NcclPair, ARankThatIsBusyElsewhereDoesItsSide) {
+TEST_F(NcclPair, ABusyRankExecutesItsPart) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   inProcesses(2, [&](Rank &rank) {
@@ -536,7 +536,7 @@ TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
   expectEnds(processes);
 }
 
-TEST_F(NcclPair, TellsItsVersionAndItsErrors) {
+TEST_F(NcclPair, ReportsItsVersionAndErrors) {
   int version = 0;
   EXPECT_EQ(ncclGetVersion(&version), ncclSuccess);
   EXPECT_EQ(version, 22809);

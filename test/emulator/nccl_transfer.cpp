@@ -114,7 +114,7 @@ const std::byte *Transfer::read(const Part &part) const {
   return source;
 }
 
-/// Written memory must not be accessed elsewhere in the group, except where NCCL allows in-place results.
+/// Checks that no other part of the group accesses written memory, except in-place results that NCCL allows.
 void Transfer::checkOverlaps() const {
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part &part = parts[i];

@@ -45,7 +45,7 @@ private:
 
 } // namespace
 
-// A file of zeros is a world without members.
+// A file of zeros is a valid world without members.
 std::string World::create() {
   const char *folder = std::getenv("TMPDIR");
   std::string path = std::string(folder && *folder ? folder : "/tmp") + "/espalier_nccl_XXXXXX";

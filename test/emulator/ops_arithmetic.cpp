@@ -12,7 +12,7 @@ using Numbers =
     TypeList<uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, float, double, F16, BF16, Two<F16>, Two<BF16>>;
 using FloatingNumbers = TypeList<float, double, F16, BF16, Two<F16>, Two<BF16>>;
 
-// Integers wrap around, so they are computed as unsigned.
+// Integer arithmetic wraps around, so it is computed on unsigned types.
 template <class T> uint64_t raw(T x) { return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(x)); }
 
 struct Add {

@@ -48,7 +48,7 @@ void finish(Warp &warp, const Instruction &i, uint32_t lane, const std::vector<W
   }
 }
 
-/// Waits for all groups except the last ones, as many as the immediate says.
+/// Waits for all groups except the most recent ones, whose number is the immediate.
 void wait(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     auto &groups = warp.committed[lane];

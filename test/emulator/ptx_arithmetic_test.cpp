@@ -40,7 +40,7 @@ TEST(PtxIntegers, DivideTowardsZero) {
               ElementsAre(6148914691236517205ull, 2));
 }
 
-TEST(PtxIntegers, MinMaxKnowTheSign) {
+TEST(PtxIntegers, MinMaxDependOnSignedness) {
   EXPECT_THAT(mapped<int32_t>("max.s32 %r3, %r2, 1;", Ints{-7, 7}, "%r2", "%r3"), ElementsAre(1, 7));
   EXPECT_THAT(mapped<int32_t>("max.u32 %r3, %r2, 1;", Ints{-7, 7}, "%r2", "%r3"), ElementsAre(-7, 7));
   EXPECT_THAT(mapped<int32_t>("min.s32 %r3, %r2, 1;", Ints{-7, 7}, "%r2", "%r3"), ElementsAre(-7, 1));
@@ -91,21 +91,21 @@ TEST(PtxFloats, AreIeee) {
   EXPECT_THAT(mapped<float>("sqrt.rn.f32 %f2, %f1;", Floats{2}, "%f1", "%f2"), ElementsAre(std::sqrt(2.0f)));
 }
 
-TEST(PtxFloats, TakeTheSignOfTheFirst) {
+TEST(PtxFloats, CopySignUsesTheFirstOperand) {
   EXPECT_THAT(
       mapped<float>("copysign.f32 %f2, %f1, 0f40000000;\nneg.f32 %f3, %f2;\nabs.f32 %f4, %f2;\nsub.f32 %f5, %f4, %f3;",
                     Floats{-3, 3}, "%f1", "%f5"),
       ElementsAre(0, 4));
 }
 
-TEST(PtxFloats, FlushAndSaturateWhereToldTo) {
+TEST(PtxFloats, FlushAndSaturateIfRequested) {
   EXPECT_THAT(mapped<float>("add.ftz.f32 %f2, %f1, %f1;", Floats{1e-39f, 1}, "%f1", "%f2"), ElementsAre(0, 2));
   EXPECT_THAT(mapped<float>("add.f32 %f2, %f1, %f1;", Floats{1e-39f, 1}, "%f1", "%f2"), ElementsAre(2e-39f, 2));
   EXPECT_THAT(mapped<float>("mul.sat.f32 %f2, %f1, 0f40000000;", Floats{-1, 0.25, 4, nan}, "%f1", "%f2"),
               ElementsAre(0, 0.5, 1, 0));
 }
 
-TEST(PtxFloats, NanGivesWayUnlessItIsKept) {
+TEST(PtxFloats, NanIsReplacedUnlessKept) {
   EXPECT_THAT(mapped<float>("max.f32 %f2, %f1, 0f3F800000;", Floats{nan, 0, 2}, "%f1", "%f2"), ElementsAre(1, 1, 2));
   auto kept = mapped<float>("max.NaN.f32 %f2, %f1, 0f3F800000;", Floats{nan, 0}, "%f1", "%f2");
   EXPECT_TRUE(std::isnan(kept[0]));
@@ -156,7 +156,7 @@ TEST(PtxHalves, PairsAreComputedHalfByHalf) {
               ElementsAre(0x3f804000u));
 }
 
-TEST(PtxConversions, OfIntegersExtendOrCut) {
+TEST(PtxConversions, OfIntegersExtendOrTruncate) {
   EXPECT_THAT(mapped<int64_t>("cvt.s64.s32 %rd5, %r2;", Ints{-5}, "%r2", "%rd5"), ElementsAre(-5));
   EXPECT_THAT(mapped<int64_t>("cvt.u64.u32 %rd5, %r2;", Ints{-5}, "%r2", "%rd5"), ElementsAre(4294967291ll));
   EXPECT_THAT(mapped<int32_t>("cvt.s32.s8 %r3, %r2;", Ints{0x1ff, 0x7f}, "%r2", "%r3"), ElementsAre(-1, 127));
@@ -164,7 +164,7 @@ TEST(PtxConversions, OfIntegersExtendOrCut) {
               ElementsAre(32767, -32768));
 }
 
-TEST(PtxConversions, BetweenFloatsAndIntegersRoundAsTold) {
+TEST(PtxConversions, BetweenFloatsAndIntegersUseTheRoundingMode) {
   EXPECT_THAT(mapped<int32_t>("cvt.rzi.s32.f32 %r3, %f1;", Floats{-2.7f, 3e9f, nan}, "%f1", "%r3"),
               ElementsAre(-2, 2147483647, 0));
   EXPECT_THAT(mapped<int32_t>("cvt.rni.s32.f32 %r3, %f1;", Floats{2.5f, 3.5f}, "%f1", "%r3"), ElementsAre(2, 4));
@@ -179,7 +179,7 @@ TEST(PtxConversions, BetweenFloatsAndIntegersRoundAsTold) {
   EXPECT_THAT(mapped<float>("cvt.f32.bf16 %f1, %h1;", std::vector<uint16_t>{0x3fc0}, "%h1", "%f1"), ElementsAre(1.5f));
 }
 
-TEST(PtxComparisons, OfNanAreOrderedOrNot) {
+TEST(PtxComparisons, AreOrderedOrUnordered) {
   auto chosen = [](const std::string &comparison, float x) {
     return mapped<int32_t>("setp." + comparison + ".f32 %p1, %f1, 0f3F800000;\nselp.b32 %r3, 1, 0, %p1;", Floats{x},
                            "%f1", "%r3")[0];

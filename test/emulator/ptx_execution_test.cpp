@@ -50,7 +50,7 @@ add.s32 %r2, %r2, %r5;
   EXPECT_EQ(out[1], 132u);
 }
 
-TEST(PtxDivergence, EachLaneLoopsAsOftenAsItMust) {
+TEST(PtxDivergence, LanesLoopIndependently) {
   std::string body = R"(mov.b32 %r2, 0;
 mov.b32 %r3, 0;
 $LOOP:
@@ -72,7 +72,7 @@ TEST(PtxDivergence, GuardsHoldPerLane) {
   EXPECT_THAT(outputs(body, 5, {.block = {5}}), ElementsAre(2, 2, 2, 5, 5));
 }
 
-TEST(PtxLaunch, SpecialRegistersTellThePlace) {
+TEST(PtxLaunch, SpecialRegistersHoldIndices) {
   std::string body = R"(mov.u32 %r3, %ctaid.x;
 mov.u32 %r4, %ntid.x;
 mov.u32 %r5, %ctaid.y;
@@ -115,7 +115,7 @@ sub.s32 %r6, %r3, %r4;
 ld.shared.b32 %r2, [%r6+252];
 )" + storeOwn;
 
-TEST(PtxBarriers, LetWarpsSeeOneAnother) {
+TEST(PtxBarriers, MakeWritesVisibleToOtherWarps) {
   auto out = outputs(reverseThroughShared, 64, {.block = {64}, .reportsUndefined = true});
   for (uint32_t i = 0; i < 64; ++i)
     EXPECT_EQ(out[i], 63 - i);
@@ -129,7 +129,7 @@ TEST(PtxBarriers, AMissingOneIsARace) {
   EXPECT_EQ(fault.kernel, "k");
   EXPECT_EQ(fault.line, lineOf(kernelText(body, 1), "st.shared.b32"));
   EXPECT_THAT(fault.what(), HasSubstr("was read by another warp without a barrier since"));
-  // The second warp reads what the first has written.
+  // The second warp reads bytes that the first warp has written.
   body = "shl.b32 %r3, %r1, 2;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nld.shared.b32 %r2, [%r4];\n"
          "xor.b32 %r3, %r3, 128;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nst.shared.b32 [%r4], %r2;";
   EXPECT_THAT(faultIn(body, {.block = {64}, .sharedBytes = 256}).what(),
@@ -168,7 +168,7 @@ TEST(PtxShuffles, MoveValuesBetweenLanes) {
   }
 }
 
-TEST(PtxShuffles, WaitForTheLanesThatTheyName) {
+TEST(PtxShuffles, WaitForTheirMembers) {
   // Lanes below 16 reach the shuffle later, by a longer path at lower lines.
   std::string late = "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra $LATE;\nadd.s32 %r3, %r1, 0;\nbra.uni "
                      "$JOIN;\n$LATE:\nadd.s32 %r3, %r1, 0;\n"
@@ -190,7 +190,7 @@ TEST(PtxShuffles, WaitForTheLanesThatTheyName) {
               HasSubstr("which does not take part"));
 }
 
-TEST(PtxVotes, SeeAllLanes) {
+TEST(PtxVotes, IncludeAllLanes) {
   std::string body = "setp.lt.u32 %p1, %r1, 3;\nvote.sync.ballot.b32 %r2, %p1, -1;\nvote.sync.any.pred %p2, %p1, -1;\n"
                      "vote.sync.all.pred %p3, %p1, -1;\n@%p2 add.s32 %r2, %r2, 100;\n@%p3 add.s32 %r2, %r2, 1000;\n" +
                      storeOwn;
@@ -221,7 +221,7 @@ TEST(PtxMemory, EveryAccessLiesInAnAllocationAndIsAligned) {
   EXPECT_EQ(faultIn("ld.local.b32 %r2, [%rd1];").check, Check::bounds);
 }
 
-TEST(PtxMemory, TellsWhatWasTouched) {
+TEST(PtxMemory, ReportsAccessedBytes) {
   std::vector<uint32_t> data(64);
   Memory memory;
   uint64_t at = memory.add(data.data(), 256);
@@ -233,7 +233,7 @@ TEST(PtxMemory, TellsWhatWasTouched) {
   EXPECT_EQ(report.instructions, 7u);
 }
 
-TEST(PtxMemory, NonCoherentLoadsOfWhatIsWrittenAreReported) {
+TEST(PtxMemory, NonCoherentLoadsOfWrittenBytesAreReported) {
   std::string body = "ld.global.nc.b32 %r2, [%rd1+8];\nst.global.b32 [%rd1+4], %r2;";
   EXPECT_EQ(outputs(body, 4)[1], 0u);
   body.replace(body.find("+4"), 2, "+8");
@@ -243,7 +243,7 @@ TEST(PtxMemory, NonCoherentLoadsOfWhatIsWrittenAreReported) {
 }
 
 // Blocks run in any order, so a block must not access bytes that another block writes.
-TEST(PtxMemory, BlocksDoNotTouchWhatOthersWrite) {
+TEST(PtxMemory, BlocksMustNotAccessBytesThatOthersWrite) {
   std::string own = "mov.u32 %r3, %ctaid.x;\nmad.lo.s32 %r1, %r3, 4, %r1;\n" + storeOwn;
   EXPECT_EQ(outputs(own, 12, {.grid = {3}, .block = {4}}).size(), 12u);
   Fault same = faultIn(storeOwn, {.grid = {3}, .block = {4}});
@@ -259,7 +259,7 @@ TEST(PtxMemory, BlocksDoNotTouchWhatOthersWrite) {
               HasSubstr("reads byte 0 of out (256 bytes), which block 0 writes"));
 }
 
-TEST(PtxMemory, UndefinedReadsAreReportedWhereAskedFor) {
+TEST(PtxMemory, UndefinedReadsAreReportedIfRequested) {
   EXPECT_EQ(outputs("mov.b32 %r2, %r7;\n" + storeOwn, 1).size(), 1u);
   EXPECT_EQ(faultIn("mov.b32 %r2, %r7;", {.reportsUndefined = true}).check, Check::undefined);
   EXPECT_EQ(
@@ -297,7 +297,7 @@ TEST(PtxAtomics, AreDoneLaneByLane) {
               HasSubstr("not deterministic"));
 }
 
-TEST(PtxAsynchronousCopies, AreThereOnceTheyAreWaitedFor) {
+TEST(PtxAsynchronousCopies, CompleteWhenWaitedFor) {
   std::string body = R"(mov.u32 %r4, dynamic;
 shl.b32 %r5, %r1, 4;
 add.s32 %r4, %r4, %r5;

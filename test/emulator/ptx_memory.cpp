@@ -119,7 +119,7 @@ std::byte *MemoryAccess::inSpace(Space space, uint64_t address, uint32_t lane) {
   }
 }
 
-/// Checks lanes that access equal or consecutive bytes at once.
+/// Finds lanes that access equal or consecutive bytes, to check them together.
 void MemoryAccess::findRuns(const uint64_t *addresses, uint32_t mask, std::byte **host) {
   while (mask) {
     uint32_t first = __builtin_ctz(mask), lanes = 0;

@@ -73,13 +73,13 @@ $L__BB0_2:
   EXPECT_EQ(entries[0].localBytes, 16u);
   EXPECT_EQ(entries[0].maxThreads, 128u);
   EXPECT_EQ(entries[1].name, "second");
-  EXPECT_EQ(entries[1].sharedBytes, 0u); // it does not name the array
+  EXPECT_EQ(entries[1].sharedBytes, 0u); // the kernel does not use the array
   EXPECT_EQ(entries[1].maxThreads, 32u);
   Memory memory;
   EXPECT_EQ(Module::parse(text).launch({.entry = "second", .block = {32}}, memory).instructions, 1u);
 }
 
-TEST(PtxParser, NamesWhatItDoesNotKnow) {
+TEST(PtxParser, NamesUnknownWords) {
   EXPECT_THAT(refusal("foo.s32 %r2, %r1;"), HasSubstr("kernel k, line 16: opcode foo.s32 is not known"));
   EXPECT_THAT(refusal("add.bar.s32 %r2, %r1, 1;"), HasSubstr("add.bar.s32: modifier .bar is not known"));
   EXPECT_THAT(refusal("add.rz.f32 %f2, %f1, %f1;"), HasSubstr("modifier .rz is not known"));
@@ -94,7 +94,7 @@ TEST(PtxParser, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(refusalOfText(".address_size 32\n"), HasSubstr(".address_size must be 64"));
 }
 
-TEST(PtxParser, NamesWhatIsMissingOrTooMuch) {
+TEST(PtxParser, NamesMissingAndExtraOperands) {
   EXPECT_THAT(refusal("add %r2, %r1, 1;"), HasSubstr("add: type is missing"));
   EXPECT_THAT(refusal("add.s32 %r2, %r1;"), HasSubstr("operand 3 is missing"));
   EXPECT_THAT(refusal("add.s32 %r2, %r1, 1, 2;"), HasSubstr("operand 4 is one too many"));

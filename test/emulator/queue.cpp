@@ -109,7 +109,8 @@ bool Queue::mayRun(Work &work) {
   }
 }
 
-/// Returns whether anything ran. If the work waits for other devices, they may wait for other work of this device.
+/// Advances the work by one step. Returns whether anything ran. If the work waits for other devices, these may wait for
+/// other work of this device.
 bool Queue::step(const std::shared_ptr<Work> &work) {
   std::vector<std::shared_ptr<Work>> choice;
   if (seed) {

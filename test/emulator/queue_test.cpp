@@ -1,4 +1,4 @@
-// Tests streams, their order, and happens-before over bytes, without the driver.
+// Tests streams, their order, and happens-before of byte ranges, without the driver.
 #include "test/emulator/queue.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ struct Noted {
 
 const Accesses writesAll{{}, {{1000, 1100}}}, readsAll{{{1000, 1100}}, {}};
 
-TEST(Queue, RunsOnlyWhatIsNeeded) {
+TEST(Queue, RunsOnlyNeededWork) {
   Noted noted;
   Stream *first = noted.queue.open(/*isBlocking=*/false), *second = noted.queue.open(false),
          *third = noted.queue.open(false);
@@ -63,7 +63,7 @@ TEST(Queue, SeedsChooseOtherOrdersThatObeyTheWaits) {
   EXPECT_THAT(orders, testing::UnorderedElementsAre("abxy", "axby", "xaby"));
 }
 
-TEST(Queue, AnEventIsWhatWasRecordedWhenTheWaitWasAsked) {
+TEST(Queue, AWaitRefersToTheLastRecordBeforeIt) {
   Noted noted;
   Stream *first = noted.queue.open(false), *second = noted.queue.open(false);
   Event event{.hasTiming = false};
@@ -129,7 +129,7 @@ TEST(Queue, AfterAFaultNothingRuns) {
 }
 
 // Work that waits for other devices blocks only its own stream, and its dependencies run.
-TEST(Queue, WorkThatWaitsForOthersLetsTheRestGoOn) {
+TEST(Queue, WorkThatWaitsForOthersBlocksOnlyItsStream) {
   for (uint64_t seed : {0, 1, 2}) {
     Noted noted(seed);
     Stream *first = noted.queue.open(false), *second = noted.queue.open(false);
@@ -157,7 +157,7 @@ TEST(Queue, AfterAFaultNothingWaitsForOthers) {
   EXPECT_THAT(noted.faults, testing::ElementsAre("too many"));
 }
 
-TEST(AccessMap, TellsTheBytesThatAreTouchedTwice) {
+TEST(AccessMap, ReportsBytesThatAreAccessedTwice) {
   AccessMap map;
   auto mark = [](size_t stream, uint64_t tick, const char *name) {
     return Mark{stream, tick, std::make_shared<const std::string>(name)};

@@ -1,8 +1,8 @@
-// Checked plans: guards do not change results, and an out-of-bounds write names its instruction.
+// Checked plans: guard bytes do not change results, and an out-of-bounds write is reported with its instruction.
 #include "test/equivalence/training.h"
 
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 
 #include <gmock/gmock.h>
 
@@ -32,7 +32,9 @@ std::vector<double> lossesOf(const RunConfig &run, rt::pb::Plan plan) {
   return losses;
 }
 
-/// Includes backward, collectives and optimizer, so that any failure points at the model file. Exception: the update
+/// Every instruction has a location in the model file, including backward, collectives and optimizer, so that any
+/// failure points at the model file. The update from globally reduced sums is an exception, because no model contains
+/// it.
 /// from globally reduced sums is in no model.
 TEST(Locations, EveryInstructionNamesALineOfTheModel) {
   RunConfig run = equivalenceRun("llama");
@@ -45,7 +47,7 @@ TEST(Locations, EveryInstructionNamesALineOfTheModel) {
     }
 }
 
-TEST(Check, GuardsChangeNoNumber) {
+TEST(Check, GuardsDoNotChangeResults) {
   for (const auto &[model, split] :
        {std::pair("llama", SplitCase{.microBatches = 2, .recompute = planner::Recompute::Full}),
         {"gpt2", SplitCase{.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true}}}) {
@@ -66,7 +68,8 @@ void forgetDims(rt::pb::Plan &plan) {
   }
 }
 
-/// Adds a row or an element to a kernel that declares to stay within its buffers. The write past the end hits a guard.
+/// Adds a row or an element to a launch whose kernel declares to stay within its buffers. The write past the end
+/// changes a guard.
 TEST(Check, NamesTheInstructionThatWritesTooFar) {
   RunConfig run = equivalenceRun("gpt2");
   const rt::pb::Plan good = compileChecked(run, {});
@@ -81,7 +84,8 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
       if (!instruction.has_launch())
         continue;
       instruction.mutable_launch()->set_extent(instruction.launch().extent() + 1);
-      if (plan.kernels(instruction.launch().kernel()).shape() == "column") // one more block alone has no rows
+      if (plan.kernels(instruction.launch().kernel()).shape() == "column") // one more block without more rows would
+                                                                           // have no rows
         instruction.mutable_launch()->mutable_scalars(1)->set_constant(instruction.launch().scalars(1).constant() + 1);
       for (rt::pb::Operand &operand : *plan.mutable_kernels(instruction.launch().kernel())->mutable_operands()) {
         operand.clear_reach();
@@ -94,11 +98,11 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
       } catch (const rt::RankFailure &error) {
         EXPECT_THAT(error.failure.subprogram, HasSubstr(plan.subprograms(index).name()));
         EXPECT_EQ(error.failure.op, rt::locationText(plan, instruction.location()));
-        if (plan.subprograms(index).name() != "block.update") // which is in no model file
+        if (plan.subprograms(index).name() != "block.update") // the update is in no model file
           EXPECT_THAT(error.failure.op, MatchesRegex("(row|flat|column)_[0-9]+ at .*gpt2.yaml:[0-9]+:[0-9]+"));
         EXPECT_THAT(error.failure.message, HasSubstr("it wrote outside of all buffers"));
       }
-      break; // the first launch of each
+      break; // only the first launch of each subprogram
     }
   }
   EXPECT_EQ(tried, 3);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every plan of the equivalence suite on the emulated device, then its splits as processes and what breaks them, the
-# command's own tests. Usage: emulated.sh BUILD [FILTER]
-# Prints the rows that do not train like the CPU.
+# Runs every plan of the equivalence suite on the emulated device, then splits with ranks as processes and deliberate
+# faults, then the command's tests. Prints the rows whose training differs from the CPU. Usage: emulated.sh BUILD
+# [FILTER]
 set -uo pipefail
 build=$1 filter=${2:-*} status=0
 ESPALIER_EMULATED_ALL=1 "$build"/test/bin/emulated_test --gtest_brief=1 --gtest_filter="$filter" 2>&1 |

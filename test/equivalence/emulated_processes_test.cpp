@@ -2,8 +2,8 @@
 // emulated device must detect. This process never starts a driver, because a driver does not survive a fork.
 #include "test/equivalence/emulated_rows.h"
 
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "test/emulator/mutant.h"
 #include "test/sanitizer.h"
 
@@ -51,7 +51,7 @@ std::vector<double> lossesOf(rt::pb::Plan plan, const rt::RunOptions &options) {
 class EmulatedProcesses : public testing::TestWithParam<EmulatedRow> {};
 
 /// Gradients stay in their processes. Equal losses of later steps show that they match those of threads.
-TEST_P(EmulatedProcesses, TrainLikeTheCpuAndAgainTheSameBits) {
+TEST_P(EmulatedProcesses, TrainLikeTheCpuDeterministically) {
   EmulatedRow whole = GetParam();
   whole.split = {};
   std::vector<double> expected = lossesOf(compile(whole, "cpu"), optionsFor(whole, rt::Comm::local));
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Splits, EmulatedProcesses, testing::ValuesIn(splitRows(
                          [](const auto &info) { return info.param.name; });
 
 /// Tests a rank that throws. The command's tests cover signals.
-TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
+TEST(EmulatedFailure, OfARankStopsAllRanksAndNamesItsLocation) {
   EmulatedRow row = {"", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}};
   rt::RunOptions options = optionsFor(row, rt::Comm::shm);
   options.fault = rt::Fault{.rank = 2, .step = 1, .action = 3, .instruction = 0};
@@ -88,7 +88,7 @@ TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
 struct Trial {
   enum Outcome { Equal, Unseen, Noticed } outcome = Noticed;
   std::vector<double> losses = {};
-  uint64_t waits = 0, works = 0; ///< of the emulated device
+  uint64_t waits = 0, works = 0; ///< calls that the emulated device counted
 };
 
 class Mutants : public testing::Test {
@@ -106,7 +106,7 @@ protected:
     EXPECT_EQ(run("", plan).outcome, Trial::Equal);
   }
 
-  /// Ranks are threads of one process. Losses return through a pipe.
+  /// Runs the plan in a child process, in which ranks are threads. The losses are read from a pipe.
   static Trial run(const std::string &mutant, const rt::pb::Plan &mutated) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
@@ -182,8 +182,9 @@ protected:
   static inline uint64_t waits = 0, works = 0;
 };
 
-/// A redundant wait changes nothing: of all 92 waits, 35 are missed, and the others give equal bits.
-TEST_F(Mutants, AWaitLeftOut) {
+/// A wait that is redundant changes nothing. Of all 92 waits, 35 are noticed when dropped; without the others, results
+/// are bitwise equal.
+TEST_F(Mutants, ADroppedWait) {
   ASSERT_GT(waits, 20u);
   EXPECT_GE(tryEach("drop_wait", waits, 10), 3);
 }
@@ -193,9 +194,9 @@ TEST_F(Mutants, WorkInAnotherQueue) {
   EXPECT_GE(tryEach("swap_queues", works, 8), 6);
 }
 
-TEST_F(Mutants, AShareNotPadded) { EXPECT_EQ(run("short_share:3", plan).outcome, Trial::Noticed); }
+TEST_F(Mutants, AnIncompleteShard) { EXPECT_EQ(run("short_share:3", plan).outcome, Trial::Noticed); }
 
-TEST_F(Mutants, NonCoherentLoadsOfWhatTheKernelWrites) {
+TEST_F(Mutants, NonCoherentLoadsOfWrittenBytes) {
   rt::pb::Plan mutated = withText([](const std::string &text) {
     return std::regex_replace(text, std::regex(R"(ld\.global\.(?!nc)((v[24]\.)?[bfu](32|16)))"), "ld.global.nc.$1");
   });

@@ -1,4 +1,4 @@
-// The rows as data.
+// The rows of the suite for the emulated device.
 #include "test/equivalence/emulated_rows.h"
 
 namespace espalier {

@@ -5,7 +5,7 @@
 
 namespace espalier {
 
-/// A model of the suite with heads of 8, the least that GPU attention supports, and one plan of it.
+/// A model of the suite with heads of width 8, the minimum of GPU attention, and one plan for it.
 struct EmulatedRow {
   std::string name, file;
   std::vector<std::string> sets;

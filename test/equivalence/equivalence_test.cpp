@@ -2,7 +2,7 @@
 // and every gradient of each step.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(TiedPlans, Equivalence,
                          nameOf);
 
 /// There are nine buckets. The head also reads the embedding's bucket. Each bucket is read forward and backward.
-TEST(Interpreted, MeetsOverBucketsAsOftenAsTheShareOfZeroAsks) {
+TEST(Interpreted, RunsTheBucketCollectivesOfItsZeroStage) {
   using Counts = std::map<std::string, int64_t>;
   constexpr int64_t buckets = 9, reads = 2 * (buckets + 1);
   RunConfig run = equivalenceRun("gpt2");
@@ -108,7 +108,7 @@ uint64_t activationBytes(const SplitCase &split) {
   return bytes;
 }
 
-TEST(Recompute, SlicedInputsTakeASmallerShareOfMemory) {
+TEST(Recompute, SlicedInputsTakeLessMemory) {
   for (int pp : {1, 2}) {
     SplitCase whole{.name = "", .tp = 2, .pp = pp, .microBatches = 4, .recompute = full}, sliced = whole;
     sliced.sliceInputs = true;
@@ -132,7 +132,7 @@ TEST_P(Unsplit, LossFalls) {
 }
 
 /// Results depend neither on the run nor on the number of threads per rank.
-TEST_P(Unsplit, BitsDependOnNothing) {
+TEST_P(Unsplit, ResultsAreDeterministic) {
   RunConfig run = equivalenceRun(GetParam().file, GetParam().sets);
   SplitCase split{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true};
   planner::Plan plan = planOf(run, split);
@@ -159,7 +159,7 @@ rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
 }
 
 /// Sharded parameters are gathered for evaluation too.
-TEST(Evaluation, GathersWhatLiesInParts) {
+TEST(Evaluation, GathersShardedParameters) {
   RunConfig run = equivalenceRun("gpt2");
   rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
   rt::EvaluationRecord parts = evaluate(run, {.name = "", .dp = 2, .pp = 2, .microBatches = 2, .zero = 3});
@@ -178,7 +178,7 @@ TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
 }
 
 /// The first step of a warmup from 0 does not change the weights, so that both runs evaluate equal weights.
-TEST(Evaluation, NeverDrops) {
+TEST(Evaluation, HasNoDropout) {
   std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0"}, dropped = still;
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"})
     dropped.push_back(std::string("model.model_config.") + rate + "=0.5");
@@ -188,8 +188,8 @@ TEST(Evaluation, NeverDrops) {
               evaluate(equivalenceRun("gpt2", still), split).loss);
 }
 
-/// Tests each dropout location alone, so that a mask that differs between compiled and interpreted is found at once.
-TEST(Dropout, MasksAgreePlaceByPlace) {
+/// Tests each dropout location alone, which shows at which location the masks of compiled and interpreted runs differ.
+TEST(Dropout, MasksAgreeAtEachLocation) {
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"}) {
     RunConfig run = equivalenceRun("gpt2", {std::string("model.model_config.") + rate + "=0.3"});
     TrainingRecord interpreted = trainInterpreted(run, planOf(run, {}), 2);
@@ -200,7 +200,7 @@ TEST(Dropout, MasksAgreePlaceByPlace) {
   }
 }
 
-/// Without dropout two seeds differ only in their initial values, so that this checks the effect of the masks.
+/// Without dropout, the two seeds differ only in their initial values; so this test checks that masks have an effect.
 TEST(Dropout, ChangesTheLoss) { EXPECT_NE(unsplit(models()[0]).losses, unsplit(models()[1]).losses); }
 
 } // namespace

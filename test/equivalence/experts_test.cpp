@@ -3,7 +3,7 @@
 // token drops must agree too.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(Experts, BalanceIsAPartOfTheLoss) {
   EXPECT_THAT(difference, testing::Not(testing::HasSubstr("head")));
 }
 
-/// Heads with their own width and norms over them, whose gradients are partial over tp.
+/// Heads have a separate width and norms, whose gradients are partial over tp.
 TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   RunConfig run = equivalenceRun("qwen3_moe");
   TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
@@ -87,7 +87,7 @@ TEST(Experts, HalfTypesFollowSinglePrecision) {
 }
 
 /// The dropped tokens and all sums depend only on the plan.
-TEST(Experts, BitsDependOnNothing) {
+TEST(Experts, ResultsAreDeterministic) {
   RunConfig run = equivalenceRun("mixtral");
   planner::Plan plan = planOf(run, {.tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1});
   TrainingRecord first = trainCompiled(run, plan, 3);
@@ -99,7 +99,7 @@ TEST(Experts, BitsDependOnNothing) {
 }
 
 /// Compares kernels with the interpreter; buffers have guards.
-TEST(Experts, ACheckedPlanTrainsAlike) {
+TEST(Experts, ACheckedPlanTrainsTheSame) {
   RunConfig run = equivalenceRun("mixtral");
   mlir::MLIRContext context;
   CompileOptions compilation;

@@ -1,11 +1,11 @@
-// A plan with one changed field is refused or trains to equal bits. A change that leaves all accesses and their order
-// alone may train to other bits; such mutants are counted separately. No mutant crashes or hangs. Each mutant runs in
-// its own process, and GPU plans run on the emulated device. Environment variables: ESPALIER_MUTANTS (number of
-// mutants), ESPALIER_MUTANTS_SEED and ESPALIER_MUTANTS_FIRST (which ones), ESPALIER_MUTANTS_PLANS (substring of plan
-// names), ESPALIER_MUTANTS_FIELDS (fields), ESPALIER_MUTANTS_EACH (locations to try per kind), ESPALIER_MUTANTS_SHOW
-// (print progress, and the mutants that were neither refused nor equal).
+// Each test changes one field of a plan. The plan must be refused or train to bitwise equal results. A change that
+// keeps all accesses and their order may give other results; such mutants are counted separately. No mutant may crash
+// or hang. Each mutant runs in its own process, and GPU plans run on the emulated device. Environment variables:
+// ESPALIER_MUTANTS (number of mutants), ESPALIER_MUTANTS_SEED and ESPALIER_MUTANTS_FIRST (which ones),
+// ESPALIER_MUTANTS_PLANS (substring of plan names), ESPALIER_MUTANTS_FIELDS (fields), ESPALIER_MUTANTS_EACH (locations
+// to try per kind), ESPALIER_MUTANTS_SHOW (print progress, and the mutants that were neither refused nor equal).
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
 #include "test/equivalence/emulated_rows.h"
 #include "test/equivalence/mutate.h"
@@ -24,7 +24,7 @@ namespace espalier {
 namespace {
 
 constexpr int64_t steps = 3;
-/// One mutant in this many is of a GPU plan, because the emulated device takes seconds per plan.
+/// One of this many mutants is a mutant of a GPU plan, because the emulated device takes seconds per plan.
 constexpr uint64_t mutantsPerEmulated = 16;
 
 // Each rank has its own device.
@@ -61,7 +61,7 @@ size_t train(rt::pb::Plan plan, const std::shared_ptr<const rt::Dataset> &data) 
   return std::hash<std::string_view>()(bytes);
 }
 
-/// The outcome of a plan. Equal: it ran to its end, with the hash of its results.
+/// The outcome of a plan. If the plan ran to its end, `Equal` also has the hash of its results.
 struct Verdict {
   Outcome outcome = Failed;
   size_t trained = 0;
@@ -77,7 +77,7 @@ Verdict judge(rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset> &data
   }
 }
 
-/// The messages that a child process sends about its mutant, each as soon as it is known. No kind: nothing was
+/// The messages of a child process about its mutant, each sent as soon as it is known. Without a kind, nothing was
 /// changed.
 struct Report {
   Mutant mutant;
@@ -151,7 +151,7 @@ Outcome outcomeOf(const Report &report, const Original &original) {
   return report.mutant.isMathematics ? OtherMathematics : Different;
 }
 
-/// Plans of the suite, compiled and trained when one of their mutants is first drawn.
+/// Plans of the suite. A plan is compiled and trained when one of its mutants is first selected.
 class Originals {
 public:
   /// Takes every n-th row.
@@ -257,8 +257,8 @@ TEST(Mutants, AreRefusedOrTrainTheSame) {
   tryMutants(Originals(allRows(), extent.stride(16), "cpu"), extent.count);
 }
 
-/// Covers one rank, whose schedules have the fewest transfers to order them, with sums to which several calls add.
-/// Also covers stages with two chunks each.
+/// Covers a plan of one rank, in which few transfers order the schedule, with sums to which several calls add. Also
+/// covers stages with two chunks each.
 TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
   std::vector<EmulatedRow> rows = allRows();
   std::erase_if(rows, [](const EmulatedRow &row) {
@@ -279,7 +279,8 @@ TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
   }
 }
 
-/// Whether only the verifier reads a field. If it accepts such a change, the plan must run as if unchanged.
+/// Returns whether only the verifier reads a field. If the verifier accepts a change of such a field, the plan must run
+/// as if unchanged.
 bool isOfTheProof(const std::string &kind) {
   static const std::array fields = {"Operand.",
                                     "Value.",

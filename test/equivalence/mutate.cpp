@@ -17,9 +17,8 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Site = Mutations::Site;
 
-/// Whether a field does not describe data movement: settings, code, source locations, provenance, display text, names
-/// and initial values of parameters. Also skips table offsets and kernel constants whose effect shows only in the
-/// results.
+/// Returns whether a field does not describe data movement: settings, code, source locations, provenance, display text,
+/// names and initial values of parameters. Also skips table offsets and kernel constants that affect only the results.
 bool isSkipped(const FieldDescriptor *field) {
   static const std::set<std::string> names = {
       "Plan.settings",       "Plan.inputs",        "Plan.locations",          "Plan.identity",
@@ -45,9 +44,9 @@ public:
       kept->CopyFrom(*site.message);
   }
 
-  /// Returns the number of ways.
+  /// Returns the number of ways to change the entry.
   size_t ways() const { return shuffles() + others(); }
-  /// Applies one way and describes it. Empty if it has no effect.
+  /// Applies one way and describes it. Returns an empty string if the way has no effect.
   std::string apply(size_t way);
   void undo();
 
@@ -60,12 +59,12 @@ private:
   std::string setNumber(size_t way);
   void move(int from, int to);
 
-  const std::vector<Site> &all; ///< those of its kind
+  const std::vector<Site> &all; ///< all sites of the same kind
   const Site &site;
   const int entry;
-  std::unique_ptr<Message> kept; ///< the field; of messages the entry that was dropped
+  std::unique_ptr<Message> kept; ///< the original field; for messages, the dropped entry
   const Reflection &reflection;
-  std::function<void()> back; ///< of messages
+  std::function<void()> back; ///< for messages: restores the field
 };
 
 constexpr std::array numberChanges = {"+1", "-1", "doubled", "zero", "+64"};
@@ -198,7 +197,7 @@ int entriesOf(const Site &site) {
   return site.field->is_repeated() ? site.message->GetReflection()->FieldSize(*site.message, site.field) : 1;
 }
 
-/// Whether no address and no number of terms depends on a scalar of a launch or call.
+/// Returns whether no address and no number of terms depends on a scalar of a launch or call.
 bool isNumber(const pb::Plan &plan, const Message &message, int scalar) {
   if (const auto *launch = dynamic_cast<const pb::Launch *>(&message)) {
     const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch->kernel()));
@@ -233,13 +232,13 @@ std::string Mutations::placeOf(const Message &message, const std::string &outer)
   return outer;
 }
 
-/// Whether two buffers hold tensors of one type and shape.
+/// Returns whether two buffers hold tensors of one type and shape.
 bool Mutations::areAlike(const pb::Buffer &a, const pb::Buffer &b) const {
   const pb::Value &left = plan.values(static_cast<int>(a.value())), &right = plan.values(static_cast<int>(b.value()));
   return left.type() == right.type() && a.bytes() == b.bytes() && std::ranges::equal(left.dims(), right.dims());
 }
 
-/// Requires a plan that was changed in `entry` of the site, in the way `how`.
+/// Returns whether the change affects only results. The plan must already have the change `how` in `entry` of the site.
 bool Mutations::isMathematics(const Site &site, int entry, const std::string &how) const {
   const std::string &field = site.field->name();
   bool isSwap = how == "swapped";
@@ -262,8 +261,8 @@ bool Mutations::isMathematics(const Site &site, int entry, const std::string &ho
   return isForm || isWindow || (!isHeld && (field == "floats" || field == "causal"));
 }
 
-/// Collects the sites of a message. `name` is the message, or the owner of an affine number. `number`: the message is
-/// a number that only enters the arithmetic.
+/// Collects the sites of a message. `name` is the message, or the owner of an affine number. `number` is true if the
+/// message is a number that only affects arithmetic.
 void Mutations::collect(Message &message, const std::string &name, const std::string &outer, bool number) {
   const Reflection &reflection = *message.GetReflection();
   const auto &descriptor = *message.GetDescriptor();

@@ -1,4 +1,4 @@
-// Changes one field of a plan and leaves the plan well-formed. Such mutants model faults of the compiler or of a byte.
+// Changes one field of a plan but keeps the plan well-formed. Such mutants model compiler faults and corrupted bytes.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -17,13 +17,13 @@ namespace espalier {
 struct Mutant {
   std::string kind, place, change;
   /// Whether the change affects only what a kernel computes from its inputs, and no access or order of accesses.
-  /// Examples: swapped operands of equal type and shape, a dropped optional factor, a random-stream id, a constant.
-  /// The verifier does not prove these, so that the equivalence suite compares their results.
+  /// Examples: swapped operands of equal type and shape, a dropped optional factor, a random-stream id, a constant. The
+  /// verifier does not prove these, so the equivalence suite compares results.
   bool isMathematics = false;
 };
 
-/// The possible changes of a plan: the fields that describe data movement, by message and field. The plan must not
-/// move.
+/// The possible changes of a plan: the fields that describe data movement, by message and field. The plan must stay at
+/// its address.
 class Mutations {
 public:
   /// Considers only fields with `part` in their names.
@@ -40,7 +40,7 @@ public:
     google::protobuf::Message *message;
     const google::protobuf::FieldDescriptor *field;
     std::string place;
-    bool isNumber = false; ///< of an affine number that enters the arithmetic alone
+    bool isNumber = false; ///< whether the field is part of an affine number that only affects arithmetic
   };
 
 private:

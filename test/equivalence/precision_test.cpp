@@ -1,5 +1,5 @@
-// Storage types: bf16 and f16 runs follow the f32 run within their precision, and an overflow skips a step on all
-// ranks.
+// Storage types: bf16 and f16 runs follow the f32 run within their precision. After an overflow, all ranks skip the
+// step.
 #include "test/equivalence/training.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// A plan gives equal bits with ranks as threads and as processes.
+// A plan gives bitwise equal results with ranks as threads and as processes.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <bit>
 #include <csignal>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t steps = 6;
 
-/// Returns a plan that this process can run, after the compiler and its threads are gone.
+/// Compiles a plan that this process can run after the compiler and its threads have ended.
 std::unique_ptr<rt::Program> programOf(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), {});
@@ -34,7 +34,7 @@ std::vector<uint64_t> bitsOf(const rt::RunResult &result) {
 
 class Processes : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
 
-TEST_P(Processes, HaveTheBitsOfThreads) {
+TEST_P(Processes, EqualThreadsBitwise) {
   const auto &[model, split] = GetParam();
   RunConfig run = equivalenceRun(model.file, model.sets);
   std::unique_ptr<rt::Program> program = programOf(run, split);
@@ -102,7 +102,7 @@ TEST(ProcessesOnly, GatherNoTensors) {
 
 /// Tests a rank that throws and a rank that a signal kills. The rank itself reports the location, and the watcher
 /// forwards it.
-TEST(ProcessesOnly, AFailureNamesItsPlace) {
+TEST(ProcessesOnly, AFailureNamesItsLocation) {
   RunConfig run = equivalenceRun("gpt2");
   std::unique_ptr<rt::Program> program = programOf(run, {.name = "tp2", .tp = 2});
   rt::RunOptions options;

@@ -14,7 +14,7 @@ using testing::IsEmpty;
 
 class ProvedPlan : public testing::TestWithParam<std::tuple<EmulatedRow, std::string>> {};
 
-TEST_P(ProvedPlan, IsAsTheRulesAsk) {
+TEST_P(ProvedPlan, SatisfiesTheRules) {
   const auto &[row, target] = GetParam();
   RunConfig run = target == "cuda" ? runOf(row) : equivalenceRun(row.file, row.sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);

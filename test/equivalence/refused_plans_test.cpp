@@ -1,5 +1,5 @@
-// Changes one thing in a compiled plan. The verifier refuses it for the reason in the case's name. Schedules are
-// unrolled first, so that a single action can be changed.
+// Each case changes one thing in a compiled plan. The verifier must refuse the plan for the reason in the case's name.
+// Blocks with several rounds are unrolled first, so that a single action can be changed.
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/splits.h"
@@ -95,7 +95,7 @@ const pb::Plan &compiled(const Original &original) {
   if (!isNew)
     return place->second;
   std::vector<std::string> sets;
-  if (original.target == "cuda") // the least that GPU attention supports
+  if (original.target == "cuda") // the minimum that GPU attention supports
     sets = {"model.model_config.hidden_size=32"};
   RunConfig run = equivalenceRun(original.model, sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
@@ -128,7 +128,7 @@ TEST_P(CompiledPlan, IsRefused) {
   EXPECT_THAT(rt::verifyPlan(plan), Contains(HasSubstr(GetParam().expected)));
 }
 
-// Instruction streams.
+// Cases that change instruction streams.
 
 pb::Run *runOf(pb::Plan &p, int stage, const char *role, int n) {
   return (*rt::actionsOf(p, stage))[rt::findRun(p, stage, role, n)].mutable_run();
@@ -191,7 +191,7 @@ const Refusal lists[] = {
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},
     {"NormsOfChunksSwapped", &chunks, "behind a later call", [](pb::Plan &p) { swapRuns(p, 0, "norm", 0, 1); }},
-    // No collective separates them, and the host has filled all slots of the scalars.
+    // No collective separates the two RUNs, and the host has filled all slots of the scalars.
     {"ScalarsBeforeTheNorm", &single, "before all its terms are there",
      [](pb::Plan &p) { rt::moveAction(p, 0, rt::findRun(p, 0, "scalars"), rt::findRun(p, 0, "norm")); }},
     // Both stages send to each other on both channels. Without layer names one stage could be mistaken for the other.
@@ -211,7 +211,7 @@ const Refusal lists[] = {
          }
        insert(p, 1, late, sent + 1);
      }},
-    // Equal in kind, group and bytes: one stage reduces its first table with the other's second.
+    // Kind, group and bytes are equal, but one stage reduces its first table with the other stage's second table.
     {"TiedTablesCrosswise", &twoTables, "which is another",
      [](pb::Plan &p) {
        uint32_t first = transferNumber(p, "embed.first.total"), second = transferNumber(p, "embed.second.total");
@@ -222,7 +222,7 @@ const Refusal lists[] = {
      }},
 };
 
-// Subprograms.
+// Cases that change subprograms.
 
 using IsIt = std::function<bool(const pb::Plan &, const pb::Instruction &)>;
 
@@ -343,7 +343,7 @@ const Refusal subprograms[] = {
      }},
     {"SquaresSwapped", &pipeline, "behind those of a later bucket",
      [](pb::Plan &p) { swapInstructions(p, "block.norm", isSquare); }},
-    // The sums of the blocks lie apart; otherwise they would be overwritten.
+    // The sums of the two blocks are in separate memory; otherwise they would be overwritten.
     {"SumsOfSquaresSwapped", &device, "of the gradient of bucket",
      [](pb::Plan &p) {
        pb::Subprogram &norm = *rt::programOf(p, "block.norm");
@@ -399,19 +399,19 @@ const Refusal subprograms[] = {
        pb::LibraryCall *call = rt::instructionOf(p, "block.none.forward", route)->mutable_call();
        call->set_sizes(4, call->sizes(4) - 1);
      }},
-    {"ProductOntoItsOperand", &pipeline, "while operand 0 lies at bytes",
+    {"ProductOntoItsOperand", &pipeline, "while operand 0 is at bytes",
      [](pb::Plan &p) {
        pb::LibraryCall *product = productOf(p, "block.none.backward");
        product->mutable_buffers(2)->set_offset(product->buffers(0).offset());
      }},
-    {"WorkspaceOverlaps", &pipeline, "where another value lies at byte",
+    {"WorkspaceOverlaps", &pipeline, "which holds another value at byte",
      [](pb::Plan &p) { overlapWorkspace(p, "block.none.backward"); }},
     // The inputs of the second ring slot would overlap the settings, or both slots would share one allocation.
     {"TurnsOverlapSettings", &pipeline, "both turns of place",
      [](pb::Plan &p) { exchangedPlace(p, 0)->set_stride(exchangedPlace(p, 0)->stride() + 64); }},
     {"TurnsInOnePlace", &pipeline, "bytes for the host every 0",
      [](pb::Plan &p) { exchangedPlace(p, 1)->set_stride(0); }},
-    {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 lies where another does",
+    {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 overlaps another",
      [](pb::Plan &p) { *rt::bindingOf(p, 0, 2, "state") = *rt::bindingOf(p, 0, 1, "state"); }},
     {"BufferDropped", &pipeline, "takes",
      [](pb::Plan &p) { launchOf(p, "block.none.forward")->mutable_buffers()->RemoveLast(); }},
@@ -449,11 +449,10 @@ std::string nameOf(const testing::TestParamInfo<Refusal> &info) { return info.pa
 INSTANTIATE_TEST_SUITE_P(Lists, CompiledPlan, testing::ValuesIn(lists), nameOf);
 INSTANTIATE_TEST_SUITE_P(Subprograms, CompiledPlan, testing::ValuesIn(subprograms), nameOf);
 
-// Scalars that launches pass to their kernels.
+// Cases that change scalars of launches.
 
-/// Changes each scalar that an address or a row count depends on, in one launch of each shape. Returns the changes
-/// that are not refused: "embed 0 +1". Scalars that only enter the arithmetic are not checked, nor are random-stream
-/// constants.
+/// Changes each scalar that an address or a row count depends on, in one launch of each shape. Returns the changes that
+/// are not refused, for example "embed 0 +1". Skips scalars that only affect arithmetic, and random-stream constants.
 std::vector<std::string> numbersThatAreFree(const Original &original) {
   pb::Plan plan = compiled(original);
   std::vector<std::string> free;
@@ -498,15 +497,15 @@ std::vector<std::string> numbersThatAreFree(const Original &original) {
   return free;
 }
 
-TEST(LaunchedNumbers, AreHeldOnTheCpu) {
+TEST(LaunchedNumbers, AreCheckedOnTheCpu) {
   EXPECT_THAT(numbersThatAreFree(tensors), IsEmpty());
   EXPECT_THAT(numbersThatAreFree(experts), IsEmpty());
 }
 
-TEST(LaunchedNumbers, AreHeldOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
+TEST(LaunchedNumbers, AreCheckedOnADevice) { EXPECT_THAT(numbersThatAreFree(device), IsEmpty()); }
 
-/// Exception: scalars that an experts kernel receives but does not read.
-TEST(LaunchedNumbers, OfExpertsAreHeldOnADevice) {
+/// The exceptions are scalars that an experts kernel receives but does not read.
+TEST(LaunchedNumbers, OfExpertsAreCheckedOnADevice) {
   for (const std::string &name : numbersThatAreFree(expertsOnDevice))
     EXPECT_THAT(name,
                 testing::AnyOf(StartsWith("choose_experts 4"), StartsWith("find_rows 3"), StartsWith("find_rows 4"),

@@ -1,7 +1,7 @@
-// Any plan can resume any other plan's checkpoint, and continues as the saving plan would.
+// Any plan can load the checkpoint of any other plan, and then trains like the plan that saved it.
 #include "test/equivalence/splits.h"
 
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ protected:
 };
 
 /// Experts replicated, split and spread, with and without sharded optimizer state.
-TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
+TEST_F(ReloadExperts, EachPlanResumesEachOthersCheckpoint) {
   expectAllGoOnAlike(
       {{.name = "one"},
        {.name = "ep4_zero1", .ep = 4, .zero = 1},
@@ -138,7 +138,7 @@ protected:
   ReloadChunks() : Reload("gpt2", {"model.model_config.num_layers=7"}) {}
 };
 
-TEST_F(ReloadChunks, EachPlanGoesOnWithEachOthersCheckpoint) {
+TEST_F(ReloadChunks, EachPlanResumesEachOthersCheckpoint) {
   std::vector<SplitCase> cases = {splitNamed("dp2_zero1")};
   for (const char *name :
        {"pp2_zero_bubble_v", "pp4_chunks2_mixed_recompute", "dp2_tp2_pp2_chunks3_zero1", "dp2_pp2_chunks2_zero3"})
@@ -146,7 +146,7 @@ TEST_F(ReloadChunks, EachPlanGoesOnWithEachOthersCheckpoint) {
   expectAllGoOnAlike(cases);
 }
 
-TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {
+TEST_F(Reload, EachPlanResumesEachOthersCheckpoint) {
   std::vector<SplitCase> cases;
   for (const char *name : names)
     cases.push_back(splitNamed(name));
@@ -154,7 +154,7 @@ TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {
 }
 
 /// A resumed run equals the uninterrupted run bit for bit.
-TEST_F(Reload, GoesOnAsIfItHadNeverStopped) {
+TEST_F(Reload, EqualsTheUninterruptedRun) {
   rt::pb::Plan plan = compiled("dp2_tp2_sp_zero1");
   plan.mutable_settings()->set_resume_training(true);
   rt::Program program(std::move(plan), 1);
@@ -166,7 +166,7 @@ TEST_F(Reload, GoesOnAsIfItHadNeverStopped) {
 }
 
 /// Without resume_training the weights start a new training: step 1, moments of zero.
-TEST_F(Reload, WeightsAloneBeginATraining) {
+TEST_F(Reload, WeightsAloneStartANewTraining) {
   rt::Program program(compiled("tp2"), 1);
   train(program, "a");
   rt::RunOptions options = optionsFor(2);

@@ -73,10 +73,10 @@ const Row rows[] = {
 
 class Phases : public testing::TestWithParam<Row> {};
 
-TEST_P(Phases, GoOnWithTheirIr) {
+TEST_P(Phases, ResumeFromTheirIr) {
   const Row &row = GetParam();
   std::vector<std::string> sets;
-  if (row.target == "cuda") // the least that GPU attention supports
+  if (row.target == "cuda") // the minimum that GPU attention supports
     sets = {"model.model_config.hidden_size=32"};
   RunConfig run = equivalenceRun(row.model, sets);
   planner::Plan plan = planOf(run, row.split);

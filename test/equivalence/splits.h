@@ -17,7 +17,7 @@ const std::vector<Model> &models();
 /// The splits that the suite runs with models().
 const std::vector<SplitCase> &splits();
 
-/// Splits with several chunks of layers per stage. These models have enough layers, which are spread unevenly.
+/// Splits with several chunks of layers per stage. The models have enough layers, spread unevenly.
 const std::vector<SplitCase> &chunkSplits();
 /// The models of chunkSplits().
 const std::vector<Model> &deepModels();

@@ -3,7 +3,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
-#include "runtime/data/dataset.h"
+#include "runtime/dataset/dataset.h"
 
 #include <map>
 #include <memory>
@@ -25,10 +25,10 @@ struct SplitCase {
   planner::Recompute recompute = planner::Recompute::None;
   std::vector<int> stageLayers; ///< empty: spread evenly
   planner::Schedule schedule = planner::Schedule::OneFOneB;
-  int virtualStages = 1;        ///< chunks of a stage; `stageLayers` and even layers are then of chunks
+  int virtualStages = 1;        ///< chunks per stage; with several, `stageLayers` lists layers per chunk
   bool keepCollectives = false; ///< mp_comm_recompute: False
   bool sliceInputs = false;     ///< recompute_slice_activation
-  std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
+  std::vector<planner::Recompute> layerRecompute; ///< one per layer; empty: `recompute` for all layers
 };
 
 /// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled

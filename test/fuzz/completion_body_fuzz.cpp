@@ -1,6 +1,6 @@
 // Parses any bytes as the body of a request to the server. Seeds: test/fuzz/seeds/completion_body.
-#include "runtime/data/tokenizer.h"
 #include "runtime/generate/completion_body.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include <cstdlib>
 #include <string_view>

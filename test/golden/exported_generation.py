@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A Llama is saved by transformers, read by our plan under tp 2 and pp 2 as it lies there, exported in two files of
-either form, and each folder loaded by transformers: greedily all say the same. Usage: exported_generation.py ESPALIER
-ROOT FOLDER"""
+"""transformers saves a Llama. Our plan reads its folder under tp 2 and pp 2. We export the weights as two shards in
+both formats, and transformers loads each folder. The greedy tokens of all must be equal. Usage: exported_generation.py
+ESPALIER ROOT FOLDER"""
 import pathlib
 import subprocess
 import sys
@@ -20,17 +20,17 @@ def run(*words):
     return subprocess.run([espalier, *map(str, words)], text=True, stdout=subprocess.PIPE, check=True, cwd=root).stdout
 
 
-def says_after(model, prompt):
-    """Without a mask of ones every 0 of a prompt would be taken for padding."""
+def continue_prompt(model, prompt):
+    """Generates greedily. The attention mask is needed, because token 0 would count as padding without it."""
     whole = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=TOKENS, do_sample=False,
                            eos_token_id=None, pad_token_id=0)
     return whole[0, prompt.shape[1]:].tolist()
 
 
-def says(place):
+def continuations(place):
     model = transformers.AutoModelForCausalLM.from_pretrained(place).float().eval()
     with torch.no_grad():
-        return [says_after(model, torch.tensor([prompt])) for prompt in PROMPTS]
+        return [continue_prompt(model, torch.tensor([prompt])) for prompt in PROMPTS]
 
 
 model_of(config_of("llama")).float().save_pretrained(folder / "hf")
@@ -45,6 +45,6 @@ run("convert", folder / "hf", folder / "ours", "--to", "espalier", "--model", fo
 for form in ("safetensors", "bin"):
     run("convert", folder / "ours", folder / form, "--to", "hf", "--model", folder / "run.yaml", "--reference",
         folder / "hf", "--shards", 2, "--format", form)
-    theirs = says(folder / form)
+    theirs = continuations(folder / form)
     assert theirs == ours, (form, theirs, ours)
 print(f"transformers {transformers.__version__} says of what was exported what the plan says of its source")

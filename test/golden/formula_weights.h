@@ -1,4 +1,4 @@
-// Weights of transformers' models whose values are a formula: those of transformers_reference.py.
+// Writes weights for transformers' models with the formula of transformers_reference.py.
 #pragma once
 
 #include "runtime/checkpoint/convert/convert.h"
@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// model.safetensors in `there`.
+/// Writes model.safetensors in `there`.
 inline void writeFormulaWeights(const rt::ConvertedModel &converted, const std::filesystem::path &there) {
   rt::NameMap names = converted.names("hf");
   std::vector<rt::WrittenTensor> tensors;

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What transformers' own tiny models of transformers_reference.py say, greedily: an oracle for generation.
+"""Greedy continuations of transformers for the tiny models of transformers_reference.py: an oracle for generation.
 
     generation_reference.py                          writes generation.json beside this file
     generation_reference.py --write DIR NAME         saves the model NAME, in float32
     generation_reference.py --prompts                prints the prompts, a line of ids each
-    generation_reference.py --check NAME             compares their continuations, a line of ids each on standard input,
-                                                     with a live transformers
+    generation_reference.py --check NAME             compares continuations, a line of ids each on standard input, with
+                                                     those of the installed transformers
 
-Weights are those of transformers_reference.py, the models its own with a longer context. Each entry has a config.json,
-prompts, the tokens that follow each of them (float32, one prompt at a time), the logits behind each prompt, and the
-smallest distance between the two best logits of all steps: below 1e-4 another order of additions could say something else.
+The models and weights are those of transformers_reference.py, with a longer context. Each entry has a config.json,
+prompts, the tokens that follow each prompt (float32, one prompt at a time), the logits after each prompt, and the
+smallest difference of the two largest logits over all steps. If this difference is below 1e-4, another order of
+additions could give other tokens.
 """
 import json
 import pathlib
@@ -33,8 +34,8 @@ def config_of(name):
 
 
 def continuation(model, prompt):
-    """Tokens, the smallest distance of the two best logits, and the logits behind the prompt. Without a cache: the
-    oracle of ours."""
+    """Returns the greedy tokens, the smallest difference of the two largest logits, and the logits after the prompt.
+    Uses no cache."""
     tokens, closest, first = list(prompt), float("inf"), None
     for _ in range(TOKENS):
         with torch.no_grad():

@@ -1,5 +1,6 @@
-// What transformers says greedily (generation.json, made by generation_reference.py), by compiled plans under several
-// splits, with prompts of unequal lengths side by side; and that a cache changes nothing.
+// Compares compiled plans under several splits with the greedy continuations of transformers in generation.json (made
+// by generation_reference.py), for a batch of prompts with unequal lengths. Also checks that the cache does not change
+// logits.
 #include "compiler/driver.h"
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/import_run.h"
@@ -28,7 +29,7 @@ struct Split {
   std::vector<std::string> sets;
 };
 
-/// A model of transformers with its weights as a checkpoint of ours, made once.
+/// A model of transformers, with its weights converted once to a native checkpoint.
 class Subject {
 public:
   explicit Subject(const std::string &name)
@@ -70,7 +71,7 @@ const Subject &subjectOf(const std::string &name) {
   return *subject;
 }
 
-/// A compiled plan of a subject with its ranks running.
+/// A compiled plan of a subject, with running ranks.
 struct Running {
   Running(const Subject &subject, const Split &split) {
     ImportedRun run = subject.run(split.sets);
@@ -100,7 +101,7 @@ struct Running {
     return texts;
   }
 
-  /// Of the last token of a text.
+  /// Returns the logits after the last token of a text.
   std::span<const float> logitsBehind(const Tokens &text) const {
     auto most = static_cast<size_t>(decoder->sizes().promptTokens);
     for (size_t at = 0; at < text.size(); at += most) {
@@ -122,7 +123,7 @@ std::vector<std::string> axes(int tp, int pp) {
 
 class Generation : public testing::TestWithParam<std::tuple<const char *, Split>> {};
 
-TEST_P(Generation, SaysWhatTransformersSays) {
+TEST_P(Generation, GeneratesTheTokensOfTransformers) {
   const auto &[name, split] = GetParam();
   const Subject &subject = subjectOf(name);
   ASSERT_GT(subject.golden["closest"].get<double>(), 1e-4);
@@ -137,7 +138,7 @@ TEST_P(Generation, SaysWhatTransformersSays) {
   EXPECT_EQ(model.greedy(subject.prompts(), static_cast<int64_t>(expected[0].size())), expected);
 }
 
-/// The batch spread over replicas, of which one has a text more than the other.
+/// Returns settings that spread the batch over replicas, one of which has one text more than the other.
 std::vector<std::string> replicas(const char *axis, int tp, int pp) {
   std::vector<std::string> sets = axes(tp, pp);
   sets.back() = fmt::format("cluster=cpu_local:1x{}", 2 * tp * pp);
@@ -169,14 +170,14 @@ INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                                                           Split{"ep2tp2pp2", replicas("expert_parallel", 2, 2)})),
                          nameOf);
 
-/// A token after the other from the cache, and all of them at once in another sequence: the same logits.
+/// Feeding tokens one by one through the cache gives the same logits as feeding them all at once as another sequence.
 TEST(Cache, GivesTheLogitsOfTheWholeText) {
   const Subject &subject = subjectOf("llama");
   Running model(subject, {"one", axes(1, 1)});
   Tokens text = subject.prompts()[1], more = subject.tokens()[1];
   size_t prompt = text.size();
   text.insert(text.end(), more.begin(), more.end());
-  text.resize(static_cast<size_t>(model.decoder->sizes().promptTokens)); // what is taken at once
+  text.resize(static_cast<size_t>(model.decoder->sizes().promptTokens)); // the length of one prefill
   rt::Feed first = {0, 0, std::span(text).first(prompt)};
   model.decoder->prefill({&first, 1});
   for (size_t end = prompt + 1; end <= text.size(); ++end) {
@@ -192,7 +193,7 @@ TEST(Cache, GivesTheLogitsOfTheWholeText) {
   }
 }
 
-/// What runs beside a text changes no bit of it.
+/// Other sequences in a batch do not change any bit of a sequence's logits.
 TEST(Cache, KeepsSequencesApart) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
@@ -208,7 +209,7 @@ TEST(Generator, EndsWithTheContext) {
   EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), static_cast<size_t>(subject.context()) - 70U);
 }
 
-TEST(Generator, SaysWhatItCannotServe) {
+TEST(Generator, ReportsRequestsThatItCannotServe) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
   auto reason = [&](rt::Request request) { return whyNotServed(request, model.decoder->sizes()); };

@@ -1,5 +1,5 @@
-// A model of an oracle as joint functions that the interpreter runs: import, build_model, every derivative and the
-// interpreter at once.
+// A model of an oracle as joint functions, run by the interpreter. This tests import, build_model, every derivative and
+// the interpreter together.
 #pragma once
 
 #include "compiler/import/model/build_model.h"
@@ -21,13 +21,13 @@ using Values = std::map<std::string, std::vector<double>>;
 
 inline const std::string folder = ESPALIER_SOURCE_DIR "/test/golden/";
 
-/// One model of the oracle: its numbers, and the same model as joint functions.
+/// One model of the oracle: its recorded numbers, and the model as joint functions.
 class GoldenModel {
 public:
   explicit GoldenModel(const std::string &name)
       : GoldenModel(nlohmann::json::parse(std::ifstream(folder + name + ".json")), folder + name + ".yaml") {}
 
-  /// With `given` instead of initial values, by the names of a checkpoint.
+  /// Uses the values in `given`, by checkpoint names, instead of initial values.
   GoldenModel(nlohmann::json numbers, const std::string &runFile, Values given = {})
       : golden(std::move(numbers)), given(std::move(given)) {
     ImportOptions options;
@@ -40,7 +40,7 @@ public:
     context.appendDialectRegistry(registry);
     ModelSizes sizes;
     sizes.batch = golden["training"]["batch"];
-    sizes.vocabularyMultiple = 8; // 19 become 24: the padding must not be seen
+    sizes.vocabularyMultiple = 8; // pads 19 rows to 24; the padding must not change results
     module = buildModel(context, run.config.model, run.config.dtypes, sizes);
     mlir::PassManager manager(&context);
     manager.addPass(createDifferentiate());
@@ -49,12 +49,12 @@ public:
     fillInputs();
   }
 
-  /// Runs the first step; fills `gradients` (of the mean loss, unpadded) and returns the mean loss.
+  /// Runs the first step. Returns the mean loss and fills `gradients` with its gradients, without padding.
   double firstStep(bool isExact) {
     evalContext.isExact = isExact;
     evalContext.scalars["loss_scale"] = 1;
     std::vector<std::string> layers = layerNames();
-    std::vector<Tensor> streams(layers.size() + 1); // streams[i] enters layer i
+    std::vector<Tensor> streams(layers.size() + 1); // streams[i] is the input of layer i
     for (size_t i = 0; i < layers.size(); ++i)
       streams[i + 1] = call(layers[i], streams[i])[0];
     for (size_t i = layers.size(); i-- > 0;) {
@@ -71,7 +71,7 @@ public:
   Values gradients;
 
 private:
-  /// "embed", "block.0", .., "head"
+  /// Returns the names "embed", "block.0", .., "head".
   std::vector<std::string> layerNames() const {
     std::vector<std::string> names;
     const auto &runs = run.config.model.runs;
@@ -98,7 +98,7 @@ private:
     return tied.empty() ? layer + "." + name.str() : tied;
   }
 
-  /// Tokens, labels and weights by the formulas of reference.py.
+  /// Fills tokens, labels and weights with the formulas of reference.py.
   void fillInputs() {
     int64_t batch = golden["training"]["batch"], seq = golden["config"]["seq"], vocab = golden["config"]["vocab"];
     auto token = [&](int64_t i, int64_t t) { return (5 * i * i + 3 * t * t + 7 * i * t + 2 * i + t) % vocab; };
@@ -111,7 +111,7 @@ private:
       }
   }
 
-  /// Rows beyond the vocabulary are zero: only the first dimension is ever padded here.
+  /// Returns a parameter. Padded rows are zero; only the first dimension is padded here.
   Tensor parameter(const std::string &layer, llvm::StringRef name, mlir::RankedTensorType type) {
     const Initializer &initializer = initializerOf(layer, name);
     int64_t elements = unpaddedElements(layer, name);
@@ -159,7 +159,7 @@ private:
     return std::move(*results);
   }
 
-  /// Takes over a layer's gradients and statistics; its stream gradient becomes the cotangent of the layer before.
+  /// Collects a layer's gradients and statistics. Its stream gradient becomes the cotangent of the preceding layer.
   void collect(const std::string &layer, const std::vector<Tensor> &results) {
     mlir::func::FuncOp function = functionOf(layer);
     evalContext.cotangent.reset();
@@ -169,7 +169,7 @@ private:
       if (role == "cotangent")
         evalContext.cotangent = results[i];
       else if (role == "statistic")
-        statistics[name.str()] += results[i].values[0]; // which begins as zero in each segment
+        statistics[name.str()] += results[i].values[0]; // each segment's statistic begins at zero
       else if (role == "accumulator") {
         std::vector<double> &sum = gradients[globalName(layer, name)];
         sum.resize(unpaddedElements(layer, name), 0.0);

@@ -1,4 +1,5 @@
-// The imported model, differentiated and interpreted, against numbers of an independent program (reference.py).
+// Compares the imported, differentiated and interpreted model with the numbers of an independent program
+// (reference.py).
 #include "test/golden/golden_model.h"
 
 namespace espalier {
@@ -11,8 +12,8 @@ double norm(const std::vector<double> &values) {
   return std::sqrt(sum);
 }
 
-/// |g - g'| <= tolerance |g| + tolerance / 100 |all gradients| for each parameter: the second term for gradients that
-/// are zero in theory, such as a key bias.
+/// Requires |g - g'| <= tolerance |g| + tolerance / 100 |all gradients| for each parameter. The second term covers
+/// gradients that are zero in theory, such as that of a key bias.
 void compareFirstStep(const std::string &name, bool isExact, double tolerance) {
   GoldenModel model(name);
   double loss = model.firstStep(isExact);
@@ -33,11 +34,11 @@ void compareFirstStep(const std::string &name, bool isExact, double tolerance) {
   }
 }
 
-// The files have seven digits.
+// The recorded numbers have seven digits.
 TEST(Golden, Gpt2InDoublePrecision) { compareFirstStep("gpt2", true, 5e-7); }
 TEST(Golden, LlamaInDoublePrecision) { compareFirstStep("llama", true, 5e-7); }
 TEST(Golden, Qwen3MoeInDoublePrecision) { compareFirstStep("qwen3_moe", true, 5e-7); }
-// Every intermediate value rounded to f32: an error of some 1e-7 per op.
+// Every intermediate value is rounded to f32, with an error of about 1e-7 per op.
 TEST(Golden, Gpt2InSinglePrecision) { compareFirstStep("gpt2", false, 1e-5); }
 TEST(Golden, LlamaInSinglePrecision) { compareFirstStep("llama", false, 1e-5); }
 TEST(Golden, Qwen3MoeInSinglePrecision) { compareFirstStep("qwen3_moe", false, 1e-5); }

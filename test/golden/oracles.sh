@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Conversions against a live transformers: what it saves comes in and goes out again, and it loses what it lost before.
-# Usage: oracles.sh BUILD. Makes build-oracles, a Python environment of its own, on the first call.
+# Tests conversions against an installed transformers: weights that it saves are converted to Espalier and back, and
+# each converted model must have the recorded loss. Usage: oracles.sh BUILD. The first call creates the Python
+# environment build-oracles.
 set -euo pipefail
 build=$(realpath "$1")
 root=$(realpath "$(dirname "$0")/../..")
@@ -46,15 +47,15 @@ for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral q
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
-# What generation said of our export, a live transformers says of the folder that it loads (docs/from_huggingface.md).
+# transformers loads the exported folders and generates the same tokens as the plan (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
-# A line of docs/cluster.md with the real torchrun.
+# A command of docs/cluster.md with the real torchrun.
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o "$scratch/ranks.plan"
 "$root/build-oracles/bin/torchrun" --nproc-per-node 8 --no-python "$espalier" run "$scratch/ranks.plan" --data mock \
   --steps 2 | grep "done after step 2 of 2"
-# A parquet file as docs/from_megatron.md reads one: rows in order, and a column that is not there refused.
+# Reads a parquet file as in docs/from_megatron.md: rows in order, and an error for a missing column.
 "$python" "$root/test/golden/parquet_oracle.py" "$root/tools/parquet_to_jsonl.py" "$scratch/rows.parquet"
-# Finetuned from each form, by ranks and by transformers; the numbers of the test, made anew.
+# transformers finetunes each model and must reproduce the recorded losses; then ranks finetune from each weight format.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
 "$build/test/bin/transformers_test" --gtest_filter='*Finetuning*'
 cd "$scratch"

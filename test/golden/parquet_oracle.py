@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a parquet file of several row groups and reads it by parquet_to_jsonl.py. Usage: parquet_oracle.py TOOL FILE"""
+"""Writes a parquet file with several row groups and reads it with parquet_to_jsonl.py.
+
+Usage: parquet_oracle.py TOOL FILE"""
 import json
 import subprocess
 import sys

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2, Llama and Qwen3 with experts in plain NumPy, float64: an oracle that shares no code with Espalier.
+"""Tiny GPT-2, Llama and Qwen3 with experts in NumPy, float64: an oracle that shares no code with Espalier.
 
     python3 reference.py            writes gpt2.json, llama.json and qwen3_moe.json beside this file
     python3 reference.py --check    compares the backward formulas with finite differences and writes nothing
 
-Each file holds its configuration, losses and gradient norms of ten AdamW steps, and the gradients of the first step
-(of the mean loss, before clipping, row-major). Everything that a reader must repeat is a formula of integers:
+Each file has the configuration, losses and gradient norms of ten AdamW steps, and the gradients of the first step
+(of the mean loss, before clipping, row-major). Inputs are integer formulas that any reader can repeat:
 
 - initial values: `initial_values`, the function of runtime/train/initial_value.h, rounded to f32;
-- sample i has the tokens s(i, 0..seq-1) and the labels s(i, 1..seq), `token` below; step k takes the samples
-  k * batch .. (k + 1) * batch - 1; a position counts in the loss unless (i + t) is a multiple of 5.
+- sample i has the tokens s(i, 0..seq-1) and the labels s(i, 1..seq), see `token` below. Step k uses the samples
+  k * batch .. (k + 1) * batch - 1. A position counts in the loss unless (i + t) is a multiple of 5.
 """
 import json
 import math
@@ -30,7 +30,7 @@ GPT2 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "heads": 4, "head_dim"
         "initializer_range": 0.1, "norm_epsilon": 1e-5}
 LLAMA = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group": 3, "head_dim": 4, "ffn": 40,
          "initializer_range": 0.1, "norm_epsilon": 1e-5, "theta": 10000.0}
-# Of the 64 choices of the first step 2 find no slot in the first layer and 6 in the second.
+# In the first step, 2 of 64 choices are dropped in the first layer and 6 in the second.
 QWEN3 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group": 3, "head_dim": 6, "ffn": 10,
          "experts": 4, "choices": 2, "capacity": 5, "balance": 0.1,
          "initializer_range": 0.1, "norm_epsilon": 1e-6, "theta": 1000000.0}
@@ -39,7 +39,7 @@ QWEN3 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group
 # Initial values and data -------------------------------------------------------------------------------------------
 
 def random_bits(seed, step, stream, sample, element):
-    """Philox-2x32 with 7 rounds, as in runtime/abi.h."""
+    """Returns random bits by Philox-2x32 with 7 rounds, as in runtime/abi.h."""
     key = (seed * 0x9E3779B9 + step * 0x85EBCA6B + stream * 0xC2B2AE35) & MASK32
     low, high = element & MASK32, (element >> 32) ^ ((sample * 0x27D4EB2F) & MASK32)
     for _ in range(7):
@@ -50,7 +50,7 @@ def random_bits(seed, step, stream, sample, element):
 
 
 def initial_key(seed, name):
-    """FNV-1a of the name, mixed with the seed and folded to 32 bits."""
+    """Returns FNV-1a of the name, mixed with the seed and folded to 32 bits."""
     value = 0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15 & MASK64)
     for character in name.encode():
         value = (value ^ character) * 0x100000001B3 & MASK64
@@ -58,7 +58,7 @@ def initial_key(seed, name):
 
 
 def initial_values(seed, name, shape, kind, stddev):
-    """A parameter's values before training: Box-Muller on bits 2k and 2k + 1 for the elements 2k and 2k + 1."""
+    """Returns a parameter's initial values: Box-Muller on bits 2k and 2k + 1 for the elements 2k and 2k + 1."""
     if kind != "normal":
         return np.full(shape, 1.0 if kind == "ones" else 0.0)
     key, values = initial_key(seed, name), []
@@ -76,7 +76,7 @@ def token(i, t, vocab):
 
 
 def batch_of(step, config):
-    """(tokens, labels, weights) of a step, each [batch, seq]."""
+    """Returns (tokens, labels, weights) of a step, each [batch, seq]."""
     first, seq, vocab = step * TRAINING["batch"], config["seq"], config["vocab"]
     samples = range(first, first + TRAINING["batch"])
     tokens = np.array([[token(i, t, vocab) for t in range(seq)] for i in samples])
@@ -85,10 +85,10 @@ def batch_of(step, config):
     return tokens, labels, weights
 
 
-# Models: `parameters` lists (name, shape, kind, stddev, decay); `step` gives the loss and all gradients --------------
+# Models: `parameters` lists (name, shape, kind, stddev, decay); `step` returns the loss and all gradients ------------
 
 class Gpt2:
-    """Pre-LayerNorm, learned positions, biases, tanh GELU, head tied to the token table."""
+    """GPT-2: LayerNorm before each block, learned positions, biases, tanh GELU, head tied to the token table."""
 
     def __init__(self, config):
         self.config = config
@@ -117,7 +117,7 @@ class Gpt2:
         yield "head.lnf_bias", (h,), "zeros", 0, False
 
     def block(self, w, prefix, x):
-        """One layer and its backward, which fills the gradients of the layer's parameters."""
+        """Runs one layer. Returns its value and its backward, which fills the gradients of the layer's parameters."""
         get = lambda name: w[prefix + name]
         eps = self.config["norm_epsilon"]
         n1, back_n1 = layer_norm(x, get("ln1_weight"), get("ln1_bias"), eps)
@@ -176,7 +176,7 @@ class Gpt2:
 
 
 class Llama:
-    """Pre-RMSNorm, rotary positions, SwiGLU, grouped-query attention, untied head, no biases."""
+    """Llama: RMSNorm before each block, rotary positions, SwiGLU, grouped-query attention, untied head, no biases."""
 
     def __init__(self, config):
         self.config = config
@@ -201,7 +201,8 @@ class Llama:
         yield "head.lm_head_weight", (c["vocab"], h), "normal", std, True
 
     def turn(self, get, name, x):
-        """The q or k that attention reads, of what was projected; backward gives the gradient of that."""
+        """Returns q or k as attention reads it, computed from its projection; backward returns the projection's
+        gradient."""
         turned, back = rope(x, self.config["theta"])
         return turned, lambda dy, put: back(dy)
 
@@ -275,7 +276,7 @@ class Llama:
 
 
 class Qwen3Moe(Llama):
-    """Llama's attention with norms of each head of q and k, and a mixture of experts for the MLP."""
+    """Qwen3 MoE: Llama's attention with norms over each head of q and k, and a mixture of experts as MLP."""
 
     def parameters(self):
         c = self.config
@@ -332,7 +333,7 @@ def initial_parameters(model):
 
 
 def train(model):
-    """Ten steps of AdamW with decoupled decay and clipping by the global norm."""
+    """Runs ten steps of AdamW with decoupled decay and clipping by the global norm."""
     t, w = TRAINING, initial_parameters(model)
     decays = {name for name, _, _, _, decay in model.parameters() if decay}
     first, second = ({name: np.zeros_like(value) for name, value in w.items()} for _ in range(2))
@@ -356,10 +357,10 @@ def train(model):
 
 
 def check(model):
-    """Largest difference between the formulas' gradients and central differences, over a few elements of each."""
+    """Returns the largest difference between the gradients and central differences, over a few elements of each."""
     w, data = initial_parameters(model), batch_of(0, model.config)
     generator, worst, h = np.random.default_rng(1), 0.0, 1e-5
-    for name in w:  # away from ones and zeros, where some terms vanish
+    for name in w:  # moves values away from 1 and 0, where some terms vanish
         w[name] = w[name] + 0.1 * generator.standard_normal(w[name].shape)
     _, gradients = model.step(w, *data)
     assert set(gradients) == set(w) == {name for name, *_ in model.parameters()}

@@ -1,5 +1,5 @@
-"""Layers of the oracle, float64. Each forward returns its value and a function from the value's gradient to the
-gradients of the inputs, by formulas written out by hand; `reference.py --check` compares them with differences.
+"""Layers of the oracle in float64. Each forward returns its value and a function that maps the value's gradient to the
+gradients of the inputs. The formulas are written by hand; `reference.py --check` compares them with finite differences.
 """
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def linear(x, weight, bias=None):
-    """x over its last axes times a weight whose first axes they are; `weight` may have any number of axes after."""
+    """Contracts the last axes of x with the first axes of `weight`, which may have any number of further axes."""
     inner = math.prod(x.shape[2:])
     flat_x, flat_w = x.reshape(-1, inner), weight.reshape(inner, -1)
     out_shape = weight.shape[len(x.shape) - 2:]
@@ -59,7 +59,7 @@ def silu(x):
 
 
 def rope(x, theta):
-    """Rotates x [batch, seq, .., head_dim], halves paired; position t is the index along seq."""
+    """Rotates x [batch, seq, .., head_dim] with halves paired. Position t is the index along seq."""
     half = x.shape[-1] // 2
     shape = (1, x.shape[1]) + (1,) * (x.ndim - 3) + (half,)
     angle = np.outer(np.arange(x.shape[1]), theta ** (-np.arange(half) / half)).reshape(shape)
@@ -72,7 +72,8 @@ def rope(x, theta):
 
 
 def attention(q, k, v):
-    """Causal attention of q [batch, seq, kv_heads, group, head_dim] with k, v [batch, seq, kv_heads, head_dim]."""
+    """Computes causal attention of q [batch, seq, kv_heads, group, head_dim] and k, v [batch, seq, kv_heads,
+    head_dim]."""
     scale, seq = 1 / math.sqrt(q.shape[-1]), q.shape[1]
     scores = scale * np.einsum("bthgd,bshd->bhgts", q, k)
     scores[..., np.triu(np.ones((seq, seq), bool), 1)] = -np.inf
@@ -89,7 +90,7 @@ def attention(q, k, v):
 
 
 def cross_entropy(logits, labels, weights):
-    """Mean over the positions that count; its gradient by the logits."""
+    """Returns the mean over the positions that count, and its gradient with respect to the logits."""
     shifted = logits - logits.max(-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     hot = np.eye(logits.shape[-1])[labels]
@@ -98,17 +99,17 @@ def cross_entropy(logits, labels, weights):
 
 
 def softmax(x):
-    """Over the last axis."""
+    """Computes softmax over the last axis."""
     p = np.exp(x - x.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
     return p, lambda dy: p * (dy - (dy * p).sum(-1, keepdims=True))
 
 
 def mixture(x, router, gate_weight, up_weight, down_weight, choices, capacity, factor, tokens):
-    """Each token of x [batch, seq, hidden] through the `choices` best experts that still have a slot for it, weighed by a
-    softmax over its choices. Weights of experts are [experts, ...]. Also the balancing loss of Switch Transformer, with
-    shares of each sample's choices and tokens weighed by `tokens` [batch, seq]. Backward takes the gradient of the value.
-    """
+    """Sends each token of x [batch, seq, hidden] to its `choices` best experts that have a free slot, weighted by a
+    softmax over its choices. Weights of experts are [experts, ...]. Also computes the load-balancing loss of Switch
+    Transformer, from the shares of each sample's choices, with tokens weighted by `tokens` [batch, seq]. Backward takes
+    the gradient of the value."""
     experts, (batch, seq, _) = router.shape[1], x.shape
     scores, back_scores = linear(x, router)
     p, back_p = softmax(scores)

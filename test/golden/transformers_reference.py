@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""transformers' own models of each file of configs/models, tiny, with weights that are a formula: an oracle for
-conversions.
+"""Tiny transformers models for each file of configs/models, with weights from a formula: an oracle for conversions.
 
     transformers_reference.py                    writes transformers.json and gradients/ beside this file
     transformers_reference.py --write DIR NAME   saves the model NAME, in float32
     transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
-    transformers_reference.py --agrees           finetunes each model and compares with transformers.json, its gradients
-                                                 with those of gradients/
+    transformers_reference.py --agrees           finetunes each model, and compares losses with transformers.json and
+                                                 gradients with gradients/
 
 Needs torch and transformers. Each entry of transformers.json has a config.json and the mean loss in float64 of the
-batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42, standard
-deviation 0.3, the name of the tensor in transformers' file and its shape there, rounded to float32. `finetune` are the
-losses of the first steps of AdamW without decay on the following batches, all tokens counted. gradients/NAME has the
-gradients of the first batch's loss as transformers would save them as weights; those of gpt2 and llama are compared with
-reference.py's.
+batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42 with standard
+deviation 0.3, by the name and the shape of the tensor in transformers' file, rounded to float32. `finetune` has the
+losses of the first steps of AdamW without decay on the following batches, with all tokens counted. gradients/NAME has
+the gradients of the first batch's loss, saved as weights by transformers. reference.py covers the gradients of gpt2 and
+llama.
 """
 import json
 import pathlib
@@ -39,7 +38,7 @@ MODELS = {
                    "num_key_value_heads": 2, "max_position_embeddings": 8, "rms_norm_eps": 1e-5,
                    "rope_theta": 500000.0, "tie_word_embeddings": True},
 }
-# Heads 6 wide where hidden over heads is 4, and other forms of Llama's block.
+# Models with heads of width 6 where hidden / heads is 4, and with variants of Llama's block.
 GRADED = {
     "llama_wide": MODELS["llama"] | {"head_dim": 6},
     "mistral": MODELS["llama"] | {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "head_dim": 6,
@@ -83,8 +82,8 @@ GRADED |= {
     "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0},
 }
 MODELS |= GRADED
-# Neither finetuned nor in Megatron's form. Without the loss that spreads tokens, which transformers adds only where it is
-# asked for the router's scores.
+# These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
+# adds only if the router's scores are requested.
 EXPERTS = {
     "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                 "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -95,15 +94,15 @@ EXPERTS = {
                   "num_key_value_heads": 2, "head_dim": 6, "max_position_embeddings": 8, "num_experts": 4,
                   "num_experts_per_tok": 2, "norm_topk_prob": True, "router_aux_loss_coef": 0.0},
 }
-# What a file calls the experts' products in place of `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
+# The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
 def mean_loss(model):
-    """Mean over the positions that count, in float64."""
+    """Returns the mean over the positions that count, in float64."""
     tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
-    if hasattr(model, "set_experts_implementation"):  # the others know no float64
+    if hasattr(model, "set_experts_implementation"):  # other implementations lack float64
         model.set_experts_implementation("eager")
     logits = model.double().eval()(tokens).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
@@ -121,7 +120,7 @@ def file_name(kind, name):
 
 
 def gradients_of(model):
-    """By the names of the file, in float32; a tied parameter once."""
+    """Returns gradients by the names in the file, in float32; a tied parameter occurs once."""
     mean_loss(model).backward()
     return {file_name(model.config.model_type, name): parameter.grad.float()
             for name, parameter in model.named_parameters()}
@@ -132,7 +131,7 @@ def gradient_file(name):
 
 
 def compare_gradients(name, model):
-    """Those of a live transformers with the recorded ones."""
+    """Compares the gradients of the installed transformers with the recorded ones."""
     golden = safetensors.torch.load_file(gradient_file(name))
     made = gradients_of(model)
     if made.keys() != golden.keys():
@@ -143,7 +142,7 @@ def compare_gradients(name, model):
 
 
 def finetune_losses(model):
-    """Of each step, before its update, in float64."""
+    """Returns the loss of each step, before its update, in float64."""
     model = model.double().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=TRAINING["learning_rate"], weight_decay=0.0,
                                   betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["epsilon"])
@@ -164,7 +163,7 @@ def formula(name, shape):
 
 
 def weights_of(kind, name, shape):
-    """The values of a parameter by the names of the file, which has each expert's products one by one."""
+    """Returns the values of a parameter from the names in the file, which lists each expert's products separately."""
     if kind not in EXPERT_NAMES:
         return formula(file_name(kind, name), shape)
     layer, gate, up, down = EXPERT_NAMES[kind]
@@ -183,7 +182,7 @@ def model_of(config):
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))
-    for name, parameter in model.named_parameters():  # a tied one once, under its first name
+    for name, parameter in model.named_parameters():  # a tied parameter occurs once, under its first name
         parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
     model.tie_weights()
     return model
@@ -210,7 +209,7 @@ def main():
         loaded, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
         loss, golden = loss_of(loaded), entry["loss"]
         print(f"{folder}: transformers {transformers.__version__} loses {loss:.9f}, golden {golden:.9f}")
-        # Its Llama computes norms and angles in float32.
+        # Llama of transformers computes norms and angles in float32.
         sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
     entries = {name: {"config": config, "loss": loss_of(model_of(config)),
                       "finetune": finetune_losses(model_of(config))} for name, config in MODELS.items()}

@@ -1,5 +1,6 @@
-// Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
-// by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
+// Converts weights in transformers' format, interprets the model, and compares its loss with transformers
+// (transformers.json, made by transformers_reference.py). Covers import-hf, the names and layouts of each model file,
+// and the conversion back.
 #include "compiler/import/huggingface/hf_config.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
@@ -9,7 +10,7 @@
 #include "runtime/checkpoint/convert/convert.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/parameter_block.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 
 #include <cstring>
 #include <fmt/format.h>
@@ -30,7 +31,7 @@ protected:
     return nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
   }
 
-  /// The run file of the model's config.json, with these settings over it.
+  /// Imports the run file of the model's config.json, with additional settings.
   ImportedRun imported(const std::string &cluster, const std::vector<std::string> &sets = {}) const {
     ImportedHf hf = importHfConfig("config.json", golden()["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
     EXPECT_EQ(hf.diagnostics.render(), "");
@@ -39,8 +40,33 @@ protected:
     options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
     options.sets = sets;
     ImportedRun run = importRun(runFile, options);
-    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+    if (!run.ok())
+      throw std::runtime_error(run.diagnostics.render());
     return run;
+  }
+
+  /// A run with the rules that convert its weights, and a checkpoint of the formula's weights.
+  struct Converted {
+    ImportedRun run;
+    rt::ConvertedModel model;
+    fs::path ours;
+
+    Values values() const { return valuesOf(model.model, ours); }
+  };
+
+  /// Writes the formula's weights as transformers does, and converts them.
+  Converted converted(ImportedRun run) const {
+    rt::ConvertedModel model = convertedModel(run);
+    writeFormulaWeights(model, place / "hf");
+    fs::path ours = rt::convertToNative(model, rt::WeightSystem::Hf, place / "hf", place / "ours");
+    return {std::move(run), std::move(model), std::move(ours)};
+  }
+  Converted converted() const { return converted(imported("cpu_local:1x1")); }
+
+  /// The model with the formula's weights, for the interpreter.
+  std::unique_ptr<GoldenModel> interpreted(const Converted &from) const {
+    nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
+    return std::make_unique<GoldenModel>(numbers, runFile, from.values());
   }
 
   static std::vector<float> floatsOf(std::span<const std::byte> bytes) {
@@ -63,24 +89,18 @@ protected:
   const std::string runFile = place / "run.yaml";
 };
 
-TEST_P(Transformers, LosesTheSame) {
-  ImportedRun run = imported("cpu_local:1x1");
-  ASSERT_TRUE(run.ok());
-  rt::ConvertedModel converted = convertedModel(run);
-  writeFormulaWeights(converted, place / "hf");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
-  nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
-  GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
-  // All but its GPT-2 compute norms and rotary angles in float32, whatever the type of the model.
-  double expected = golden()["loss"], tolerance = run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
-  EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, tolerance * expected);
-  // And through Megatron's form and back nothing has moved.
+TEST_P(Transformers, HasTheSameLoss) {
+  Converted from = converted();
+  // Except for GPT-2, transformers computes norms and rotary angles in float32 for any type of model.
+  double expected = golden()["loss"], tolerance = from.run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
+  EXPECT_NEAR(interpreted(from)->firstStep(/*isExact=*/true), expected, tolerance * expected);
+  // A conversion to Megatron and back does not change any value.
   for (const char *names : {"mcore", "legacy"}) {
-    if (!converted.rules.contains(names))
+    if (!from.model.rules.contains(names))
       continue;
-    rt::convertToMegatron(converted, ours, place / names, names, {2, 2, 1});
-    fs::path back = rt::convertToNative(converted, rt::WeightSystem::Megatron, place / names, place / "back" / names);
-    EXPECT_EQ(valuesOf(converted.model, back), valuesOf(converted.model, ours));
+    rt::convertToMegatron(from.model, from.ours, place / names, names, {2, 2, 1});
+    fs::path back = rt::convertToNative(from.model, rt::WeightSystem::Megatron, place / names, place / "back" / names);
+    EXPECT_EQ(valuesOf(from.model.model, back), from.values());
   }
 }
 
@@ -91,43 +111,39 @@ std::string bytesOf(const fs::path &file) {
 
 class Graded : public Transformers {};
 
-/// Every gradient of the first batch; and a file that safetensors wrote for transformers comes in and goes out again
-/// byte for byte.
+/// Compares every gradient of the first batch. Also converts a file that safetensors wrote for transformers to Espalier
+/// and back, which must give equal bytes.
 TEST_P(Graded, HasTheGradients) {
-  ImportedRun run = imported("cpu_local:1x1");
-  ASSERT_TRUE(run.ok());
-  rt::ConvertedModel converted = convertedModel(run);
-  writeFormulaWeights(converted, place / "hf");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
-  nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
-  GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
-  model.firstStep(/*isExact=*/true);
+  Converted from = converted();
+  std::unique_ptr<GoldenModel> model = interpreted(from);
+  model->firstStep(/*isExact=*/true);
   const fs::path golden = folder + "gradients/" + GetParam();
-  fs::path theirs = rt::convertToNative(converted, rt::WeightSystem::Hf, golden, place / "gradients");
-  Values expected = valuesOf(converted.model, theirs);
-  ASSERT_EQ(model.gradients.size(), expected.size());
+  fs::path theirs = rt::convertToNative(from.model, rt::WeightSystem::Hf, golden, place / "gradients");
+  Values expected = valuesOf(from.model.model, theirs);
+  ASSERT_EQ(model->gradients.size(), expected.size());
   for (const auto &[name, gradient] : expected) {
     double norm = 0, difference = 0;
-    ASSERT_EQ(model.gradients[name].size(), gradient.size()) << name;
+    ASSERT_EQ(model->gradients[name].size(), gradient.size()) << name;
     for (size_t i = 0; i < gradient.size(); ++i) {
       norm += gradient[i] * gradient[i];
-      difference += std::pow(model.gradients[name][i] - gradient[i], 2);
+      difference += std::pow(model->gradients[name][i] - gradient[i], 2);
     }
     EXPECT_GT(norm, 0) << name;
-    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // written as float32, norms computed in it
+    EXPECT_LE(std::sqrt(difference), 2e-6 * std::sqrt(norm)) << name; // recorded in float32, with norms computed in
+                                                                      // float32
   }
   Diagnostics diagnostics;
-  rt::convertToHf(converted, theirs, place / "back", {},
-                  [&](const std::string &type) { return hfConfigText(run, type, diagnostics); });
+  rt::convertToHf(from.model, theirs, place / "back", {},
+                  [&](const std::string &type) { return hfConfigText(from.run, type, diagnostics); });
   EXPECT_EQ(diagnostics.render(), "");
   EXPECT_TRUE(bytesOf(place / "back/model.safetensors") == bytesOf(golden / "model.safetensors"));
-  // The config that is written says the same model.
+  // The written config describes the same model.
   ImportedHf again =
       importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
   EXPECT_EQ(again.diagnostics.render(), "");
 }
 
-/// The samples of reference.py: token t of sample i is a formula, and the one behind it is the label.
+/// The samples of reference.py: token t of sample i is a formula, and the next token is the label.
 class FormulaData : public rt::Dataset {
 public:
   FormulaData() : Dataset(optionsOf()) {}
@@ -147,10 +163,11 @@ private:
 
 class Finetuning : public Transformers {
 protected:
-  ImportedRun finetuned(const std::string &cluster) const {
-    return imported(cluster, {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
-                              "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
-                              "run_mode=finetune", "load_checkpoint=" + (place / "hf").string()});
+  Converted finetuned(const std::string &cluster) const {
+    return converted(
+        imported(cluster, {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
+                           "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
+                           "run_mode=finetune", "load_checkpoint=" + (place / "hf").string()}));
   }
 
   static planner::StagePlan stageOf(int first, int layers) {
@@ -164,8 +181,8 @@ protected:
     return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
   }
 
-  /// With what the plan says to load where `load` is empty.
-  void losesTheSame(const rt::Program &program, const fs::path &load) const {
+  /// Runs the finetuning steps and compares losses. If `load` is empty, the run loads the weights that the plan names.
+  void expectSameLosses(const rt::Program &program, const fs::path &load) const {
     rt::RunOptions steps;
     steps.dataset = std::make_shared<FormulaData>();
     steps.steps = 4;
@@ -179,46 +196,40 @@ protected:
   }
 };
 
-/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
-TEST_P(Finetuning, LosesTheSame) {
-  ImportedRun run = finetuned("cpu_local:1x4");
-  ASSERT_TRUE(run.ok());
-  rt::ConvertedModel converted = convertedModel(run);
-  writeFormulaWeights(converted, place / "hf");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
-  std::vector<fs::path> forms = {"", place / "ours"};
+/// Finetuning from each weight format has the losses of transformers, step by step.
+TEST_P(Finetuning, HasTheSameLoss) {
+  Converted from = finetuned("cpu_local:1x4");
+  std::vector<fs::path> forms = {"", from.ours};
   for (auto [names, tp] : {std::pair("mcore", 2), {"legacy", 1}})
-    if (converted.rules.contains(names)) {
-      rt::convertToMegatron(converted, ours, place / names, names, {tp, 2, 1});
+    if (from.model.rules.contains(names)) {
+      rt::convertToMegatron(from.model, from.ours, place / names, names, {tp, 2, 1});
       forms.push_back(place / names);
     }
 
   planner::Plan plan;
   plan.tp = plan.pp = plan.microBatchSize = plan.microBatches = 2;
-  int layers = run.config.model.layerCount(), first = layers / 2;
+  int layers = from.run.config.model.layerCount(), first = layers / 2;
   plan.stages = {stageOf(0, first), stageOf(first, layers - first)};
-  std::unique_ptr<rt::Program> program = compiled(run, plan);
+  std::unique_ptr<rt::Program> program = compiled(from.run, plan);
   ASSERT_TRUE(program);
   for (const fs::path &form : forms)
-    losesTheSame(*program, form);
+    expectSameLosses(*program, form);
 }
 
-/// And on one rank.
-TEST_P(Finetuning, LosesTheSameUnsplit) {
-  ImportedRun run = finetuned("cpu_local:1x1");
-  ASSERT_TRUE(run.ok());
-  writeFormulaWeights(convertedModel(run), place / "hf");
+/// Finetuning on one rank has the same losses.
+TEST_P(Finetuning, HasTheSameLossUnsplit) {
+  Converted from = finetuned("cpu_local:1x1");
   planner::Plan plan;
   plan.microBatchSize = 4;
-  plan.stages = {stageOf(0, run.config.model.layerCount())};
-  std::unique_ptr<rt::Program> program = compiled(run, plan);
+  plan.stages = {stageOf(0, from.run.config.model.layerCount())};
+  std::unique_ptr<rt::Program> program = compiled(from.run, plan);
   ASSERT_TRUE(program);
-  losesTheSame(*program, "");
+  expectSameLosses(*program, "");
 }
 
 class MegatronExperts : public Transformers {
 protected:
-  /// Rows [begin, end) of transformers' tensor of rows of `width`, of these columns alone.
+  /// Returns rows [begin, end) of a tensor with rows of `width`, from column `column` on.
   static std::vector<float> formula(const std::string &name, int64_t begin, int64_t end, int64_t width,
                                     int64_t column) {
     std::vector<float> values;
@@ -229,15 +240,11 @@ protected:
   }
 };
 
-/// A rank of two has the second half of the gate's rows and of the other's, one expert after the other; as grouped
-/// products name them they are read, too.
-TEST_P(MegatronExperts, AreWhatTransformersHas) {
-  ImportedRun run = imported("cpu_local:1x1");
-  ASSERT_TRUE(run.ok());
-  rt::ConvertedModel converted = convertedModel(run);
-  writeFormulaWeights(converted, place / "hf");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
-  rt::convertToMegatron(converted, ours, place / "mcore", "mcore", {2, 1, 1});
+/// A rank of two has the second half of the rows of gate and up projection, expert by expert. Names of grouped products
+/// are also read.
+TEST_P(MegatronExperts, EqualTransformersWeights) {
+  Converted from = converted();
+  rt::convertToMegatron(from.model, from.ours, place / "mcore", "mcore", {2, 1, 1});
   const fs::path iteration = place / "mcore/iter_0000001";
   auto open = [&](const char *rank) {
     return rt::openTorchEntry(std::make_shared<const rt::TorchFile>(iteration / rank / "model_optim_rng.pt"), "model");
@@ -269,8 +276,8 @@ TEST_P(MegatronExperts, AreWhatTransformersHas) {
     rt::writeTorchModel(place / "grouped" / rank / "model_optim_rng.pt",
                         std::vector<rt::TorchNumber>{{"checkpoint_version", 3, /*isWhole=*/false}}, tensors);
   }
-  fs::path back = rt::convertToNative(converted, rt::WeightSystem::Megatron, place / "grouped", place / "back");
-  EXPECT_EQ(valuesOf(converted.model, back), valuesOf(converted.model, ours));
+  fs::path back = rt::convertToNative(from.model, rt::WeightSystem::Megatron, place / "grouped", place / "back");
+  EXPECT_EQ(valuesOf(from.model.model, back), from.values());
 }
 
 std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }

@@ -1,4 +1,4 @@
-// Attention against a plain softmax written out here, and parts against the whole.
+// Compares attention with a plain softmax written here, and shards with the unsharded result.
 #include "runtime/abi.h"
 #include "test/interpret/program.h"
 
@@ -16,7 +16,7 @@ std::string attention(const std::string &q, const std::string &kv, const std::st
          kv + ", " + kv + ") -> (" + q + ", " + lse + ")\n return %o, %l : " + q + ", " + lse + "\n}";
 }
 
-/// Deterministic numbers of mixed signs.
+/// Returns deterministic numbers of both signs.
 Tensor wave(mlir::RankedTensorType type, double frequency) {
   Tensor tensor(type);
   for (size_t i = 0; i < tensor.values.size(); ++i)
@@ -39,7 +39,7 @@ std::string groupedProgram(const std::string &attributes) {
                    attributes);
 }
 
-/// Output element (b, t, h, g, d) by the definition, with weights dropped at `rate`.
+/// Returns output element (b, t, h, g, d) by the definition, with attention weights dropped at `rate`.
 double expected(const std::vector<Tensor> &x, bool isCausal, double rate, int64_t b, int64_t t, int64_t h, int64_t g,
                 int64_t d, int64_t window = seq, double cap = 0) {
   auto q = [&](int64_t i) { return x[0].values[(((b * seq + t) * heads + h) * group + g) * depth + i]; };
@@ -102,7 +102,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   EXPECT_THAT(y, testing::ElementsAre(7, 5));
 }
 
-/// The elements of `whole` [2, 5, 2, group.., 4] with the given batch and kv head.
+/// Returns the elements of `whole` [2, 5, 2, group.., 4] of one batch index and one kv head.
 std::vector<double> headPart(const std::vector<double> &whole, int64_t b, int64_t h, int64_t inner) {
   std::vector<double> part;
   for (int64_t t = 0; t < seq; ++t)
@@ -111,7 +111,7 @@ std::vector<double> headPart(const std::vector<double> &whole, int64_t b, int64_
   return part;
 }
 
-TEST(Attention, PartsOfBatchAndHeadsDropWhatTheWholeDrops) {
+TEST(Attention, ShardsOfBatchAndHeadsDropTheSameElements) {
   Program whole(groupedProgram("rate = 0.3 : f64, causal"));
   std::vector<Tensor> x = {wave(whole.argumentType(0), 0.7), wave(whole.argumentType(1), 1.3),
                            wave(whole.argumentType(2), 2.1)};

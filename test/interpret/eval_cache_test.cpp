@@ -1,4 +1,5 @@
-// Attention over a cache, token by token and in pieces, against attention over the whole; and rows that are taken.
+// Compares attention over a cache, token by token and in pieces, with attention over the whole sequence. Also tests
+// take_row.
 #include "test/interpret/program.h"
 
 #include <cmath>
@@ -36,7 +37,7 @@ struct Inputs {
                       v = wave(seq * 2 * depth, 2.1);
 };
 
-/// Causal attention of all tokens at once.
+/// Returns causal attention of all tokens at once.
 std::vector<double> wholeAttention(const Inputs &in, const std::string &options) {
   std::string q = tensorType("batch=1 seq=5 " + query), k = tensorType("batch=1 seq=5 " + key),
               lse = tensorType("batch=1 seq=5 kv_heads=2 group=3");
@@ -49,7 +50,8 @@ std::vector<double> wholeAttention(const Inputs &in, const std::string &options)
   return program.first({program.argument(0, in.q), program.argument(1, in.k), program.argument(2, in.v)}, exact);
 }
 
-/// The same in calls of so many tokens each; the cache begins full of what must not be read.
+/// Computes the same in several calls, with the given numbers of tokens. The cache begins with large values that must
+/// not be read.
 std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &pieces, const std::string &options) {
   std::vector<double> out, keys(2 * context * depth, 1e6), values = keys;
   int64_t done = 0;
@@ -74,7 +76,7 @@ std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &piece
   return out;
 }
 
-TEST(AttendCache, IsCausalAttentionHoweverTheTokensCome) {
+TEST(AttendCache, EqualsCausalAttentionForAnyPieces) {
   Inputs in;
   for (std::string options : {"", ", window = 2 : i64", ", soft_cap = 0.5 : f64"}) {
     std::vector<double> expected = wholeAttention(in, options);
@@ -87,7 +89,7 @@ TEST(AttendCache, IsCausalAttentionHoweverTheTokensCome) {
   }
 }
 
-TEST(AttendCache, KeepsNothingOfPadding) {
+TEST(AttendCache, DoesNotCachePadding) {
   Inputs in;
   Program program(cacheProgram(2));
   std::vector<double> empty(2 * context * depth, 7);

@@ -1,6 +1,6 @@
-// Collectives on a mesh of 2 x 3 ranks: groups over one axis, over the other, and over both.
-#include "compiler/interpret/run_ranks.h"
+// Tests collectives on a mesh of 2 x 3 ranks, with groups over either axis and over both.
 #include "test/interpret/program.h"
+#include "test/interpret/run_ranks.h"
 
 namespace espalier {
 namespace {
@@ -8,7 +8,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// First result of `op` on each of six ranks of the mesh dp = 2, tp = 3; x is [a = 6] with values 100 * rank + i.
+/// Returns the first result of `op` on each of the six ranks of the mesh dp = 2, tp = 3. x is [a = 6] with values 100 *
+/// rank + i.
 std::vector<std::vector<double>> runOnMesh(const std::string &op, const std::string &in, const std::string &out) {
   Program program(oneOp({tensorType(in)}, op, tensorType(out)));
   std::vector<std::vector<double>> results(6);
@@ -43,7 +44,7 @@ TEST(Collectives, AllReduceTakesTheMaximum) {
   EXPECT_THAT(result[5], ElementsAre(500, 501));
 }
 
-TEST(Collectives, AllGatherPlacesPartsByPosition) {
+TEST(Collectives, AllGatherOrdersShardsByPosition) {
   auto inner = runOnMesh("dist.all_gather %x0 over [\"tp\"] dim 1", "a=2 b=1", "a=2 b=3");
   EXPECT_THAT(inner[1], ElementsAre(0, 100, 200, 1, 101, 201));
   EXPECT_THAT(inner[3], ElementsAre(300, 400, 500, 301, 401, 501));
@@ -52,7 +53,7 @@ TEST(Collectives, AllGatherPlacesPartsByPosition) {
   EXPECT_THAT(both[4], ElementsAre(0, 300, 100, 400, 200, 500));
 }
 
-/// Each rank has its own column of everyone's rows, in the order of positions.
+/// Each rank gets its column of the rows of all ranks, in the order of positions.
 TEST(Collectives, AllToAllMovesASplitToAnotherDimension) {
   auto result = runOnMesh("dist.all_to_all %x0 over [\"tp\"] split 1 concat 0", "a=2 b=3", "a=6 b=1");
   EXPECT_THAT(result[0], ElementsAre(0, 3, 100, 103, 200, 203));
@@ -63,14 +64,14 @@ TEST(Collectives, AllToAllMovesASplitToAnotherDimension) {
   EXPECT_THAT(back[4], ElementsAre(102, 103, 402, 403));
 }
 
-TEST(Collectives, ReduceScatterGivesEachItsPartOfTheSum) {
+TEST(Collectives, ReduceScatterGivesEachRankItsShard) {
   auto result = runOnMesh("dist.reduce_scatter %x0 over [\"tp\"] dim 0", "a=3 b=2", "a=1 b=2");
   EXPECT_THAT(result[0], ElementsAre(300, 303));
   EXPECT_THAT(result[1], ElementsAre(306, 309));
   EXPECT_THAT(result[5], ElementsAre(1212, 1215));
 }
 
-TEST(Collectives, SliceTakesTheOwnPart) {
+TEST(Collectives, SliceTakesTheOwnShard) {
   auto result = runOnMesh("dist.slice %x0 over [\"dp\", \"tp\"] dim 1", "a=1 b=6", "a=1 b=1");
   for (int rank = 0; rank < 6; ++rank)
     EXPECT_THAT(result[rank], ElementsAre(101 * rank));

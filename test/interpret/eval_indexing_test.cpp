@@ -1,4 +1,4 @@
-// Rows, labels, tails, positions and dropout, whole and as parts of a split dimension.
+// Tests ops on rows, labels, tails and positions, and dropout, unsharded and on shards of a dimension.
 #include "runtime/abi.h"
 #include "test/interpret/program.h"
 
@@ -23,14 +23,14 @@ TEST(Embed, LooksUpRows) {
               ElementsAre(4, 5, 0, 1, 2, 3, 4, 5));
 }
 
-TEST(Embed, RowsHeldElsewhereAreZero) {
+TEST(Embed, RowsOfOtherShardsAreZero) {
   Program program(oneOp({tensorType("vocab=3 hidden=2"), ids},
                         "model.embed %x0, %x1 {first_row = #dist.origin<tp * 3>}", tensorType("seq=4 hidden=2")));
   EXPECT_THAT(program.first({program.ramp(0, 1, 1), program.argument(1, {3, 2, 5, 6})}, onAxis("tp", 3, 1)),
               ElementsAre(1, 2, 0, 0, 5, 6, 0, 0));
 }
 
-TEST(EmbedGrad, AddsRowsUpById) {
+TEST(EmbedGrad, SumsRowsById) {
   Program program(
       oneOp({ids, tensorType("seq=4 hidden=2")}, "model.embed_grad %x0, %x1", tensorType("vocab=3 hidden=2")));
   EXPECT_THAT(program.first({program.argument(0, {2, 0, 2, 2}), program.ramp(1, 0, 1)}),
@@ -42,7 +42,7 @@ TEST(Pick, TakesTheLabelsColumnAndZeroOutside) {
   EXPECT_THAT(program.first({program.ramp(0, 1, 1), program.argument(1, {2, 0, -1, 3})}), ElementsAre(3, 4, 0, 0));
 }
 
-TEST(Pick, CountsColumnsFromItsPart) {
+TEST(Pick, CountsColumnsFromItsShard) {
   Program program(oneOp({tensorType("seq=4 vocab=3"), ids}, "model.pick %x0, %x1 {first_column = #dist.origin<tp * 3>}",
                         tensorType("seq=4")));
   EXPECT_THAT(program.first({program.ramp(0, 1, 1), program.argument(1, {3, 2, 5, 6})}, onAxis("tp", 2, 1)),
@@ -75,7 +75,7 @@ TEST(Rope, RotatesHalvesByPosition) {
   std::vector<double> y =
       program.first({program.argument(0, {1, 2, 3, 4, 1, 2, 3, 4}), program.argument(1, {0, 3})}, exact);
   EXPECT_THAT(std::vector<double>(y.begin(), y.begin() + 4), ElementsAre(1, 2, 3, 4));
-  // Pair (0, 2) turns by 3 radians, pair (1, 3) by 3 / 100^(2/4) = 0.3.
+  // Pair (0, 2) rotates by 3 radians, pair (1, 3) by 3 / 100^(2/4) = 0.3.
   EXPECT_DOUBLE_EQ(y[4], std::cos(3.0) - 3 * std::sin(3.0));
   EXPECT_DOUBLE_EQ(y[6], 3 * std::cos(3.0) + std::sin(3.0));
   EXPECT_DOUBLE_EQ(y[5], 2 * std::cos(0.3) - 4 * std::sin(0.3));
@@ -166,7 +166,7 @@ TEST(Dropout, KeepsWhatTheRandomBitsKeep) {
   EXPECT_LT(kept, 24);
 }
 
-TEST(Dropout, PartsDropWhatTheWholeDrops) {
+TEST(Dropout, ShardsDropTheSameElements) {
   std::string whole = tensorType("batch=4 seq=6 hidden=2"), part = tensorType("batch=2 seq=3 hidden=2");
   Program unsplit(oneOp({whole}, "model.dropout %x0 {rate = 0.5 : f64, id = 1 : i64}", whole));
   Program split(oneOp({part},
@@ -186,7 +186,7 @@ TEST(Dropout, PartsDropWhatTheWholeDrops) {
     }
 }
 
-TEST(Dropout, FirstSampleMovesAMicroBatchOfTheWhole) {
+TEST(Dropout, FirstSampleSelectsAMicroBatchOfTheBatch) {
   std::string large = tensorType("batch=4 hidden=8"), small = tensorType("batch=2 hidden=8");
   Program whole(oneOp({large}, "model.dropout %x0 {rate = 0.5 : f64, id = 1 : i64}", large));
   Program half(oneOp({small}, "model.dropout %x0 {rate = 0.5 : f64, id = 1 : i64}", small));

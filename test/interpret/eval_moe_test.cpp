@@ -1,4 +1,4 @@
-// Routing with capacity, and the moves to experts and back, against the definitions written out.
+// Compares routing with capacity, and moves of rows to experts and back, with definitions written here.
 #include "test/interpret/program.h"
 
 namespace espalier {
@@ -24,7 +24,7 @@ TEST(Route, TakesTheBestExpertsAndTheLowerOfEqualOnes) {
 
 TEST(Route, FirstChoicesComeFirstAndFullExpertsRefuse) {
   Program program(route("batch=2 seq=3 router=2", "choice=2 batch=2 seq=3", 2));
-  // First sample: all tokens like expert 0 best; second sample: one of them does.
+  // In the first sample all tokens prefer expert 0; in the second sample only one token does.
   EvalContext context;
   auto results = program.evaluate({program.argument(0, {2, 1, 2, 1, 2, 1, /**/ 1, 2, 1, 2, 2, 1})}, context);
   ASSERT_EQ(results.size(), 2u);
@@ -34,11 +34,11 @@ TEST(Route, FirstChoicesComeFirstAndFullExpertsRefuse) {
 
 const std::string places = tensorType("choice=2 batch=2 seq=3", "i32"), rows = tensorType("batch=2 seq=3 hidden=2"),
                   weights = tensorType("choice=2 batch=2 seq=3"), slots = "expert=3 batch=2 capacity=2 hidden=2";
-// choice, sample, token
+// Indexed by choice, sample, token.
 const std::vector<double> ids = {0, 1, 0, 2, 2, 2, /**/ 1, 0, 2, 0, 1, 0},
                           slotOf = {0, 0, 1, 0, 1, -1, /**/ 1, -1, 0, 0, 0, 1};
 
-/// The definition, element by element.
+/// Computes dispatch by its definition, element by element.
 std::vector<double> dispatched(const std::vector<double> &x, bool hasChoice, const std::vector<double> &weight) {
   std::vector<double> y(3 * 2 * 2 * 2, 0.0);
   for (int k = 0; k < 2; ++k)
@@ -68,7 +68,7 @@ TEST(Dispatch, WeighsTheRowOfEachChoice) {
             dispatched(x.values, /*hasChoice=*/true, weight.values));
 }
 
-/// <dispatch(x), y> = <x, combine(y)>: with the test of dispatch this says what combine is.
+/// Checks <dispatch(x), y> = <x, combine(y)>. With the test of dispatch, this determines combine.
 void expectTransposed(const std::string &tokens, bool isWeighted) {
   std::string more = isWeighted ? ", %x3" : "";
   std::vector<std::string> there = {places, places, tensorType(tokens)}, back = {places, places, tensorType(slots)};
@@ -100,7 +100,7 @@ TEST(Combine, IsTheTransposeOfDispatch) {
       expectTransposed(tokens, isWeighted);
 }
 
-TEST(Combine, IgnoresPlacesThatDoNotExist) {
+TEST(Combine, IgnoresInvalidSlots) {
   Program program(oneOp({places, places, tensorType(slots)}, "model.combine %x0, %x1, %x2", rows));
   EXPECT_EQ(program.first({program.argument(0, std::vector<double>(12, 3)),
                            program.argument(1, std::vector<double>(12, 0)), program.ramp(2, 1, 1)}),

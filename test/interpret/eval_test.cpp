@@ -1,4 +1,4 @@
-// Element-wise ops, sums, products and accumulation: numbers in, numbers out.
+// Tests the values of element-wise ops, reductions, products and accumulation.
 #include "test/interpret/program.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ TEST(Evaluate, UnaryOps) {
 }
 
 TEST(Evaluate, ElementwiseOpsBroadcastByName) {
-  // The vector lies along the outer dimension: by name, not by position from the right.
+  // The vector is broadcast along the dimension that it lacks by name, and not by position from the right.
   Program program(oneOp({tensorType("a=2 b=3"), tensorType("a=2")}, "model.sub %x0, %x1", tensorType("a=2 b=3")));
   EXPECT_THAT(program.first({program.ramp(0, 0, 1), program.argument(1, {1, 10})}), ElementsAre(-1, 0, 1, -7, -6, -5));
 }
@@ -45,7 +45,7 @@ TEST(Evaluate, OuterProductOfTwoBroadcasts) {
               ElementsAre(1, 2, 3, 10, 20, 30));
 }
 
-TEST(Evaluate, SelectIgnoresThePartNotChosen) {
+TEST(Evaluate, SelectIgnoresTheOtherOperand) {
   Program program(oneOp({row, row, scalar}, "model.select %x0, %x1, %x2", row));
   EXPECT_THAT(program.first(
                   {program.argument(0, {1, 0, -1}), program.argument(1, {5, INFINITY, NAN}), program.argument(2, {7})}),

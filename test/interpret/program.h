@@ -1,4 +1,4 @@
-// A program in text form, for tests: parsed, optionally transformed by a pass, then evaluated.
+// A program in text form for tests: parsed, optionally transformed by a pass, and evaluated.
 #pragma once
 
 #include "compiler/interpret/eval.h"
@@ -14,7 +14,7 @@
 
 namespace espalier {
 
-/// `tensor<2x3xf32, #model.dims<batch, seq>>` from "batch=2 seq=3", `tensor<f32>` from "".
+/// Returns `tensor<2x3xf32, #model.dims<batch, seq>>` for "batch=2 seq=3", and `tensor<f32>` for "".
 inline std::string tensorType(const std::string &dims, const std::string &element = "f32") {
   std::istringstream stream(dims);
   std::string shape, names, word;
@@ -49,7 +49,7 @@ public:
     return llvm::cast<mlir::RankedTensorType>(function().getArgumentTypes()[index]);
   }
   Tensor argument(unsigned index, std::vector<double> values) { return {argumentType(index), std::move(values)}; }
-  /// Element i is start + i * step.
+  /// Returns an argument with start + i * step as element i.
   Tensor ramp(unsigned index, double start, double step) {
     Tensor tensor(argumentType(index));
     for (size_t i = 0; i < tensor.values.size(); ++i)
@@ -57,7 +57,7 @@ public:
     return tensor;
   }
 
-  /// The results' elements; a failure of the test and nothing when evaluation fails.
+  /// Returns the results. If the evaluation fails, fails the test and returns nothing.
   std::vector<Tensor> evaluate(const std::vector<Tensor> &arguments, EvalContext &evalContext) {
     auto results = espalier::evaluate(function(), arguments, evalContext);
     if (!results) {
@@ -70,7 +70,7 @@ public:
     std::vector<Tensor> results = evaluate(arguments, evalContext);
     return results.empty() ? std::vector<double>() : results.front().values;
   }
-  /// The message of an evaluation that must fail.
+  /// Returns the error of an evaluation that must fail.
   std::string error(const std::vector<Tensor> &arguments, EvalContext evalContext = {}) {
     auto results = espalier::evaluate(function(), arguments, evalContext);
     return results ? "no error" : llvm::toString(results.takeError());
@@ -80,7 +80,8 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// `func.func @f(%x0: .., %x1: ..) -> result { %y = "op line" return %y }` for an op written with %x0, %x1, ..
+/// Returns `func.func @f(%x0: .., %x1: ..) -> result { %y = "op line" return %y }` for an op that is written with %x0,
+/// %x1, ..
 inline std::string oneOp(const std::vector<std::string> &types, const std::string &op, const std::string &result) {
   std::string arguments, operandTypes;
   for (size_t i = 0; i < types.size(); ++i) {

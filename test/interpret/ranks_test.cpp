@@ -1,4 +1,4 @@
-#include "compiler/interpret/run_ranks.h"
+#include "test/interpret/run_ranks.h"
 
 #include "test/interpret/program.h"
 
@@ -65,9 +65,9 @@ TEST_F(Ranks, AFailureEndsTheWaitsOfTheOthersAndIsNamed) {
   EXPECT_EQ(llvm::toString(std::move(failure)), "rank 1: broken on purpose");
 }
 
-TEST_F(Ranks, AMessageThatNobodySendsIsAnErrorNotAHang) {
+TEST_F(Ranks, AMissingMessageIsAnErrorNotADeadlock) {
   llvm::Error failure = runRanks(3, [&](int rank, EvalContext &evalContext) -> llvm::Error {
-    if (rank == 2) // leaves, so that only two ranks remain to wait
+    if (rank == 2) // this rank returns, so only two ranks wait
       return llvm::Error::success();
     return evalContext.rendezvous->receive(1 - rank, rank, 5).takeError();
   });
@@ -76,7 +76,7 @@ TEST_F(Ranks, AMessageThatNobodySendsIsAnErrorNotAHang) {
                         "rank 0"));
 }
 
-TEST_F(Ranks, ARankThatEndsWithoutItsSendLeavesNoHang) {
+TEST_F(Ranks, ARankThatEndsWithoutItsSendCausesNoDeadlock) {
   llvm::Error failure = runRanks(2, [&](int rank, EvalContext &evalContext) -> llvm::Error {
     if (rank == 0)
       return llvm::Error::success();

@@ -9,7 +9,7 @@ TEST(RoundToElement, GivesTheNearestStorableNumber) {
   mlir::MLIRContext context;
   mlir::Builder builder(&context);
   EXPECT_EQ(roundToElement(builder.getF32Type(), 0.1), static_cast<double>(0.1f));
-  // bf16 has 8 significant bits: steps of 2^-7 in [1, 2); the tie 1 + 2^-8 goes to the even neighbour.
+  // bf16 has 8 significant bits, so steps are 2^-7 in [1, 2). The tie 1 + 2^-8 rounds to the even neighbour.
   EXPECT_EQ(roundToElement(builder.getBF16Type(), 1 + 1.0 / 256), 1.0);
   EXPECT_EQ(roundToElement(builder.getBF16Type(), 1 + 3.0 / 256), 1 + 4.0 / 256);
   EXPECT_EQ(roundToElement(builder.getF16Type(), 1 + 1.0 / 2048), 1.0);

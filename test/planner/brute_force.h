@@ -33,7 +33,7 @@ inline std::vector<int> kindsOfLayers(const Problem &problem) {
   return kinds;
 }
 
-// Returns every choice of what consecutive layers keep. Of equal layers, only the number per class matters.
+// Returns every choice of values that consecutive layers keep. For equal layers, only the number per class matters.
 inline std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
   std::vector<std::vector<Recompute>> choices;
   std::vector<Recompute> choice;
@@ -43,7 +43,7 @@ inline std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &k
       choices.push_back(choice);
       return;
     }
-    Recompute most = Recompute::Full; // not more than the last layer of this kind
+    Recompute most = Recompute::Full; // at most that of the last layer of this kind
     for (size_t other = 0; other < layer; ++other)
       if (kinds[other] == kinds[layer])
         most = choice[other];
@@ -147,7 +147,7 @@ inline double bruteForceOverChunks(const Problem &problem, const Plan &config) {
       least.push_back(leastLayers(problem, config, stage));
   } else {
     least.assign(config.pp * chunksOf(config.schedule, config.virtualStages), 1);
-    least.front() = least.back() = 0; // they hold the embedding and the head
+    least.front() = least.back() = 0; // the first and the last chunk hold the embedding and the head
   }
   totals(problem.layerCount(), least, counts, [&] {
     best =

@@ -1,4 +1,4 @@
-// Formulas at known limits.
+// Checks cost formulas at known limits.
 #include "planner/model/cost.h"
 #include "planner/model/memory.h"
 #include "test/planner/shapes.h"
@@ -35,7 +35,7 @@ TEST(Cost, OneTileMoreThanAWaveCostsAWholeWave) {
 }
 
 // Weight gradients of GPT-2 124M on an H200, 32 samples of 1,024 tokens: 281 TF/s without split-k.
-TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
+TEST(Cost, FewTilesOfALongProductUseSplitK) {
   Machine machine;
   machine.peakFlops = 9.89e14, machine.matmulEfficiency = 0.635, machine.memoryBytesPerSecond = 3.7e12;
   machine.multiprocessors = 132;
@@ -44,7 +44,7 @@ TEST(Cost, FewTilesOfALongProductAreMadeInParts) {
   };
   EXPECT_NEAR(rate(768, 768, 32768), 527, 5);
   EXPECT_NEAR(rate(3072, 768, 32768), 527, 5);
-  EXPECT_LT(rate(768, 768, 1024), 290);    // too short to be cut
+  EXPECT_LT(rate(768, 768, 1024), 290);    // too short for split-k
   EXPECT_GT(rate(8192, 2048, 16384), 600); // fills its waves without split-k
 }
 
@@ -54,7 +54,7 @@ TEST(Cost, SeveralProductsThatDoNotDivideByEightLoseTensorCores) {
   EXPECT_LT(alignmentEfficiency(2048, 2048, 108, 96), 0.2);
 }
 
-TEST(Cost, OneProductLosesWidthOfItsLoads) {
+TEST(Cost, OneProductLosesWideLoads) {
   EXPECT_DOUBLE_EQ(alignmentEfficiency(4096, 1792, 14336, 1), 1);
   EXPECT_DOUBLE_EQ(alignmentEfficiency(4096, 1800, 14400, 1), 0.8);
   for (int64_t width : {1, 2, 4}) // doubling the width multiplies the rate by the cube root of 2
@@ -75,7 +75,7 @@ TEST(Cost, AnOddVocabularyTakesAQuarterMore) {
 }
 
 // One program needs more for many samples, the other for long sequence shards.
-TEST(Cost, AWorkspaceIsTheLargestOfWhatLivesAtOnce) {
+TEST(Cost, AWorkspaceIsTheLargestSumOfLiveBytes) {
   constexpr int dp = static_cast<int>(Axis::Dp), cp = static_cast<int>(Axis::Cp);
   Problem problem = shapeProblem(gpt(4, 64, 4), System{}, testMachine(1, 8), 16);
   for (PatternTerms &terms : problem.kinds[1].patterns) {
@@ -102,7 +102,7 @@ static SegmentCost layerOf(const System &system, bool gated = true) {
   return segmentCost(problem, problem.layers[0].kind, plan).value();
 }
 
-TEST(Published, AccumulationByItsOwnKernelTakesItsBytes) {
+TEST(Published, AccumulationInASeparateKernelMovesBytes) {
   System fused, apart;
   apart.accumulationBytes = 10;
   double elements = layerOf(fused).elements, more = layerOf(apart).weight.total() - layerOf(fused).weight.total();
@@ -118,7 +118,7 @@ TEST(Published, GradientsAreReducedInTheirOwnType) {
   EXPECT_EQ(two.gradientBytes, four.gradientBytes);
 }
 
-TEST(Published, InputsInEightBitsAndAllocatorsChangeWhatIsHeld) {
+TEST(Published, InputsInEightBitsAndAllocatorsChangeMemory) {
   System plain, narrow, held;
   narrow.productInputBytes = 1;
   held.allocatedShare = 1.5;
@@ -159,7 +159,7 @@ TEST(Cost, GroupsOfInnerAxesStayOnTheHost) {
   EXPECT_EQ(groupOf(Axis::Dp, plan, machine).bytesPerSecond, 4 * machine.network.bytesPerSecond);
 }
 
-TEST(Cost, GradientsOfExpertsAndOfOthersMeetInDifferentGroups) {
+TEST(Cost, GradientsOfExpertsUseOtherGroups) {
   Machine machine = testMachine(4, 8);
   Plan plan;
   plan.tp = 2, plan.ep = 4, plan.dp = 4;
@@ -228,7 +228,7 @@ TEST(Memory, ExpertsAreSharedOverFewerRanksThanTheRest) {
   EXPECT_DOUBLE_EQ(layer.savedBytes[0], segmentCost(problem, 1, dense).value().savedBytes[0]);
 }
 
-TEST(Memory, ZeroShardsWhatItSays) {
+TEST(Memory, ZeroShardsTheStatedClasses) {
   Problem problem = shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 4), 4);
   Plan plan;
   plan.dp = 4;

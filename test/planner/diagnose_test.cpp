@@ -26,7 +26,7 @@ TEST(Diagnose, TooLittleMemoryNamesTheBytesAndMoreDevicesHelp) {
 }
 
 // The margin is the first relaxation, because it changes nothing in the plan.
-TEST(Diagnose, AMarginThatWouldDoIsNamedFirst) {
+TEST(Diagnose, ASufficientMarginIsNamedFirst) {
   Problem problem = shapeProblem(gpt(48, 6144, 64), System{}, testMachine(1, 8, 20e9), 64);
   double least = search(problem).nearest.prediction.peakBytes;
   problem.machine.memoryBytes = 0.98 * least;
@@ -56,7 +56,7 @@ TEST(Diagnose, PinsThatMakeItTooLargeAreNamed) {
 }
 
 // No single pin is the cause. The named pins are sufficient, and each is necessary.
-TEST(Diagnose, PinsThatAreTooMuchTogetherAreNamedTogether) {
+TEST(Diagnose, PinsThatFailTogetherAreNamedTogether) {
   Problem problem = shapeProblem(gpt(24, 4096, 32), System{}, testMachine(1, 8, 40e9), 64);
   problem.pins.microBatchSize = 16;
   problem.pins.recompute = Recompute::None;

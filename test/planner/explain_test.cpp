@@ -1,4 +1,4 @@
-// Explanations of plans: differences sum up, and refusals give bytes.
+// Explanations of plans: differences add up, and refusals state bytes.
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
@@ -46,7 +46,7 @@ TEST(Explain, WhyNotOfShortStepsHasDigits) {
               HasSubstr("   +0.000021 s  compute\n   -0.000001 s  bubble\n   +0.000020 s  in all\n"));
 }
 
-TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
+TEST(Explain, WhyNotReportsTheUnprovedGap) {
   WhyNot answer;
   answer.best.prediction.stepSeconds = answer.chosen.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
   EXPECT_THAT(printWhyNot(answer), testing::Not(HasSubstr("faster")));
@@ -72,7 +72,7 @@ TEST(Explain, WhyNotBeginsWithAVerdict) {
 }
 
 // 175B: at most two plans of each family. Plans within the error come first.
-TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
+TEST(Explain, TableShowsErrorMarginAndEqualPlans) {
   Problem large = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8, 76e9), 1536);
   large.error = {0.12, 0.05};
   large.machine.marginBytes = 4e9;
@@ -88,7 +88,7 @@ TEST(Explain, TableTellsErrorMarginAndWhichPlansAreEqual) {
   EXPECT_THAT(text, HasSubstr("steps that differ by less than 5 %, the error of a comparison, are equal: the first"));
 }
 
-TEST(Explain, WhyNotSaysWhatForbids) {
+TEST(Explain, WhyNotNamesTheConstraint) {
   SearchResult result = search(problem());
   Pins wish;
   wish.microBatchSize = 128;
@@ -101,7 +101,7 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
 }
 
-// With one tensor rank there is nothing to split, so that a wish for sequence parallelism implies more tensor ranks.
+// With one tensor rank there is nothing to split. So a wish for sequence parallelism implies more tensor ranks.
 TEST(Explain, WishForSequenceParallelismIsHonoured) {
   Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
   SearchResult result = search(small);
@@ -116,7 +116,7 @@ TEST(Explain, WishForSequenceParallelismIsHonoured) {
   EXPECT_TRUE(whyNot(small, result, wish).impossible);
 }
 
-TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
+TEST(Explain, TableHasAStagePerLineAndTheProof) {
   Problem pinned = problem();
   pinned.pins.pp = 4;
   std::string text = explainPlans(search(pinned));
@@ -124,6 +124,31 @@ TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
   EXPECT_THAT(text, HasSubstr("\n    3 "));
   EXPECT_THAT(text, HasSubstr("proved best"));
   EXPECT_THAT(text, HasSubstr("compute is"));
+}
+
+// A plan of the run file comes first, and the planner's choice is compared with it.
+TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
+  SearchResult result = search(problem());
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("\nbest   "));
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("use it; the lines below describe the best"));
+  PricedPlan own = result.plans.front();
+  own.prediction.stepSeconds *= 2;
+  result.plans.insert(result.plans.begin(), own);
+  std::string text = explainPlans(result, FirstPlan::Own, "use it");
+  EXPECT_THAT(text, HasSubstr("\nyours  "));
+  EXPECT_THAT(text, testing::ContainsRegex("\nbest   .*2.0 x faster"));
+  EXPECT_THAT(text, HasSubstr("use it; the lines below describe yours\n"));
+  result.plans.resize(1);
+  EXPECT_THAT(explainPlans(result, FirstPlan::Own, "use it"), testing::Not(HasSubstr("use it")));
+  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan; the lines below"));
+}
+
+// The memory of a plan stands beside its limit.
+TEST(Explain, TableShowsMemoryWithItsLimit) {
+  SearchResult result = search(problem());
+  result.plans.resize(1);
+  result.plans[0].prediction.peakBytes = 16.4 * 0x1p30, result.plans[0].prediction.memoryLimitBytes = 30 * 0x1p30;
+  EXPECT_THAT(explainPlans(result), HasSubstr(" 16.4/30 GB\n"));
 }
 
 TEST(Explain, LinesHaveAtMostAHundredColumns) {
@@ -143,7 +168,7 @@ TEST(Explain, BytesAreInTheUnitsOfRunFiles) {
   EXPECT_EQ(describeBytes(200), "200 B");
   // No class of a small model is printed as zero.
   std::string text = explainPlans(search(shapeProblem(gpt(2, 64, 4, 256, 64), System{}, testMachine(1, 1, 2e9), 4)));
-  EXPECT_THAT(text, HasSubstr("memory MB"));
+  EXPECT_THAT(text, HasSubstr(" MB\n"));
   EXPECT_THAT(text, HasSubstr("(MB per rank)"));
   EXPECT_THAT(text, HasSubstr(" MB of 1.86 GB)"));
 }
@@ -156,7 +181,7 @@ TEST(Explain, NoBubbleIsNegative) {
 }
 
 // Prints the exposed communication of every axis, not only of the largest.
-TEST(Explain, EveryShareOfTheStepIsTold) {
+TEST(Explain, EveryPartOfTheStepIsPrinted) {
   Prediction prediction;
   prediction.stepSeconds = 10, prediction.peakBytes = 1, prediction.memoryLimitBytes = 2;
   prediction.time.compute = 6.5, prediction.time.bubble = 2, prediction.time.tensorCommunication = 0.9;
@@ -190,11 +215,11 @@ TEST(Explain, SlicesOfATrackDoNotOverlap) {
   int slices = 0;
   for (std::string line; std::getline(lines, line);) {
     int stage = 0, track = 0;
-    char name[16] = {};
+    char name[32] = {};
     int64_t start = 0, startRest = 0, duration = 0, durationRest = 0;
     if (std::sscanf(line.c_str(),
-                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%15[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
-                    ",\"dur\":%" SCNd64 ".%" SCNd64 "}",
+                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%31[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
+                    ",\"dur\":%" SCNd64 ".%" SCNd64 ",",
                     &stage, &track, name, &start, &startRest, &duration, &durationRest) != 7)
       continue;
     ++slices;

@@ -116,7 +116,7 @@ Row solve(Row row, Problem problem) {
 
 class GoldenPlans : public testing::TestWithParam<Model> {};
 
-TEST_P(GoldenPlans, AreThoseOfTheFile) {
+TEST_P(GoldenPlans, EqualTheFile) {
   const char *written = std::getenv("ESPALIER_WRITE_GOLDEN");
   int rows = 0;
   for (const Row &row : readRows()) {

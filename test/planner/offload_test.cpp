@@ -1,4 +1,5 @@
-// Optimizer state, parameters and kept values in host memory: times and bytes by hand, and properties of every plan.
+// Optimizer state, parameters and kept values in host memory: times and bytes calculated by hand, and properties of
+// every plan.
 #include "planner/answer/explain.h"
 #include "planner/answer/why_not.h"
 #include "planner/model/memory.h"
@@ -93,7 +94,7 @@ TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
 }
 
 // Separate weight gradients take 1 ms, and backward without them 5 ms. Values return for both.
-TEST(Offload, KeptValuesComeBackOnceMoreForWeightGradientsApart) {
+TEST(Offload, KeptValuesReturnAgainForSeparateWeightGradients) {
   Plan plan = offloading(false, true);
   plan.schedule = Schedule::ZeroBubbleH1;
   SegmentCost cost = offloaded(plan);
@@ -127,7 +128,7 @@ TEST(Offload, ParametersShareTheLinkWithKeptValues) {
 }
 
 // Separate weight gradients: gradients leave beside them, and backward fetches only parameters.
-TEST(Offload, GradientsLeaveBesideWeightGradientsApart) {
+TEST(Offload, GradientsLeaveBesideSeparateWeightGradients) {
   Plan plan = offloading(true, false, true);
   plan.schedule = Schedule::ZeroBubbleH1;
   SegmentCost cost = offloaded(plan);
@@ -136,7 +137,7 @@ TEST(Offload, GradientsLeaveBesideWeightGradientsApart) {
 }
 
 // Two layers and six micro-batches in flight: 480 MB kept, 120 MB of optimizer state.
-TEST(Offload, BytesGoToTheHostBehindBuffers) {
+TEST(Offload, BytesMoveToTheHostThroughBuffers) {
   Problem problem;
   problem.machine = testMachine(1, 8);
   StageContent content;
@@ -151,7 +152,7 @@ TEST(Offload, BytesGoToTheHostBehindBuffers) {
   EXPECT_EQ(moved.optimizer, 0);
   EXPECT_NEAR(moved.hostActivations, 480e6, 1);
   EXPECT_NEAR(moved.hostOptimizer, 120e6, 1);
-  EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // state of two layers is all there is
+  EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // the buffers hold the state of both layers
   EXPECT_NEAR(moved.parameters + moved.gradients, 150e6, 1);
   content.layers = {{5, 0, 0}};
   moved = stageMemory(problem, twoLayers(offloading(true, false, true)), content);
@@ -210,7 +211,7 @@ TEST(Offload, NeverNeedsMoreDeviceMemoryNorLessTime) {
   }
 }
 
-TEST(Offload, WhatCannotBeIsNamed) {
+TEST(Offload, ImpossibleOffloadingIsReported) {
   Problem problem = shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 2), 4);
   Plan plan;
   plan.pp = 2;
@@ -218,16 +219,17 @@ TEST(Offload, WhatCannotBeIsNamed) {
   plan.offloadActivations = true;
   EXPECT_THAT(violations(problem, plan), ElementsAre(HasSubstr("has no link to host memory")));
   problem.pins.offloadOptimizer = true;
-  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("offloading is pinned, but machine test has no link")));
+  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("cluster test has no link to host memory")));
   problem.machine = withHost(problem.machine, 0);
   EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("host memory (there is a link to it) must be positive")));
   problem.machine = withHost(problem.machine);
   plan.offloadParameters = true;
-  EXPECT_THAT(violations(problem, plan), ElementsAre(HasSubstr("under ZeRO 3 only, with the optimizer")));
+  EXPECT_THAT(violations(problem, plan),
+              ElementsAre(HasSubstr("under ZeRO 3 only"), HasSubstr("with the optimizer only")));
   problem.pins.offloadParameters = true;
   EXPECT_THAT(checkProblem(problem), ElementsAre());
   problem.pins.zero = 2;
-  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("that takes ZeRO 3 with the optimizer offloaded")));
+  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("under ZeRO 3 only, the ZeRO stage is 2")));
 }
 
 // 1.3B parameters on one device: their 12 bytes of state each take 16 of its 24 GB.
@@ -238,7 +240,7 @@ protected:
   SearchOptions options;
 };
 
-TEST_F(OnlyOffloaded, FitsOnlySoAndIsProved) {
+TEST_F(OnlyOffloaded, FitsOnlyOffloadedAndIsProved) {
   SearchResult result = search(problem, options);
   ASSERT_EQ(result.plans.size(), 1u);
   EXPECT_TRUE(result.plans[0].plan.offloadOptimizer);
@@ -286,7 +288,7 @@ TEST_F(OnlyOffloaded, ParametersAreTheLastResort) {
     EXPECT_THAT(relaxation.change, Not(HasSubstr("offload_parameters")));
 }
 
-TEST_F(OnlyOffloaded, HostMemoryIsALimitOfItsOwn) {
+TEST_F(OnlyOffloaded, HostMemoryIsASeparateLimit) {
   problem.machine.host.bytes = 10e9;
   SearchResult result = search(problem, options);
   ASSERT_TRUE(result.plans.empty());
@@ -320,7 +322,7 @@ TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
 }
 
 // Each class moves different bytes. Each has its own bounds, which must hold for the priced plan.
-TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
+TEST(Offload, BoundsAreThoseOfTheSavedClass) {
   for (auto [speed, parameters] : {std::pair(1e9, false), {20e9, true}, {20e9, false}, {500e9, false}, {500e9, true}})
     for (Schedule schedule : kSchedules)
       for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
@@ -346,8 +348,8 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
 
 namespace {
 
-// Random axes and schedules, scarce or ample host and device memory, and transfers that are slower or faster than
-// compute. `unlike`: layers of several kinds on pinned stages.
+// Uses random axes and schedules, scarce or ample host and device memory, and transfers that are slower or faster than
+// compute. With `unlike`, stages are pinned and have layers of several kinds.
 void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
   std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
@@ -408,11 +410,11 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
 
 } // namespace
 
-// Every class for each layer, and every split.
-TEST(Offload, MixturesAreThoseOfBruteForce) { compareWithBruteForce(41, 250, /*unlike=*/false); }
+// Uses every class for each layer, and every split.
+TEST(Offload, MixturesEqualBruteForce) { compareWithBruteForce(41, 250, /*unlike=*/false); }
 
-// Every class for each layer with one chunk per stage; with several chunks any number of each kind.
-TEST(Offload, MixturesOfUnlikeLayersAreThoseOfBruteForce) { compareWithBruteForce(43, 250, /*unlike=*/true); }
+// Uses every class for each layer with one chunk per stage; with several chunks, any number of layers of each kind.
+TEST(Offload, MixturesOfUnlikeLayersEqualBruteForce) { compareWithBruteForce(43, 250, /*unlike=*/true); }
 
 // Layers of different kinds use sums over ranges. The plan must equal the one priced alone.
 TEST(Offload, OfDistinctLayersIsThePricedPlan) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int tp = static_cast<int>(Axis::Tp);
 
-/// Two ranks; a kernel moves 1,000 bytes a second, a link 100.
+/// Returns two ranks; a kernel moves 1,000 bytes a second, a link 100.
 Machine twoRanks() {
   Machine machine;
   machine.devicesPerHost = 2;
@@ -50,7 +50,7 @@ SegmentCost costOf(PatternTerms terms, Schedule schedule = Schedule::OneFOneB, c
   return segmentCost(problem, 0, plan).value();
 }
 
-/// Seconds of a forward program.
+/// Returns the seconds of a forward program.
 double forwardSeconds(std::vector<ComputeTerm> compute, std::vector<CollectiveTerm> collectives) {
   PatternTerms terms;
   terms.compute = std::move(compute);
@@ -58,7 +58,7 @@ double forwardSeconds(std::vector<ComputeTerm> compute, std::vector<CollectiveTe
   return costOf(terms).forward.total();
 }
 
-TEST(Overlap, OnlyWhatStandsBetweenStartAndWaitHides) {
+TEST(Overlap, OnlyWorkBetweenStartAndWaitOverlaps) {
   std::vector<ComputeTerm> kernels = {kernel(0, 1), kernel(2, 2), kernel(4, 4)};
   EXPECT_DOUBLE_EQ(forwardSeconds(kernels, {gather(1, 1, 3)}), 7 + 3);
   EXPECT_DOUBLE_EQ(forwardSeconds(kernels, {gather(1, 4, 3)}), 1 + overlappedSeconds(2, 3) + 4);
@@ -77,7 +77,7 @@ TEST(Overlap, NoComputeHidesTwoCollectives) {
                    overlappedSeconds(4, 4) + 1);
 }
 
-TEST(Overlap, WeightGradientsHideNothingOfBackwardWhereTheyRunElsewhere) {
+TEST(Overlap, SeparateWeightGradientsDoNotOverlapWithBackward) {
   PatternTerms terms;
   terms.compute = {kernel(0, 1, Phase::Backward), kernel(2, 2, Phase::Weight), kernel(4, 1, Phase::Backward)};
   terms.collectives = {gather(1, 4, 2, Phase::Backward)};
@@ -91,7 +91,7 @@ TEST(Overlap, WeightGradientsHideNothingOfBackwardWhereTheyRunElsewhere) {
     EXPECT_DOUBLE_EQ(costOf(terms, schedule).backward.total(), overlappedSeconds(1, 2) + 1);
 }
 
-TEST(Overlap, WhatIsRepeatedHidesBesideWhatIsRepeated) {
+TEST(Overlap, RecomputeOverlapsWithRecompute) {
   PatternTerms terms;
   terms.compute = {kernel(0, 1, Phase::Recompute), kernel(2, 2, Phase::Recompute), kernel(2, 8, Phase::Backward)};
   terms.compute[0].recomputedFull = terms.compute[1].recomputedFull = true;
@@ -103,7 +103,7 @@ TEST(Overlap, WhatIsRepeatedHidesBesideWhatIsRepeated) {
   EXPECT_DOUBLE_EQ(cost.backward.total(), 8);
 }
 
-TEST(Overlap, NothingHidesWhereALinkIsTheMemory) {
+TEST(Overlap, NothingOverlapsIfTheLinkIsTheMemory) {
   PatternTerms terms;
   terms.compute = {kernel(0, 3), kernel(0, 5, Phase::Step)};
   terms.collectives = {gather(0, 1, 2), gather(0, 0, 4, Phase::Step)};
@@ -136,7 +136,7 @@ double backwardSeconds(const PatternTerms &terms, Schedule schedule = Schedule::
   return cost.backward.total() + cost.weight.total();
 }
 
-TEST(Overlap, LiesBetweenTheLongerAndTheSumAndGrowsWithEachTerm) {
+TEST(Overlap, IsBetweenTheLongerAndTheSumAndMonotonic) {
   std::mt19937 random(7);
   int hidden = 0;
   for (int i = 0; i < 2000; ++i) {

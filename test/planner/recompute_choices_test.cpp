@@ -1,4 +1,4 @@
-// Recompute choices of a stage: every class for each layer by hand, and very many kinds.
+// Recompute choices of a stage: every class for each layer, checked by hand, and very many kinds of layers.
 #include "planner/search/recompute_choices.h"
 
 #include "planner/model/stage.h"
@@ -15,7 +15,7 @@ using namespace espalier::planner;
 
 namespace {
 
-// Layers of different kinds: whatever takes less in one respect takes more in another.
+// Returns layers of different kinds, each of which takes less in one respect and more in another.
 CostTable distinctKinds(std::mt19937 &random, int layers) {
   auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   CostTable table;
@@ -94,8 +94,8 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 
 } // namespace
 
-// Every choice that fits is dominated by one in the list, and each choice in the list fits and is necessary.
-TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
+// Every choice that fits is dominated by a choice in the list. Each choice in the list fits and is not dominated.
+TEST(RecomputeChoices, AreAllUndominatedChoices) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;
   for (int trial = 0; trial < 200; ++trial) {
@@ -140,7 +140,7 @@ TEST(RecomputeChoices, AreAllThatNoneIsBetterThan) {
 }
 
 // For values on the device only the fastest choice counts: the best over all numbers of layers in each class.
-TEST(RecomputeChoices, TheFastestOnTheDeviceIsThatOfAllNumbers) {
+TEST(RecomputeChoices, TheFastestOnTheDeviceIsTheBestOverAllNumbers) {
   std::mt19937 random(5);
   int fitting = 0, mixed = 0;
   for (int trial = 0; trial < 600; ++trial) {
@@ -242,7 +242,7 @@ TEST(RecomputeChoices, NeedLeastWhenNothingFits) {
 }
 
 // Optimizer state alone may exceed host memory, whatever layers keep on the device.
-TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+TEST(RecomputeChoices, DoNotFitIfHostMemoryIsTooSmallForAny) {
   std::mt19937 random(10);
   CostTable table = distinctKinds(random, 3);
   StageRoom room = roomFor(1000, 8);
@@ -254,9 +254,9 @@ TEST(RecomputeChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   EXPECT_FALSE(chooseRecompute(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
 }
 
-// With very many kinds some choices are dropped, and the result says so. The others fit, and one is at least as fast
-// as any single class for all layers.
-TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
+// With very many kinds some choices are dropped, and the result reports this. The others fit, and one is at least as
+// fast as any single class for all layers.
+TEST(RecomputeChoices, AreBoundedForVeryManyKinds) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
     int layers = 40 + trial;
@@ -276,9 +276,9 @@ TEST(RecomputeChoices, AreBoundedWhereKindsAreVeryMany) {
   }
 }
 
-// For a thousand equal layers on several chunks only some numbers are tried, and the result says so. The found choice
-// fits and is as fast as any within one step of the tried numbers.
-TEST(RecomputeChoices, AreBoundedWhereLayersAreVeryMany) {
+// For a thousand equal layers on several chunks only some numbers are tried, and the result reports this. The found
+// choice fits and is as fast as any within one step of the tried numbers.
+TEST(RecomputeChoices, AreBoundedForVeryManyLayers) {
   std::mt19937 random(12);
   const int layers = 1000, chunks = 8;
   CostTable table = onDevice(distinctKinds(random, 1));

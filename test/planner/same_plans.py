@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Whether two builds give the same plans. Usage: same_plans.py OLD NEW, two commands `espalier`, from the repository's root.
+"""Compares the plans of two builds. Usage, in the repository's root: same_plans.py OLD NEW, two commands `espalier`.
 
-Runs `plan --json` of large run files, free and under pins, with and without plans that cannot be executed; prints each
-pair of step times and bounds, and ends with 1 if a step time differs or a gap grew.
+Runs `plan --json` of large run files, free and under pins, with and without plans that cannot be executed. Prints each
+pair of step times and bounds. Exits with 1 if a step time differs or a gap grew.
 """
 import json
 import subprocess

@@ -1,4 +1,4 @@
-// Every table holds each action once, in an order that terminates, and respects the promised micro-batches in flight.
+// Every table has each action once, in an order that terminates, with the promised micro-batches in flight.
 #include "planner/model/schedule.h"
 #include "planner/model/simulate.h"
 
@@ -41,7 +41,7 @@ std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatc
 
 } // namespace
 
-TEST(Schedule, AllTablesAreSound) {
+TEST(Schedule, AllTablesAreValid) {
   for (Schedule schedule : kSchedules)
     for (int stages = 1; stages <= 6; ++stages)
       for (int microBatches = 1; microBatches <= 13; ++microBatches)
@@ -108,7 +108,7 @@ TEST(Schedule, BrokenTablesAreNamed) {
   EXPECT_EQ(checkSchedule(table, 2), std::vector<std::string>{"stages wait for each other"});
 }
 
-TEST(Schedule, RefusalsSayWhatWasWanted) {
+TEST(Schedule, RefusalsStateTheWantedValue) {
   EXPECT_EQ(whyNotSchedulable(Schedule::Interleaved, 4, 6, 2),
             "interleaved 1F1B needs micro-batches (6) that divide by the stages (4)");
   EXPECT_NE(whyNotSchedulable(Schedule::OneFOneB, 4, 8, 2), "");

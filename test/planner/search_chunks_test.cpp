@@ -48,7 +48,7 @@ SearchResult searchScarce(Problem &problem, std::mt19937 &random, double most) {
 } // namespace
 
 // Every number of layers per stage, any number of which recompute, with scarce memory and light or heavy ends.
-TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
+TEST(SearchChunks, SplitsOverChunksEqualBruteForce) {
   std::mt19937 random(29);
   int fitting = 0, uneven = 0, mixed = 0, empty = 0;
   for (int trial = 0; trial < 200; ++trial) {
@@ -92,7 +92,7 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
 
 // Layers of several kinds, with any range on each chunk. The local search mostly finds the best plan, and always a
 // valid one; the bound holds.
-TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
+TEST(SearchChunks, RangesOfUnlikeLayersAreNearBruteForce) {
   std::mt19937 random(31);
   int fitting = 0, uneven = 0, mixed = 0, same = 0;
   for (int trial = 0; trial < 80; ++trial) {
@@ -111,7 +111,7 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
     int splits = 0;
     totals(layers, fewest, counts, [&] { ++splits; });
     std::vector<int> kinds = kindsOfLayers(problem);
-    if (std::ranges::count(kinds, kinds.front()) < layers) // by chance they are all alike
+    if (std::ranges::count(kinds, kinds.front()) < layers) // by chance, all layers may be alike
       EXPECT_EQ(result.statistics.space, splits) << trial;
     if (result.plans.empty())
       continue;
@@ -134,7 +134,7 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
 }
 
 // Under any budget and any limit of other plans, bounds hold and the result is a valid plan.
-TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
+TEST(SearchChunks, BoundsHoldIfTheBudgetEnds) {
   std::mt19937 random(37);
   int fitting = 0, open = 0, proved = 0;
   for (int trial = 0; trial < 600; ++trial) {
@@ -186,7 +186,7 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
 }
 
 // Nine different layers: some choices are dropped, and the bound is that of evenly spread work.
-TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
+TEST(SearchChunks, BoundsHoldIfChoicesAreDropped) {
   std::mt19937 random(41);
   int open = 0;
   for (int trial = 0; trial < 8; ++trial) {
@@ -287,7 +287,7 @@ TEST(SearchChunks, EndsWithoutLayersAreInTheSpace) {
 }
 
 // Pinned chunks recompute as few layers as necessary.
-TEST(SearchChunks, PinnedChunksRepeatWhatTheyMust) {
+TEST(SearchChunks, PinnedChunksRecomputeOnlyNecessaryLayers) {
   Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
   problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
   problem.pins.pp = 2;

@@ -1,4 +1,4 @@
-// The search against brute force on random small problems, pins, threads and the certificate.
+// Compares the search with brute force on random small problems. Also tests pins, threads and the certificate.
 #include "planner/model/schedule.h"
 #include "planner/search.h"
 #include "planner/search/bounds.h"
@@ -145,7 +145,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
 }
 
 // Deep models with a small vocabulary on one or two devices, whose memory holds about what the parameters need.
-TEST(Search, FindsWhatBruteForceFindsWhereParametersMustLeave) {
+TEST(Search, FindsWhatBruteForceFindsIfParametersMustBeOffloaded) {
   std::mt19937 random(17);
   auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   int fitting = 0, parameters = 0, kept = 0;
@@ -178,7 +178,7 @@ TEST(Search, FindsWhatBruteForceFindsWhereParametersMustLeave) {
 
 // Pipelines of unequal layers over a slow network with much work once per step: every split with every recompute class
 // for each layer.
-TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
+TEST(Search, SplitsOfUnlikeLayersEqualBruteForce) {
   std::mt19937 random(23);
   int fitting = 0, mixed = 0;
   for (int trial = 0; trial < 300; ++trial) {
@@ -269,7 +269,7 @@ TEST(Search, ResultDoesNotDependOnThreads) {
   }
 }
 
-TEST(Search, OfDistinctLayersIsThePricedPlanWhateverTheThreads) {
+TEST(Search, PlansOfDistinctLayersDoNotDependOnThreads) {
   Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
   problem.pins.schedule = Schedule::OneFOneB; // several chunks of unlike layers are not proved
   SearchOptions one, two;
@@ -447,7 +447,7 @@ TEST(Search, BubbleIsTheIdleShareOfAllDevices) {
   EXPECT_NEAR(pricePlan(problem, plan).prediction.bubbleShare, 1 - 8.0 / (4 * 5), 1e-9);
 }
 
-TEST(Search, AllFaultsComeAtOnce) {
+TEST(Search, AllFaultsAreReportedTogether) {
   Problem problem = shapeProblem(gpt(4, 256, 4), System{}, testMachine(2, 4), 0);
   problem.machine.network = {};
   problem.pins.tp = 3;

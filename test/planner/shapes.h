@@ -9,7 +9,7 @@
 
 namespace espalier::planner {
 
-/// An A100-like machine: round numbers, for tests only.
+/// Returns an A100-like machine with round numbers, for tests only.
 inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 80e9) {
   Machine machine;
   machine.name = "test";
@@ -44,7 +44,7 @@ inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab =
   return shape;
 }
 
-/// A model whose layers are all of different kinds: some have more products, wider values or higher peaks.
+/// Returns a model whose layers are all of different kinds: some have more products, wider values or higher peaks.
 inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const Machine &machine, int64_t globalBatch) {
   Problem problem = shapeProblem(gpt(layers, hidden, heads), System{}, machine, globalBatch);
   const SegmentKind block = problem.kinds[1];
@@ -68,8 +68,8 @@ inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const M
   return problem;
 }
 
-/// A model whose first layers have fewer products than the others, like mixtures of experts that begin with dense
-/// layers.
+/// Returns a model whose first layers have fewer products than the others, like mixtures of experts that begin with
+/// dense layers.
 inline Problem firstLayersLighter(int layers, int lighter, int64_t hidden, int64_t heads, const Machine &machine,
                                   int64_t globalBatch) {
   Problem problem = distinctLayers(9, hidden, heads, machine, globalBatch);
@@ -78,7 +78,7 @@ inline Problem firstLayersLighter(int layers, int lighter, int64_t hidden, int64
   return problem;
 }
 
-/// Layers of two or three kinds, in any number and order: the first kinds of distinctLayers().
+/// Returns layers of two or three kinds, in any number and order: the first kinds of distinctLayers().
 inline Problem mixedLayers(std::mt19937 &random, int layers, const Machine &machine, int64_t globalBatch) {
   Problem problem = distinctLayers(3, 512, 8, machine, globalBatch);
   int first = problem.layers.front().kind, kinds = 2 + static_cast<int>(random() % 2);

@@ -1,4 +1,4 @@
-// The choice between equally fast plans.
+// Tests the choice between equally fast plans.
 #include "planner/search.h"
 #include "planner/search/simplicity.h"
 #include "test/planner/shapes.h"
@@ -64,7 +64,7 @@ TEST(Simplicity, OrderIsThatOfTheDesign) {
 }
 
 // No plan within the error is simpler than the chosen one, and no equally simple plan is faster.
-TEST(Simplest, IsWhatAllPlansWithinTheErrorSay) {
+TEST(Simplest, IsTheSimplestOfAllPlansWithinTheError) {
   std::mt19937 random(5);
   int others = 0;
   for (int trial = 0; trial < 12; ++trial) {

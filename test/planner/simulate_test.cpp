@@ -1,4 +1,4 @@
-// The simulator against closed forms, and its monotonicity on random tables.
+// Compares the simulator with closed forms, and checks its monotonicity on random tables.
 #include "planner/model/simulate.h"
 
 #include "planner/model/memory.h"
@@ -53,7 +53,7 @@ TEST(Simulate, LessMemoryOfTheVCostsBubbleAtItsEndsOnly) {
 }
 
 // A schedule is ordered once and simulated with any durations.
-TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
+TEST(Simulate, CachedSchedulesEqualNewOnes) {
   ScheduleCache cache;
   for (Schedule schedule : kSchedules) {
     int virtualStages = schedule == Schedule::Interleaved ? 3 : 1;
@@ -68,7 +68,7 @@ TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
 }
 
 // A table that is too long for the cache is not ordered to compute its micro-batches in flight.
-TEST(Simulate, LongTablesHoldWhatTheySay) {
+TEST(Simulate, LongTablesHaveTheirInFlightPeaks) {
   ScheduleCache cache;
   const int stages = 2, microBatches = 400'000;
   ScheduleTable table = buildSchedule(Schedule::VHalf, stages, microBatches);
@@ -85,7 +85,7 @@ TEST(Simulate, OneStageHasNoBubble) {
 }
 
 // The closed forms and the short interleaved table agree with the whole table.
-TEST(Simulate, StagesHoldWhatTheirTablesSay) {
+TEST(Simulate, InFlightPeaksEqualTheTables) {
   std::mt19937 random(5);
   int compared = 0;
   for (int trial = 0; trial < 600; ++trial) {

@@ -1,4 +1,4 @@
-// Comparisons of two plans, and constraints that make a wish impossible.
+// Compares two plans, and names the constraints that make a wish impossible.
 #include "planner/answer/explain.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
@@ -83,7 +83,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
 }
 
 // A pinned plan may satisfy the wish without being its best plan. The bound belongs to the best plan.
-TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
+TEST(WhyNot, APinnedPlanAsWishedIsNotMistakenForTheBest) {
   Problem problem = problemOn(2);
   SearchResult best = search(problem), pinned = best;
   pinned.plans = {best.plans.back()};
@@ -94,10 +94,10 @@ TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
   EXPECT_LE(answer.lowerBoundSeconds, answer.best.prediction.stepSeconds);
 }
 
-TEST(WhyNot, WholeExpertsAreAnotherPlanThanSplitOnes) {
+TEST(WhyNot, UnshardedExpertsAreAnotherPlan) {
   Problem problem = problemOn(2);
   SearchResult split = search(problem);
-  problem.pins.splitsExperts = false; // as profiled for unsplit experts
+  problem.pins.splitsExperts = false; // as in terms that are profiled for unsharded experts
   WhyNot answer = whyNot(problem, split, problem.pins);
   EXPECT_TRUE(split.plans.at(0).plan.splitsExperts);
   EXPECT_FALSE(answer.best.plan.splitsExperts);

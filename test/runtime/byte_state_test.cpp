@@ -30,7 +30,7 @@ TEST(ByteState, BeginsUndefined) {
   EXPECT_EQ(fault->byte, 0);
 }
 
-TEST(ByteState, SaysWhichByteHoldsSomethingElse) {
+TEST(ByteState, ReportsTheFirstWrongByte) {
   ByteState bytes(64);
   bytes.set({0, 64}, ready(1));
   bytes.set({32, 40}, ready(2));
@@ -39,7 +39,7 @@ TEST(ByteState, SaysWhichByteHoldsSomethingElse) {
   EXPECT_EQ(check(bytes, {0, 64}, 1)->byte, 32);
 }
 
-TEST(ByteState, OwnPartIsNotTheWhole) {
+TEST(ByteState, ShardsDoNotDefineTheWholeBuffer) {
   ByteState bytes(64);
   bytes.set({0, 64, dp}, ready(1));
   EXPECT_TRUE(isReady(bytes, {0, 64, dp}, 1));
@@ -50,7 +50,7 @@ TEST(ByteState, OwnPartIsNotTheWhole) {
   EXPECT_TRUE(isReady(bytes, {0, 64, tp}, 1));
 }
 
-TEST(ByteState, FlightsKeepBytes) {
+TEST(ByteState, InFlightTransfersBlockTheirBytes) {
   ByteState bytes(64);
   bytes.set({0, 64}, ready(1));
   bytes.open({0, 32}, /*isWrite=*/false, /*queue=*/2);
@@ -66,7 +66,7 @@ TEST(ByteState, FlightsKeepBytes) {
 }
 
 /// The next transfer of the same queue may read and overwrite the bytes that a transfer writes.
-TEST(ByteState, FlightsOfOneQueueFollowEachOther) {
+TEST(ByteState, TransfersOfOneQueueRunInOrder) {
   ByteState bytes(64);
   bytes.set({0, 64}, ready(1));
   bytes.open({0, 64}, /*isWrite=*/true, /*queue=*/2);
@@ -77,7 +77,7 @@ TEST(ByteState, FlightsOfOneQueueFollowEachOther) {
   EXPECT_TRUE(bytes.free({0, 64}, 2)) << "another queue reads it too";
 }
 
-TEST(ByteState, NeighboursWithOneStateAreOnePiece) {
+TEST(ByteState, MergesAdjacentRangesOfEqualState) {
   ByteState bytes(64);
   for (int i = 0; i < 64; i += 8)
     bytes.set({i, i + 8}, ready(1));

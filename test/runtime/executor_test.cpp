@@ -51,8 +51,8 @@ public:
   void launch(const KernelLaunch &launch) override { device->launch(launch); }
   void call(const LibraryLaunch &launch) override { device->call(launch); }
   uint32_t addTransfer(const TransferShape &transfer) override { return device->addTransfer(transfer); }
-  FlightTicket start(const FlightStart &flight) override { return device->start(flight); }
-  void wait(FlightTicket ticket) override { device->wait(ticket); }
+  TransferTicket start(const TransferStart &transfer) override { return device->start(transfer); }
+  void wait(TransferTicket ticket) override { device->wait(ticket); }
   void progress() override { device->progress(); }
 
 protected:
@@ -67,7 +67,7 @@ public:
     pause();
     device->launch(launch);
   }
-  void wait(FlightTicket ticket) override {
+  void wait(TransferTicket ticket) override {
     pause();
     device->wait(ticket);
   }
@@ -128,7 +128,7 @@ TEST(Executor, SplitsTrainAlike) {
 
 // Replicas sum in another order than micro-batches. Sharding changes no bit of an update, except through the clipped
 // norm.
-TEST(Executor, ReplicasTrainAlikeWithAndWithoutParts) {
+TEST(Executor, ReplicasTrainAlikeWithAndWithoutZero) {
   SampleOptions one;
   one.microBatches = 4;
   RanksResult whole = runRanks(Program(samplePlan(one), 1), 4);
@@ -147,7 +147,7 @@ TEST(Executor, ReplicasTrainAlikeWithAndWithoutParts) {
   EXPECT_EQ(replicas.parameters[0], replicas.parameters[1]);
 }
 
-TEST(Executor, RoundsAreTheActionsWrittenOut) {
+TEST(Executor, RoundsEqualUnrolledActions) {
   for (SampleOptions options : splits) {
     RanksResult folded = runRanks(Program(samplePlan(options), 1), 3);
     options.folds = false;
@@ -205,7 +205,7 @@ TEST_F(OneRank, EntriesAllocateNothing) {
 }
 
 // The exchanges have two copies: the host fills one copy while an entry reads the other.
-TEST_F(OneRank, ExchangesTakeTurns) {
+TEST_F(OneRank, HostBuffersAlternate) {
   const pb::Stage &stage = program.plan().stages(0);
   uint32_t tokens = *findExchange(stage, "tokens"), results = *findExchange(stage, "results");
   std::byte *filled[3], *read[3];
@@ -224,7 +224,7 @@ TEST_F(OneRank, ExchangesTakeTurns) {
 }
 
 /// Copies of empty shards, as on ranks that hold nothing of a parameter. UBSan reports a fault.
-TEST_F(OneRank, CopiesNothingFromNowhere) {
+TEST_F(OneRank, CopiesOfNoBytesAcceptNull) {
   device->copyIn(0, nullptr, 0);
   device->copyOut(nullptr, 0, 0);
 }
@@ -238,7 +238,7 @@ TEST_F(OneRank, FindsByName) {
 }
 
 // A rank's shard follows those of the ranks before it.
-TEST(Executor, AddressesChooseTheOwnPart) {
+TEST(Executor, AddressesSelectTheShardOfTheRank) {
   Program program(samplePlan(split(1, 2, 1, true)), 1);
   uint64_t begin[2] = {};
   LocalWorld world(2);
@@ -253,7 +253,7 @@ TEST(Executor, AddressesChooseTheOwnPart) {
       part.set_bytes(part.bytes() / 2);
       part.set_part(DP);
       begin[rank] = executor.address(1, part);
-      executor.meet();
+      executor.barrier();
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -272,7 +272,7 @@ std::string failureAt(uint32_t action) {
   return "";
 }
 
-TEST(Executor, SaysWhereARankFails) {
+TEST(Executor, ReportsWhereARankFails) {
   // START, WAIT, RUN forward, RUN backward, then rounds of START, WAIT, RUN, WAIT, RUN.
   EXPECT_EQ(failureAt(3), "rank 1 (stage 1) in step 2, action 3 of train_step: RUN backward of head .. block.2, "
                           "micro-batch 0, head.backward of head, scale at toy.yaml:3:5: injected fault; all ranks "
@@ -281,12 +281,12 @@ TEST(Executor, SaysWhereARankFails) {
               HasSubstr("action 11 of train_step: RUN forward of block.2 .. head, micro-batch 2"));
 }
 
-TEST(Executor, SaysWhatItWaitsFor) {
+TEST(Executor, ReportsTheAwaitedTransfer) {
   Program program(samplePlan(split(2, 1, 1, false)), 1);
   class Broken final : public Wrapped {
   public:
     using Wrapped::Wrapped;
-    void wait(FlightTicket ticket) override {
+    void wait(TransferTicket ticket) override {
       if (ticket.number == 2)
         throw std::runtime_error("the line is cut");
       device->wait(ticket);
@@ -321,7 +321,7 @@ TEST(ThreadPool, DoesEveryPartOnce) {
     }
 }
 
-TEST(ThreadPool, PassesExceptionsOnAndGoesOn) {
+TEST(ThreadPool, ForwardsExceptionsAndContinues) {
   ThreadPool pool(3, 0);
   auto fail = [](void *, int64_t part, int) {
     if (part == 7)

@@ -60,7 +60,7 @@ TEST(Functions, ScalarsAreKindsOfThePlanOrSizes) {
     check(row);
 }
 
-TEST(Functions, ARowSaysAllOfAnOperand) {
+TEST(Functions, ARowDescribesAnOperandCompletely) {
   const FunctionSignature &rope = *findFunction("rope");
   ASSERT_EQ(rope.operands.size(), 3U);
   const OperandSignature &x = rope.operands[0], &positions = rope.operands[1], &y = rope.operands[2];
@@ -80,7 +80,7 @@ TEST(Functions, ARowSaysAllOfAnOperand) {
   EXPECT_FALSE(findSlot("x"));
 }
 
-TEST(Functions, SizesThatAreLeftOut) {
+TEST(Functions, OptionalSizesHaveDefaults) {
   const FunctionSignature &attention = *findFunction("attention_forward");
   int64_t given[] = {2, 9, 3, 4, 8, 36}, negative[] = {2, -9, 3, 4, 8};
   EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9}));
@@ -139,7 +139,7 @@ TEST(Functions, KernelsTakeOperandsFromTheirFunction) {
   EXPECT_TRUE(findKernel("attention_forward")->isCounted);
 }
 
-TEST(Functions, ErrorsOfARowSayWhereTheyAre) {
+TEST(Functions, ErrorsOfARowHaveALocation) {
   EXPECT_EQ(faultOf("x:f[n] -> y:f[n]; sizes n"), "");
   EXPECT_THAT(faultOf("x:g[n] -> y:f[n]; sizes n"), HasSubstr("SOME: needs a type f, e, s, i or b, got g before '[n]"));
   EXPECT_THAT(faultOf("x:f[m] -> y:f[n]; sizes n"), HasSubstr("m is no size"));

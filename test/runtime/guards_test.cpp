@@ -113,7 +113,7 @@ TEST_F(GuardsTest, CoverTheEndOfTheArena) {
 }
 
 // Other buffers may reuse the bytes of a dead workspace buffer.
-TEST_F(GuardsTest, LiveAsLongAsTheirBuffer) {
+TEST_F(GuardsTest, ExistWhileTheirBufferIsLive) {
   EXPECT_EQ(write(0, workspaceAt + 64), "");
   EXPECT_EQ(write(1, workspaceAt), "");
   EXPECT_THAT(write(2, workspaceAt + 64), HasSubstr("0 bytes behind a buffer of the workspace"));

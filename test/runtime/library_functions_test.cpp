@@ -66,7 +66,7 @@ std::vector<pb::DataType> addBuffers(Call &call) {
 }
 
 // The kernel itself refuses a buffer that is one byte shorter than declared.
-TEST(LibraryFunctions, DeclareWhatKernelsTake) {
+TEST(LibraryFunctions, DeclareTheOperandsOfKernels) {
   for (const Case &c : cases) {
     Call call = callOf(c);
     SCOPED_TRACE(Call::Function_Name(c.function));
@@ -108,7 +108,7 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
   EXPECT_FALSE(operandsOf(unknown));
 }
 
-TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
+TEST(LibraryFunctions, StoreDefinesTheAccessOfTheLastBuffer) {
   Call call = callOf(cases[0]);
   EXPECT_EQ((*operandsOf(call))[2].access, pb::Operand::WRITE);
   call.set_store(pb::ADD);
@@ -121,7 +121,7 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
 }
 
 // Nonlinear epilogues do not accept partial sums. Neither does a bias, because every rank with a term would add it.
-TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
+TEST(LibraryFunctions, EpiloguesDeclareTheirOperands) {
   struct Epilogue {
     Call::Epilogue name;
     bool isLinear;
@@ -147,7 +147,7 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
 }
 
 // The operand of gelu is stored only if the call has a fifth buffer for it.
-TEST(LibraryFunctions, GelusOperandIsMadeWhereItHasAPlace) {
+TEST(LibraryFunctions, GelusOperandIsStoredIfItHasABuffer) {
   Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
   call.set_epilogue(Call::BIAS_GELU);
   for (size_t buffers : {4, 5}) {

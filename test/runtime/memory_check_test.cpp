@@ -34,18 +34,18 @@ protected:
   fs::path root;
 };
 
-TEST_F(FreeMemoryTest, IsWhatTheSystemHasAvailable) {
+TEST_F(FreeMemoryTest, EqualsTheAvailableMemory) {
   EXPECT_EQ(freeMemory(root).bytes, 20000u * 1024);
   EXPECT_EQ(freeMemory(root).source, "MemAvailable of /proc/meminfo");
 }
 
-TEST_F(FreeMemoryTest, WithoutAnyFileNothingIsLimited) {
+TEST_F(FreeMemoryTest, IsUnlimitedWithoutAnyFile) {
   fs::remove_all(root);
   EXPECT_EQ(freeMemory(root).bytes, UINT64_MAX);
 }
 
 /// The limit minus the usage is 10,000,000 - 6,000,000. Of the usage, 2,500,000 bytes are reclaimable file pages.
-TEST_F(FreeMemoryTest, Version2GroupsAndThoseAboveThemLimit) {
+TEST_F(FreeMemoryTest, Version2GroupsAndTheirParentsLimit) {
   write("proc/self/cgroup", "0::/jobs/mine\n");
   write("sys/fs/cgroup/jobs/mine/memory.max", "max\n");
   write("sys/fs/cgroup/jobs/mine/memory.current", "6000000\n");

@@ -46,7 +46,7 @@ TEST(Mesh, MembersDifferInTheirAxesOnly) {
   EXPECT_THAT(mesh.members(1, ends), ElementsAre(1, 9));
 }
 
-TEST(Mesh, ChoosesTheOwnPart) {
+TEST(Mesh, SelectsTheShardOfARank) {
   Mesh mesh(sizes(2, 3, 4));
   pb::Buffer buffer;
   buffer.set_offset(100);
@@ -60,7 +60,7 @@ TEST(Mesh, ChoosesTheOwnPart) {
   EXPECT_EQ(mesh.affine(23, terms), 997);
 }
 
-TEST(Mesh, RefusesSizesThatNoMachineHas) {
+TEST(Mesh, RejectsInvalidSizes) {
   EXPECT_THROW(Mesh(sizes(2, 0, 1)), PlanError);
   EXPECT_THROW(Mesh(sizes(1 << 10, 1 << 10, 2)), PlanError);
   EXPECT_THROW(Mesh(sizes(UINT32_MAX, UINT32_MAX, UINT32_MAX)), PlanError);

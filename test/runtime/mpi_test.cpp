@@ -26,12 +26,12 @@ template <typename Error> std::string refusalOf(const std::function<void()> &wor
   return "nothing was refused";
 }
 
-TEST(MpiLibrary, IsMissedOnlyWhenItIsNeeded) {
+TEST(MpiLibrary, ReportsAMissingLibrary) {
   EXPECT_THAT(refusalOf<PlanError>([] { MpiLibrary("libmpi_of_nobody.so"); }),
               testing::StartsWith("running over MPI needs OpenMPI: libmpi_of_nobody.so: cannot open"));
 }
 
-TEST(MpiLibrary, OfAnotherMakerIsRefused) {
+TEST(MpiLibrary, RejectsOtherImplementations) {
   EXPECT_EQ(refusalOf<PlanError>([] { MpiLibrary("libc.so.6"); }),
             "running over MPI needs OpenMPI: libc.so.6 lacks MPI_Init_thread");
 }
@@ -43,14 +43,14 @@ TEST_F(Mpi, BeginsOnce) {
   }));
 }
 
-TEST_F(Mpi, HasSoManyLines) {
+TEST_F(Mpi, LimitsTheNumberOfChannels) {
   EXPECT_FALSE(runMpi(2, [](Communicator &comm) {
     EXPECT_EQ(refusalOf<PlanError>([&] { comm.openSend(1 - comm.rank(), 65536); }),
               "MPI supports at most 65536 channels; the plan has channel 65536");
   }));
 }
 
-TEST_F(Mpi, SaysWhatItRefuses) {
+TEST_F(Mpi, ReportsInvalidCalls) {
   std::optional<Failure> failure = runMpi(1, [](Communicator &comm) {
     int value = 0;
     Ticket ticket = comm.startSend(comm.openSend(/*peer=*/5, 0), &value, sizeof value);
@@ -61,7 +61,7 @@ TEST_F(Mpi, SaysWhatItRefuses) {
 }
 
 /// MPI truncates a message that is too long, so the error cannot give its size.
-TEST_F(Mpi, MoreThanWasWaitedFor) {
+TEST_F(Mpi, RejectsTooLongMessages) {
   std::optional<Failure> failure = runMpi(2, [](Communicator &comm) {
     std::byte *place = comm.allocate(64);
     Ticket ticket = comm.rank() == 0 ? comm.startSend(comm.openSend(1, 0), place, 12)

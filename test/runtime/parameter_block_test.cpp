@@ -49,7 +49,7 @@ TEST(ParameterBlock, SkipsPadding) {
 }
 
 /// Experts spread over tp and then over ep: tp is the outer axis, although it is last in the mesh.
-TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
+TEST(ParameterBlock, AxesFollowTheOrderOfThePlan) {
   pb::Mesh axes = meshOf(1, 1, 2);
   axes.set_ep(3);
   Mesh mesh(axes);
@@ -108,7 +108,7 @@ pb::Plan sharedPlan() {
   return plan;
 }
 
-TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
+TEST(PlacedParameters, ShardsMayContainAWholeParameterOrNone) {
   pb::Plan plan = sharedPlan();
   Mesh mesh(plan.mesh());
   std::vector<PlacedParameter> first = placedParameters(plan, mesh, 0), second = placedParameters(plan, mesh, 1);
@@ -128,7 +128,7 @@ TEST(PlacedParameters, OwnPartsMayHoldAWholeParameterOrNone) {
 }
 
 /// A shard boundary inside a parameter: rank 1 owns elements 640 to 1279 of the bucket.
-TEST(PlacedParameters, PartsCutThroughParameters) {
+TEST(PlacedParameters, ShardsCutThroughParameters) {
   pb::Plan plan = sharedPlan();
   plan.mutable_buckets(0)->mutable_parameters(1)->set_first(512);
   Mesh mesh(plan.mesh());
@@ -150,7 +150,7 @@ TEST(PlacedParameters, PartsCutThroughParameters) {
 }
 
 /// Under every split, exactly one rank saves each element of each parameter and its state. A tied table counts once.
-TEST(PlacedParameters, EveryElementIsSpokenForOnce) {
+TEST(PlacedParameters, OneRankSavesEveryElement) {
   for (bool zero : {false, true}) {
     SampleOptions options{.dp = 2, .tp = 2, .pp = 2, .layers = 3, .features = 300, .zero = zero};
     pb::Plan plan = samplePlan(options);

@@ -30,7 +30,7 @@ protected:
   fs::path folder = fs::temp_directory_path() / fmt::format("espalier-path-kind-{}", getpid());
 };
 
-TEST_F(PathKindOf, ShippedFilesAreWhatTheyAre) {
+TEST_F(PathKindOf, RecognizesShippedFiles) {
   for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs"))
     if (entry.path().extension() == ".yaml") {
       EXPECT_EQ(pathKind(entry.path()), PathKind::RunFile) << entry.path();
@@ -43,7 +43,7 @@ TEST_F(PathKindOf, ShippedFilesAreWhatTheyAre) {
   EXPECT_EQ(pathKind(ESPALIER_SOURCE_DIR "/README.md"), PathKind::Unknown);
 }
 
-TEST_F(PathKindOf, FilesAndFoldersAreToldByTheirMarks) {
+TEST_F(PathKindOf, RecognizesFilesAndFoldersByContent) {
   EXPECT_EQ(pathKind(write("a.yaml", planFileBytes({}))), PathKind::Plan);
   EXPECT_EQ(pathKind(write("short", "x")), PathKind::Unknown);
   EXPECT_EQ(pathKind(write("empty", "")), PathKind::Unknown);
@@ -66,7 +66,7 @@ TEST_F(PathKindOf, FilesAndFoldersAreToldByTheirMarks) {
   EXPECT_EQ(pathKind(folder / "pipe"), PathKind::Unknown);
 }
 
-TEST_F(PathKindOf, TheCommandThatTakesItIsNamed) {
+TEST_F(PathKindOf, NamesTheRightCommand) {
   std::string file = write("a.yaml", "model:\n");
   auto error = [](const fs::path &path) -> std::string {
     try {

@@ -39,7 +39,7 @@ protected:
   std::string good = planFileBytes(samplePlan({}));
 };
 
-TEST_F(PlanFile, ReadsWhatWasWritten) {
+TEST_F(PlanFile, RoundTrip) {
   EXPECT_EQ(errorOf(good), "");
   EXPECT_EQ(planFileBytes(readPlan(file)), good);
   EXPECT_EQ(readPlan(file).SerializeAsString(), samplePlan({}).SerializeAsString());
@@ -62,7 +62,7 @@ TEST_F(PlanFile, RefusesEveryTruncation) {
   EXPECT_THAT(errorOf(good + "x"), testing::HasSubstr("not a run plan, or a damaged one"));
 }
 
-TEST_F(PlanFile, ResealingFitsTheChecksumToWhateverIsThere) {
+TEST_F(PlanFile, ResealingCorrectsTheChecksum) {
   EXPECT_EQ(resealed(good), good);
   pb::Plan other = samplePlan({});
   other.set_model("other");
@@ -85,7 +85,7 @@ TEST_F(PlanFile, RefusesAnotherVersion) {
   }
 }
 
-TEST_F(PlanFile, RefusesWhatIsTooLargeBeforeReadingIt) {
+TEST_F(PlanFile, RejectsTooLargeFilesBeforeReading) {
   std::ofstream(file) << "x";
   fs::resize_file(file, (uint64_t(256) << 20) + 1); // sparse: takes no disk space
   EXPECT_THROW(readPlan(file), PlanError);

@@ -52,7 +52,7 @@ void PrintTo(const Loss &loss, std::ostream *out) {
 }
 
 /// Shorter than in a real run, to keep the tests fast.
-constexpr Patience aSecond{.silentLooks = 10};
+constexpr Patience aSecond{.silentPolls = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
 
@@ -77,7 +77,7 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
             GetParam().signal == SIGKILL
                 ? "its process was killed by signal 9 (Killed)"
                 : fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
-                              GetParam().patience.silentLooks / 10.0));
+                              GetParam().patience.silentPolls / 10.0));
   for (const Process &process : processes)
     EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
 }
@@ -103,7 +103,7 @@ TEST(Processes, AnExceptionIsTheRanksFailure) {
   EXPECT_EQ(failure->message, "no more paper");
 }
 
-TEST(Processes, AStatusIsAFailure) {
+TEST(Processes, ANonzeroStatusIsAFailure) {
   std::optional<Failure> failure = failureOf([](ShmWorld &) { return 3; });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->sentence(), "rank 1: its process ended with status 3; all ranks stopped");
@@ -117,7 +117,7 @@ TEST(Processes, LeavingEarlyIsAFailure) {
 }
 
 /// This rank does not check for a stop, and would run for a minute.
-TEST(Processes, WhoDoesNotStopIsKilled) {
+TEST(Processes, RanksThatDoNotStopAreKilled) {
   ShmWorld world(2, operandBytes);
   Clock::time_point begin = Clock::now();
   std::vector<Process> processes = spawn(world, [&](int rank) {
@@ -136,8 +136,8 @@ TEST(Processes, WhoDoesNotStopIsKilled) {
 /// Returns the failure of a rank that waits for peers whose launchers never arrive.
 std::optional<Failure> failureAlone(Supervision how) {
   ShmWorld world(1, operandBytes, /*first=*/3);
-  how.patience = {.stoppingLooks = 2};
-  launch::Launchers others([] { return std::optional<launch::Meeting>(); }, world.notices(), how.patience);
+  how.patience = {.stoppingPolls = 2};
+  launch::Launchers others([] { return std::optional<launch::Rendezvous>(); }, world.keyValues(), how.patience);
   how.others = &others;
   std::vector<Process> processes = spawn(world, [](int) {
     std::this_thread::sleep_for(seconds(60));
@@ -149,7 +149,7 @@ std::optional<Failure> failureAlone(Supervision how) {
 }
 
 /// Slurm sends SIGTERM to processes that wait for a peer that failed to start.
-TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
+TEST(Processes, ASignalEndsAWaitForPeers) {
   Clock::time_point begin = Clock::now();
   std::optional<Failure> failure = failureAlone({.endSignal = [] { return SIGTERM; }});
   ASSERT_TRUE(failure);
@@ -157,8 +157,8 @@ TEST(Processes, ASignalEndsWhoHasNotMetTheOthers) {
   EXPECT_LT(Clock::now() - begin, seconds(5));
 }
 
-TEST(Processes, WhoMeetsNobodyGivesUp) {
-  std::optional<Failure> failure = failureAlone({.meetingLooks = 10});
+TEST(Processes, GivesUpWaitingForPeers) {
+  std::optional<Failure> failure = failureAlone({.rendezvousPolls = 10});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 3);
   EXPECT_TRUE(failure->isEcho);
@@ -207,7 +207,7 @@ double secondsOfEight(bool meet) {
 }
 
 /// A waiting rank sleeps, so that the ranks that it waits for get its core.
-TEST(Processes, WaitingTakesNobodysShare) {
+TEST(Processes, WaitingRanksYieldTheirCores) {
   if (std::thread::hardware_concurrency() > 4)
     GTEST_SKIP() << "eight ranks are no crowd here";
   double alone = secondsOfEight(/*meet=*/false), together = secondsOfEight(/*meet=*/true);
@@ -215,7 +215,7 @@ TEST(Processes, WaitingTakesNobodysShare) {
   RecordProperty("ratio", std::to_string(together / alone));
 }
 
-TEST(Processes, TheyDieWithTheirParent) {
+TEST(Processes, DieWithTheirParent) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t parent = fork();
@@ -231,7 +231,7 @@ TEST(Processes, TheyDieWithTheirParent) {
   waitpid(parent, nullptr, 0);
 }
 
-TEST(Processes, ShareNoMoreThanWasAgreed) {
+TEST(Processes, LimitTheSharedMemory) {
   ShmWorld world(2, operandBytes);
   std::unique_ptr<Communicator> comm = world.communicator(0);
   EXPECT_THROW(comm->allocate(size_t{1} << 30), MemoryError);
@@ -274,7 +274,7 @@ std::string refusalOf(const std::function<void()> &work) {
   return "nothing was refused";
 }
 
-TEST(Processes, RefusalsOfTheSystemAreSaid) {
+TEST(Processes, ReportSystemErrors) {
   LocalWorld threads(1);
   EXPECT_EQ(refusalOf([&] { threads.communicator(0)->allocate(size_t{1} << 50); }),
             "the system refuses 1125899906842624 bytes that ranks share");
@@ -292,38 +292,38 @@ TEST(Processes, RefusalsOfTheSystemAreSaid) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left";
 }
 
-constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
+constexpr Patience threePolls{.pollMilliseconds = 100, .silentPolls = 3};
 
 /// Polls that another rank's end woke early do not count towards the timeout.
-TEST(Watch, CountsItsOwnLooks) {
-  Watch watch(2, threeLooks);
+TEST(Watch, CountsOnlyItsOwnPolls) {
+  Watch watch(2, threePolls);
   std::vector<Sight> sights{{.beats = 5}, {.beats = 1}};
-  EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+  EXPECT_FALSE(watch.judge(sights, /*isPoll=*/true));
   for (int i = 0; i < 100; ++i)
-    EXPECT_FALSE(watch.judge(sights, /*isLook=*/false));
-  for (int look = 0; look < 3; ++look) {
+    EXPECT_FALSE(watch.judge(sights, /*isPoll=*/false));
+  for (int poll = 0; poll < 3; ++poll) {
     ++sights[0].beats;
-    std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
-    EXPECT_EQ(failure.has_value(), look == 2);
+    std::optional<Failure> failure = watch.judge(sights, /*isPoll=*/true);
+    EXPECT_EQ(failure.has_value(), poll == 2);
     if (failure)
       EXPECT_EQ(failure->rank, 1);
   }
 }
 
-TEST(Watch, AnEndComesBeforeSilence) {
-  Watch watch(2, {.lookMilliseconds = 100, .silentLooks = 1});
+TEST(Watch, AnExitPrecedesSilence) {
+  Watch watch(2, {.pollMilliseconds = 100, .silentPolls = 1});
   std::vector<Sight> sights{{.beats = 0}, {.status = SIGSEGV}};
-  std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
+  std::optional<Failure> failure = watch.judge(sights, /*isPoll=*/true);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->message, "its process was killed by signal 11 (Segmentation fault)");
 }
 
-TEST(Watch, WhoHasLeftMayBeSilent) {
-  Watch watch(1, threeLooks);
+TEST(Watch, FinishedRanksMayBeSilent) {
+  Watch watch(1, threePolls);
   std::vector<Sight> sights{{.status = 0, .hasLeft = true, .beats = 7}};
-  for (int look = 0; look < 10; ++look)
-    EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+  for (int poll = 0; poll < 10; ++poll)
+    EXPECT_FALSE(watch.judge(sights, /*isPoll=*/true));
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 // Tensor parallelism shards the features.
 #pragma once
 
-#include "runtime/data/dataset.h"
+#include "runtime/dataset/dataset.h"
 #include "runtime/plan.pb.h"
 
 #include <memory>

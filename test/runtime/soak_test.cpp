@@ -3,7 +3,7 @@
 // Runs mostly wait, so several execute concurrently. ESPALIER_SOAK is the number of runs, ESPALIER_SOAK_SEED the first
 // seed, and ESPALIER_SOAK_ONLY a single seed to repeat. Each run prints its seed.
 #include "runtime/crash_report.h"
-#include "runtime/train/run.h"
+#include "runtime/run/run.h"
 #include "test/runtime/sample_plan.h"
 #include "test/sanitizer.h"
 

@@ -29,7 +29,7 @@ TEST(VerifyPlan, AcceptsGoodPlans) {
       }
 }
 
-TEST(VerifyPlan, AcceptsNothingEmpty) { EXPECT_FALSE(verifyPlan(pb::Plan()).empty()); }
+TEST(VerifyPlan, RejectsAnEmptyPlan) { EXPECT_FALSE(verifyPlan(pb::Plan()).empty()); }
 
 class Refusal : public testing::TestWithParam<VerifyCase> {};
 
@@ -125,7 +125,7 @@ const VerifyCase bounds[] = {
 };
 
 const VerifyCase layout[] = {
-    {"ParameterAtAnother", "two parameters lie at element 0",
+    {"ParameterAtAnother", "two parameters begin at element 0",
      [](pb::Plan &p) {
        pb::Bucket *bucket = bucketOf(p, "block.plain");
        *bucket->add_parameters() = bucket->parameters(0);
@@ -135,7 +135,7 @@ const VerifyCase layout[] = {
     {"SplitAndSummed", "split and summed",
      [](pb::Plan &p) { bucketOf(p, "embed.weight")->mutable_parameters(0)->set_split(0, 2); }},
     {"NormWeight", "in the norm it counts", [](pb::Plan &p) { bucketOf(p, "embed.weight")->set_norm_weight(1); }},
-    {"StatesOverlap", "lies where another does",
+    {"StatesOverlap", "overlaps another",
      [](pb::Plan &p) { *bindingOf(p, 0, 2, "state") = *bindingOf(p, 0, 1, "state"); }},
     {"NobodyUpdates", "0 calls update bucket",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(1)->mutable_buckets(0)->set_updates(false); }},
@@ -232,7 +232,7 @@ pb::Plan planForGpus() {
   return plan;
 }
 
-TEST(VerifyPlan, GridsAreThoseOfTheCode) {
+TEST(VerifyPlan, GridsMatchTheCode) {
   ASSERT_THAT(verifyPlan(planForGpus()), IsEmpty());
   const std::function<void(pb::Geometry &)> changes[] = {
       [](pb::Geometry &geometry) { geometry.set_threads(32); },
@@ -249,7 +249,7 @@ TEST(VerifyPlan, GridsAreThoseOfTheCode) {
 }
 
 /// A launch over the 20 rows of a table, where no operand gives the number of rows.
-TEST(VerifyPlan, LaunchesCountWhatTheirSizesGive) {
+TEST(VerifyPlan, LaunchExtentsMatchTheirSizes) {
   pb::Plan plan = planForGpus();
   pb::Launch *launch = launchOf(plan, "block.forward");
   plan.mutable_kernels(static_cast<int>(launch->kernel()))->set_shape("order_tokens");
@@ -263,13 +263,13 @@ TEST(VerifyPlan, LaunchesCountWhatTheirSizesGive) {
   EXPECT_THAT(verifyPlan(plan), Not(Contains(HasSubstr("its sizes give"))));
 }
 
-TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
+TEST(VerifyPlan, RejectsCodeWithoutAGrid) {
   pb::Plan plan = planForGpus();
   plan.mutable_objects(0)->set_code(".version 8.0");
   EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
 }
 
-TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {
+TEST(VerifyPlan, InputsAreShardedLikeTheirValues) {
   for (uint32_t wrong : {0u, uint32_t(TP)}) {
     pb::Plan plan = planOf({"", "", {}});
     pb::Exchange *tokens = plan.mutable_stages(0)->mutable_exchanges(0);

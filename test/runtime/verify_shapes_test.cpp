@@ -112,10 +112,10 @@ const CallCase calls[] = {
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
      }},
-    {"RouteOverPartOfASequence", "whose seq must not lie in parts",
+    {"RouteOverPartOfASequence", "whose seq must not be split",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
-    {"DispatchToPartOfTheExperts", "whose experts must not lie in parts",
+    {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
     {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0",
      [](Toy &toy) {
@@ -218,7 +218,7 @@ const CallCase calls[] = {
 
 class Calls : public testing::TestWithParam<CallCase> {};
 
-TEST_P(Calls, FollowFromDims) {
+TEST_P(Calls, SizesFollowFromDims) {
   Toy toy;
   pb::LibraryCall call = GetParam().make(toy);
   std::string fault = faultOfProduct(toy.plan, toy.mesh(), call), expected = GetParam().expected;
@@ -249,7 +249,7 @@ protected:
   pb::Launch launch;
 };
 
-TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
+TEST_F(Launches, ReducePartsMatchesItsSums) {
   take("reduce_parts", {"pv", "pv", "v", "v"}, {2, 128, 2}); // the partial results of two sums, and the sums
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(0)->set_constant(1);
@@ -260,7 +260,7 @@ TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
 }
 
 /// A kernel that replaces a library call must satisfy the call's row.
-TEST_F(Launches, OfACallFollowFromItsRow) {
+TEST_F(Launches, MatchTheReplacedCall) {
   take("embed", {"vh", "bs", "bsh"}, {0, 128, 16}); // scalars: the first row, rows, hidden
   kernel.set_space(1);
   for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
@@ -280,7 +280,7 @@ TEST_F(Launches, OfACallFollowFromItsRow) {
 }
 
 /// No rule covers what a generated kernel computes. The equivalence suite tests it.
-TEST_F(Launches, OfGeneratedKernelsTakeAnyNumber) {
+TEST_F(Launches, GeneratedKernelsAcceptAnyScalar) {
   take("row", {"bsv"}, {128, 7});
   kernel.add_uses(pb::Kernel::SIZE);
   kernel.add_uses(pb::Kernel::NUMBER);

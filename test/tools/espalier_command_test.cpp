@@ -122,7 +122,7 @@ TEST_F(Command, RunReadsBlendsAndSplits) {
   EXPECT_EQ(run("run toy.plan --data a.txt z.txt").code, 2);
 }
 
-TEST_F(Command, RunReadsThePlansDataUnlessToldOtherwise) {
+TEST_F(Command, RunReadsThePlansDataByDefault) {
   SampleOptions options;
   pb::Plan plan = samplePlan(options);
   pb::Data &data = *plan.mutable_settings()->mutable_data();
@@ -154,7 +154,7 @@ TEST_F(Command, CyclicOrderResumesInItsSecondEpoch) {
   EXPECT_EQ(run("run toy.plan --data short.txt --dataloader-type random").code, 2);
 }
 
-TEST_F(Command, OptionsThatTheModelCannotFollowAreRefused) {
+TEST_F(Command, RejectsOptionsThatTheModelDoesNotSupport) {
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss").text, HasSubstr("give --eod-token ID"));
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss --eod-token 10").text,
               HasSubstr("no input loss_weights"));
@@ -181,7 +181,7 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("recompute none, schedule"));
 }
 
-TEST_F(Command, VerifyTellsADamagedPlan) {
+TEST_F(Command, VerifyReportsADamagedPlan) {
   Answer good = run("verify toy.plan");
   EXPECT_EQ(good.code, 0);
   EXPECT_EQ(good.text, "toy.plan: holds\n");
@@ -251,7 +251,7 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   EXPECT_EQ(run("inspect .").code, 2);
 }
 
-TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
+TEST_F(Command, InspectAndVerifyDetectIncompleteCheckpoints) {
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c").code, 0);
   nlohmann::json whole = nlohmann::json::parse(run("inspect c --json").text);
   EXPECT_EQ(whole.at("step"), 3);
@@ -287,7 +287,7 @@ TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
   EXPECT_THAT(missing.text, HasSubstr("rank-00002.safetensors: No such file"));
 }
 
-TEST_F(Command, AnotherDataSetNeedsTheUsersWordAnotherPathDoesNot) {
+TEST_F(Command, AnotherDataSetNeedsAcceptChangesButNotAnotherPath) {
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 2 --checkpoint c").code, 0);
   fs::copy_file(folder / "text.txt", folder / "moved.txt");
   EXPECT_EQ(run("run toy.plan --data moved.txt --steps 3 --checkpoint c --resume").code, 0);
@@ -330,7 +330,7 @@ uint64_t hiddenBytes(const fs::path &folder) {
 
 // The command waits for more input when the signal arrives. It is therefore never finished, whatever the speed of the
 // machine.
-TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
+TEST_F(Command, KilledTokenizeLeavesNoPartialDataSet) {
   std::ofstream(folder / "old.txt") << "an older set\n";
   ASSERT_EQ(run("data tokenize old.txt --output-prefix old").code, 0);
   std::string before = read("old_text_document.bin");
@@ -370,7 +370,7 @@ TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
     }
 }
 
-TEST_F(Command, TokenizesMoreThanItMayHold) {
+TEST_F(Command, TokenizesMoreThanFitsInMemory) {
   if (isSanitized)
     GTEST_SKIP() << "a sanitizer needs more memory than is allowed here";
   {
@@ -391,7 +391,7 @@ TEST_F(Command, TokenizesMoreThanItMayHold) {
   EXPECT_NE(under(limited + "one.txt"), 0); // the limit is enforced: one document must fit in memory
 }
 
-TEST_F(Command, UserErrorsEndWithTwo) {
+TEST_F(Command, UserErrorsExitWithTwo) {
   for (const char *words :
        {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt", "run text.txt --data text.txt",
         "run toy.plan --data missing.txt", "run toy.plan --data text.txt --steps 0",
@@ -399,7 +399,7 @@ TEST_F(Command, UserErrorsEndWithTwo) {
     EXPECT_EQ(run(words).code, 2) << words << '\n' << run(words).text;
 }
 
-TEST_F(Command, HelpIsNoError) {
+TEST_F(Command, HelpSucceeds) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_EQ(run("run --help").code, 0);
 }
@@ -413,7 +413,7 @@ constexpr const char *heading = "model,layers,hidden,heads,seq,gpu,n_gpus,precis
                                 "iter_time_s,mem_gb,status,from\n";
 
 // Every row is either evaluated or counted with the reason for skipping it.
-TEST_F(Command, BenchPlansPricesEveryRowOfATable) {
+TEST_F(Command, BenchPlansPredictsEveryRowOfATable) {
   std::ofstream(folder / "runs.csv") << heading << "GPT,24,2048,16,2048,H200,8,bf16,2,1,4,1,16,none,0.4,40,ok,test\n"
                                      << "GPT,24,2048,16,2048,H200,8,bf16,1,1,8,1,16,none,0.3,,ok,test\n"
                                      << "GPT,24,2048,16,2048,H200,8,bf16,1,2,4,1,16,none,0.35,,ok,test\n"
@@ -439,7 +439,7 @@ TEST_F(Command, BenchPlansPricesEveryRowOfATable) {
   EXPECT_THAT(run("bench plans runs.csv --rows").text, HasSubstr("not evaluated: 1 rows, no layers published"));
 }
 
-TEST_F(Command, BenchPlansNamesTheLineOfABadTable) {
+TEST_F(Command, BenchPlansReportsTheLineOfABadRow) {
   std::ofstream(folder / "bad.csv") << heading << "GPT,24\n";
   Answer answer = run("bench plans bad.csv");
   EXPECT_EQ(answer.code, 2);

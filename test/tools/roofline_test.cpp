@@ -53,7 +53,7 @@ PtxCounts countWalk(int64_t rows, int64_t blocks) {
   return countLaunch(readPtx(walk).at("walk_0"), {blocks, 1, 64, 2, {rows, blocks}});
 }
 
-TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
+TEST(PtxPlayer, CountsRoundsOfLoops) {
   // One lane executes 1 + 2 + 2 + 1 instructions before the loop, 1 + 1 + 1 + 2 + 2 + 2 + 1 in it, and 2 + 1 + 1 after
   // it.
   for (int64_t rows : {0, 1, 7}) {
@@ -75,7 +75,7 @@ TEST(PtxPlayer, HighHalvesOfWideProductsCountRounds) {
   EXPECT_THAT(counts.read, ElementsAre(64.0 * 4 * 8, 0.0));
 }
 
-TEST(PtxPlayer, BlocksThatAreAlikeCountAlikeHoweverFewArePlayed) {
+TEST(PtxPlayer, SampledBlocksRepresentAllBlocks) {
   PtxCounts one = countWalk(3, 1), many = countWalk(3, 1000);
   EXPECT_NEAR(many.slots, 1000 * one.slots, 1e-9 * many.slots);
   EXPECT_NEAR(many.read[0], 1000 * one.read[0], 1e-9 * many.read[0]);
@@ -87,19 +87,19 @@ std::string changed(const std::string &from, const std::string &to) {
   return text.replace(text.find(from), from.size(), to);
 }
 
-TEST(PtxPlayer, WhatDependsOnMemoryIsNoReasonToRunOn) {
+TEST(PtxPlayer, LoopsThatDependOnMemoryEnd) {
   std::string text = changed("add.s64 \t%rd6, %rd6, 1;", "ld.global.u64 \t%rd6, [%rd1];");
   PtxCounts counts = countLaunch(readPtx(text).at("walk_0"), {1, 1, 64, 2, {100, 1}});
   EXPECT_EQ(counts.special, 64.0); // one round of the loop
 }
 
-TEST(PtxPlayer, AThreadWithoutEndIsRefused) {
+TEST(PtxPlayer, RejectsAnEndlessLoop) {
   std::string text = changed("add.s64 \t%rd6, %rd6, 1;", "");
   PtxKernel kernel = readPtx(text).at("walk_0");
   EXPECT_THROW(countLaunch(kernel, {1, 1, 64, 2, {100, 1}}), std::invalid_argument);
 }
 
-TEST(PtxReader, WhatIsNoStatementIsRefused) {
+TEST(PtxReader, RejectsInvalidStatements) {
   EXPECT_THROW(readPtx(changed("ret;", "@%p1;")), std::invalid_argument);
   EXPECT_THROW(readPtx(changed("bra \t$L__BB0_2;", "bra \t$L__BB0_9;")), std::invalid_argument);
   EXPECT_THROW(readPtx(".visible .entry cut_0() {\n ret;\n"), std::invalid_argument);

@@ -1,6 +1,6 @@
 // The time of a kernel is the largest of five limits: least memory traffic at the memory rate, instructions of all
-// lanes, special functions, FLOP of products, and the time between launches. A buffer counts once however often a
-// kernel reads it. Reads of a table that is indexed by ids count per access.
+// lanes, special functions, FLOP of products, and the time between launches. A buffer counts once, even if a kernel
+// reads it several times. Reads of a table that is indexed by ids count per access.
 #include "tools/roofline/roofline.h"
 
 #include "tools/roofline/ptx_player.h"
@@ -24,7 +24,7 @@ struct Work {
   std::string name;
   double bytes = 0, accessed = 0, instructions = 0, special = 0, flops = 0;
   double matrixFlops = 0, f32Products = 0, halfProducts = 0;
-  int64_t blocks = 0; ///< 0: as many as there is room for
+  int64_t blocks = 0; ///< 0: as many as fit
 };
 
 class Counter {

@@ -16,14 +16,12 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Lse, Dout, DeltaOrOut, Step, Result, SecondResult };
-
 /// The work on a tile of scores that both gradients share.
 class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
-      : block(f, config, attentionTiles(pass, config), ofKeys, Step), f(f), sizes(block.sizes),
-        firstTile(block.integer(0)), secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
+      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
+        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
         statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
 
@@ -96,8 +94,8 @@ public:
   }
 
   void build() {
-    tiles->startCopy(block.keys(K, block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.keys(V, block.first), sizes.rows, secondTile);
+    tiles->startCopy(block.keys("k", block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.keys("v", block.first), sizes.rows, secondTile);
     if (sizes.headDim <= 128) {
       run(/*withValues=*/true, /*withKeys=*/true);
       return;
@@ -123,9 +121,9 @@ private:
                          [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
-      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys(Result, key); });
+      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys("dk", key); });
     if (withValues)
-      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys(SecondResult, key); });
+      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys("dv", key); });
   }
 
   Expr headOf(Expr tile) { return block.head + tile / atLeast(perHead, 1); }
@@ -135,10 +133,10 @@ private:
 
   void issue(Expr tile, Expr buffer) {
     Expr head = headOf(tile), query = queryOf(tile);
-    tiles->startCopy(block.queries(Q, head, query), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.queries(Dout, head, query), sizes.columns, secondStreamed(buffer));
-    tiles->startFloats(block.statistics(Lse, head, query), sizes.columns, lseOf(buffer));
-    tiles->startFloats(block.statistics(DeltaOrOut, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
+    tiles->startCopy(block.queries("q", head, query), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.queries("dout", head, query), sizes.columns, secondStreamed(buffer));
+    tiles->startFloats(block.statistics("lse", head, query), sizes.columns, lseOf(buffer));
+    tiles->startFloats(block.statistics("delta", head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
   }
 
   /// Queries after the last are zeros and add nothing.
@@ -204,11 +202,11 @@ public:
       : Gradient(f, config, AttentionPass::QueryGradient, /*ofKeys=*/false), sums(zeroSums()) {}
 
   void build() {
-    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.queries(Dout, block.head, block.first), sizes.rows, secondTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.queries("dout", block.head, block.first), sizes.rows, secondTile);
     for (Expr row : tiles->rows) {
       visible.push_back(block.visibleKeys(block.first + row));
-      lse.push_back(statistic(Lse, row) * std::numbers::log2e);
+      lse.push_back(statistic("lse", row) * std::numbers::log2e);
       delta.push_back(makeDelta(row));
     }
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
@@ -226,21 +224,21 @@ public:
           block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
         });
     store(sums, block.config.scale, block.queryCount,
-          [&](Expr query) { return block.queries(Result, block.head, query); });
+          [&](Expr query) { return block.queries("dq", block.head, query); });
   }
 
 private:
   /// Loads a statistic of a row of the block; rows after the last query use the last query.
-  Expr statistic(unsigned index, Expr row) {
+  Expr statistic(StringRef operand, Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
-    return loadValue(block.statistics(index, block.head, query).base, f.b.getF32Type());
+    return loadValue(block.statistics(operand, block.head, query).base, f.b.getF32Type());
   }
 
   /// Computes delta, which is subtracted from every slope of a row. The lanes of a row load 16 bytes of dout and out
   /// each in turn.
   Expr makeDelta(Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
-    Expr out = block.queries(DeltaOrOut, block.head, query).base, dout = block.queries(Dout, block.head, query).base;
+    Expr out = block.queries("out", block.head, query).base, dout = block.queries("dout", block.head, query).base;
     int perPiece = static_cast<int>(16 / sizes.elementBytes());
     Variable sum(block.number(0));
     for (int64_t first = 0; first < sizes.headDim; first += tiles->rowLanes * perPiece) {
@@ -254,7 +252,7 @@ private:
     }
     Expr total = tiles->reduceRow(sum.get(), Reduction::Add);
     when((block.first + row < block.queryCount) & (tiles->rowLane == 0),
-         [&] { storeValue(total, block.statistics(SecondResult, block.head, query).base); });
+         [&] { storeValue(total, block.statistics("delta", block.head, query).base); });
     return total;
   }
 
@@ -262,8 +260,8 @@ private:
   Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
-    tiles->startCopy(block.keys(K, firstKey), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.keys(V, firstKey), sizes.columns, secondStreamed(buffer));
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, secondStreamed(buffer));
   }
 
   void use(Expr firstKey, Expr buffer) {
@@ -298,12 +296,12 @@ private:
 
 } // namespace
 
-LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_key_gradient>(KernelFunction &f, exec::KernelOp kernel) {
   KeyGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }
 
-LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_query_gradient>(KernelFunction &f, exec::KernelOp kernel) {
   QueryGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }

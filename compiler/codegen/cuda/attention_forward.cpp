@@ -1,6 +1,6 @@
 // Attention forward. A block has a tile of queries of one head and loops over the keys that they attend to. For each
 // query it keeps the maximum score, the sum of exp(score - maximum) and the weighted sum of values (Dao,
-// "FlashAttention-2", 2023). Scores stay in registers. Buffers: q, k, v, step, out, lse.
+// "FlashAttention-2", 2023). Scores stay in registers.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -13,13 +13,11 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Step, Out, Lse };
-
 class Forward {
 public:
   Forward(KernelFunction &f, const AttentionConfig &config)
-      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false, Step), f(f),
-        sizes(block.sizes), queryTile(block.integer(0)), streamed(sizes.rowBytes()),
+      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
+        queryTile(block.integer(0)), streamed(sizes.rowBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;
@@ -32,7 +30,7 @@ public:
   }
 
   void build() {
-    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, queryTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
     if (block.hasWindow()) {
@@ -57,8 +55,8 @@ private:
   Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
-    tiles->startCopy(block.keys(K, firstKey), sizes.columns, keyTile(buffer));
-    tiles->startCopy(block.keys(V, firstKey), sizes.columns, valueTile(buffer));
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer));
   }
 
   /// A score below every other one that is finite if a row may see none of a tile's keys: then exp2 of a difference of
@@ -121,9 +119,9 @@ private:
     for (int slot = 0; slot < tiles->sumSlots; ++slot)
       out.push_back(sums[row * tiles->sumSlots + slot].get() * (factor * (1 / (1 - config.rate))));
     when(query < block.queryCount, [&] {
-      tiles->storeRow(out, block.queries(Out, block.head, query).base);
+      tiles->storeRow(out, block.queries("out", block.head, query).base);
       Expr lse = (maxima[row].get() * unit() + log2(total)) * std::numbers::ln2;
-      storeValue(lse, block.statistics(Lse, block.head, query).base);
+      storeValue(lse, block.statistics("lse", block.head, query).base);
     });
   }
 
@@ -142,7 +140,7 @@ private:
 
 } // namespace
 
-LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_forward>(KernelFunction &f, exec::KernelOp kernel) {
   Forward(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }

@@ -1,7 +1,7 @@
 // y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
 // neighbouring pairs of a token and rotates them in all heads, so that sine and cosine are computed once. Whole turns
 // are removed in f64, so large positions lose no precision. If only the first columns are rotated, the other threads of
-// a token copy the rest. Buffers: x, positions, y. Scalars: heads, head_dim. Extent: tokens.
+// a token copy the rest.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -41,7 +41,7 @@ public:
 private:
   /// Rotates pairs [first, first + width) of a token in all heads.
   void rotateAll(Expr token, Expr first) {
-    Expr position = loadValue(elementAt(Expr(f, f.buffer(1)), token, f.b.getI32Type()), f.b.getI32Type());
+    Expr position = loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type());
     std::vector<Expr> cosines, sines;
     Expr turning = frequency(first);
     for (int i = 0; i < width; ++i) {
@@ -63,15 +63,15 @@ private:
     forEachHead(token, [&](Expr at) {
       for (int half = 0; half < 2; ++half) {
         Expr place = at + wide(first * 2) + half * width;
-        storeElements(loadElements(elementAt(Expr(f, f.buffer(0)), place, from), from, width),
-                      elementAt(Expr(f, f.buffer(2)), place, to), to);
+        storeElements(loadElements(elementAt(Expr(f, f.buffer("x")), place, from), from, width),
+                      elementAt(Expr(f, f.buffer("y")), place, to), to);
       }
     });
   }
 
   /// Runs `body` with the place of each head of a token.
   void forEachHead(Expr token, const std::function<void(Expr)> &body) {
-    Expr heads(f, f.scalar(0));
+    Expr heads(f, f.scalar("heads"));
     loop(Expr(f, f.integer(0, 64)), heads, 1, [&](Expr head) { body((token * heads + head) * headDim); });
   }
 
@@ -114,7 +114,7 @@ private:
   }
 
   void rotate(Expr at, const std::vector<Expr> &cosines, const std::vector<Expr> &sines) {
-    Expr x(f, f.buffer(0)), y(f, f.buffer(2));
+    Expr x(f, f.buffer("x")), y(f, f.buffer("y"));
     std::vector<Expr> low = loadElements(elementAt(x, at, from), from, width), newLow;
     std::vector<Expr> high = loadElements(elementAt(x, at + rotary / 2, from), from, width), newHigh;
     for (int i = 0; i < width; ++i) {
@@ -127,7 +127,7 @@ private:
 
   /// The same with pairs of neighbours.
   void rotateNeighbours(Expr at, const std::vector<Expr> &cosines, const std::vector<Expr> &sines) {
-    Expr x(f, f.buffer(0)), y(f, f.buffer(2));
+    Expr x(f, f.buffer("x")), y(f, f.buffer("y"));
     std::vector<Expr> values = loadElements(elementAt(x, at, from), from, width);
     llvm::append_range(values, loadElements(elementAt(x, at + width, from), from, width));
     for (int i = 0; i < width; ++i) {
@@ -150,7 +150,7 @@ private:
 
 } // namespace
 
-LogicalResult buildRope(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::rope>(KernelFunction &f, exec::KernelOp kernel) {
   Rope(f, kernel).build();
   return success();
 }

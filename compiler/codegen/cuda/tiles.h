@@ -39,8 +39,8 @@ struct TileSource {
   Expr count;  ///< i32
 };
 
-/// One thread's part of the tiles. A slot is an index into a Grid. Row slots, column slots and sum slots stand for
-/// rows, columns and elements of head_dim.
+/// One thread's part of the tiles. A slot is an index into a Grid. Row slots, column slots and sum slots denote rows,
+/// columns and elements of head_dim.
 class Tiles {
 public:
   /// Makes the kind of tiles that the element type needs. `scratch` is a byte offset in shared memory.

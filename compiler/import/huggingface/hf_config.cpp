@@ -296,7 +296,7 @@ private:
     int64_t whole = value.is_number_integer() ? value.get<int64_t>() : 0;
     auto divisor = static_cast<int64_t>(under.value_or(0));
     if (whole < 1 || divisor < 1 || whole % divisor != 0) {
-      error(size.key, fmt::format("{} ({}) is not a multiple of {} ({}), which {} wants", size.key, scalar(value),
+      error(size.key, fmt::format("{} ({}) is not a multiple of {} ({}), as {} requires", size.key, scalar(value),
                                   size.times, divisor, architecture->name));
       return "1";
     }

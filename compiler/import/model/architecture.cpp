@@ -76,7 +76,8 @@ ConditionalArch readConditionalArch(const YamlEntry &entry, Diagnostics &diagnos
   if (const YamlNode *when = entry.value->find("when"))
     arch.when = when->text;
   else
-    diagnostics.error(entry.keyWhere, fmt::format("arch {} needs `when:`, which says where it is chosen", entry.key));
+    diagnostics.error(entry.keyWhere,
+                      fmt::format("arch {} needs `when:`, the condition under which it is chosen", entry.key));
   if (const YamlNode *defaults = entry.value->find("defaults"))
     for (const YamlEntry &size : defaults->entries)
       arch.defaults[size.key] = size.value->text;

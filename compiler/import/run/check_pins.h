@@ -8,7 +8,7 @@ namespace espalier {
 /// Checks reader.config().pins against the model and the cluster. Unset pins are not checked.
 void checkPins(const RunReader &reader);
 
-/// Returns the nearest divisors of `number` below and above `value` as text, such as "5 or 10". Either may be absent.
-std::string nearestDivisors(int64_t number, int64_t value);
+/// Returns the dimensions that axes split, and so must divide. `splitsExperts`: tensor ranks split each expert.
+std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bool splitsExperts);
 
 } // namespace espalier

@@ -1,9 +1,9 @@
 // Imports optimizer, learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/run_reader.h"
-#include "runtime/data/blend.h"
-#include "runtime/data/data_error.h"
-#include "runtime/data/splits.h"
+#include "runtime/dataset/blend.h"
+#include "runtime/dataset/splits.h"
+#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -232,7 +232,7 @@ void importStart(const RunReader &reader) {
                               from));
   if (const YamlNode *resume = reader.find("resume_training"); resume && !yamlBool(*resume))
     reader.refuse("resume_training", fmt::format("'{}' names a checkpoint of MindSpore, which is not read; "
-                                                 "resume_training: True goes on with the newest one of load_checkpoint",
+                                                 "resume_training: True resumes from the newest one of load_checkpoint",
                                                  resume->text));
   if (config.resume && from.empty())
     reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: say `espalier run --resume`");

@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/json_reason.h"
 #include "runtime/status.h"
 

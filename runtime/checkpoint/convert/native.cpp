@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 
 #include <algorithm>

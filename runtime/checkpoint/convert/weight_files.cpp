@@ -1,7 +1,7 @@
 // Safetensors files as a source of weights.
 #include "runtime/checkpoint/convert/weight_files.h"
 
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/convert/zip.h"
 #include "runtime/comm/comm.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/regular_file.h"
-#include "runtime/data/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 
 #include <map>
 #include <string>

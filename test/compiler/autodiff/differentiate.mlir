@@ -5,8 +5,8 @@
 !wide = tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
 !up = tensor<4x5xf32, #model.dims<hidden, ffn>>
 
-// A segment gets one accumulator argument per parameter, and returns the gradient of its stream and the new
-// accumulators behind what it returned before.
+// A segment gets one accumulator argument per parameter. After its original results, it also returns the gradient of
+// its stream and the new accumulators.
 // CHECK-LABEL: func.func @product(
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {model.name = "x", model.role = "stream"}
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<4x5xf32, #model.dims<hidden, ffn>> {model.name = "w", model.role = "parameter"}
@@ -31,7 +31,7 @@ func.func @product(%x: !stream {model.role = "stream", model.name = "x"},
 
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
-// Contributions of several uses of a value are added up.
+// The contributions of all uses of a value are summed.
 // CHECK-LABEL: func.func @uses(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:
 // CHECK: %[[E:.*]] = model.exp %[[X]]
@@ -54,7 +54,7 @@ func.func @uses(%x: !stream {model.role = "stream", model.name = "x"})
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 !vector = tensor<4xf32, #model.dims<hidden>>
 
-// A bias is broadcast along batch and seq in forward, so its gradient is the sum over both.
+// A bias is broadcast along batch and seq in forward, so its gradient is a sum over both.
 // CHECK-LABEL: func.func @bias(
 // CHECK: %[[DY:.*]] = model.cotangent
 // CHECK: %[[DB:.*]] = model.reduce_sum %[[DY]] : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<4xf32, #model.dims<hidden>>
@@ -74,8 +74,8 @@ func.func @bias(%x: !stream {model.role = "stream", model.name = "x"},
 !master = tensor<4x5xf32, #model.dims<hidden, ffn>>
 !compute = tensor<4x5xbf16, #model.dims<hidden, ffn>>
 
-// The gradient of a parameter is f32 although the product reads it in the compute type; that of the stream has the
-// stream's type.
+// The gradient of a parameter is f32, although the product reads the parameter in its compute type. The gradient of the
+// stream has the stream's type.
 // CHECK-LABEL: func.func @storage_types(
 // CHECK: %[[DY:.*]] = model.cotangent
 // CHECK: model.contract %[[DY]], %{{.*}} -> tensor<2x3x4xbf16, #model.dims<batch, seq, hidden>>
@@ -94,7 +94,8 @@ func.func @storage_types(%x: !stream {model.role = "stream", model.name = "x"},
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 !vector = tensor<4xf32, #model.dims<hidden>>
 
-// The gradient of a parameter that the result does not depend on is zero, not missing: accumulators keep their order.
+// If the result does not depend on a parameter, the parameter's gradient is zero and not missing, so that accumulators
+// keep their order.
 // CHECK-LABEL: func.func @unused(
 // CHECK: model.cotangent
 // CHECK: %[[ZERO:.*]] = model.constant 0.000000e+00 : tensor<f32>
@@ -113,9 +114,9 @@ func.func @unused(%x: !stream {model.role = "stream", model.name = "x"},
 !logits = tensor<2x3x7xf32, #model.dims<batch, seq, vocab>>
 !labels = tensor<2x3xi32, #model.dims<batch, seq>>
 
-// The last segment returns the loss, a number: its cotangent is one too. It stays without dimensions as long as it is
-// constant along them; the maximum only shifts the exponents and hands nothing on; inputs and statistics have no
-// gradient.
+// The last segment returns the loss, a scalar, so its cotangent is a scalar. A cotangent has no dimensions as long as
+// it is constant along them. The maximum has no gradient, because it only shifts the exponents. Inputs and statistics
+// have no gradient.
 // CHECK-LABEL: func.func @loss(
 // CHECK-NOT: "accumulator"
 // CHECK: %[[MAX:.*]] = model.reduce_max
@@ -152,7 +153,7 @@ func.func @loss(%x: !logits {model.role = "stream", model.name = "x"},
 !table = tensor<7x4xf32, #model.dims<vocab, hidden>>
 !tokens = tensor<2x3xi32, #model.dims<batch, seq>>
 
-// The first segment has no stream to hand a gradient to: it returns only its accumulators.
+// The first segment has no incoming stream, so it returns no stream gradient, only its accumulators.
 // CHECK-LABEL: func.func @embedding(
 // CHECK-SAME: -> (tensor<2x3x4xf32, {{[^,]*, [^,]*, [^,]*}} {model.name = "y", model.role = "stream"}, tensor<7x4xf32, {{[^,]*, [^,]*}} {model.name = "table", model.role = "accumulator"})
 // CHECK: %[[DY:.*]] = model.cotangent
@@ -169,7 +170,7 @@ func.func @embedding(%table: !table {model.role = "parameter", model.name = "tab
 
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
-// A function that is no segment (the optimizer) stays as it is.
+// A function that is not a segment (the optimizer) does not change.
 // CHECK-LABEL: func.func @optimizer(
 // CHECK-NOT: model.cotangent
 // CHECK: return
@@ -182,7 +183,7 @@ func.func @optimizer(%x: !stream {model.role = "parameter", model.name = "x"}) -
 
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
-// A loss beside the stream has a cotangent of its own.
+// A loss beside the stream has a separate cotangent.
 // CHECK-LABEL: func.func @loss_beside_the_stream(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:
 // CHECK: %[[Y:.*]] = model.exp %[[X]]

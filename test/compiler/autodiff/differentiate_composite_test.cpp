@@ -1,10 +1,10 @@
-// Derivatives of the pieces that models are made of, from primitives.
+// Checks derivatives of parts of models, such as norms and attention built from primitive ops.
 #include "test/compiler/autodiff/finite_differences.h"
 
 namespace espalier {
 namespace {
 
-/// Writes ops one below the other: `emit("%y", "model.neg", {{"%x", type}}, type)`.
+/// Builds a function body line by line: `emit("%y", "model.neg", {{"%x", type}}, type)`.
 class Body {
 public:
   using Operand = std::pair<std::string, std::string>;

@@ -4,7 +4,7 @@
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 !tokens = tensor<2x3xi32, #model.dims<batch, seq>>
 
-// An op without a derivative is refused when the result depends on it.
+// The pass refuses an op without a derivative if the result depends on it.
 func.func @no_derivative(%x: !stream {model.role = "stream", model.name = "x"},
                          %tokens: !tokens {model.role = "input", model.name = "tokens"})
     -> (!rows {model.role = "stream", model.name = "y"}) attributes {model.segment} {
@@ -19,7 +19,7 @@ func.func @no_derivative(%x: !stream {model.role = "stream", model.name = "x"},
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 !tokens = tensor<2x3xi32, #model.dims<batch, seq>>
 
-// The same op is left alone where nothing that is differentiated reads it.
+// The pass accepts the same op if no differentiated value depends on it.
 func.func @not_on_the_way(%x: !stream {model.role = "stream", model.name = "x"},
                           %tokens: !tokens {model.role = "input", model.name = "tokens"})
     -> (!stream {model.role = "stream", model.name = "y"}, !rows) attributes {model.segment} {
@@ -32,7 +32,7 @@ func.func @not_on_the_way(%x: !stream {model.role = "stream", model.name = "x"},
 
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
-// The norm of gradients belongs to the optimizer: a loss may not depend on it.
+// Only the optimizer computes the norm of gradients, so a loss must not depend on it.
 func.func @norm(%x: !stream {model.role = "stream", model.name = "x"})
     -> (tensor<f32> {model.role = "loss", model.name = "y"}) attributes {model.segment} {
   // expected-error@+1 {{'model.squared_norm' op has no derivative, but the loss depends on it}}

@@ -1,4 +1,4 @@
-// The derivative rule of each op against finite differences. No two dimensions have equal sizes.
+// Compares the derivative rule of each op with finite differences. All dimensions of a case have different sizes.
 #include "test/compiler/autodiff/finite_differences.h"
 
 namespace espalier {
@@ -75,11 +75,11 @@ TEST(Derivative, OfContract) {
   checkDerivative({{{"batch=2 seq=3 hidden=4"}, {"hidden=4 ffn=5"}},
                    "%y = model.contract %x0, %x1 : ($0, $1) -> $y",
                    "batch=2 seq=3 ffn=5"});
-  // A weight with heads as separate dimensions, contracted over two of them.
+  // A weight with heads as a separate dimension; the product contracts two dimensions.
   checkDerivative({{{"batch=2 heads=3 head_dim=4"}, {"heads=3 head_dim=4 hidden=5"}},
                    "%y = model.contract %x0, %x1 : ($0, $1) -> $y",
                    "batch=2 hidden=5"});
-  // One dimension in all three, and the result's dimensions in another order.
+  // One dimension is in both operands and the result, and the result has another order of dimensions.
   checkDerivative({{{"batch=2 seq=3 hidden=4"}, {"batch=2 hidden=4 ffn=5"}},
                    "%y = model.contract %x0, %x1 : ($0, $1) -> $y",
                    "ffn=5 seq=3 batch=2"});
@@ -159,7 +159,7 @@ TEST(Derivative, OfAttentionWithCappedScores) {
   checkAttention("", "rate = 0.0 : f64, causal, window = 3 : i64, soft_cap = 0.8 : f64");
 }
 
-/// A cotangent that lacks dimensions meets an operand that lacks others: orders of dimensions must not be mixed up.
+/// The cotangent and the operand lack different dimensions, so an error in the order of dimensions would show.
 TEST(Derivative, OfAProductThatIsThenSummed) {
   std::string whole = tensorType("a=2 b=3");
   for (const char *op : {"add", "sub", "mul", "div"})
@@ -169,7 +169,7 @@ TEST(Derivative, OfAProductThatIsThenSummed) {
                      "b=3"});
 }
 
-/// Two uses give cotangents that are constant along different dimensions.
+/// The two uses give cotangents that are constant along different dimensions.
 TEST(Derivative, OfAValueSummedAlongEachDimension) {
   std::string product = tensorType("a=2 b=3"), a = tensorType("a=2"), b = tensorType("b=3");
   checkDerivative({{{"a=2 b=3"}},
@@ -182,7 +182,7 @@ TEST(Derivative, OfAValueSummedAlongEachDimension) {
                    "a=2 b=3"});
 }
 
-/// Both operands of one op are the same value, and its contributions lack different dimensions.
+/// Both operands of the op are the same value, and their contributions lack different dimensions.
 TEST(Derivative, OfSelectWithASummedResult) {
   std::string whole = tensorType("a=2 b=3");
   checkDerivative({{{"a=2", 0.1, 1}, {"a=2 b=3"}, {"b=3"}},
@@ -191,7 +191,7 @@ TEST(Derivative, OfSelectWithASummedResult) {
                    "b=3"});
 }
 
-/// Grouped products: one for each expert, over its slots of all samples.
+/// Batched products: one product per expert, over the expert's slots of all samples.
 TEST(Derivative, OfContractPerExpert) {
   Segment segment{{{"expert=2 batch=3 capacity=4 hidden=5"}, {"expert=2 hidden=5 ffn=6"}},
                   "%y = model.contract %x0, %x1 : ($0, $1) -> $y",
@@ -217,7 +217,7 @@ TEST(Derivative, OfDispatchAndCombine) {
       }
 }
 
-/// Scores lead to places that do not change with them a little, and to weights that do.
+/// Scores determine slots, which small changes of the scores do not change, and weights, which they do.
 TEST(Derivative, OfALayerOfExperts) {
   std::string places = tensorType("choice=2 batch=1 seq=3", "i32"), wide = "choice=2 batch=1 seq=3 router=4",
               weights = tensorType("choice=2 batch=1 seq=3"),
@@ -252,8 +252,8 @@ TEST(Derivative, OfAConstantFactor) {
                    "a=2 b=3"});
 }
 
-/// Streams in bf16, parameters in f32: gradients have the types of what they belong to. Values are exact here, so that
-/// differences still tell.
+/// Streams are bf16 and parameters are f32. Each gradient has the type of its value. All values are exact in bf16, so
+/// finite differences still work.
 Segment narrow(Segment segment) {
   segment.element = "bf16";
   return segment;

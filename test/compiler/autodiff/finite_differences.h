@@ -11,13 +11,13 @@ namespace espalier {
 /// One argument of the segment under test.
 struct Input {
   std::string dims;                ///< "batch=2 seq=3"
-  double low = -1, high = 1;       ///< its elements are drawn from this interval
-  std::vector<double> values = {}; ///< an i32 argument with these elements, which has no derivative
+  double low = -1, high = 1;       ///< its elements are random numbers in this interval
+  std::vector<double> values = {}; ///< if set, an i32 argument with these elements, without a derivative
 };
 
-/// A segment whose arguments are %x0, %x1, ..; all but the i32 ones have the role "stream", those listed in
-/// `parameters` the role "parameter". `body` ends with the value %y of type `result`; each $0, $1, .. in it is replaced
-/// by the type of that argument and $y by the result's.
+/// A segment with arguments %x0, %x1, ... Arguments have the role "stream", those listed in `parameters` the role
+/// "parameter", and i32 arguments have no derivative. `body` computes the value %y of type `result`. In it, $0, $1, ...
+/// are replaced by the types of the arguments and $y by the type of %y.
 struct Segment {
   std::vector<Input> inputs;
   std::string body;
@@ -48,7 +48,7 @@ public:
   void run() {
     ASSERT_TRUE(joint.run(createDifferentiate()));
     std::vector<Tensor> gradients = jointGradients();
-    size_t next = 1; // result 0 is the value itself
+    size_t next = 1; // result 0 is %y
     for (size_t i = 0; i < segment.inputs.size(); ++i) {
       if (!segment.inputs[i].values.empty())
         continue;
@@ -95,14 +95,14 @@ private:
            "\nreturn %y : " + result + "\n}";
   }
 
-  /// Results of the joint function in the order of the plain function's arguments: streams come before accumulators
-  /// only by argument order, so segments here list them alike.
+  /// Evaluates the joint function. Its results are in the order of the plain function's arguments, because the segments
+  /// in these tests list streams before parameters.
   std::vector<Tensor> jointGradients() {
     std::vector<Tensor> all = arguments;
     for (size_t i = all.size(); i < joint.arguments(); ++i)
       all.emplace_back(joint.argumentType(i));
     EvalContext context = exact;
-    // The two programs have types of different contexts: arguments are moved to the joint program's.
+    // The two programs use different contexts, so the arguments are converted to the joint program's types.
     for (size_t i = 0; i < all.size(); ++i)
       all[i].type = joint.argumentType(i);
     context.cotangent = cotangent;
@@ -110,7 +110,7 @@ private:
     return joint.evaluate(all, context);
   }
 
-  /// sum of cotangent * f(arguments)
+  /// Returns the sum of cotangent * f(arguments).
   double value() {
     std::vector<double> y = plain.first(arguments, exact);
     double sum = 0;
@@ -119,8 +119,8 @@ private:
     return sum;
   }
 
-  /// Central differences with step h err by h^2 |f'''| / 6 + 1e-16 |f| / h; h = 1e-5 keeps both near 1e-10 for the
-  /// functions and intervals used here.
+  /// The error of central differences with step h is about h^2 |f'''| / 6 + 1e-16 |f| / h. With h = 1e-5, both terms
+  /// are about 1e-10 for the functions and intervals of these tests.
   void compare(size_t index, const Tensor &gradient) {
     const double h = 1e-5;
     double largest = 0, difference = 0;

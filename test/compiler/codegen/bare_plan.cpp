@@ -15,7 +15,7 @@ void addQueues(rt::pb::Plan &plan) {
 
 int64_t BareLayout::place(func::FuncOp function, DictionaryAttr attributes, Type type) {
   StringRef role = attributes.getAs<StringAttr>("model.role"), name = attributes.getAs<StringAttr>("model.name");
-  if (role == "stream" || role == "cotangent" || role == "statistic") // one in its region, or a slot
+  if (role == "stream" || role == "cotangent" || role == "statistic") // the only value of its region, or a scalar slot
     return 0;
   auto &[end, offsets] = regions[(function.getSymName().split('.').first + ":" + role).str()];
   auto [entry, isNew] = offsets.try_emplace(name.str(), end);

@@ -1,8 +1,10 @@
-// Code and meaning of a kernel are made to differ: the check says which kernel, and where.
+// Each test makes a kernel's code differ from its body. checkKernels must name the kernel and the wrong element.
 #include "compiler/codegen/check_kernels.h"
 
-#include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/driver.h"
+#include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 #include "dialects/register.h"
@@ -32,7 +34,7 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
 }
 )";
 
-// A kernel that stands for a call of the runtime's.
+// A kernel that replaces a library call.
 const char *rotation = R"(
 !x = tensor<2x5x2x8xf32, #model.dims<batch, seq, heads, head_dim>>
 !p = tensor<2x5xi32, #model.dims<batch, seq>>
@@ -57,12 +59,13 @@ protected:
     PassManager passes(&context);
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*module)));
-    EXPECT_TRUE(succeeded(emitSubprograms(*module, plan)));
+    emitPrograms(*module, plan);
+    EXPECT_TRUE(succeeded(codegen::emitObjects(*module, plan)));
   }
 
   exec::KernelOp kernel() { return *module->getOps<exec::KernelOp>().begin(); }
 
-  /// What the check says; empty when it finds nothing.
+  /// Returns the error of the check, or an empty string.
   std::string check(const OpenKernelRunner &open = {}) {
     std::string said;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
@@ -78,7 +81,7 @@ protected:
 
 TEST_F(CheckKernels, AgreeWithTheInterpreter) { EXPECT_EQ(check(), ""); }
 
-// The code adds where the kernel now says subtract.
+// The code adds, but the body now subtracts.
 TEST_F(CheckKernels, FindsWrongArithmetic) {
   model::AddOp add = *kernel().getOps<model::AddOp>().begin();
   OpBuilder builder(add);
@@ -87,7 +90,7 @@ TEST_F(CheckKernels, FindsWrongArithmetic) {
   EXPECT_THAT(check(), HasSubstr("'row_0' at x86-64 gives "));
 }
 
-// The code stores three numbers a row where the kernel now says one.
+// The code stores three numbers per row, but the body now yields one.
 TEST_F(CheckKernels, FindsWritesPastTheEnd) {
   Value sum = (*kernel().getOps<model::ReduceSumOp>().begin()).getResult();
   kernel().getBody().front().getTerminator()->setOperand(1, sum);
@@ -99,13 +102,13 @@ TEST_F(CheckKernels, FindsMissingCode) {
   EXPECT_THAT(check(), HasSubstr("'row_9' at x86-64 is missing"));
 }
 
-TEST_F(CheckKernels, NeedsALevelThatRunsHere) {
+TEST_F(CheckKernels, NeedsASupportedLevel) {
   for (rt::pb::Object &object : *plan.mutable_objects())
     object.set_level("x86-64-v9");
   EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
 }
 
-/// A device whose one kernel clears its first result, and as many bytes behind it as it is told to.
+/// A device whose only kernel clears its first result and the next `excess` bytes.
 class WrongDevice : public KernelRunner {
 public:
   explicit WrongDevice(size_t excess) : excess(excess) {}
@@ -123,7 +126,7 @@ private:
   size_t excess;
 };
 
-TEST_F(CheckKernels, OfADeviceAreRunThere) {
+TEST_F(CheckKernels, RunsKernelsOnTheDevice) {
   (*module)->setAttr("exec.target", StringAttr::get(&context, "cuda"));
   plan.clear_objects();
   auto device = [](size_t excess) {
@@ -134,7 +137,8 @@ TEST_F(CheckKernels, OfADeviceAreRunThere) {
   EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
 }
 
-/// A device that does nothing, and a runtime whose calls clear their last buffer.
+/// A device whose kernels clear only `excess` bytes after their last buffer. Its library calls, which serve as
+/// reference, clear their last buffer.
 class IdleDevice : public KernelRunner {
 public:
   explicit IdleDevice(size_t excess) : excess(excess) {}
@@ -152,7 +156,7 @@ public:
   }
 
 private:
-  size_t excess; ///< bytes that it clears behind the last buffer
+  size_t excess; ///< bytes that it clears after the last buffer
 };
 
 class CheckCalls : public CheckKernels {
@@ -163,16 +167,16 @@ protected:
   }
 };
 
-TEST_F(CheckCalls, AreComparedWithTheRuntimesOwn) {
+TEST_F(CheckCalls, ComparesWithTheRuntimesKernels) {
   EXPECT_THAT(checkOn(0),
               testing::ContainsRegex("'rope_0' at sm_0 gives -?0\\.[0-9]+ at element 0 of buffer 2 of rope, "
                                      "the runtime's own kernel 0.00"));
   EXPECT_THAT(checkOn(1), HasSubstr("'rope_0' at sm_0 writes past the end of buffer 2 of rope"));
 }
 
-TEST_F(CheckCalls, KernelsOfNoCallAreTold) {
+TEST_F(CheckCalls, ReportsKernelsWithoutACall) {
   kernel().setShape("rotate");
-  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' stands for a library call that is not checked"));
+  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' implements a library call that is not checked"));
 }
 
 } // namespace

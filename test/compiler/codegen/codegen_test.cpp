@@ -1,4 +1,4 @@
-// Whole functions through code generation: emitted kernels against numbers computed op by op.
+// Compiles whole functions and compares the results of their kernels with an op-by-op evaluation.
 #include "dialects/exec/dialect.h"
 #include "test/compiler/codegen/harness.h"
 
@@ -53,7 +53,7 @@ TEST(Codegen, LayerNormInBf16RoundsAtTheStore) {
 
 TEST(Codegen, LayerNormInF16RoundsAtTheStore) { Compiled(withType(layerNorm, "f16")).check("block.forward", {}, 6e-4); }
 
-// The derivative of bias and GELU: d is stored for matrix products, and added up over the tokens on the way.
+// The derivative of bias and GELU. The kernel stores d for matrix products and also sums d over the tokens.
 TEST(Codegen, BiasGradientIsAColumnKernelAndItsSecondPhaseAccumulates) {
   Compiled compiled(R"(
 !x = tensor<4x25x70xf32, #model.dims<batch, seq, ffn>>
@@ -81,9 +81,9 @@ func.func @block.backward(%dy: !x {model.role = "cotangent", model.name = "x"},
   compiled.check("block.backward", second, 2e-6);
 }
 
-// A gradient that is only converted is added where it lies: the accumulator and the sum are one operand, which the
-// kernel overwrites where the run says that the bucket is written first.
-TEST(Codegen, SumsOfAKernelGrowInTheirPlace) {
+// A gradient that is only converted is accumulated in place. The accumulator and the sum are one operand, which the
+// kernel overwrites if `first` of the RUN lists the bucket.
+TEST(Codegen, KernelsAccumulateInPlace) {
   Compiled compiled(R"(
 !g = tensor<33x70xbf16, #model.dims<hidden, ffn>>
 !f = tensor<33x70xf32, #model.dims<hidden, ffn>>
@@ -104,8 +104,8 @@ func.func @block.backward(%g: !g {model.role = "saved", model.name = "g"},
     compiled.check("block.backward", {.microBatch = microBatch}, 1e-6);
 }
 
-// What is read again later keeps its place: the sum grows in a copy of it.
-TEST(Codegen, SumsGrowElsewhereWhereTheAccumulatorIsReadAgain) {
+// If the accumulator is read again later, it is not overwritten: the kernel accumulates into a copy.
+TEST(Codegen, AccumulatorsThatAreReadLaterAreCopied) {
   Compiled compiled(R"(
 !g = tensor<33x70xf32, #model.dims<hidden, ffn>>
 !w = tensor<70x5xf32, #model.dims<ffn, out>>
@@ -165,7 +165,7 @@ TEST(Codegen, CrossEntropyIsOnePassPerReductionAndASumOfTheLoss) {
   compiled.check("head.forward", surroundings, 2e-6);
 }
 
-// Parameters, moments and the f32 master are updated in place, in one pass.
+// One kernel updates parameters, moments and the f32 master copy in place, in one pass.
 TEST(Codegen, AdamWIsOneFlatKernelInPlace) {
   Compiled compiled(R"(
 !p = tensor<33x41xbf16, #model.dims<hidden, ffn>>
@@ -224,8 +224,9 @@ func.func @block.optimizer(%p: !p {model.role = "parameter", model.name = "w"},
   compiled.check("block.optimizer", surroundings, 5e-3, {{"w.v", squares}});
 }
 
-// Bits depend on the place of the local tensor in the unsplit one; positions are broadcast over the batch.
-TEST(Codegen, DropoutDrawsTheSameBitsAsTheRuntime) {
+// Random bits depend on the position of the local tensor in the unsharded tensor. Positions are broadcast over the
+// batch.
+TEST(Codegen, DropoutUsesTheRuntimesRandomBits) {
   Compiled compiled(R"(
 !x = tensor<2x6x20xf32, #model.dims<batch, seq, hidden>>
 !p = tensor<6x20xf32, #model.dims<seq, hidden>>

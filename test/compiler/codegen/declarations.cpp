@@ -6,7 +6,7 @@ namespace pb = rt::pb;
 
 namespace {
 
-/// Bytes that a launch's operand reaches; -1 where a factor is no constant.
+/// Returns the bytes that a launch's operand accesses, or -1 if a factor is not constant.
 int64_t reachOf(const pb::Operand &operand, const pb::Launch &launch) {
   int64_t bytes = operand.type() == pb::BF16 || operand.type() == pb::F16 ? 2 : 4;
   for (uint32_t factor : operand.reach()) {

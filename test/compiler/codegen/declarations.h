@@ -1,4 +1,4 @@
-// Whether launches are what their kernels declare.
+// Checks that launches match the declarations of their kernels.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -7,7 +7,8 @@
 
 namespace espalier::test {
 
-/// The first launch of the plan that differs from its kernel's declaration, in words; empty when there is none.
+/// Describes the first launch of the plan that differs from its kernel's declaration; returns an empty string if there
+/// is none.
 std::string undeclared(const rt::pb::Plan &plan);
 
 } // namespace espalier::test

@@ -10,7 +10,7 @@
 !db = tensor<16xf32, #model.dims<ffn>>
 
 module attributes {exec.target = "cuda"} {
-// The bias and gelu: its operand is a result of the product, whoever else reads it.
+// Folds the bias and gelu. If another op reads gelu's operand, it becomes the second result of the product.
 // CHECK-LABEL: func.func @bias_and_gelu
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[W:[a-z0-9]+]]: tensor<{{.*}}, %[[B:[a-z0-9]+]]: tensor
 // CHECK-NEXT: %[[C:.*]], %[[KEPT:.*]] = exec.product "bias_gelu" %[[X]], %[[W]], %[[B]] :
@@ -22,7 +22,7 @@ func.func @bias_and_gelu(%x: !x, %w: !w, %b: !b) -> (!y, !y) {
   return %g, %s : !y, !y
 }
 
-// Where nobody else reads gelu's operand it is not kept.
+// If no other op reads gelu's operand, the product does not save it.
 // CHECK-LABEL: func.func @gelu_without_derivative
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[W:[a-z0-9]+]]: tensor<{{.*}}, %[[B:[a-z0-9]+]]: tensor
 // CHECK-NEXT: %[[C:[^,]*]] = exec.product "bias_gelu" %[[X]], %[[W]], %[[B]] :
@@ -34,7 +34,7 @@ func.func @gelu_without_derivative(%x: !x, %w: !w, %b: !b) -> !y {
   return %g : !y
 }
 
-// The bias and the stream that goes on.
+// Folds the bias and the addition to the residual stream.
 // CHECK-LABEL: func.func @bias_and_sum
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[Y:[a-z0-9]+]]: tensor<{{.*}}, %[[V:[a-z0-9]+]]: tensor<{{.*}}, %[[B:[a-z0-9]+]]: tensor
 // CHECK-NEXT: %[[C:.*]] = exec.product "bias_add" %[[Y]], %[[V]], %[[B]], %[[X]] :
@@ -46,7 +46,7 @@ func.func @bias_and_sum(%x: !x, %y: !y, %v: !v, %b: !c) -> !x {
   return %t : !x
 }
 
-// A sum that is read before another is added is stored, and so is one that is rounded to another type.
+// A sum that another op reads is not folded away, and neither is a sum that is converted to another type.
 // CHECK-LABEL: func.func @sums_that_are_read
 // CHECK: %[[S:.*]] = exec.product "bias"
 // CHECK: %[[T:.*]] = model.add %{{.*}}, %[[S]]
@@ -61,7 +61,7 @@ func.func @sums_that_are_read(%x: !x, %y: !y, %v: !v, %b: !c) -> (!x, !x, tensor
   return %s, %t, %u : !x, !x, tensor<2x3x8xf32, #model.dims<batch, seq, hidden>>
 }
 
-// Of two products that are added up the first takes the second.
+// If two products are added, the second one becomes the addend of the first.
 // CHECK-LABEL: func.func @two_products
 // CHECK: %[[Q:.*]] = model.contract
 // CHECK-NEXT: %[[S:.*]] = exec.product "add" %{{.*}}, %{{.*}}, %[[Q]] :
@@ -73,7 +73,7 @@ func.func @two_products(%y: !y, %v: !v, %z: !y, %u: !v) -> !x {
   return %s : !x
 }
 
-// The derivative of gelu, and what becomes of it: beside the gradient of weights that of their bias.
+// Folds the derivative of gelu into the product before it, and the bias gradient into the weight gradient.
 // CHECK-LABEL: func.func @backward
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[DY:[a-z0-9]+]]: tensor<{{.*}}, %[[V:[a-z0-9]+]]: tensor<{{.*}}, %[[KEPT:[a-z0-9]+]]: tensor
 // CHECK-NEXT: %[[DP:.*]] = exec.product "gelu_gradient" %[[DY]], %[[V]], %[[KEPT]] :
@@ -87,7 +87,7 @@ func.func @backward(%x: !x, %dy: !x, %v: !v, %kept: !y) -> (!db, !dw) {
   return %db, %dw : !db, !dw
 }
 
-// The library sums up no rows of what it transposes, and has gelu's derivative of no product of depth 1.
+// The library cannot sum rows of an operand that it transposes, and it has no gelu derivative for a product of depth 1.
 // CHECK-LABEL: func.func @what_the_library_has_not
 // CHECK-NOT: exec.product
 func.func @what_the_library_has_not(%x: !x, %dt: tensor<16x2x3xbf16, #model.dims<ffn, batch, seq>>,
@@ -100,7 +100,8 @@ func.func @what_the_library_has_not(%x: !x, %dt: tensor<16x2x3xbf16, #model.dims
   return %db, %dw, %d : !db, !dw, !y
 }
 
-// What a kernel reads or makes it adds up at hand.
+// Does not fold a sum if a kernel reads or makes its operand, because that kernel computes the sum without another
+// read.
 // CHECK-LABEL: func.func @sums_at_hand
 // CHECK-NOT: exec.product
 func.func @sums_at_hand(%x: !x, %dy: !y, %dz: !y) -> (!db, !dw, !y, !db, !dw) {
@@ -124,7 +125,7 @@ func.func @sums_at_hand(%x: !x, %dy: !y, %dz: !y) -> (!db, !dw, !y, !db, !dw) {
 !dw = tensor<8x16xf32, #model.dims<hidden, ffn>>
 !db = tensor<16xf32, #model.dims<ffn>>
 
-// What the run file names stays a kernel's, the rest goes into the product all the same.
+// Does not fold the epilogues that the run file lists, but folds all others.
 module attributes {exec.target = "cuda", exec.unfused_epilogues = ["bias_gelu", "gelu_gradient", "bias_gradient"]} {
 // CHECK-LABEL: func.func @unfused
 // CHECK: exec.product "bias"
@@ -150,7 +151,7 @@ func.func @unfused(%x: !x, %w: !w, %b: !b, %dy: !x, %v: !v) -> (!y, !y, !db, !dw
 !y = tensor<6x16xf32, #model.dims<seq, ffn>>
 
 module attributes {exec.target = "cuda"} {
-// Of f32 gelu stays a kernel's.
+// Does not fold gelu of f32.
 // CHECK-LABEL: func.func @wide
 // CHECK: exec.product "bias"
 // CHECK-NEXT: model.gelu
@@ -169,7 +170,7 @@ func.func @wide(%x: !x, %w: !w, %b: !b) -> !y {
 !b = tensor<8xbf16, #model.dims<out>>
 !y = tensor<2x3x8xbf16, #model.dims<batch, seq, out>>
 
-// A CPU's product adds the bias, nothing else.
+// On CPUs, only the bias is folded.
 // CHECK-LABEL: func.func @on_cpu
 // CHECK: %[[S:.*]] = exec.product "bias"
 // CHECK-NEXT: %[[T:.*]] = model.add %{{.*}}, %[[S]]

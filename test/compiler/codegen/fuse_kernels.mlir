@@ -1,6 +1,6 @@
 // RUN: espalier-opt --fuse-kernels %s | FileCheck %s
 
-// A norm is one kernel: the sum over the row feeds element-wise ops of the same group.
+// A norm is one kernel: the sum over the row is in one group with the element-wise ops that use it.
 // CHECK-LABEL: func.func @block.none.forward
 // CHECK: %[[Y:.*]] = exec.fused "row" split 2(%{{.*}}, %{{.*}})
 // CHECK: model.reduce_sum
@@ -19,7 +19,7 @@ func.func @block.none.forward(
   return %y : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
 }
 
-// A sum over rows is a column kernel, which computes its operand on the way; the accumulator stays outside.
+// A sum over rows is a column kernel, which also computes its operand. The accumulation stays outside.
 // CHECK-LABEL: func.func @block.none.backward
 // CHECK: %[[DW:.*]] = exec.fused "column" split 2
 // CHECK: model.mul
@@ -37,7 +37,8 @@ func.func @block.none.backward(
   return %sum : tensor<8xf32, #model.dims<hidden>>
 }
 
-// A sum over rows that reads what a row kernel reads, or makes, joins it; what only the sum reads is not stored.
+// A sum over rows joins a row kernel that reads or makes the same values. A value that only the sum reads is not
+// stored.
 // CHECK-LABEL: func.func @norm.none.backward
 // CHECK: %[[OUT:.*]]:3 = exec.fused "column" split 2
 // CHECK-DAG: model.reduce_sum %{{.*}} : ({{.*}}) -> tensor<2x4xf32
@@ -64,7 +65,7 @@ func.func @norm.none.backward(
   return %dx, %neww, %newb : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<8xf32, #model.dims<hidden>>, tensor<8xf32, #model.dims<hidden>>
 }
 
-// Without a reduction and with whole operands only, a group is flat; matrix products are not fused.
+// A group without a reduction, with only full operands, is flat. Matrix products are not fused.
 // CHECK-LABEL: func.func @mlp.none.forward
 // CHECK: %[[WIDE:.*]] = model.contract
 // CHECK: %[[ACTIVE:.*]] = exec.fused "flat" split 0(%[[WIDE]])

@@ -1,6 +1,9 @@
 #include "test/compiler/codegen/harness.h"
 
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/program_builder.h"
+#include "compiler/driver.h"
+#include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/register.h"
 #include "test/compiler/codegen/bare_plan.h"
@@ -31,7 +34,7 @@ struct Place {
   int64_t offset;
 };
 
-/// Where the program finds or leaves it, as the runtime's bindings would have it.
+/// Returns the region and offset of an argument or result, as a call's bindings would give them.
 Place placeOf(DictionaryAttr attributes, bool isResult) {
   std::string role = attributes.getAs<StringAttr>("model.role").str();
   std::string name = attributes.getAs<StringAttr>("model.name").str();
@@ -78,7 +81,8 @@ Compiled::Compiled(const std::string &text) {
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*lowered)));
     addQueues(*plan);
-    EXPECT_TRUE(succeeded(emitSubprograms(*lowered, *plan)));
+    emitPrograms(*lowered, *plan);
+    EXPECT_TRUE(succeeded(codegen::emitObjects(*lowered, *plan)));
     EXPECT_EQ(undeclared(*plan), "");
   }
 }
@@ -117,7 +121,7 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
       Numbers numbers = found != given.end() ? found->second : randomNumbers(argument.getType(), random);
       Place place = argumentPlaces[argument.getArgNumber()];
       machine.write(static_cast<int>(place.region), place.offset, typeOf(argument.getType()), numbers);
-      // What the program sees is what was stored.
+      // The reference uses the values rounded to their storage type, as the program reads them.
       arguments.push_back(
           machine.read(static_cast<int>(place.region), place.offset, typeOf(argument.getType()), numbers.size()));
     }

@@ -1,4 +1,4 @@
-// Forward and backward of a whole block and of the head with its loss, from differentiate to machine code.
+// Compiles forward and backward of a block, and of the head with its loss, from differentiation to machine code.
 #include "test/compiler/codegen/harness.h"
 
 #include "compiler/passes.h"
@@ -16,7 +16,7 @@ using namespace mlir;
 namespace espalier::test {
 namespace {
 
-/// Differentiates the segments of `text`; the cotangent becomes an argument, as after the split into phases.
+/// Differentiates the segments of `text`. The cotangent becomes an argument, as after split-phases.
 std::string differentiated(const std::string &text) {
   DialectRegistry registry;
   registerDialects(registry);
@@ -108,8 +108,8 @@ TEST(Joint, BlockForwardAndBackwardInBf16) {
   Compiled(differentiated(withType(block, "bf16"))).check("block.joint", {}, 0.04);
 }
 
-// The norm and its residual are one kernel; backward, one each with the bias gradients and the norm's two parameter
-// gradients, which read the same rows.
+// The norm and its residual are one kernel. In backward, the bias gradient is one kernel, and so is the norm with its
+// two parameter gradients, which read the same rows.
 TEST(Joint, BlockHasFewKernels) {
   Compiled compiled(differentiated(withType(block, "f32")));
   EXPECT_EQ(
@@ -118,7 +118,7 @@ TEST(Joint, BlockHasFewKernels) {
       "reduce_parts reduce_parts");
 }
 
-// The same input gives the same bytes.
+// Equal inputs give equal bytes.
 TEST(Joint, CompilesToTheSameBytes) {
   std::string text = differentiated(withType(block, "bf16"));
   EXPECT_EQ(Compiled(text).plan().SerializeAsString(), Compiled(text).plan().SerializeAsString());

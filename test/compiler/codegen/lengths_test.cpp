@@ -1,5 +1,5 @@
-// Kernels over rows and columns of all the lengths that GPUs treat differently: parts of a warp, several warps, rows
-// that do not fit, blocks that share rows, and lengths that allow no wide loads.
+// Kernels over rows and columns of all lengths that the GPU back end treats differently: a part of a warp, several
+// warps, rows that do not fit in registers, blocks that share rows, and lengths without wide loads.
 #include "test/compiler/codegen/harness.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace espalier::test {
 namespace {
 
-/// `text` with rows and columns for %R and %C and a type for %T.
+/// Returns `text` with %R and %C replaced by the numbers of rows and columns, and %T by a type.
 std::string sized(std::string text, int rows, int columns, const std::string &type) {
   for (auto [word, by] :
        {std::pair("%R", std::to_string(rows)), std::pair("%C", std::to_string(columns)), std::pair("%T", type)})
@@ -16,7 +16,7 @@ std::string sized(std::string text, int rows, int columns, const std::string &ty
   return text;
 }
 
-/// How a kernel is spread over threads, in the words of its parameters.
+/// Describes how a kernel is distributed over threads.
 std::string threadsOf(const Compiled &compiled, int kernel = 0) {
   const rt::pb::Geometry &message = compiled.gpuPlan().objects(0).geometry(kernel);
   return std::to_string(message.threads()) + " for " + std::to_string(message.extent_per_block()) + " rows, " +
@@ -121,7 +121,7 @@ TEST(Lengths, ColumnsOfOneAndManyBlocks) {
         Compiled(sized(columnSum, rows, columns, type)).check("f.backward", {}, 1e-5);
 }
 
-// Reductions of a row, a result in the place of an input, a sum of what is read and one of what is made.
+// Row reductions, a result in place of an input, a sum of an input and a sum of a computed value.
 const char *normBackward = R"(
 !x = tensor<%Rx%Cx%T, #model.dims<batch, hidden>>
 !f = tensor<%Rx%Cxf32, #model.dims<batch, hidden>>
@@ -162,11 +162,11 @@ TEST(Lengths, SumsBesideTheRowsThatTheyRead) {
   }
   EXPECT_EQ(threadsOf(Compiled(normOf(67, 96, "bf16"))), "512 for 1 rows, 0 columns");
   EXPECT_EQ(threadsOf(Compiled(normOf(67, 4096, "bf16"))), "512 for 1 rows, 0 columns");
-  // More sums than stay at hand beside a row: one of them is a kernel of its own.
+  // There are more sums than fit beside a row, so one of them becomes a separate kernel.
   EXPECT_EQ(Compiled(normOf(2, 8192, "f32")).instructions("f.backward"), "column_0 reduce_parts column_1 reduce_parts");
 }
 
-// A result of the rows and their sum, without a reduction: cut along the columns, too.
+// A full result and its sum, without a row reduction, so blocks also split the columns.
 TEST(Lengths, SumsBesideResults) {
   const char *gate = R"(
 !x = tensor<%Rx%Cx%T, #model.dims<batch, ffn>>

@@ -4,8 +4,8 @@
 !w = tensor<8x8xf32, #model.dims<hidden, ffn>>
 !y = tensor<2x3x8xf32, #model.dims<batch, seq, ffn>>
 
-// The sum is reduced in the place of its result, of which its terms are another value; the wait stands before the kernel
-// that reads it.
+// The all-reduce runs in place; the partial sums are another value at the same address. The wait precedes the kernel
+// that reads the result.
 // CHECK-LABEL: exec.program @block.forward
 // CHECK: exec.call {{.*}}function = "matmul"
 // CHECK-NEXT: exec.start {{.*}}value = "%0.terms"{{.*}}kind = "all_reduce"{{.*}}value = "%0", element
@@ -20,7 +20,7 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
   return %t : !y
 }
 
-// Norms of many gradients grow in the statistic itself: none is left behind in the workspace.
+// The norms of several gradients are accumulated directly in the statistic, without buffers in the workspace.
 // CHECK-LABEL: exec.program @block.norm
 // CHECK-COUNT-3: exec.call {always_adds, buffers = [{{.*}}region = "gradients"{{.*}}region = "scalars", offset = 8{{.*}}function = "squared_norm"
 func.func @block.norm(%n: tensor<f32> {model.role = "statistic", model.name = "squared_norm"},
@@ -39,8 +39,8 @@ func.func @block.norm(%n: tensor<f32> {model.role = "statistic", model.name = "s
 
 !half = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
-// A gather along an inner dimension is unpacked where its result is needed, not where it starts: the product of other
-// operands runs beside it.
+// A gather along an inner dimension is unpacked before the first use of its result and not where it starts, so a
+// product of other operands runs beside it.
 // CHECK-LABEL: exec.program @gather.forward
 // CHECK: exec.start {{.*}}kind = "all_gather"
 // CHECK-NEXT: exec.call {{.*}}function = "matmul"
@@ -58,7 +58,7 @@ func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
   return %s : !y
 }
 
-// A bias is read by the product itself.
+// The product itself adds the bias.
 // CHECK-LABEL: exec.program @bias.forward
 // CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], epilogue = "bias", function = "matmul", sizes = array<i64: 6, 8, 8, 1>
 // CHECK-NOT: exec.launch

@@ -1,6 +1,6 @@
 // RUN: espalier-opt --fold-epilogues --fuse-kernels --lower-to-exec --split-input-file --verify-diagnostics %s | FileCheck %s
 
-// What GPUs have no library for is launched: attention forward as blocks of 128 queries of each of 2 x 6 heads.
+// Functions without a GPU library become launches. Attention forward has blocks of 128 queries for each of 2 x 6 heads.
 !q = tensor<2x300x2x3x64xbf16, #model.dims<batch, seq, kv_heads, group, head_dim>>
 !k = tensor<2x300x2x64xbf16, #model.dims<batch, seq, kv_heads, head_dim>>
 !lse = tensor<2x300x2x3xf32, #model.dims<batch, seq, kv_heads, group>>
@@ -16,7 +16,7 @@ func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k
   return %r#0, %r#1 : !q, !lse
 }
 
-// The gradient is two launches with a buffer for delta; blocks of keys belong to one of 2 x 2 key-value heads.
+// The gradient is two launches with a buffer for delta. Blocks of keys are per key-value head, 2 x 2.
 // CHECK-LABEL: exec.program @block.backward
 // CHECK: exec.launch {{.*}}#exec.buffer<region = "virtual", offset = 0, bytes = 14400{{[^>]*}}>], extent = 4608 : i64{{.*}}kernel = @attention_query_gradient{{.*}}outputs = 2
 // CHECK: exec.launch {{.*}}extent = 1536 : i64{{.*}}kernel = @attention_key_gradient{{.*}}outputs = 2
@@ -33,7 +33,8 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
 
 // -----
 
-// The accumulator of an embedding: the scalar tells whether its bucket is written first. 4 bytes at a time, as 6 floats are no 16 bytes.
+// The accumulator of an embedding. The scalar is 1 if the RUN overwrites its bucket. Loads have 4 bytes, because a row
+// of 6 floats is not a multiple of 16 bytes.
 !table = tensor<130x6xf32, #model.dims<vocab, hidden>>
 !ids = tensor<2x50xi32, #model.dims<batch, seq>>
 !dout = tensor<2x50x6xbf16, #model.dims<batch, seq, hidden>>
@@ -76,7 +77,7 @@ func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x
 !y = tensor<2x3x16xbf16, #model.dims<batch, seq, ffn>>
 
 module attributes {exec.target = "cuda"} {
-// A bias is the product's last buffer, read, whatever is done with the sum; one of another type is no epilogue.
+// The bias is the last buffer of the product and is only read, for any store. A bias of another type is not folded.
 // CHECK-LABEL: exec.program @bias.forward
 // CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], epilogue = "bias", function = "matmul", sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
 // CHECK-NEXT: exec.call {{.*}}value = "bias.parameters.b"{{.*}}types = [bf16, bf16, bf16, bf16]}

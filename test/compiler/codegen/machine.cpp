@@ -105,7 +105,7 @@ Machine::Machine(const pb::Plan &plan, const std::string &level, const Surroundi
 
 void Machine::write(int region, uint64_t offset, pb::DataType type, const Numbers &numbers) {
   std::vector<char> &bytes = regions[region];
-  bytes.resize(regionBytes, 0x7f); // NaN-like: what is never written must not be read
+  bytes.resize(regionBytes, 0x7f); // a NaN-like pattern, so that a read of unwritten bytes shows
   for (size_t i = 0; i < numbers.size(); ++i)
     store(bytes.data() + offset + i * sizeOf(type), type, numbers[i]);
   written[region] = std::max(written[region], offset + numbers.size() * sizeOf(type));
@@ -132,7 +132,7 @@ pb::DataType Machine::typeOf(const pb::Buffer &buffer) const {
   return plan.values(static_cast<int>(buffer.value())).type();
 }
 
-/// Every coordinate is 1; the first micro-batch begins all sums.
+/// Evaluates a scalar. Every coordinate is 1, and the first micro-batch overwrites all sums.
 int64_t Machine::value(const pb::Affine &scalar) const {
   if (scalar.first() > 0)
     return surroundings.microBatch == 0 ? 1 : 0;
@@ -140,7 +140,7 @@ int64_t Machine::value(const pb::Affine &scalar) const {
          scalar.seed() * surroundings.seed + scalar.pp() + scalar.dp() + scalar.cp() + scalar.ep() + scalar.tp();
 }
 
-/// A grid of blocks, as plan.proto says.
+/// Runs a launch as a grid of blocks, as defined by Geometry in plan.proto.
 void Machine::launchText(const pb::Launch &launch) {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
   const pb::Geometry &geometry = plan.objects(0).geometry(static_cast<int>(launch.kernel()));
@@ -270,7 +270,7 @@ void Machine::run(const std::string &name) {
         launch(instruction.launch());
       else if (instruction.has_call())
         call(instruction.call());
-      else if (instruction.has_start()) { // a group of one
+      else if (instruction.has_start()) { // the group has one rank
         const pb::Transfer &transfer = plan.transfers(static_cast<int>(instruction.start()));
         std::memmove(address(transfer.to(0)), address(transfer.from(0)), transfer.to(0).bytes());
       }

@@ -1,5 +1,5 @@
-// A small machine that runs one subprogram of a plan in this process: kernels from the plan's shared object or, for
-// GPUs, its text in the emulator; library calls as plain loops. Every region is one buffer with guard bytes behind it.
+// Runs one subprogram of a plan in this process. Kernels come from the plan's shared object; for GPUs, the emulator
+// runs the plan's PTX. Library calls are plain loops. Every region is one buffer with guard bytes at its end.
 #pragma once
 
 #include "runtime/abi.h"
@@ -14,15 +14,15 @@
 
 namespace espalier::test {
 
-/// The levels that this processor has, lowest first.
+/// Returns the levels that this processor supports, lowest first.
 std::vector<std::string> hostLevels();
 
-/// What kernels for GPUs are compiled for; the emulator runs it.
+/// The level of GPU kernels, which the emulator runs.
 inline constexpr const char *gpuLevel = "sm_80";
-/// Those of this processor, then that of GPUs.
+/// Returns the levels of this processor, then the GPU level.
 std::vector<std::string> allLevels();
 
-/// A shared object of a plan, loaded; unloaded when it goes.
+/// A loaded shared object of a plan. The destructor unloads it.
 class LoadedObject {
 public:
   LoadedObject(const rt::pb::Plan &plan, const std::string &level);
@@ -39,11 +39,12 @@ class Machine {
 public:
   Machine(const rt::pb::Plan &plan, const std::string &level, const Surroundings &surroundings);
 
-  /// Fills or reads elements at an offset of a region, by its number in exec.
+  /// Writes or reads elements at an offset of a region, given by its number in exec.
   void write(int region, uint64_t offset, rt::pb::DataType type, const Numbers &numbers);
   Numbers read(int region, uint64_t offset, rt::pb::DataType type, size_t count);
 
-  /// Runs all instructions, kernels in chunks as several threads would. Fails the test on a write past a region.
+  /// Runs all instructions. Splits kernels into ranges as several threads would. Fails the test if a write exceeds a
+  /// region.
   void run(const std::string &subprogram);
 
 private:
@@ -55,7 +56,7 @@ private:
   rt::pb::DataType typeOf(const rt::pb::Buffer &buffer) const;
   int64_t value(const rt::pb::Affine &scalar) const;
   bool adds(const rt::pb::LibraryCall &call) const;
-  /// Fails the test if something beyond the subprogram's buffers was written.
+  /// Fails the test if a byte outside of the subprogram's buffers was written.
   void checkEnds(const rt::pb::Subprogram &subprogram);
   double element(const rt::pb::LibraryCall &call, int buffer, int64_t index);
 
@@ -63,10 +64,10 @@ private:
   LoadedObject object;
   std::optional<emulator::Module> text;
   emulator::Memory memory;
-  std::map<int, uint64_t> deviceAddresses; ///< of regions
+  std::map<int, uint64_t> deviceAddresses; ///< by region
   Surroundings surroundings;
   std::map<int, std::vector<char>> regions;
-  std::map<int, uint64_t> written; ///< by `write`: so far
+  std::map<int, uint64_t> written; ///< the end of the bytes that write() has filled, by region
 };
 
 } // namespace espalier::test

@@ -1,5 +1,5 @@
-// exp, log, tanh and erf of kernels against libm over their whole range, at all levels and, with approximate
-// instructions, on GPUs: the emulator's are the correctly rounded ones, to whose errors a device adds 2^-22.
+// Compares exp, log, tanh and erf of kernels with libm over their whole range, at all levels. On GPUs, kernels use
+// approximate instructions. The emulator rounds these correctly; a device has an additional error of up to 2^-22.
 #include "dialects/exec/dialect.h"
 #include "test/compiler/codegen/harness.h"
 
@@ -22,7 +22,8 @@ std::string unary(const std::string &op) {
          "model.name = \"x\"}) {\n%y = model." + op + " %x : (!x) -> !x\nreturn %y : !x\n}\n";
 }
 
-/// Largest relative error of `op` on [low, high] against `reference`; denormal results count absolutely.
+/// Checks the largest relative error of `op` on [low, high] against `reference`. Denormal results are checked by
+/// absolute error.
 void checkUnary(const std::string &op, double (*reference)(double), double low, double high, double tolerance,
                 double gpuTolerance) {
   Compiled compiled(unary(op));
@@ -50,7 +51,8 @@ void checkUnary(const std::string &op, double (*reference)(double), double low, 
 }
 
 TEST(KernelMath, ExpIsAccurateFromSubnormalToOverflow) {
-  // On GPUs the argument of ex2 is rounded: 2^-24 of it is an absolute error of the exponent. Denormals are 0 there.
+  // On GPUs, the argument of ex2 is rounded, which gives an absolute error of the exponent of 2^-24 times the argument.
+  // Denormals are 0.
   checkUnary("exp", std::exp, -87, 88.7, 2.5e-7, 6e-6);
   checkUnary("exp", std::exp, -1, 1, 2.5e-7, 2e-7);
   checkUnary("exp", std::exp, -300, -87, 2e-7, 1.2);
@@ -75,7 +77,7 @@ TEST(KernelMath, ErfSaturatesAndKeepsSmallArguments) {
   checkUnary("erf", std::erf, -1e-6, 1e-6, 3e-7, 3e-7);
 }
 
-// Infinities, zeros and NaNs come out as in libm.
+// Infinities, zeros and NaNs give the same results as libm.
 TEST(KernelMath, SpecialValues) {
   double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
   for (auto &[op, reference] : std::vector<std::pair<std::string, double (*)(double)>>{

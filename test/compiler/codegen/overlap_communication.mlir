@@ -4,7 +4,8 @@
 !w = tensor<6x10xf32, #model.dims<hidden, ffn>>
 !y = tensor<4x10xf32, #model.dims<batch, ffn>>
 
-// The sum starts right after its operand, and the weight's gradient, which stood before it, hides it.
+// The all-reduce starts right after its operand. The weight gradient, which preceded it, moves after the start and
+// hides it.
 // CHECK-LABEL: func.func @gradient_behind_the_sum
 // CHECK: %[[DX:.*]] = model.contract %arg0, %arg1 : {{.*}} -> tensor<4x6xf32
 // CHECK-NEXT: %[[SUM:.*]] = dist.all_reduce %[[DX]]
@@ -27,7 +28,7 @@ func.func @gradient_behind_the_sum(%dy: !y, %w: !w, %x: !x, %acc: !w) -> (!x, !w
 !w = tensor<6x10xf32, #model.dims<hidden, ffn>>
 !y = tensor<4x10xf32, #model.dims<batch, ffn>>
 
-// Two sums keep their order. The gradient between them stays where it is: it hides the first one already.
+// Two all-reduces keep their order. The gradient between them does not move, because it already hides the first one.
 // CHECK-LABEL: func.func @hides_already
 // CHECK: dist.all_reduce %arg0
 // CHECK-NEXT: model.contract %arg2, %arg1
@@ -48,7 +49,7 @@ func.func @hides_already(%a: !x, %dy: !y, %x: !x, %acc: !w) -> (!x, !w) {
 !x = tensor<4x6xf32, #model.dims<batch, hidden>>
 !half = tensor<2x6xf32, #model.dims<batch, hidden>>
 
-// A gather that could start at once does not pass the sum before it; work that the result needs does not move.
+// A gather that could start at once does not move before the all-reduce. Work that the result needs does not move.
 // CHECK-LABEL: func.func @keeps_the_order
 // CHECK: %[[T:.*]] = model.tanh %arg0
 // CHECK-NEXT: %[[SUM:.*]] = dist.all_reduce %[[T]]
@@ -71,7 +72,7 @@ func.func @keeps_the_order(%x: !x, %part: !half) -> !x {
 !w = tensor<6x10xf32, #model.dims<hidden, ffn>>
 !y = tensor<4x10xf32, #model.dims<batch, ffn>>
 
-// The gather is needed before the result of the sum: it starts first.
+// The gather starts first, because its result is needed before the result of the all-reduce.
 // CHECK-LABEL: func.func @in_the_order_of_need
 // CHECK: %[[DX:.*]] = model.contract
 // CHECK-NEXT: %[[G:.*]] = dist.all_gather

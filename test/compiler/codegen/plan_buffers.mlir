@@ -1,7 +1,7 @@
 // RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers %s | FileCheck %s
 
-// Four values in between need 192, 192, 256 and 192 bytes, but only two are ever live at once: the activation takes the
-// place of its operand, the third product that of the dead activation.
+// Four intermediate values have 192, 192, 256 and 192 bytes, but at most two are live at once. The third product reuses
+// the offset of the dead activation.
 // CHECK-LABEL: exec.program @mlp.none.forward
 // CHECK-SAME: workspace_bytes = 448
 // CHECK: "stream_in"{{.*}}region = "workspace", offset = 256, bytes = 192
@@ -22,8 +22,8 @@ func.func @mlp.none.forward(
   return %y : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
 }
 
-// At most 640 bytes live at once, those of the last three buffers. Placed by size alone, the second lies behind the first,
-// in whose place only one of the small ones fits then: 704 bytes.
+// At most 640 bytes are live at once, in the last three buffers. If buffers were placed only by size, the second would
+// follow the first, whose space then fits only one of the small ones: 704 bytes.
 // CHECK-LABEL: exec.program @order
 // CHECK-SAME: workspace_bytes = 640
 exec.program @order {

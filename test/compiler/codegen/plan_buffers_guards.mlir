@@ -1,7 +1,7 @@
 // RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers %s | FileCheck %s
 
-// Of a checked plan: 64 bytes stay free behind each buffer while it lives, and the program lists them. The two products
-// live at instructions 0 to 1 and 1 to 2, 192 bytes each.
+// In a checked plan, 64 bytes after each buffer stay unused during its live range, and the program lists them. The two
+// products have 192 bytes each and are live at instructions 0 to 1 and 1 to 2.
 // CHECK-LABEL: exec.program @mlp.none.forward
 // CHECK-SAME: exec.guards = array<i64: 192, 0, 1, 448, 1, 2>
 // CHECK-SAME: workspace_bytes = 512

@@ -15,7 +15,7 @@ namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Index of a named position in a tensor that may lack some of the names.
+/// Returns the index of a named position in a tensor that may lack some of the names.
 int64_t indexIn(Type type, ArrayRef<StringAttr> names, ArrayRef<int64_t> position) {
   int64_t index = 0;
   for (auto [name, size] : llvm::zip_equal(dimNames(type), cast<RankedTensorType>(type).getShape()))

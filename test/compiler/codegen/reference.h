@@ -1,4 +1,4 @@
-// Numbers that compiled programs are compared with: functions of the model dialect evaluated op by op in double.
+// Evaluates functions of the model dialect op by op in double precision, as the reference for compiled programs.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,11 +12,11 @@ using Numbers = std::vector<double>;
 /// Run-time numbers that ops depend on.
 struct Surroundings {
   uint32_t seed = 7, step = 3, layer = 2, microBatch = 1;
-  std::vector<float> slots = std::vector<float>(16, 1.0f); ///< of the scalars region
+  std::vector<float> slots = std::vector<float>(16, 1.0f); ///< the slots of the scalars region
 };
 
-/// Results of `function` for `arguments`. Values of 16-bit types are rounded where the function says so, at loads of
-/// arguments only: intermediate values stay exact.
+/// Evaluates `function` for `arguments`. Arguments of 16-bit types are rounded when they are loaded; intermediate
+/// values stay exact.
 std::vector<Numbers> evaluate(mlir::func::FuncOp function, const std::vector<Numbers> &arguments,
                               const Surroundings &surroundings);
 

@@ -1,4 +1,4 @@
-// A plan as the flags of other systems: what one cannot say is named.
+// Exports plans as flags of other systems. Properties that a system cannot express are listed.
 #include "compiler/export/export_plan.h"
 
 #include "planner/answer/explain.h"
@@ -63,12 +63,14 @@ TEST(Export, ExpertsOfEachSystem) {
   EXPECT_THAT(exportTorchtitan(experts, plan).text,
               HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 1\n"));
   plan.splitsExperts = true;
-  // What Megatron refuses, and what torchtitan cannot leave whole.
+  // Megatron refuses the combination of ep and tp without sequence parallelism, and torchtitan cannot keep experts
+  // unsharded.
   plan.zero = 0, plan.sequenceParallel = false;
   EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
               ElementsAre("experts over ep and tp without sequence parallelism"));
-  EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // and no sequence parallelism
-  // Layers without experts between layers with them.
+  EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // the second one is the missing sequence
+                                                                      // parallelism
+  // A layer without experts between layers with experts.
   SegmentKind routed = experts.kinds[experts.layers[0].kind];
   routed.patterns.at(0).parameters.at(0).expert = true;
   int dense = experts.layers[0].kind, moe = static_cast<int>(experts.kinds.size());
@@ -86,8 +88,8 @@ TEST(Export, MindFormersInterleaves) {
   EXPECT_THAT(exported.text, HasSubstr("  pipeline_config:\n    pipeline_interleave: True\n"));
   EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"));
   EXPECT_THAT(exported.notExpressed, ElementsAre());
-  // LayerSetting of mindformers/models/utils.py: a list for each chunk of a stage, with an entry for each stage; the
-  // sum of all offsets is what 24 layers leave over six chunks.
+  // LayerSetting of mindformers/models/utils.py: one list per chunk of a stage, with an entry per stage. The offsets
+  // sum to the remainder of 24 layers over six chunks.
   plan.stages.clear();
   for (int layers : {3, 5, 4, 4, 5, 3})
     plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
@@ -105,7 +107,7 @@ TEST(Export, MindFormersInterleaves) {
   EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
 }
 
-TEST(Export, TorchtitanNamesOnlySchedulesThatItHas) {
+TEST(Export, TorchtitanExportsOnlyItsSchedules) {
   for (Schedule schedule : kSchedules) {
     Plan plan;
     plan.pp = 2, plan.microBatches = 4, plan.schedule = schedule;
@@ -131,7 +133,7 @@ TEST(Export, MindFormersAndTorchtitan) {
   EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
 }
 
-// What the search chooses most often: stages that repeat different numbers of layers.
+// The most frequent choice of the search: stages recompute different numbers of layers.
 TEST(Export, RecomputeOfSomeLayers) {
   constexpr Recompute None = Recompute::None, Selective = Recompute::Selective, Full = Recompute::Full;
   Plan plan;
@@ -139,14 +141,17 @@ TEST(Export, RecomputeOfSomeLayers) {
   plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
   std::fill_n(plan.stages[0].recompute.begin(), 5, Selective);
   ExportedPlan megatron = exportMegatron(problem(), plan);
-  EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // else it would not fit
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // required to fit into memory
   EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have selective recompute in all layers")));
   EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("mode = \"selective\""));
   ExportedPlan mindFormers = exportMindFormers(problem(), plan);
   EXPECT_THAT(mindFormers.text, HasSubstr("  recompute: [0, 0]\n  select_recompute: [5, 0]\n"));
   EXPECT_TRUE(mindFormers.notExpressed.empty());
   std::fill_n(plan.stages[0].recompute.begin(), 2, Full);
-  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--recompute-granularity selective\n")); // less, and fits
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--recompute-granularity selective\n")); // less
+                                                                                                       // recompute,
+                                                                                                       // which also
+                                                                                                       // fits
   Problem tight = problem();
   tight.machine.memoryBytes = 1e9;
   megatron = exportMegatron(tight, plan);
@@ -162,7 +167,7 @@ TEST(Export, RecomputeOfSomeLayers) {
   EXPECT_TRUE(megatron.notExpressed.empty());
 }
 
-// What --decoder-first and --decoder-last cannot say.
+// Layouts that --decoder-first and --decoder-last cannot express.
 TEST(Export, LayoutOfUnevenStages) {
   Plan plan;
   plan.dp = 4, plan.pp = 4, plan.microBatches = 32;
@@ -200,7 +205,7 @@ TEST(Export, StagesAndVocabulary) {
   plan.schedule = Schedule::OneFOneB;
   for (StagePlan &stage : plan.stages)
     stage = {0, 6, std::vector<Recompute>(6)};
-  // torchtitan takes a layer from each end otherwise.
+  // By default, torchtitan removes a layer from the first and the last stage.
   ExportedPlan titan = exportTorchtitan(problem(), plan);
   EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_layers_per_stage = 6\n"
                                     "pipeline_parallel_first_stage_less_layers = 0\n"
@@ -215,7 +220,7 @@ TEST(Export, StagesAndVocabulary) {
               ElementsAre(HasSubstr("of a pipeline"), "fewer micro-batches (2) than stages (4)"));
 }
 
-TEST(Export, WhatIsOffloadedWhereASystemHasIt) {
+TEST(Export, OffloadingIfTheSystemSupportsIt) {
   Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
   Plan plan;
   plan.offloadOptimizer = plan.offloadActivations = true;
@@ -227,7 +232,7 @@ TEST(Export, WhatIsOffloadedWhereASystemHasIt) {
   plan.zero = 0;
   plan.stages = {{0, 24, std::vector<Recompute>(24, Recompute::Full)}};
   EXPECT_THAT(exportMegatron(problem, plan).notExpressed,
-              ElementsAre("offloaded activations beside a pipeline or recompute",
+              ElementsAre("offloaded activations together with a pipeline or recompute",
                           "offloaded optimizer state without the distributed optimizer"));
   ExportedPlan mindFormers = exportMindFormers(problem, plan), titan = exportTorchtitan(problem, plan);
   EXPECT_THAT(mindFormers.text, HasSubstr("swap_config:\n  swap: True\n"));

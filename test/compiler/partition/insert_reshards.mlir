@@ -5,7 +5,7 @@
 !wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// A partial sum is added up once, right behind its producer, however many uses it has.
+// A partial sum is reduced once, right after its producer, for all of its uses.
 // CHECK-LABEL: func.func @once(
 // CHECK-NOT: dist.operands
 // CHECK: %[[PART:.*]] = model.contract
@@ -30,7 +30,7 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}} {
 !wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// Sums that are partial alike are added first, so that one reshard serves both.
+// Values that are partial over the same axes are added before the reduction, so that one reshard is enough.
 // CHECK-LABEL: func.func @added_first(
 // CHECK: %[[D:.*]] = model.contract
 // CHECK-NEXT: %[[E:.*]] = model.contract
@@ -53,8 +53,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}} {
 !wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 
-// The stream is gathered once for all its products in forward, and again before its first use in backward, so that
-// the gathered value is not kept in between.
+// The stream is gathered once for all products in forward. It is gathered again before its first use in backward, so
+// that the gathered value is not kept.
 // CHECK-LABEL: func.func @per_phase(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:
 // CHECK: %[[N:.*]] = model.neg %[[X]]
@@ -92,8 +92,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// A sum goes straight to the place of its dimensions: under sequence parallelism to the split sequence (a
-// reduce-scatter), from where the one use that wants it whole gathers.
+// A partial sum is resharded directly to the sharding of its dimensions. Under sequence parallelism this is the sharded
+// sequence (a reduce-scatter). The only use that needs the unsharded value gathers it.
 // CHECK-LABEL: func.func @to_its_place(
 // CHECK: %[[PART:.*]] = model.contract
 // CHECK-NEXT: %[[SUM:.*]] = dist.reshard %[[PART]] from <[{}, {}, {}], partial = {tp}> to <[{}, {tp}, {}]>
@@ -114,7 +114,7 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 !bias = tensor<10xf32, #model.dims<hidden>>
 
-// Accumulators take partial sums as they are: the sum over dp is left to the end of the step.
+// Accumulators accept partial sums, because the sum over dp is computed at the end of the step.
 // CHECK-LABEL: func.func @accumulator(
 // CHECK-SAME: dist.sharding = #dist.sharding<[{}], partial = {dp}>
 // CHECK: %[[SUM:.*]] = model.reduce_sum

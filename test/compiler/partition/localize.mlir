@@ -6,8 +6,8 @@
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// Tensor parallel: one all-reduce behind the pair in forward, one in backward. Types become those of one device, and
-// arguments keep their sharding.
+// Tensor parallelism: one all-reduce after the pair in forward, and one in backward. Types become those of one device,
+// and arguments keep their sharding.
 // CHECK-LABEL: func.func @pair(
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<2x6x10xf32, #model.dims<batch, seq, hidden>> {dist.sharding = #dist.sharding<[{dp}, {}, {}]>
 // CHECK-SAME: %[[UP:[a-z0-9]+]]: tensor<10x7xf32, #model.dims<hidden, ffn>>
@@ -42,8 +42,8 @@ module attributes {dist.mesh = #dist.mesh<pp = 2, dp = 2, tp = 2>, dist.dims = {
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 !bias = tensor<10xf32, #model.dims<hidden>>
 
-// Sequence parallel: gather before the pair, reduce-scatter behind it; in backward the cotangent is gathered, the
-// stream again, and the gradient scattered. The bias gradient is no collective: it stays partial.
+// Sequence parallelism: an all-gather before the pair and a reduce-scatter after it. Backward gathers the cotangent and
+// again the stream, and scatters the gradient. The bias gradient needs no collective, because it stays partial.
 // CHECK-LABEL: func.func @sequence_parallel(
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<4x3x10xf32
 // CHECK-SAME: %[[UP:[a-z0-9]+]]: tensor<10x7xf32
@@ -83,7 +83,7 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !table = tensor<22x10xf32, #model.dims<vocab, hidden>>
 !tokens = tensor<4x6xi32, #model.dims<batch, seq>>
 
-// Vocabulary parallel embedding: forward and backward know where the device's rows begin.
+// Vocabulary-parallel embedding: forward and backward have the first row of the device's shard.
 // CHECK-LABEL: func.func @embedding(
 // CHECK-SAME: %[[TABLE:[a-z0-9]+]]: tensor<11x10xf32
 // CHECK: %[[ROWS:.*]] = model.embed %[[TABLE]], %{{.*}} {first_row = #dist.origin<tp * 11>}
@@ -104,8 +104,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {vocab = ["tp"]}}
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 !labels = tensor<4x6xi32, #model.dims<batch, seq>>
 
-// Vocabulary parallel cross entropy: a maximum and two sums go over tp, none of them of the size of the logits; the
-// padded tail and the label's column are found by the origin of the device's columns.
+// Vocabulary-parallel cross entropy: a maximum and two sums are reduced over tp, none of them with the size of the
+// logits. The origin of the device's columns locates the padded tail and the label's column.
 // CHECK-LABEL: func.func @cross_entropy(
 // CHECK: %[[LOGITS:.*]] = model.mask_tail %{{.*}} first_column = #dist.origin<tp * 11>, valid = 21 : i64}
 // CHECK-NEXT: %[[OWN_MAX:.*]] = model.reduce_max %[[LOGITS]]
@@ -143,8 +143,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {vocab = ["tp"]}}
 
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 
-// Statistics are summed over all devices at the end of a step. The sum over dp is partial and counts by itself; the
-// two devices of tp hold the same number, so that each adds half of it. Stages (pp) do not share a statistic.
+// Statistics are summed over all devices at the end of a step. The sum over dp is partial and counts once. The two
+// devices of tp hold the same number, so each adds half of it. Stages (pp) do not share a statistic.
 // CHECK-LABEL: func.func @replicas(
 // CHECK-SAME: {dist.sharding = #dist.sharding<[], partial = {dp}>, model.role = "statistic"}
 // CHECK: %[[COUNT:.*]] = model.reduce_sum
@@ -165,7 +165,7 @@ module attributes {dist.mesh = #dist.mesh<pp = 3, dp = 2, tp = 2>, dist.dims = {
 
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 
-// Without replicas nothing is weighted.
+// Without replicas there are no weights.
 // CHECK-LABEL: func.func @no_replicas(
 // CHECK-NOT: model.mul
 // CHECK: return
@@ -182,7 +182,7 @@ module attributes {dist.mesh = #dist.mesh<pp = 3, dp = 2, tp = 1>, dist.dims = {
 
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 
-// Gradients are not weighted: their replicas are not added up.
+// Gradients have no weights, because their replicas are not summed.
 // CHECK-LABEL: func.func @gradient_replicas(
 // CHECK-NOT: model.mul
 // CHECK: return
@@ -199,8 +199,9 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>} {
 
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 
-// Random bits depend on global positions: dropout knows where its samples and its sequence begin (samples of later
-// micro-batches follow by the whole batch) and the sizes of the unsplit value; its derivative drops the same elements.
+// Random bits depend on global positions. So dropout has the origins of its samples and its sequence (later
+// micro-batches follow at the offset of the whole batch) and the unsharded sizes. Its derivative drops the same
+// elements.
 // CHECK-LABEL: func.func @dropout(
 // CHECK: model.dropout %{{.*}} {id = 3 : i64, origins = [#dist.origin<dp * 2, micro_batch * 4>, #dist.origin<tp * 3>, unit], rate = 1.000000e-01 : f64, unsplit = array<i64: 4, 6, 10>} : (tensor<2x3x10xf32
 // CHECK: model.cotangent
@@ -218,7 +219,7 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, dist.dims = {batch = 
 !q = tensor<4x6x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
 !sums = tensor<4x6x8xf32, #model.dims<batch, seq, heads>>
 
-// Attention runs on the device's heads; its dropout, too, knows which these are.
+// Attention runs on the device's heads, and its dropout has the first head.
 // CHECK-LABEL: func.func @attention(
 // CHECK: model.attention %{{.*}} {causal, id = 1 : i64, origins = [#dist.origin<micro_batch * 4>, unit, #dist.origin<tp * 4>, unit], rate = 2.000000e-01 : f64, scale = 1.000000e+00 : f64, unsplit = array<i64: 4, 6, 8, 12>} : {{.*}} -> (tensor<4x6x4x12xf32, {{.*}}>, tensor<4x6x4xf32, {{.*}}>)
 // CHECK: model.attention_grad {{.*}} origins = [#dist.origin<micro_batch * 4>, unit, #dist.origin<tp * 4>, unit], {{.*}}, unsplit = array<i64: 4, 6, 8, 12>}
@@ -236,8 +237,9 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {heads = ["tp"]}}
 !q = tensor<4x6x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
 !sums = tensor<4x6x8xf32, #model.dims<batch, seq, heads>>
 
-// A split sequence: the device's queries see all keys and values, which are gathered, again for backward; the sums of
-// the gradients over the queries of all devices are scattered. The mask and the random bits know the first query.
+// A sharded sequence: the device's queries attend to all keys and values, which are gathered, and gathered again for
+// backward. The gradients of keys and values, summed over the queries of all devices, are reduce-scattered. The mask
+// and the random bits have the first query.
 // CHECK-LABEL: func.func @split_attention(
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<4x3x8x12xf32
 // CHECK-SAME: %[[K:[a-z0-9]+]]: tensor<4x3x8x12xf32
@@ -265,7 +267,7 @@ module attributes {dist.mesh = #dist.mesh<cp = 2>, dist.dims = {seq = ["cp"]}} {
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 
-// What is whole on each device is cut where a split stream wants its part: a slice, no communication.
+// If a sharded stream uses a replicated value, the value is sliced without communication.
 // CHECK-LABEL: func.func @slice(
 // CHECK: %[[PART:.*]] = dist.slice %{{.*}} over ["tp"] dim 1 : (tensor<4x6xf32, {{.*}}) -> tensor<4x3xf32
 // CHECK-NEXT: model.mul %{{.*}}, %[[PART]]
@@ -282,7 +284,7 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.sequence_parallel} {
 !tokens = tensor<4x6xi32, #model.dims<batch, seq>>
 !table = tensor<22x10xf32, #model.dims<vocab, hidden>>
 
-// Two axes on one dimension: the first counts in larger strides.
+// Two axes shard one dimension; the first axis has the larger stride.
 // CHECK-LABEL: func.func @two_axes(
 // CHECK-SAME: tensor<1x6xi32
 // CHECK: model.dropout %{{.*}} origins = [#dist.origin<dp * 2, ep * 1, micro_batch * 4>, unit, unit]
@@ -304,8 +306,9 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2>, dist.dims = {batch = 
 !up = tensor<8x10x12xf32, #model.dims<expert, hidden, ffn>>
 !down = tensor<8x12x10xf32, #model.dims<expert, ffn, hidden>>
 
-// Tokens are routed where their sample is, on (dp, ep); between dispatch and combine ep has the experts instead: an
-// all-to-all there and one back. The sum over tp is made before the way back. Gradients of experts are sums over dp.
+// Tokens are routed on the device of their sample, over (dp, ep). Between dispatch and combine, ep shards the experts:
+// an all-to-all before and one after. The sum over tp is computed before the second one. Gradients of experts are sums
+// over dp.
 // CHECK-LABEL: func.func @experts(
 // CHECK-SAME: tensor<4x10x6xf32, {{.*}}> {dist.sharding = #dist.sharding<[{ep}, {}, {tp}]>
 // CHECK-SAME: dist.sharding = #dist.sharding<[{ep}, {}, {tp}], partial = {dp}>
@@ -342,7 +345,8 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2, tp = 2>,
 !weight = tensor<8x10x10xf32, #model.dims<expert, hidden, out>>
 !out = tensor<8x4x3x10xf32, #model.dims<expert, batch, capacity, out>>
 
-// Whole experts on (tp, ep): what all tensor ranks have is sliced before it travels, and gathered after it is back.
+// Unsharded experts on (tp, ep): rows that all tensor ranks have are sliced before the all-to-all and gathered after
+// it.
 // CHECK-LABEL: func.func @whole_experts(
 // CHECK: %[[SENT:.*]] = model.dispatch {{.*}} -> tensor<8x2x3x10xf32
 // CHECK: %[[PART:.*]] = dist.slice %[[SENT]] over ["tp"] dim 0 : {{.*}} -> tensor<4x2x3x10xf32

@@ -6,8 +6,8 @@
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// Tensor parallel: the first product has its columns on tp, the second sums over them and is partial. The batch is on
-// dp, so that gradients of weights, and with them their accumulators, are partial over dp.
+// Tensor parallelism: tp shards the columns of the first product. The second product sums over them and is partial. dp
+// shards the batch, so gradients of weights and their accumulators are partial over dp.
 // CHECK-LABEL: func.func @pair(
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{dp}, {}, {}]>, model.name = "x", model.role = "stream"}
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{}, {tp}]>, model.name = "up", model.role = "parameter"}
@@ -43,8 +43,8 @@ module attributes {dist.mesh = #dist.mesh<pp = 1, dp = 2, tp = 2>, dist.dims = {
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 !bias = tensor<10xf32, #model.dims<hidden>>
 
-// Sequence parallel: tp splits the stream's sequence too. In the product the parameter claims tp for ffn, so that x
-// must be whole; the bias is added where the sequence is split, so that its gradient is partial over tp as well.
+// Sequence parallelism: tp also shards the stream's sequence. In the product, the parameter uses tp for ffn, so x must
+// be unsharded. The bias is added where the sequence is sharded, so its gradient is also partial over tp.
 // CHECK-LABEL: func.func @sequence_parallel(
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{dp}, {tp}, {}]>, model.name = "x", model.role = "stream"}
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{}], partial = {dp, tp}>, model.name = "b", model.role = "accumulator"}
@@ -80,8 +80,8 @@ module attributes {dist.mesh = #dist.mesh<pp = 1, dp = 2, tp = 2>, dist.dims = {
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 
-// Sums that are partial alike pass through ops that are linear in them; an op that is not linear, and a sum with a
-// value that is not partial, read them added up.
+// Sums that are partial over the same axes pass through linear ops. A nonlinear op, and a sum with a value that is not
+// partial, read the reduced value.
 // CHECK-LABEL: func.func @linear(
 // CHECK: model.contract %arg0, %arg2
 // CHECK: model.contract %arg0, %arg3
@@ -116,8 +116,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}} {
 !table = tensor<22x10xf32, #model.dims<vocab, hidden>>
 !tokens = tensor<4x6xi32, #model.dims<batch, seq>>
 
-// Vocabulary parallel embedding: each device looks up the rows that it holds, and the sum over tp is the result. The
-// gradient of the table stays split as its accumulator is.
+// Vocabulary-parallel embedding: each device looks up its rows, and the sum over tp is the result. The gradient of the
+// table stays sharded like its accumulator.
 // CHECK-LABEL: func.func @embedding(
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{tp}, {}]>, model.name = "table", model.role = "parameter"}
 // CHECK-SAME: {dist.sharding = #dist.sharding<[{dp}, {}]>, model.name = "tokens", model.role = "input"}
@@ -143,8 +143,8 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, dist.dims = {batch = 
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 !labels = tensor<4x6xi32, #model.dims<batch, seq>>
 
-// Vocabulary parallel cross entropy: only sums are partial. The maximum is finished by its own localization, so that
-// its result is whole.
+// Vocabulary-parallel cross entropy: only sums are partial. The localization of the maximum reduces it, so its result
+// is replicated.
 // CHECK-LABEL: func.func @cross_entropy(
 // CHECK: model.reduce_max
 // CHECK-SAME: dist.operands = [#dist.sharding<[{dp}, {}, {tp}]>]
@@ -171,7 +171,7 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, dist.dims = {batch = 
 !q = tensor<4x6x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
 !sums = tensor<4x6x8xf32, #model.dims<batch, seq, heads>>
 
-// Attention keeps a split sequence: its localization gathers keys and values.
+// Attention keeps a sharded sequence; its localization gathers keys and values.
 // CHECK-LABEL: func.func @split_sequences(
 // CHECK-SAME: dist.sharding = #dist.sharding<[{}, {cp}, {tp}, {}]>
 // CHECK: model.attention
@@ -188,8 +188,8 @@ module attributes {dist.mesh = #dist.mesh<cp = 2, tp = 2>, dist.dims = {seq = ["
 
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 
-// The stream's sequence is on cp and then tp. What has tp for another dimension gathers over tp alone; what comes with
-// the outer axis only takes the inner one from the next operand.
+// cp and then tp shard the stream's sequence. A product that uses tp for another dimension gathers only over tp. An op
+// whose first operand is sharded only over the outer axis takes the inner axis from its next operand.
 // CHECK-LABEL: func.func @outer_axes(
 // CHECK: model.contract
 // CHECK-SAME: dist.operands = [#dist.sharding<[{}, {cp}, {}]>, #dist.sharding<[{}, {tp}]>]
@@ -211,7 +211,7 @@ module attributes {dist.mesh = #dist.mesh<cp = 2, tp = 2>, dist.dims = {seq = ["
 
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 
-// An axis of one device splits nothing, an axis that the mesh lacks neither; two axes split a dimension in order.
+// Axes of size 1 and axes that the mesh does not have shard nothing. Two axes shard a dimension in order.
 // CHECK-LABEL: func.func @axes(
 // CHECK-SAME: dist.sharding = #dist.sharding<[{dp, ep}, {}, {}]>
 module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2, tp = 1>,

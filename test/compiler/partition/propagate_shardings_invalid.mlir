@@ -1,6 +1,6 @@
 // RUN: espalier-opt %s -propagate-shardings -verify-diagnostics
 
-// An op that says nothing about sharding is refused.
+// An op without a sharding rule is refused.
 module attributes {dist.mesh = #dist.mesh<tp = 2>} {
   func.func @not_shardable() -> tensor<3xf32> {
     // expected-error@+1 {{'arith.constant' op cannot be sharded}}

@@ -1,4 +1,4 @@
-// The plan that a run file pins, where it lists what single stages and chunks do.
+// The plan that a run file pins, with settings for single stages and chunks.
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
@@ -12,7 +12,8 @@ using testing::ElementsAre;
 
 namespace {
 
-/// Layers of each chunk, in model order, that are repeated in full; tiny_gpt with nine layers on 2 x 2 chunks.
+/// Returns the number of fully recomputed layers of each chunk, in model order, for tiny_gpt with nine layers on 2 x 2
+/// chunks.
 std::vector<int> repeatedLayers(std::vector<std::string> sets, const std::string &recompute) {
   sets.insert(sets.end(), {"model.model_config.num_layers=9", "model.model_config.offset=[[1, 1], [0, -1]]",
                            "model.model_config.pp_interleave_num=2", "recompute_config.recompute=" + recompute});
@@ -26,11 +27,11 @@ std::vector<int> repeatedLayers(std::vector<std::string> sets, const std::string
   return counts;
 }
 
-// Chunks of 3, 3, 2 and 1 layers; the first and the third lie on stage 0.
+// The chunks have 3, 3, 2 and 1 layers; the first and the third are on stage 0.
 TEST(PinnedPlan, RecomputeOfChunks) {
   const std::vector<std::string> interleaved = {"parallel.pipeline_config.pipeline_interleave=True"};
   EXPECT_THAT(repeatedLayers(interleaved, "[[3, 0], [False, True]]"), ElementsAre(3, 0, 0, 1));
-  // What is said of a stage goes to its chunks in turn, as far as they have layers.
+  // A number for a stage is distributed over its chunks in order, up to their numbers of layers.
   EXPECT_THAT(repeatedLayers(interleaved, "[3, 9]"), ElementsAre(2, 3, 1, 1));
   EXPECT_THAT(repeatedLayers(interleaved, "[0, 1]"), ElementsAre(0, 1, 0, 0));
 }

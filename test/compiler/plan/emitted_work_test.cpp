@@ -1,4 +1,4 @@
-// What the planner is told of a program for GPUs against the launches and calls of the compiled plan.
+// Compares the planner's terms for a GPU program with the launches and calls of the compiled plan.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
@@ -13,10 +13,10 @@ namespace {
 
 namespace pb = rt::pb;
 
-/// Of one subprogram.
+/// The work of one subprogram.
 struct Work {
   double bytes = 0;
-  int kernels = 0; ///< products and attention are not counted
+  int kernels = 0; ///< without products and attention
 };
 
 Work workOf(const pb::Plan &plan, const std::string &name) {
@@ -55,11 +55,11 @@ class EmittedWorkOf : public testing::TestWithParam<const char *> {};
 INSTANTIATE_TEST_SUITE_P(Models, EmittedWorkOf, testing::Values("gpt2_124m", "llama2_7b"),
                          [](const auto &info) { return std::string(info.param); });
 
-/// One term for each kernel, and their bytes together, of a layer forward and backward, whatever the micro-batch. What
-/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the
-/// bounds. One sample has half as many where a kernel has not all blocks yet that it may have (leastReducedRows of the
-/// policy).
-TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
+/// The terms of a layer, forward and backward, have one entry per kernel, and the same bytes, for any micro-batch size.
+/// Column sums write partial sums per block of rows. The terms assume the number of blocks of micro-batches of two
+/// samples, hence the bounds. One sample has half as many blocks if a kernel has fewer blocks than its maximum
+/// (leastReducedRows of the policy).
+TEST_P(EmittedWorkOf, LayersEqualsTheCompiledPlan) {
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + GetParam() + ".yaml");
   ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();
   const RunConfig &run = imported.config;

@@ -1,6 +1,4 @@
-// The planner's picture of a model against what the compiler makes of it: arena bytes and collective bytes of random
-// plans.
-#include "compiler/codegen/emit_subprograms.h"
+// Compares the planner's terms for a model with compiled plans: arena bytes and collective bytes of random plans.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/apply_plan.h"
@@ -40,10 +38,10 @@ RunConfig importConfig(const std::string &name, std::vector<std::string> sets = 
   return imported.config;
 }
 
-/// Executable plans over `devices` ranks, with stages as uneven as they come.
+/// Generates random executable plans over `devices` ranks, with uneven stages.
 class PlanSampler {
 public:
-  /// With several chunks per stage, or with one; of the given ZeRO stages.
+  /// With several chunks per stage if `interleaves`, else with one. Uses the given ZeRO stages.
   PlanSampler(const RunConfig &run, unsigned seed, bool interleaves, std::vector<int> zeros = {0, 1})
       : run(run), interleaves(interleaves), zeros(std::move(zeros)), random(seed) {}
 
@@ -68,7 +66,7 @@ public:
     int64_t positions = run.model.dims.at("seq") / (plan.sequenceParallel ? plan.tp : 1);
     do
       plan.cp = run.model.hasExperts() ? 1 : pick({1, 2, 3, 4, 8, 16});
-    while (positions % plan.cp || plan.dp * plan.cp > 12); // so many shares of so small a model
+    while (positions % plan.cp || plan.dp * plan.cp > 12); // limits the shards of a small model
     plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
     if (run.runMode == "eval") {
@@ -119,7 +117,7 @@ double bytesOf(const rt::pb::Stage &stage, const std::string &memoryClass) {
   return 0;
 }
 
-/// Largest relative difference of predicted and compiled bytes of any stage.
+/// Returns the largest relative difference of predicted and compiled bytes of any stage.
 double memoryError(MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
                    const planner::Plan &plan, const std::string &target = "cpu") {
   CompileOptions sizesOnly;
@@ -137,7 +135,7 @@ double memoryError(MLIRContext &context, const RunConfig &run, const planner::Pr
     double arena = static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)), workspace = bytesOf(stage, "workspace");
     double error = std::abs(memory.total() / arena - 1);
     worst = std::max(worst, error);
-    // Small parameters are rounded up to whole shares; few workspaces have gaps that what lives at once could fill.
+    // Small parameters are padded to whole shards. Few workspaces have gaps that live buffers could fill.
     if (error <= 0.02 && std::abs(memory.workspace - workspace) <= 0.005 * arena)
       continue;
     std::string classes;
@@ -151,11 +149,11 @@ double memoryError(MLIRContext &context, const RunConfig &run, const planner::Pr
   return worst;
 }
 
-/// The largest error of `count` random plans.
+/// Returns the largest error of `count` random plans.
 double worstMemoryError(const std::string &name, int count, unsigned seed, std::vector<std::string> sets,
                         bool interleaves = false, const std::string &target = "cpu", std::vector<int> zeros = {0, 1}) {
   RunConfig run = importConfig(name, std::move(sets));
-  run.pins.cp.reset(); // a file's own plan pins it
+  run.pins.cp.reset(); // the run file pins cp
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run, target);
   EXPECT_TRUE(problem);
@@ -168,7 +166,7 @@ double worstMemoryError(const std::string &name, int count, unsigned seed, std::
   return worst;
 }
 
-TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfRandomPlansEqualsTheCompiledArena) {
   const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
   std::vector<std::tuple<std::string, int, int, std::vector<std::string>>> cases = {
       {"tiny_gpt", 40, 1, {}}, {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}};
@@ -184,15 +182,15 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
   }
 }
 
-/// Their kernels have scratch of their own: sums of parts, orders of tokens, products of attention's gradient.
-TEST(ProfileModel, MemoryOfPlansForGpusIsThatOfTheCompiledArena) {
+/// GPU kernels have additional scratch: partial sums, orders of tokens, delta of attention's gradient.
+TEST(ProfileModel, MemoryOfGpuPlansEqualsTheCompiledArena) {
   for (const char *name : {"gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
     double worst = worstMemoryError(name, 6, 6, {}, /*interleaves=*/false, "cuda");
     std::printf("%s for cuda: worst error of 6 plans %.3f %%\n", name, 100 * worst);
   }
 }
 
-TEST(ProfileModel, MemoryOfSeveralChunksIsThatOfTheCompiledArena) {
+TEST(ProfileModel, MemoryOfSeveralChunksEqualsTheCompiledArena) {
   for (bool isSliced : {false, true}) {
     std::vector<std::string> sets = {"model.model_config.num_layers=18"};
     if (isSliced)
@@ -202,9 +200,9 @@ TEST(ProfileModel, MemoryOfSeveralChunksIsThatOfTheCompiledArena) {
   }
 }
 
-/// Of layers that take turns, of embedding and head, tied and not, of experts and of several chunks. Few are of
-/// tiny_gpt: its arenas are so small that gaps of workspaces count, which are there without ZeRO, too.
-TEST(ProfileModel, MemoryOfWholeGradientsAndParametersIsThatOfTheCompiledArena) {
+/// Layers that share gathered buffers, embedding and head, tied and not, experts, and several chunks. Few cases use
+/// tiny_gpt: its arenas are so small that gaps in workspaces matter, which also occur without ZeRO.
+TEST(ProfileModel, MemoryOfGatheredBuffersEqualsTheCompiledArena) {
   const std::vector<std::tuple<std::string, int, std::vector<std::string>, bool>> cases = {
       {"gpt2_124m", 30, {}, false},
       {"tiny_gpt", 10, {sizes + "num_layers=18"}, true},
@@ -216,16 +214,17 @@ TEST(ProfileModel, MemoryOfWholeGradientsAndParametersIsThatOfTheCompiledArena) 
   }
 }
 
-/// Parameters, inputs, streams and what a forward pass works with: neither gradients nor an optimizer nor kept values.
-TEST(ProfileModel, MemoryOfEvaluationsIsThatOfTheCompiledArena) {
+/// Evaluation has parameters, inputs, streams and forward workspaces, but no gradients, optimizer state or saved
+/// values.
+TEST(ProfileModel, MemoryOfEvaluationsEqualsTheCompiledArena) {
   for (const char *name : {"tiny_gpt", "gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
     double worst = worstMemoryError(name, 10, 7, {"run_mode=eval"});
     std::printf("%s: worst error of 10 evaluations %.3f %%\n", name, 100 * worst);
   }
 }
 
-/// The bytes of each class of an evaluation, by the sizes of the model.
-TEST(ProfileModel, AnEvaluationHoldsParametersAndForwardAlone) {
+/// Checks the bytes of each class of an evaluation against the sizes of the model.
+TEST(ProfileModel, AnEvaluationHoldsOnlyParametersAndForward) {
   auto stageOf = [](const char *mode) {
     RunConfig run = importConfig("gpt2_124m", {std::string("run_mode=") + mode, "parallel_config.data_parallel=1",
                                                "parallel_config.micro_batch_num=4", "runner_config.batch_size=2",
@@ -241,13 +240,13 @@ TEST(ProfileModel, AnEvaluationHoldsParametersAndForwardAlone) {
   rt::pb::Stage training = stageOf("train"), evaluation = stageOf("eval");
   double parameters = bytesOf(evaluation, "parameters");
   EXPECT_EQ(parameters, bytesOf(training, "parameters"));
-  EXPECT_NEAR(parameters, 4 * 124.44e6, 0.5e6); // with 47 rows of padding of the vocabulary
+  EXPECT_NEAR(parameters, 4 * 124.44e6, 0.5e6); // including 47 rows of vocabulary padding
   EXPECT_EQ(bytesOf(training, "gradients"), parameters);
   EXPECT_EQ(bytesOf(training, "optimizer"), 2 * parameters);
   EXPECT_EQ(bytesOf(evaluation, "gradients") + bytesOf(evaluation, "optimizer"), 0);
   constexpr double tokens = 2 * 1024, stream = tokens * 768 * 4, logits = tokens * 50304 * 4;
   EXPECT_EQ(bytesOf(evaluation, "inputs"), 4 * tokens * 4);
-  EXPECT_EQ(bytesOf(evaluation, "activations"), 0); // nothing is kept from layer to layer
+  EXPECT_EQ(bytesOf(evaluation, "activations"), 0); // no saved values
   EXPECT_EQ(bytesOf(evaluation, "boundary"), 2 * stream);
   EXPECT_GE(bytesOf(evaluation, "workspace"), logits);
   EXPECT_LE(bytesOf(evaluation, "workspace"), logits + 2 * stream);
@@ -270,10 +269,10 @@ std::vector<std::string> smallExperts(const std::string &experts, const std::str
           sizes + "intermediate_size=128"};
 }
 
-/// Products that are fused with what follows count, and slots that no token can fill do not: forward and both gradients
-/// are six operations for each weight of a product and token, attention 2 s h in forward and 2.5 times as many in
-/// backward under the causal mask.
-TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
+/// Fused products count, and slots that no token can fill do not. Forward and both gradients take six operations per
+/// weight of a product and token. Attention under the causal mask takes 2 s h in forward and 2.5 times as many in
+/// backward.
+TEST(ProfileModel, UsefulOperationsEqualTheModels) {
   for (const char *type : {"float32", "float16"}) {
     RunConfig run = importConfig("gpt2_124m", {sizes + "param_init_type=" + type, sizes + "compute_dtype=" + type});
     MLIRContext context;
@@ -281,7 +280,7 @@ TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
     ASSERT_TRUE(problem);
     constexpr double tokens = 1024, hidden = 768, weights = 12 * 12 * hidden * hidden + 50304 * hidden;
     double attention = problem->modelFlops - 6 * weights * tokens;
-    constexpr double forward = 12 * 2 * tokens * tokens * hidden; // of the causal half
+    constexpr double forward = 12 * 2 * tokens * tokens * hidden; // of the causal half of the scores
     EXPECT_GE(attention, 3 * forward) << type;
     EXPECT_LE(attention, 3.5 * forward * 1.01) << type;
   }
@@ -297,11 +296,11 @@ TEST(ProfileModel, UsefulOperationsAreThoseOfTheModel) {
   EXPECT_NEAR(flops[0], flops[1], 1e-9 * flops[1]);
 }
 
-/// Other devices, pins and software do not need other terms; other tensor ranks do.
-TEST(ProfileModel, TermsAreReadOnceForAllReadingsOfAFile) {
+/// The terms depend on the number of tensor ranks, but not on devices, pins or software.
+TEST(ProfileModel, TermsAreReadOnceForAllVariantsOfAFile) {
   RunConfig run = importConfig("tiny_gpt", {}),
             other = importConfig("tiny_gpt", {"parallel.parallel_mode=2", "planner.global_batch=64"}, "cpu_local:2x8");
-  run.pins.cp.reset(); // the file pins it
+  run.pins.cp.reset(); // the run file pins cp
   MLIRContext context;
   std::optional<planner::Problem> first = profileModel(context, run), second = profileModel(context, other);
   ASSERT_TRUE(first && second);
@@ -322,8 +321,8 @@ class Workspaces : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(ProfileModel, Workspaces, testing::Values("tiny_gpt", "llama2_7b"),
                          [](const auto &info) { return info.param; });
 
-// Sequences are profiled on two context ranks, and micro-batches of one and of two samples.
-TEST_P(Workspaces, AreThoseOfTheArenaForAnyContextRanks) {
+// Sequences are profiled on two context ranks, with micro-batches of one and of two samples.
+TEST_P(Workspaces, EqualTheArenaForAnyContextRanks) {
   RunConfig run = importConfig(GetParam(), {"model.model_config.seq_length=1536"});
   run.pins = {};
   MLIRContext context;
@@ -339,7 +338,7 @@ TEST_P(Workspaces, AreThoseOfTheArenaForAnyContextRanks) {
           planner::Plan plan;
           plan.cp = cp;
           plan.tp = 2;
-          plan.pp = 3; // first, middle and last
+          plan.pp = 3; // a first, a middle and a last stage
           plan.sequenceParallel = sequenceParallel;
           plan.microBatchSize = samples;
           plan.microBatches = 4;
@@ -355,10 +354,10 @@ TEST_P(Workspaces, AreThoseOfTheArenaForAnyContextRanks) {
   std::printf("%s: worst error of %d plans %.3f %%\n", GetParam().c_str(), plans, 100 * worst);
 }
 
-/// Bytes of whole buffers by collective and axis; all replicas apart from those of dp alone.
+/// Bytes of unsharded buffers by collective and axis. The flag is true for collectives of dp that also span ep.
 using Traffic = std::map<std::tuple<planner::CollectiveKind, planner::Axis, bool>, double>;
 
-/// Counted op by op in functions of the partitioned model, `sign` times.
+/// Counts the collectives in a function of the partitioned model, op by op, multiplied by `sign`.
 void count(ModuleOp module, const std::string &function, double sign, Traffic &traffic) {
   auto found = module.lookupSymbol<func::FuncOp>(function);
   ASSERT_TRUE(found) << function;
@@ -386,8 +385,9 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
   });
 }
 
-/// Counted bucket by bucket, without what pads them. A sum of gradients is one collective over all that hold the same
-/// parameters, dp and cp. Shares move once per step, and with every micro-batch where ZeRO has them whole for it alone.
+/// Counts collectives per bucket, without padding. A sum of gradients is one collective over all ranks that hold the
+/// same parameters, dp and cp. Shards move once per step, or in every micro-batch if ZeRO gathers them only for that
+/// micro-batch.
 void countShares(const SegmentLayout &segment, int zero, bool isLayer, Traffic &forward, Traffic &backward,
                  Traffic &step) {
   auto add = [](Traffic &traffic, planner::CollectiveKind kind, ArrayRef<StringAttr> axes, double bytes) {
@@ -442,8 +442,8 @@ INSTANTIATE_TEST_SUITE_P(
                              smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")}),
     [](const auto &info) { return info.param.name; });
 
-/// The largest workspaces of the programs of one stage: of a micro-batch, and of the step. Models with experts have no
-/// arena yet.
+/// Returns the largest workspaces of the programs of one stage: of a micro-batch, and of the step. Models with experts
+/// have no arena yet.
 std::pair<double, double> compiledWorkspaces(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
   std::optional<PartitionedModel> model = partitionRun(context, run, plan);
   PassManager passes(&context);
@@ -458,7 +458,8 @@ std::pair<double, double> compiledWorkspaces(MLIRContext &context, const RunConf
   return {microBatch, step};
 }
 
-/// Experts split over tp or not; with long sequences, and with so short ones that parameters are large beside them.
+/// Experts that are sharded over tp or not, with long sequences, and with sequences so short that parameters are large
+/// in comparison.
 class ExpertWorkspaces : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 INSTANTIATE_TEST_SUITE_P(ProfileModel, ExpertWorkspaces, testing::Combine(testing::Bool(), testing::Bool()),
@@ -467,8 +468,8 @@ INSTANTIATE_TEST_SUITE_P(ProfileModel, ExpertWorkspaces, testing::Combine(testin
                                   (std::get<1>(info.param) ? "_of_short_sequences" : "");
                          });
 
-// Experts are profiled on two ranks, beside none and beside two of dp.
-TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
+// Experts are profiled on two ranks, with dp 1 and dp 2.
+TEST_P(ExpertWorkspaces, EqualTheProgramsForAnyExpertRanks) {
   auto [isSplit, isShort] = GetParam();
   std::vector<std::string> sets = smallExperts(
       "moe_config.expert_num=16", std::string("planner.pin.expert_tensor_parallel=") + (isSplit ? "True" : "False"));
@@ -502,9 +503,9 @@ TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
   std::printf("worst error of %d plans %.3f %%\n", plans, 100 * worst);
 }
 
-TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
+TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   RunConfig run = importConfig(GetParam().config, GetParam().sets);
-  run.pins.cp.reset(); // a file's own plan pins it
+  run.pins.cp.reset(); // the run file pins cp
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);
@@ -512,7 +513,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
   size_t seen = 0, exchanges = 0;
   for (int i = 0; i < 24; ++i) {
     planner::Plan plan = sampler.sample();
-    for (planner::StagePlan &stage : plan.stages) // a policy of each kind, so that all functions exist
+    for (planner::StagePlan &stage : plan.stages) // uses each policy, so that all functions exist
       for (size_t layer = 0; layer < stage.recompute.size(); ++layer)
         stage.recompute[layer] = static_cast<planner::Recompute>((stage.firstLayer + layer) % 3);
     std::optional<PartitionedModel> model = partitionRun(context, run, plan);
@@ -566,7 +567,7 @@ TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
   EXPECT_TRUE(planner::Capability().runs(*chosen.plan));
   EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
   EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
-  // Hardly more memory than that plan needs: another one, or the same, must still fit.
+  // With hardly more memory than that plan needs, this plan or another one must still fit.
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   auto arenaOf = [&](const planner::Plan &plan) {
@@ -582,7 +583,7 @@ TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
   EXPECT_LE(arenaOf(*smaller.plan), run.cluster.memoryBytes);
 }
 
-TEST(ChoosePlan, WhatDoesNotFitIsNamedWithTheSmallestChanges) {
+TEST(ChoosePlan, ReportsTheSmallestChangesIfNothingFits) {
   RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
   run.cluster.memoryBytes = 4e5;
   MLIRContext context;

@@ -1,4 +1,4 @@
-// What the planner takes to run beside communication, against what the compiled programs and schedules do.
+// Compares the overlap of compute and communication that the planner assumes with compiled programs and schedules.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/profile_model.h"
@@ -15,18 +15,18 @@ using planner::Phase;
 
 namespace {
 
-/// Without the plan that the file pins, for devices that transfer beside compute.
+/// Imports a run file without the plan that it pins, for devices that transfer beside compute.
 RunConfig importConfig(const std::string &name, const std::string &cluster = "h100_dgx") {
   ImportOptions options;
   options.cluster = cluster;
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + name + ".yaml", options);
   EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
   imported.config.pins = {};
-  imported.config.pins.cp = 1; // one way to split sequences less to profile
+  imported.config.pins.cp = 1; // saves profiling a second way to shard sequences
   return imported.config;
 }
 
-/// One stage over `tp` ranks, micro-batches of 2 samples as the terms are read.
+/// Returns a plan with one stage over `tp` ranks and micro-batches of 2 samples, for which the terms are read.
 planner::Plan tensorPlan(const RunConfig &run, int tp, bool sequenceParallel) {
   planner::Plan plan;
   plan.tp = tp;
@@ -39,7 +39,7 @@ planner::Plan tensorPlan(const RunConfig &run, int tp, bool sequenceParallel) {
   return plan;
 }
 
-class Overlap : public testing::TestWithParam<bool> { // whether sequences are split over tensor ranks
+class Overlap : public testing::TestWithParam<bool> { // whether tensor ranks shard sequences
 protected:
   void SetUp() override {
     problem = profileModel(context, run);
@@ -65,7 +65,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Profile, Overlap, testing::Bool(),
                          [](const auto &info) { return info.param ? "sequence_parallel" : "tensor_parallel"; });
 
-/// Matrix products that run beside each collective, in the order of starts.
+/// Returns the number of matrix products that run beside each collective, in the order of starts.
 std::vector<int> productsBeside(const planner::PatternTerms &terms, Phase phase) {
   std::vector<int> products;
   for (const planner::CollectiveTerm &collective : terms.collectives) {
@@ -80,7 +80,7 @@ std::vector<int> productsBeside(const planner::PatternTerms &terms, Phase phase)
   return products;
 }
 
-/// The same, counted in a program of the run plan. Collectives must be waited for in the order of their starts.
+/// Counts the same in a program of the run plan. Collectives must be waited for in the order of their starts.
 std::vector<int> productsBeside(const rt::pb::Plan &plan, const std::string &program) {
   auto found = llvm::find_if(plan.subprograms(), [&](const auto &candidate) { return candidate.name() == program; });
   if (found == plan.subprograms().end()) {
@@ -106,7 +106,7 @@ std::vector<int> productsBeside(const rt::pb::Plan &plan, const std::string &pro
   return products;
 }
 
-TEST_P(Overlap, IsWhatStandsBetweenStartAndWaitOfTheCompiledProgram) {
+TEST_P(Overlap, EqualsTheWorkBetweenStartAndWaitOfTheProgram) {
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   plan.microBatches = run.globalBatch / plan.microBatchSize;
@@ -118,9 +118,10 @@ TEST_P(Overlap, IsWhatStandsBetweenStartAndWaitOfTheCompiledProgram) {
     EXPECT_EQ(productsBeside(termsOf(kind), Phase::Backward),
               productsBeside(compiled->plan, std::string(kind) + ".none.backward"));
   }
-  // Of GPT's layer. Backward without sequence parallelism: the sum before the feed-forward part runs beside its two
-  // weight gradients, the one before attention beside four. With it the gathers of gradients are needed at once, those
-  // of inputs run beside products, the last one beside a weight gradient and the input's way through attention.
+  // A GPT layer. Backward without sequence parallelism: the all-reduce of the feed-forward part runs beside its two
+  // weight gradients, the one of attention beside four. With sequence parallelism, gathered gradients are needed at
+  // once. Gathers of inputs run beside products; the last one runs beside a weight gradient and the backward pass of
+  // attention.
   std::vector<int> forward(GetParam() ? 4 : 2, 0),
       backward = GetParam() ? std::vector<int>{0, 1, 1, 0, 5, 3} : std::vector<int>{2, 4};
   EXPECT_EQ(productsBeside(termsOf("block"), Phase::Forward), forward);
@@ -154,9 +155,9 @@ TEST_P(Overlap, MakesStepsShorterButHidesNoForwardOfTensorRanks) {
   }
 }
 
-// Sums of gradients start behind the last backward of their layer, beside those of the layers before: they are priced
-// so.
-TEST_P(Overlap, SumsOfGradientsAreHiddenAsTheListRunsThem) {
+// Sums of gradients start after the last backward of their layer, and run beside the backward of preceding layers. The
+// planner prices them in the same way.
+TEST_P(Overlap, SumsOfGradientsOverlapAsInTheSchedule) {
   plan.dp = 2;
   plan.microBatches = 2;
   CompileOptions sizesOnly;

@@ -1,4 +1,4 @@
-// What lives at once in a program, as sizes of samples and of the axes that split them.
+// Reads the live bytes of a program as formulas in samples and in the axes that shard them.
 #include "compiler/plan/read_live_bytes.h"
 #include "dialects/register.h"
 
@@ -18,8 +18,9 @@ namespace {
 
 constexpr int dp = static_cast<int>(Axis::Dp), cp = static_cast<int>(Axis::Cp), ep = static_cast<int>(Axis::Ep);
 
-/// Of 2 samples, 8 positions on 2 context ranks and 16 hidden values on 4 tensor ranks. Buffer 0 is a part of the
-/// stream, 1 one rank's part of it, 2 a gathered sequence and 3 sums over it; 1 overwrites 0, and 3 outlives all.
+/// A program with 2 samples, 8 positions on 2 context ranks, and 16 hidden values on 4 tensor ranks. Buffers
+/// 0 and 1 are shards of the stream, 2 is a gathered sequence and 3 has sums over it. Buffer 1 overwrites buffer 0, and
+/// buffer 3 is live to the end.
 constexpr const char *program = R"(
 exec.kernel @k "flat" split 1 {
 ^bb0(%a: tensor<2x4x16xf32, #model.dims<batch, seq, hidden>>):
@@ -42,7 +43,7 @@ exec.program @p attributes {buffer_types = [
 }
 )";
 
-TEST(ReadLiveBytes, SumsTensorsThatLiveTogether) {
+TEST(ReadLiveBytes, SumsTensorsThatAreLiveTogether) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
@@ -56,7 +57,7 @@ TEST(ReadLiveBytes, SumsTensorsThatLiveTogether) {
   std::vector<Size> live;
   addLiveBytes(module->lookupSymbol<exec::ProgramOp>("p"), sizes, live);
   keepLargest(live);
-  // 16 bytes of sums and 16 x 8 / cp x 4 bytes of stream for a sample, or 4 x 8 x 2 of the gathered sequence.
+  // 16 bytes of sums and, per sample, 16 x 8 / cp x 4 bytes of stream or 4 x 8 x 2 bytes of the gathered sequence.
   Size stream = {{512, {{dp, -1}, {cp, -1}, {ep, -1}, {planner::kBatchSymbol, 1}}}, {16, {}}},
        gathered = {{64, {{dp, -1}, {ep, -1}, {planner::kBatchSymbol, 1}}}, {16, {}}};
   auto sorted = [](std::vector<Size> sizes) {
@@ -68,7 +69,7 @@ TEST(ReadLiveBytes, SumsTensorsThatLiveTogether) {
   EXPECT_EQ(sorted(live), sorted({gathered, stream}));
 }
 
-TEST(ReadLiveBytes, KeepsWhatIsLargestForSomePlan) {
+TEST(ReadLiveBytes, KeepsSizesThatAreLargestForSomePlan) {
   Size samples = {{8, {{planner::kBatchSymbol, 1}}}}, fixed = {{2, {}}, {4, {{planner::kBatchSymbol, 1}}}};
   std::vector<Size> sizes = {{{2, {{planner::kBatchSymbol, 1}}}}, samples, fixed, {{1, {}}}, samples};
   keepLargest(sizes);

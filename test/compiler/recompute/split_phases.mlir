@@ -7,8 +7,8 @@
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// Without recompute what backward's products read is kept (the tanh between the products), and sums over devices; the
-// last tanh, which only element-wise work reads, is cheaper to repeat than to keep.
+// Without recompute, the inputs of backward's products (the tanh between the products) and sums over devices are saved.
+// The last tanh is used only by element-wise ops, so it is recomputed, which is cheaper.
 // CHECK-LABEL: func.func @block.none.forward(
 // CHECK-SAME: model.role = "stream"}, {{.*}} model.role = "parameter"}, {{.*}} model.role = "parameter"})
 // CHECK-SAME: -> ({{.*}} {model.name = "z", model.role = "stream"}, tensor<4x6x7xf32, {{.*}} {model.name = "saved.0", model.role = "saved"}, tensor<4x6x10xf32, {{.*}} {model.name = "saved.1", model.role = "saved"})
@@ -28,7 +28,7 @@
 // CHECK: dist.all_reduce
 // CHECK-NOT: dist.all_reduce
 
-// Selective recompute keeps products and sums over devices, and repeats element-wise ops.
+// Selective recompute saves products and sums over devices, and recomputes element-wise ops.
 // CHECK-LABEL: func.func @block.selective.forward(
 // CHECK: %[[U:.*]] = model.contract
 // CHECK: %[[Y:.*]] = dist.all_reduce
@@ -42,7 +42,7 @@
 // CHECK: dist.all_reduce
 // CHECK-NOT: dist.all_reduce
 
-// Full recompute keeps nothing: backward begins with all of forward, its communication included.
+// Full recompute saves nothing: backward begins with all of forward, including its communication.
 // CHECK-LABEL: func.func @block.full.forward(
 // CHECK-NOT: "saved"
 // CHECK-LABEL: func.func @block.full.backward(
@@ -53,7 +53,7 @@
 // CHECK-NEXT: %[[Y:.*]] = dist.all_reduce %[[PART]]
 // CHECK-NEXT: model.tanh %[[Y]]
 
-// Evaluation is forward that keeps nothing, once for all policies.
+// Evaluation is forward without saved values, one function for all policies.
 // CHECK-LABEL: func.func @block.evaluate(
 // CHECK-NOT: "saved"
 // CHECK: %[[Z:.*]] = model.tanh
@@ -81,8 +81,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}} {
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// dist.keep_collectives keeps sums over devices under full recompute too, so that backward repeats no communication
-// and not the product behind which it stood.
+// With dist.keep_collectives, full recompute also saves sums over devices. So backward repeats neither the
+// communication nor the product before it.
 // CHECK-LABEL: func.func @kept.full.forward(
 // CHECK: %[[Y:.*]] = dist.all_reduce
 // CHECK: return %{{.*}}, %[[Y]]
@@ -116,8 +116,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 
-// Gathers are repeated whatever the policy: what is kept under sequence parallelism is the part (here the split tanh
-// that a product of backward reads gathered). A segment that names no policy recomputes nothing.
+// Gathers are repeated under every policy. Under sequence parallelism, the shard is saved (here the sharded tanh, which
+// a product of backward reads gathered). A segment without policies recomputes nothing.
 // CHECK-LABEL: func.func @gathered.none.forward(
 // CHECK-SAME: -> ({{.*}} "stream"}, tensor<4x3x10xf32, {{.*}} {model.name = "saved.0", model.role = "saved"})
 // CHECK: %[[T:.*]] = model.tanh
@@ -143,8 +143,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !head = tensor<22x10xf32, #model.dims<vocab, hidden>>
 !logits = tensor<4x6x22xf32, #model.dims<batch, seq, vocab>>
 
-// The last segment: forward returns no loss but its statistics; there is no cotangent, the loss scale of the step stands
-// for it. So forward goes on up to the first product of backward and keeps the logits' gradient, not the logits.
+// The last segment: forward returns its statistics but not the loss. The step's loss scale replaces the cotangent. So
+// forward continues to the first product of backward, and saves the gradient of the logits instead of the logits.
 // CHECK-LABEL: func.func @head.none.forward(
 // CHECK-SAME: {{.*}} {dist.sharding = #dist.sharding<[]>, model.name = "loss_sum", model.role = "statistic"}
 // CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"}, tensor<4x6x22xf32, {{.*}} "saved"})
@@ -178,7 +178,7 @@ module {
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 !bias = tensor<10xf32, #model.dims<hidden>>
 
-// A gradient that no cotangent reaches is still backward's: zeros, not a value kept from forward.
+// A gradient that does not depend on a cotangent still belongs to backward: zeros, not a saved value.
 // CHECK-LABEL: func.func @unused.none.forward(
 // CHECK-NOT: "accumulator"
 // CHECK-LABEL: func.func @unused.none.backward(
@@ -202,8 +202,8 @@ module {
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// The input that full recompute starts from is kept as a slice of the sequence, and gathered where backward begins. The
-// policy none reads the whole stream in backward.
+// Under full recompute, the input is saved as a slice of the sequence, and backward gathers it first. Under the policy
+// none, backward reads the whole stream.
 // CHECK-LABEL: func.func @block.none.forward(
 // CHECK-NOT: dist.slice %
 // CHECK-LABEL: func.func @block.full.forward(
@@ -235,7 +235,7 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 
 !stream = tensor<4x5x10xf32, #model.dims<batch, seq, hidden>>
 
-// A sequence that the devices do not divide: the slice is along the hidden dimension.
+// If the devices do not divide the sequence, the slice is along the hidden dimension.
 // CHECK-LABEL: func.func @block.full.forward(
 // CHECK: dist.slice %{{.*}} over ["tp"] dim 2
 module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, dist.slice_inputs = ["tp"]} {
@@ -251,8 +251,8 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 
-// A loss beside the stream: forward adds it to its statistic, backward reads the loss scale for it, and evaluation knows
-// nothing of it.
+// A loss beside the stream: forward adds it to its statistic, and backward uses the loss scale as its cotangent.
+// Evaluation does not compute it.
 // CHECK-LABEL: func.func @beside.none.forward(
 // CHECK-SAME: -> ({{.*}} {model.name = "y", model.role = "stream"}, {{.*}} {model.name = "loss_sum", model.role = "statistic"}
 // CHECK: model.accumulate
@@ -283,7 +283,8 @@ module {
 !rows = tensor<4x6x3xf32, #model.dims<batch, seq, kv_heads>>
 !q = tensor<10x3x5xf32, #model.dims<hidden, kv_heads, head_dim>>
 
-// Evaluation drops nothing: dropout of the incoming stream and of a value made here are gone, attention has rate 0.
+// Evaluation has no dropout: dropout of the incoming stream and of an intermediate value is removed, and attention has
+// rate 0.
 // CHECK-LABEL: func.func @drop.none.forward(
 // CHECK-COUNT-2: model.dropout
 // CHECK: model.attention {{.*}}rate = 5.000000e-01
@@ -317,8 +318,8 @@ module {
 !up = tensor<10x14xf32, #model.dims<hidden, ffn>>
 !down = tensor<14x10xf32, #model.dims<ffn, hidden>>
 
-// model.split_backward makes products of weight gradients a phase of their own. It reads the stream, what forward keeps
-// for it and what backward hands over; the gradient of the bias, a sum that reads what backward has at hand, stays there.
+// With model.split_backward, products for weight gradients are a separate phase. It reads the stream, and values that
+// forward and backward save for it. The bias gradient is a sum over values that backward has, so it stays in backward.
 // CHECK-LABEL: func.func @apart.none.forward(
 // CHECK-SAME: {model.name = "saved.0", model.role = "saved_for_weights"}
 // CHECK-LABEL: func.func @apart.none.backward(

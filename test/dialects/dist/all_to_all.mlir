@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// One dimension is split, another becomes whole.
+// Splits one dimension and gathers another.
 
 // CHECK-LABEL: func.func @all_to_all(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Moving a tensor to another sharding.
+// Moves a tensor to another sharding.
 
-// A gather over tp.
+// Gathers over tp.
 // CHECK-LABEL: func.func @reshard(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: dist.reshard %[[X0]] from <{{\[}}{dp}, {tp}{{\]}}> to <{{\[}}{dp}, {}{{\]}}> : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -10,7 +10,7 @@ func.func @reshard(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// A sum over tp that scatters; the value stays partial over dp.
+// Reduce-scatters over tp; the value stays partial over dp.
 // CHECK-LABEL: func.func @reshard_partial(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: dist.reshard %[[X0]] from <{{\[}}{}, {}{{\]}}, partial = {dp, tp}> to <{{\[}}{tp}, {}{{\]}}, partial = {dp}> : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>

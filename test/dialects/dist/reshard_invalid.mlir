@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifiers of reshard and of its shardings refuse.
+// Errors of the verifiers of reshard and of its shardings.
 
-// One entry for two dimensions.
+// The sharding has one entry for two dimensions.
 func.func @reshard_c1_entries_do_not_fit_the_rank(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs one sharding entry per dimension: tensor has 2, shardings have 1 and 2}}
   %y = dist.reshard %x0 from <[{dp}]> to <[{dp}, {}]> : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -19,7 +19,7 @@ func.func @reshard_c2_types_differ(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> t
 
 // -----
 
-// A whole value is no sum.
+// A reshard cannot make a value partial.
 func.func @reshard_c3_becomes_partial(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{cannot make a value partial over "tp"}}
   %y = dist.reshard %x0 from <[{}, {}]> to <[{}, {}], partial = {tp}> : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -28,7 +28,7 @@ func.func @reshard_c3_becomes_partial(%x0: tensor<2x3xf32, #model.dims<a, b>>) -
 
 // -----
 
-// An axis splits one dimension.
+// An axis can split only one dimension.
 func.func @sharding_with_an_axis_twice(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs each axis at most once, got "tp" twice}}
   %y = dist.reshard %x0 from <[{tp}, {tp}]> to <[{}, {}]> : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>

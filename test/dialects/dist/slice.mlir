@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Each keeps its own part.
+// Each device takes its shard.
 
-// Along the second dimension.
+// Works along the second dimension.
 // CHECK-LABEL: func.func @slice(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: dist.slice %[[X0]] over ["tp"] dim 1 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>

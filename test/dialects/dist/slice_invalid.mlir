@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of slice refuses.
+// Errors of the verifier of slice.
 
-// Nobody to meet.
+// The group has no axis.
 func.func @slice_c1_without_axes(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs at least one axis}}
   %y = dist.slice %x0 over [] dim 1 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -10,7 +10,7 @@ func.func @slice_c1_without_axes(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> ten
 
 // -----
 
-// Dimension 1 changes, not 0.
+// Dimension 1 changes instead of dimension 0.
 func.func @slice_c2_another_dimension_differs(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs types that differ in dimension 0 by a whole factor}}
   %y = dist.slice %x0 over ["tp"] dim 0 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -19,7 +19,7 @@ func.func @slice_c2_another_dimension_differs(%x0: tensor<2x6xf32, #model.dims<a
 
 // -----
 
-// The sizes do not divide.
+// The larger size is not a multiple of the smaller one.
 func.func @slice_c2_no_whole_factor(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x4xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs types that differ in dimension 1 by a whole factor}}
   %y = dist.slice %x0 over ["tp"] dim 1 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x4xf32, #model.dims<a, b>>
@@ -28,7 +28,7 @@ func.func @slice_c2_no_whole_factor(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> 
 
 // -----
 
-// The tensor has two dimensions.
+// The tensor has only two dimensions.
 func.func @slice_c2_no_such_dimension(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs types that differ in dimension 2 by a whole factor}}
   %y = dist.slice %x0 over ["tp"] dim 2 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -37,7 +37,7 @@ func.func @slice_c2_no_such_dimension(%x0: tensor<2x6xf32, #model.dims<a, b>>) -
 
 // -----
 
-// A collective does not convert.
+// A collective does not change the element type.
 func.func @slice_c2_element_types_differ(%x0: tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xbf16, #model.dims<a, b>> {
   // expected-error @+1 {{needs types that differ in dimension 1 by a whole factor}}
   %y = dist.slice %x0 over ["tp"] dim 1 : (tensor<2x6xf32, #model.dims<a, b>>) -> tensor<2x3xbf16, #model.dims<a, b>>

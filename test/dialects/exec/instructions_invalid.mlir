@@ -21,7 +21,7 @@ exec.program @call_c4 {
 
 // -----
 
-// No other library function does something on the way.
+// Only matmul has epilogues.
 exec.program @call_c4_not_of_a_product {
   // expected-error@+1 {{which only a matmul has, got bias}}
   exec.call {function = "zero", buffers = [], types = [], sizes = array<i64>, epilogue = "bias"}
@@ -42,7 +42,7 @@ exec.program @call_c5_count {
 
 #x = #exec.buffer<region = "saved", offset = 0, bytes = 8>
 
-// Weights are one buffer more, two are too many.
+// The function has at most one optional buffer, the weights.
 exec.program @call_c5_weights {
   exec.call {function = "dispatch", buffers = [#x, #x, #x, #x], types = [i32, i32, bf16, bf16],
              sizes = array<i64>}
@@ -55,7 +55,7 @@ exec.program @call_c5_weights {
 
 #x = #exec.buffer<region = "saved", offset = 0, bytes = 8>
 
-// Ids and rows of the table have changed places.
+// The table and the ids are swapped.
 exec.program @call_c5_ids {
   // expected-error@+1 {{needs a float in buffer 0 (table) of embed, got 'i32'}}
   exec.call {function = "embed", buffers = [#x, #x, #x], types = [i32, f32, f32], sizes = array<i64>}
@@ -65,7 +65,7 @@ exec.program @call_c5_ids {
 
 #x = #exec.buffer<region = "saved", offset = 0, bytes = 8>
 
-// Sums are f32.
+// Sums must be f32.
 exec.program @call_c5_sums {
   // expected-error@+1 {{needs f32 in buffer 2 (dtable) of embed_gradient, got 'bf16'}}
   exec.call {function = "embed_gradient", buffers = [#x, #x, #x], types = [i32, bf16, bf16],
@@ -76,7 +76,7 @@ exec.program @call_c5_sums {
 
 #x = #exec.buffer<region = "saved", offset = 0, bytes = 8>
 
-// Keys and values have the type of the queries.
+// Keys must have the type of the queries.
 exec.program @call_c5_types_that_differ {
   // expected-error@+1 {{needs the float type of the other buffers in buffer 1 (k) of attention_forward, got 'bf16'}}
   exec.call {function = "attention_forward", buffers = [#x, #x, #x, #x, #x, #x], types = [f32, bf16, f32, f32, f32, i32],

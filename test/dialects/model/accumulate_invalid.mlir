@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of accumulate refuses.
+// Errors of the verifier of accumulate.
 
-// x does not repeat.
+// x is not broadcast.
 func.func @accumulate_c1_dimensions_differ(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2x3xf32, #model.dims<a, b>> {
   // expected-error @+1 {{needs an f32 accumulator with the dimensions of x}}
   %y = model.accumulate %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2xf32, #model.dims<a>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -10,7 +10,7 @@ func.func @accumulate_c1_dimensions_differ(%x0: tensor<2x3xf32, #model.dims<a, b
 
 // -----
 
-// Sums over micro-batches need f32.
+// The accumulator must be f32.
 func.func @accumulate_c1_narrow_accumulator(%x0: tensor<2xbf16, #model.dims<a>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>> {
   // expected-error @+1 {{needs an f32 accumulator with the dimensions of x}}
   %y = model.accumulate %x0, %x1 : (tensor<2xbf16, #model.dims<a>>, tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>>
@@ -19,7 +19,7 @@ func.func @accumulate_c1_narrow_accumulator(%x0: tensor<2xbf16, #model.dims<a>>,
 
 // -----
 
-// The result is the new content of the accumulator.
+// The result must have the accumulator's type.
 func.func @accumulate_c1_result_differs(%x0: tensor<2xf32, #model.dims<a>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>> {
   // expected-error @+1 {{needs an f32 accumulator with the dimensions of x}}
   %y = model.accumulate %x0, %x1 : (tensor<2xf32, #model.dims<a>>, tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>>

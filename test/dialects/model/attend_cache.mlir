@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
 // Attention of new tokens over a cache.
 
-// Query heads in groups, a cache of more positions than there are tokens.
+// Query heads in groups, and a cache with more positions than tokens.
 // CHECK-LABEL: func.func @attend_cache(
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor{{.*}}%[[K:[a-z0-9]+]]: tensor{{.*}}%[[V:[a-z0-9]+]]: tensor{{.*}}%[[P:[a-z0-9]+]]: tensor{{.*}}%[[A:[a-z0-9]+]]: tensor{{.*}}%[[B:[a-z0-9]+]]: tensor
 // CHECK: model.attend_cache %[[Q]], %[[K]], %[[V]], %[[P]], %[[A]], %[[B]] {scale = 5.000000e-01 : f64}

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
 // Scaled dot-product attention.
 
-// As many query heads as key heads.
+// Query heads equal key heads in number.
 // CHECK-LABEL: func.func @attention(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor
 // CHECK: model.attention %[[X0]], %[[X1]], %[[X2]] {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
@@ -27,7 +27,7 @@ func.func @attention_window(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_
   return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
 }
 
-// A part of batch and heads, with dropout.
+// A shard of batch and heads, with dropout.
 // CHECK-LABEL: func.func @attention_part(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor
 // CHECK: model.attention %[[X0]], %[[X1]], %[[X2]] {causal, id = 1 : i64, origins = [#dist.origin<dp * 2>, unit, #dist.origin<tp * 5>, unit, unit], rate = 1.000000e-01 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 4, 3, 10, 7, 4>} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
@@ -38,7 +38,7 @@ func.func @attention_part(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_
 
 // -----
 
-// The second half of the queries of a split sequence.
+// The second half of the queries of a sharded sequence.
 // CHECK-LABEL: func.func @attention_queries(
 // CHECK: model.attention %{{.*}} {causal, id = 1 : i64, origins = [unit, #dist.origin<cp * 3>, unit, unit], rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 6, 5, 4>}
 func.func @attention_queries(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
 // The derivative of attention.
 
-// Three gradients from what forward kept.
+// Computes three gradients from the saved values of forward.
 // CHECK-LABEL: func.func @attention_grad(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor{{.*}}%[[X3:[a-z0-9]+]]: tensor{{.*}}%[[X4:[a-z0-9]+]]: tensor{{.*}}%[[X5:[a-z0-9]+]]: tensor
 // CHECK: model.attention_grad %[[X0]], %[[X1]], %[[X2]], %[[X3]], %[[X4]], %[[X5]] {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>)

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of attention_grad refuses.
+// Errors of the verifier of attention_grad.
 
-// dv has q's dimensions.
+// dv has q's dimensions instead of v's.
 func.func @attention_grad_c1_results_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x3: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x4: tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>, %x5: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) {
   // expected-error @+1 {{needs results with the dimensions of q, k and v}}
   %y:3 = model.attention_grad %x0, %x1, %x2, %x3, %x4, %x5 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>)
@@ -28,7 +28,7 @@ func.func @attention_grad_c2_cotangent_differs(%x0: tensor<2x3x5x7x4xf32, #model
 
 // -----
 
-// One origin for five dimensions.
+// `origins` has one entry for five dimensions.
 func.func @attention_grad_c3_origins_too_short(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x3: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x4: tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>, %x5: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) {
   // expected-error @+1 {{needs one entry per dimension in origins and unsplit, tensor has 5}}
   %y:3 = model.attention_grad %x0, %x1, %x2, %x3, %x4, %x5 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, origins = [unit]} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>, tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>)

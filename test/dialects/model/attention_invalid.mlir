@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of attention refuses.
+// Errors of the verifier of attention.
 
 // v has another head_dim than k.
 func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x6xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
@@ -10,7 +10,7 @@ func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<ba
 
 // -----
 
-// k lacks heads.
+// k has no head dimension.
 func.func @attention_c1_k_of_rank_3(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x2: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
   // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
@@ -19,7 +19,7 @@ func.func @attention_c1_k_of_rank_3(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch
 
 // -----
 
-// q lacks heads.
+// q has no head dimension.
 func.func @attention_c2_q_lacks_a_dimension(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3xf32, #model.dims<batch, seq>>) {
   // expected-error @+1 {{needs q with the dimensions of k and at most a group before the last}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3xf32, #model.dims<batch, seq>>)
@@ -28,7 +28,7 @@ func.func @attention_c2_q_lacks_a_dimension(%x0: tensor<2x3x4xf32, #model.dims<b
 
 // -----
 
-// The group stands after the key heads.
+// The group must come after the key heads.
 func.func @attention_c2_group_before_the_heads(%x0: tensor<2x3x7x5x4xf32, #model.dims<batch, seq, group, kv_heads, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x7x5x4xf32, #model.dims<batch, seq, group, kv_heads, head_dim>>, tensor<2x3x7x5xf32, #model.dims<batch, seq, group, kv_heads>>) {
   // expected-error @+1 {{needs q with the dimensions of k and at most a group before the last}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x7x5x4xf32, #model.dims<batch, seq, group, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x7x5x4xf32, #model.dims<batch, seq, group, kv_heads, head_dim>>, tensor<2x3x7x5xf32, #model.dims<batch, seq, group, kv_heads>>)
@@ -55,7 +55,7 @@ func.func @attention_c3_log_sum_exp_differs(%x0: tensor<2x3x5x7x4xf32, #model.di
 
 // -----
 
-// k's sizes where q's belong.
+// `unsplit` has k's sizes instead of q's.
 func.func @attention_c4_unsplit_too_short(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
   // expected-error @+1 {{needs one entry per dimension in origins and unsplit, tensor has 5}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 3, 5, 4>} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
@@ -64,7 +64,7 @@ func.func @attention_c4_unsplit_too_short(%x0: tensor<2x3x5x7x4xf32, #model.dims
 
 // -----
 
-// A part of the queries says of how many.
+// A shard of the queries needs `unsplit`.
 func.func @attention_c5_more_keys(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
   // expected-error @+1 {{needs keys of all 3 positions, got 6}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
@@ -73,7 +73,7 @@ func.func @attention_c5_more_keys(%x0: tensor<2x3x5x4xf32, #model.dims<batch, se
 
 // -----
 
-// Keys of twice the positions that there are.
+// k has twice as many positions as `unsplit`.
 func.func @attention_c5_unsplit_differs(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
   // expected-error @+1 {{needs keys of all 3 positions, got 6}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 3, 5, 4>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)

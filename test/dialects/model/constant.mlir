@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// One number.
+// A number without dimensions.
 
-// Printed with all its digits.
+// The number is printed with all its digits.
 // CHECK-LABEL: func.func @constant(
 // CHECK: model.constant 2.500000e+00 : tensor<f32>
 func.func @constant() -> tensor<f32> {

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of constant refuses.
+// Errors of the verifier of constant.
 
-// A constant is one number; element-wise ops repeat it.
+// A constant has no dimensions; element-wise ops broadcast it.
 func.func @constant_with_a_dimension() -> tensor<2xf32, #model.dims<a>> {
   // expected-error @+1 {{needs a result without dimensions}}
   %y = model.constant 2.5 : tensor<2xf32, #model.dims<a>>

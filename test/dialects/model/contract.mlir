@@ -10,7 +10,7 @@ func.func @contract(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1
   return %y : tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
 }
 
-// A dimension in all three is a batch; the result may be transposed.
+// A dimension in both operands and the result is a batch dimension; the result may be transposed.
 // CHECK-LABEL: func.func @contract_batched(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.contract %[[X0]], %[[X1]] : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x5xf32, #model.dims<batch, hidden, ffn>>) -> tensor<2x5x3xf32, #model.dims<batch, ffn, seq>>

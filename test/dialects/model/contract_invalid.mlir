@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of contract refuses.
+// Errors of the verifier of contract.
 
-// No operand has the dimension.
+// No operand has this dimension of the result.
 func.func @contract_c1_dimension_from_nowhere(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, vocab>> {
   // expected-error @+1 {{needs each result dimension from an operand with equal size, got "vocab"}}
   %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, vocab>>
@@ -10,7 +10,7 @@ func.func @contract_c1_dimension_from_nowhere(%x0: tensor<2x3x4xf32, #model.dims
 
 // -----
 
-// The operand has another size.
+// The dimension has another size in the operand.
 func.func @contract_c1_size_of_the_result_differs(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x7xf32, #model.dims<batch, seq, ffn>> {
   // expected-error @+1 {{needs each result dimension from an operand with equal size, got "ffn"}}
   %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x7xf32, #model.dims<batch, seq, ffn>>
@@ -19,7 +19,7 @@ func.func @contract_c1_size_of_the_result_differs(%x0: tensor<2x3x4xf32, #model.
 
 // -----
 
-// Summing over rows is reduce_sum, not contract.
+// A dimension of only one operand must be in the result.
 func.func @contract_c1_row_dimension_lost(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x5xf32, #model.dims<batch, ffn>> {
   // expected-error @+1 {{needs a dimension of only one operand in the result, lacks "seq"}}
   %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x5xf32, #model.dims<batch, ffn>>
@@ -28,7 +28,7 @@ func.func @contract_c1_row_dimension_lost(%x0: tensor<2x3x4xf32, #model.dims<bat
 
 // -----
 
-// The contracted dimension has two sizes.
+// The contracted dimension has different sizes in the operands.
 func.func @contract_c2_shared_sizes_differ(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<6x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, ffn>> {
   // expected-error @+1 {{needs equal sizes of the shared dimension "hidden", got 4 and 6}}
   %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<6x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Where forward ends and backward begins.
+// Separates forward from backward.
 
 // The gradient has the dimensions of the stream.
 // CHECK-LABEL: func.func @cotangent(

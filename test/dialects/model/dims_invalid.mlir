@@ -1,6 +1,6 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the names of dimensions refuse.
+// Errors of the dims attribute.
 
-// A name stands for one dimension.
+// Names must be distinct.
 // expected-error @+1 {{needs distinct dimension names, got "a" twice}}
 func.func private @dims_twice(tensor<2x3xf32, #model.dims<a, a>>)

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Rows of tokens to the slots of experts.
+// Moves rows of tokens to the slots of experts.
 
-// Rows of tokens without the choice.
+// Rows of tokens have no choice dimension.
 // CHECK-LABEL: func.func @dispatch(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor
 // CHECK: model.dispatch %[[X0]], %[[X1]], %[[X2]] : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
@@ -10,7 +10,7 @@ func.func @dispatch(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1
   return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
 }
 
-// A row for each choice.
+// There is one row per choice.
 // CHECK-LABEL: func.func @dispatch_choices(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor
 // CHECK: model.dispatch %[[X0]], %[[X1]], %[[X2]] : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4x5xf32, #model.dims<choice, batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Element-wise ops print as they are read.
+// Element-wise ops: parsed and printed.
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @neg(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.neg %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -10,7 +10,7 @@ func.func @neg(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mode
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @exp(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.exp %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -19,7 +19,7 @@ func.func @exp(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mode
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @log(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.log %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -28,7 +28,7 @@ func.func @log(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mode
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @tanh(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.tanh %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -37,7 +37,7 @@ func.func @tanh(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mod
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @gelu(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.gelu %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -46,7 +46,7 @@ func.func @gelu(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mod
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// The derivative beside the cotangent.
+// Operands are the cotangent and x.
 // CHECK-LABEL: func.func @gelu_grad(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}, %[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.gelu_grad %[[X0]], %[[X1]] : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -55,7 +55,7 @@ func.func @gelu_grad(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2x3xf3
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @erf(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.erf %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -64,7 +64,7 @@ func.func @erf(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mode
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @logistic(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.logistic %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -73,7 +73,7 @@ func.func @logistic(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, 
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @rsqrt(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.rsqrt %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -82,7 +82,7 @@ func.func @rsqrt(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mo
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @sqrt(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.sqrt %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -91,7 +91,7 @@ func.func @sqrt(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mod
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// One element from one element.
+// A unary op.
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.step %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -100,7 +100,7 @@ func.func @step(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mod
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// The only op whose result has another element type.
+// The element type may change.
 // CHECK-LABEL: func.func @convert(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.convert %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xbf16, #model.dims<a, b>>
@@ -109,7 +109,7 @@ func.func @convert(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xbf16, 
   return %y : tensor<2x3xbf16, #model.dims<a, b>>
 }
 
-// Both operands repeat, along different dimensions.
+// Both operands are broadcast, along different dimensions.
 // CHECK-LABEL: func.func @add(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.add %[[X0]], %[[X1]] : (tensor<2xf32, #model.dims<a>>, tensor<3xf32, #model.dims<b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -118,7 +118,7 @@ func.func @add(%x0: tensor<2xf32, #model.dims<a>>, %x1: tensor<3xf32, #model.dim
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// The second repeats along the inner dimension.
+// The second operand is broadcast along the inner dimension.
 // CHECK-LABEL: func.func @sub(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.sub %[[X0]], %[[X1]] : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2xf32, #model.dims<a>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -127,7 +127,7 @@ func.func @sub(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2xf32, #mode
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// The first repeats along the outer dimension.
+// The first operand is broadcast along the outer dimension.
 // CHECK-LABEL: func.func @mul(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.mul %[[X0]], %[[X1]] : (tensor<3xf32, #model.dims<b>>, tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -136,7 +136,7 @@ func.func @mul(%x0: tensor<3xf32, #model.dims<b>>, %x1: tensor<2x3xf32, #model.d
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// Nothing repeats.
+// No operand is broadcast.
 // CHECK-LABEL: func.func @div(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.div %[[X0]], %[[X1]] : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -145,7 +145,7 @@ func.func @div(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2x3xf32, #mo
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// The vector repeats along the outer dimension.
+// The vector is broadcast along the outer dimension.
 // CHECK-LABEL: func.func @broadcast(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.broadcast %[[X0]] : (tensor<3xf32, #model.dims<b>>) -> tensor<2x3xf32, #model.dims<a, b>>
@@ -154,7 +154,7 @@ func.func @broadcast(%x0: tensor<3xf32, #model.dims<b>>) -> tensor<2x3xf32, #mod
   return %y : tensor<2x3xf32, #model.dims<a, b>>
 }
 
-// Each operand repeats in its own way.
+// Each operand is broadcast along other dimensions.
 // CHECK-LABEL: func.func @select(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor
 // CHECK: model.select %[[X0]], %[[X1]], %[[X2]] : (tensor<2xf32, #model.dims<a>>, tensor<3xf32, #model.dims<b>>, tensor<f32>) -> tensor<2x3xf32, #model.dims<a, b>>

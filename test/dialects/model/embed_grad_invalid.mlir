@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of embed_grad refuses.
+// Errors of the verifier of embed_grad.
 
-// Many rows may fall on one: f32.
+// The result must be f32, because it is a sum.
 func.func @embed_grad_c1_narrow_result(%x0: tensor<2x3xi32, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xbf16, #model.dims<vocab, hidden>> {
   // expected-error @+1 {{needs a cotangent [ids.., hidden] and an f32 result [rows, hidden]}}
   %y = model.embed_grad %x0, %x1 : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xbf16, #model.dims<vocab, hidden>>
@@ -19,7 +19,7 @@ func.func @embed_grad_c1_cotangent_differs(%x0: tensor<2x3xi32, #model.dims<batc
 
 // -----
 
-// The result's columns are another dimension.
+// The columns of the result are another dimension.
 func.func @embed_grad_c1_columns_differ(%x0: tensor<2x3xi32, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, ffn>> {
   // expected-error @+1 {{needs a cotangent [ids.., hidden] and an f32 result [rows, hidden]}}
   %y = model.embed_grad %x0, %x1 : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, ffn>>
@@ -28,7 +28,7 @@ func.func @embed_grad_c1_columns_differ(%x0: tensor<2x3xi32, #model.dims<batch, 
 
 // -----
 
-// The result's columns have another size.
+// The columns of the result have another size.
 func.func @embed_grad_c1_sizes_differ(%x0: tensor<2x3xi32, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x6xf32, #model.dims<vocab, hidden>> {
   // expected-error @+1 {{needs a cotangent [ids.., hidden] and an f32 result [rows, hidden]}}
   %y = model.embed_grad %x0, %x1 : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x6xf32, #model.dims<vocab, hidden>>
@@ -37,7 +37,7 @@ func.func @embed_grad_c1_sizes_differ(%x0: tensor<2x3xi32, #model.dims<batch, se
 
 // -----
 
-// Ids are i32.
+// Ids must be i32.
 func.func @embed_grad_c1_ids_of_other_type(%x0: tensor<2x3xi64, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, hidden>> {
   // expected-error @+1 {{needs ids of type i32, got 'i64'}}
   %y = model.embed_grad %x0, %x1 : (tensor<2x3xi64, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, hidden>>

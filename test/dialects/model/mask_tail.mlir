@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Hiding a padded vocabulary.
+// Masks the padding of a vocabulary.
 
-// Whole rows.
+// Rows are not sharded.
 // CHECK-LABEL: func.func @mask_tail(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.mask_tail %[[X0]] {fill = -1.000000e+30 : f64, valid = 4 : i64} : (tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x5xf32, #model.dims<seq, vocab>>
@@ -10,7 +10,7 @@ func.func @mask_tail(%x0: tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x
   return %y : tensor<3x5xf32, #model.dims<seq, vocab>>
 }
 
-// Part of the columns.
+// A shard of the columns.
 // CHECK-LABEL: func.func @mask_tail_part(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.mask_tail %[[X0]] {fill = 0.000000e+00 : f64, first_column = #dist.origin<tp * 5>, valid = 9 : i64} : (tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x5xf32, #model.dims<seq, vocab>>

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// One element of each row.
+// Picks one element of each row.
 
-// Whole rows.
+// Rows are not sharded.
 // CHECK-LABEL: func.func @pick(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.pick %[[X0]], %[[X1]] : (tensor<3x5xf32, #model.dims<seq, vocab>>, tensor<3xi32, #model.dims<seq>>) -> tensor<3xf32, #model.dims<seq>>
@@ -10,7 +10,7 @@ func.func @pick(%x0: tensor<3x5xf32, #model.dims<seq, vocab>>, %x1: tensor<3xi32
   return %y : tensor<3xf32, #model.dims<seq>>
 }
 
-// This device holds the columns from tp * 5 on.
+// This device has the columns from tp * 5 on.
 // CHECK-LABEL: func.func @pick_part(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.pick %[[X0]], %[[X1]] {first_column = #dist.origin<tp * 5>} : (tensor<3x5xf32, #model.dims<seq, vocab>>, tensor<3xi32, #model.dims<seq>>) -> tensor<3xf32, #model.dims<seq>>

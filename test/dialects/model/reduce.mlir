@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Reductions name what is left, not what goes.
+// Reductions: the result type gives the dimensions that remain.
 
-// The middle dimension goes.
+// Reduces the middle dimension.
 // CHECK-LABEL: func.func @reduce_sum(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.reduce_sum %[[X0]] : (tensor<2x3x4xf32, #model.dims<a, b, c>>) -> tensor<2x4xf32, #model.dims<a, c>>
@@ -10,7 +10,7 @@ func.func @reduce_sum(%x0: tensor<2x3x4xf32, #model.dims<a, b, c>>) -> tensor<2x
   return %y : tensor<2x4xf32, #model.dims<a, c>>
 }
 
-// All dimensions go.
+// Reduces all dimensions.
 // CHECK-LABEL: func.func @reduce_max(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.reduce_max %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<f32>

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifiers of reductions refuse.
+// Errors of the verifiers of reductions.
 
-// The result cannot have a dimension of its own.
+// The result has a dimension that the operand lacks.
 func.func @reduce_sum_c1_new_dimension(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<4xf32, #model.dims<c>> {
   // expected-error @+1 {{needs a result whose dimensions are a subsequence of the operand's}}
   %y = model.reduce_sum %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<4xf32, #model.dims<c>>
@@ -10,7 +10,7 @@ func.func @reduce_sum_c1_new_dimension(%x0: tensor<2x3xf32, #model.dims<a, b>>) 
 
 // -----
 
-// The result cannot have a dimension of its own.
+// The result has a dimension that the operand lacks.
 func.func @reduce_max_c1_new_dimension(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<4xf32, #model.dims<c>> {
   // expected-error @+1 {{needs a result whose dimensions are a subsequence of the operand's}}
   %y = model.reduce_max %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<4xf32, #model.dims<c>>
@@ -19,7 +19,7 @@ func.func @reduce_max_c1_new_dimension(%x0: tensor<2x3xf32, #model.dims<a, b>>) 
 
 // -----
 
-// The name agrees, the size does not.
+// The name agrees, but the size differs.
 func.func @reduce_sum_c1_size_differs(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<b>> {
   // expected-error @+1 {{needs a result whose dimensions are a subsequence of the operand's}}
   %y = model.reduce_sum %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<b>>

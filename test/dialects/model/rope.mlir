@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Rotary positions.
+// Rotary position embedding.
 
-// Forward.
+// The forward rotation.
 // CHECK-LABEL: func.func @rope(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.rope %[[X0]], %[[X1]] {theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
@@ -18,7 +18,7 @@ func.func @rope_options(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, 
   return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
 }
 
-// Backward.
+// The inverse rotation of backward.
 // CHECK-LABEL: func.func @rope_inverse(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
 // CHECK: model.rope %[[X0]], %[[X1]] {inverse, theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>

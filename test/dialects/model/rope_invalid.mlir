@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of rope refuses.
+// Errors of the verifier of rope.
 
-// A dimension is lost.
+// The result lacks a dimension.
 func.func @rope_c1_dimensions_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {
   // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
@@ -10,7 +10,7 @@ func.func @rope_c1_dimensions_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch,
 
 // -----
 
-// Positions' dimensions stand in another order.
+// The dimensions of positions are in another order.
 func.func @rope_c1_positions_do_not_lead(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<3x2xi32, #model.dims<seq, batch>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
   // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<3x2xi32, #model.dims<seq, batch>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
@@ -19,7 +19,7 @@ func.func @rope_c1_positions_do_not_lead(%x0: tensor<2x3x5x4xf32, #model.dims<ba
 
 // -----
 
-// There are more positions than rows.
+// positions has another size than x.
 func.func @rope_c1_sizes_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x4xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
   // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x4xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
@@ -28,7 +28,7 @@ func.func @rope_c1_sizes_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq,
 
 // -----
 
-// One number has no halves.
+// A number has no last dimension to split in halves.
 func.func @rope_c1_one_number(%x0: tensor<f32>, %x1: tensor<i32>) -> tensor<f32> {
   // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<f32>, tensor<i32>) -> tensor<f32>
@@ -37,7 +37,7 @@ func.func @rope_c1_one_number(%x0: tensor<f32>, %x1: tensor<i32>) -> tensor<f32>
 
 // -----
 
-// An odd dimension has no halves.
+// The last dimension has an odd size.
 func.func @rope_c1_odd_head_dim(%x0: tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>> {
   // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>
@@ -46,7 +46,7 @@ func.func @rope_c1_odd_head_dim(%x0: tensor<2x3x5xf32, #model.dims<batch, seq, h
 
 // -----
 
-// Positions are i32.
+// Positions must be i32.
 func.func @rope_c2_positions_of_other_type(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xf32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
   // expected-error @+1 {{needs positions of type i32, got 'f32'}}
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xf32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// The expert of each token and its slot there.
+// Chooses each token's expert and its slot there.
 
 // CHECK-LABEL: func.func @route(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor

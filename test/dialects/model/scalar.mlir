@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// Every slot that a program may read.
+// All slots of the scalars that a program may read.
 
 // Slot `loss_scale`.
 // CHECK-LABEL: func.func @loss_scale(

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of scalar refuses.
+// Errors of the verifier of scalar.
 
 // The slot is not in runtime/abi.h.
 func.func @scalar_c1_unknown_slot() -> tensor<f32> {
@@ -10,7 +10,7 @@ func.func @scalar_c1_unknown_slot() -> tensor<f32> {
 
 // -----
 
-// Slots are f32.
+// Slots must be f32.
 func.func @scalar_c2_other_type() -> tensor<bf16> {
   // expected-error @+1 {{needs a result of type tensor<f32>, got 'tensor<bf16>'}}
   %y = model.scalar "apply" : tensor<bf16>
@@ -19,7 +19,7 @@ func.func @scalar_c2_other_type() -> tensor<bf16> {
 
 // -----
 
-// A slot is one number.
+// A slot has no dimensions.
 func.func @scalar_c2_with_a_dimension() -> tensor<2xf32, #model.dims<a>> {
   // expected-error @+1 {{needs a result of type tensor<f32>}}
   %y = model.scalar "apply" : tensor<2xf32, #model.dims<a>>

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// A share of the global gradient norm.
+// One tensor's part of the global gradient norm.
 
-// Held by two ranks, counted once.
+// Two ranks hold the tensor, so each counts half of it.
 // CHECK-LABEL: func.func @squared_norm(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.squared_norm %[[X0]] {weight = 5.000000e-01 : f64} : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<f32>

@@ -1,5 +1,5 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
-// One position of each sequence.
+// Takes one position of each sequence.
 
 // CHECK-LABEL: func.func @take_row(
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor{{.*}}%[[R:[a-z0-9]+]]: tensor

@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
-// What the verifier of take_row refuses.
+// Errors of the verifier of take_row.
 
-// Two positions are none.
+// The result has two positions instead of one.
 func.func @take_row_c1_two_positions(%x: tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, %r: tensor<2xi32, #model.dims<batch>>) -> tensor<2x2x4xf32, #model.dims<batch, seq, hidden>> {
   // expected-error @+1 {{needs x [batch, seq, hidden] and a result with one position of it}}
   %y = model.take_row %x, %r : (tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, tensor<2xi32, #model.dims<batch>>) -> tensor<2x2x4xf32, #model.dims<batch, seq, hidden>>
@@ -10,7 +10,7 @@ func.func @take_row_c1_two_positions(%x: tensor<2x5x4xf32, #model.dims<batch, se
 
 // -----
 
-// x has no positions.
+// x has no sequence dimension.
 func.func @take_row_c1_no_sequence(%x: tensor<2x4xf32, #model.dims<batch, hidden>>, %r: tensor<2xi32, #model.dims<batch>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>> {
   // expected-error @+1 {{needs x [batch, seq, hidden] and a result with one position of it}}
   %y = model.take_row %x, %r : (tensor<2x4xf32, #model.dims<batch, hidden>>, tensor<2xi32, #model.dims<batch>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>>
@@ -19,7 +19,7 @@ func.func @take_row_c1_no_sequence(%x: tensor<2x4xf32, #model.dims<batch, hidden
 
 // -----
 
-// A row for each token.
+// rows has one row per token instead of one per sequence.
 func.func @take_row_c2_rows_of_tokens(%x: tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, %r: tensor<2x5xi32, #model.dims<batch, seq>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>> {
   // expected-error @+1 {{needs i32 rows with the first dimension of x}}
   %y = model.take_row %x, %r : (tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x5xi32, #model.dims<batch, seq>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>>
@@ -28,7 +28,7 @@ func.func @take_row_c2_rows_of_tokens(%x: tensor<2x5x4xf32, #model.dims<batch, s
 
 // -----
 
-// Rows are no integers.
+// Rows are not integers.
 func.func @take_row_c2_rows_as_numbers(%x: tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, %r: tensor<2xf32, #model.dims<batch>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>> {
   // expected-error @+1 {{needs i32 rows with the first dimension of x}}
   %y = model.take_row %x, %r : (tensor<2x5x4xf32, #model.dims<batch, seq, hidden>>, tensor<2xf32, #model.dims<batch>>) -> tensor<2x1x4xf32, #model.dims<batch, seq, hidden>>

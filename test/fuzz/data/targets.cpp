@@ -1,12 +1,12 @@
 // The parsers read files, so the inputs are written to files in memory.
 #include "test/fuzz/data/targets.h"
 
-#include "runtime/data/data_error.h"
-#include "runtime/data/dataset_report.h"
-#include "runtime/data/gpt2_scanner.h"
-#include "runtime/data/json_fields.h"
-#include "runtime/data/regex.h"
-#include "runtime/data/utf8.h"
+#include "runtime/dataset/dataset_report.h"
+#include "runtime/dataset/json_fields.h"
+#include "runtime/files/data_error.h"
+#include "runtime/tokenizer/gpt2_scanner.h"
+#include "runtime/tokenizer/regex.h"
+#include "runtime/tokenizer/utf8.h"
 #include "test/fuzz/memory_file.h"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the small models of this folder and the ids the packages `tokenizers` and `sentencepiece` give for them.
+"""Makes the small models of this folder, and their ids as the packages `tokenizers` and `sentencepiece` compute them.
 
 Usage: make_cases.py SHARED_DATA FOLDER. Each model file NAME has NAME.cases.jsonl beside it: {"text", "ids",
 "framed"} per line, "framed" being the ids with the post-processor's tokens.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes steps.jsonl: what the package `tokenizers` gives for every normalizer and pre-tokenizer that is read.
+"""Makes steps.jsonl: the results of the package `tokenizers` for every supported normalizer and pre-tokenizer.
 
 Usage: make_step_cases.py FOLDER. One line a step: {"name", "normalizer", "pre_tokenizer", "ids",
 "texts", "every": digest of the ids of every character}.
@@ -27,14 +27,14 @@ GPT4O = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
 
 
 def every_character():
-    """Every code point behind a letter."""
+    """Yields texts with every code point, each after a letter."""
     points = [c for c in range(0x110000) if not 0xd800 <= c < 0xe000]
     for start in range(0, len(points), 512):
         yield "".join("a" + chr(c) for c in points[start:start + 512])
 
 
 def marks():
-    """Every code point with marks that sort, compose and stack; and runs of marks."""
+    """Yields texts with every code point and marks that reorder and compose, and texts with runs of random marks."""
     points = [chr(c) for c in range(0x110000) if not 0xd800 <= c < 0xe000]
     for start in range(0, len(points), 512):
         yield "".join(c + "\u0301\u0334\u0323" for c in points[start:start + 512])
@@ -46,8 +46,8 @@ def marks():
 
 
 def step_models():
-    """(name, tokenizer) for every normalizer and pre-tokenizer. Bytes as tokens show what a normalizer gave; one
-    unknown token a word shows where a pre-tokenizer cut."""
+    """Yields (name, tokenizer) for every normalizer and pre-tokenizer. For normalizers, bytes are tokens, so that ids
+    show the result. For pre-tokenizers, each word is one unknown token, so that ids show the cuts."""
     def model(**more):
         tokens = {token: i for i, token in enumerate(["<unk>"] + [f"<0x{b:02X}>" for b in range(256)])}
         return tokenizers.Tokenizer(models.BPE(vocab=tokens, merges=[], unk_token="<unk>", fuse_unk=True, **more))

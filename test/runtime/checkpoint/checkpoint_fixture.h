@@ -3,8 +3,8 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
+#include "runtime/run/run.h"
 #include "runtime/status.h"
-#include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
 
 #include <fmt/format.h>

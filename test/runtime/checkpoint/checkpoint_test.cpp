@@ -36,7 +36,7 @@ TEST_F(Checkpoint, ResumesBitForBit) {
   }
 }
 
-TEST_F(Checkpoint, KeepsEarlierOnesAndPointsAtTheNewest) {
+TEST_F(Checkpoint, KeepsEarlierCheckpointsAndPointsToTheNewest) {
   train({}, 5, /*resume=*/false, /*saveEvery=*/2);
   EXPECT_TRUE(fs::exists(folder / "step-00000002" / "manifest.json"));
   EXPECT_TRUE(fs::exists(folder / "step-00000004" / "manifest.json"));
@@ -71,14 +71,14 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume goes on with"));
+  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume continues from"));
   EXPECT_FALSE(fs::exists(folder)); // a misspelled path creates no folder
   fs::create_directories(folder);
   write(folder / "latest", "step-00000001\n");
   EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
 }
 
-TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
+TEST_F(Checkpoint, RejectsOneCheckpointAsTheFolder) {
   train({}, 1);
   Path step = folder / "step-00000001";
   for (bool resumes : {false, true}) {
@@ -94,7 +94,7 @@ TEST_F(Checkpoint, OneCheckpointIsNoFolderOfThem) {
 }
 
 // Without --load, a run would ignore these weights, start from initial values and write its checkpoints beside them.
-TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
+TEST_F(Checkpoint, RejectsFoldersOfOtherPrograms) {
   for (auto [file, program] : {std::pair("model.safetensors", "transformers"),
                                {"model-00001-of-00002.safetensors", "transformers"},
                                {"pytorch_model.bin", "transformers"},
@@ -119,25 +119,25 @@ TEST_F(Checkpoint, FoldersOfOtherProgramsAreNotWrittenInto) {
 struct Change {
   const char *name;
   std::function<void(pb::Plan &)> make;
-  std::string said; ///< the start of the message that asks for --accept-changes
+  std::string message; ///< the start of the message that asks for --accept-changes
 };
 
 class ChangedTraining : public CheckpointTest, public testing::WithParamInterface<Change> {};
 
 // A change to the mathematics of the training needs --accept-changes. The run then continues with the new settings.
-TEST_P(ChangedTraining, NeedsTheUsersWord) {
+TEST_P(ChangedTraining, NeedsAcceptChanges) {
   train({}, 2);
   pb::Plan plan = samplePlan({});
   GetParam().make(plan);
   RunOptions run = options(3, /*resume=*/true);
   Resumed refused = resume(plan, run);
-  EXPECT_THAT(refused.error, HasSubstr(GetParam().said));
+  EXPECT_THAT(refused.error, HasSubstr(GetParam().message));
   EXPECT_THAT(refused.error, HasSubstr("--accept-changes"));
   EXPECT_TRUE(refused.result.steps.empty());
   run.acceptChanges = true;
   Resumed accepted = resume(plan, run);
   EXPECT_EQ(accepted.error, "");
-  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().said));
+  EXPECT_THAT(accepted.aloud, HasSubstr("accepted: " + GetParam().message));
   ASSERT_EQ(accepted.result.steps.size(), 1u);
   EXPECT_EQ(accepted.result.steps[0].step, 3);
 }
@@ -160,14 +160,14 @@ const Change changes[] = {
 INSTANTIATE_TEST_SUITE_P(Terms, ChangedTraining, testing::ValuesIn(changes),
                          [](const auto &info) { return info.param.name; });
 
-TEST_F(Checkpoint, AnotherDataSetNeedsTheUsersWord) {
+TEST_F(Checkpoint, AnotherDataSetNeedsAcceptChanges) {
   train({}, 1);
   RunOptions run = options(2, /*resume=*/true);
   run.dataset = sampleData(12, 41);
   EXPECT_THAT(resume(samplePlan({}), run).error, HasSubstr("data: 40 samples in memory there, 41 samples"));
 }
 
-TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
+TEST_F(Checkpoint, AnotherModelIsAlwaysRejected) {
   train({}, 1);
   RunOptions run = options(2, /*resume=*/true);
   run.acceptChanges = true;
@@ -183,7 +183,7 @@ TEST_F(Checkpoint, AnotherModelIsRefusedWhateverIsAccepted) {
 }
 
 // Changing the layout (micro-batches, recomputation, schedule, threads) needs no --accept-changes.
-TEST_F(Checkpoint, LayoutIsNoChange) {
+TEST_F(Checkpoint, LayoutChangesNeedNoAcceptChanges) {
   train({}, 1);
   pb::Plan plan = samplePlan({.samples = 4, .microBatches = 2});
   plan.mutable_settings()->set_recompute("full");
@@ -193,7 +193,7 @@ TEST_F(Checkpoint, LayoutIsNoChange) {
   EXPECT_EQ(resume(plan, run).error, "");
 }
 
-TEST_F(Checkpoint, ARateLaidOverTheRunIsToldOfAnotherLength) {
+TEST_F(Checkpoint, NotesAnotherLengthOfTheRateSchedule) {
   pb::Plan plan = samplePlan({});
   plan.mutable_settings()->mutable_learning_rate()->set_kind("linear");
   runPlan(Program(plan), options(2));
@@ -253,7 +253,7 @@ std::vector<fs::path> filesOf(const fs::path &checkpoint) {
   return files;
 }
 
-TEST_F(Checkpoint, NoFlippedByteGoesUnseen) {
+TEST_F(Checkpoint, DetectsEveryFlippedByte) {
   train({.layers = 1, .features = 4}, 1);
   fs::path checkpoint = folder / "step-00000001";
   ASSERT_TRUE(faults(checkpoint).empty());
@@ -269,7 +269,7 @@ TEST_F(Checkpoint, NoFlippedByteGoesUnseen) {
 
 // If any part of the newest checkpoint is damaged, the run reports the damage and resumes from the previous checkpoint.
 // The run ends with the same result as an uninterrupted run.
-TEST_F(Checkpoint, FallsBackAloudFromDamage) {
+TEST_F(Checkpoint, ReportsDamageAndFallsBack) {
   RunResult straight = train({}, 5, /*resume=*/false, /*saveEvery=*/2);
   fs::remove_all(folder / "step-00000005");
   write(folder / "latest", "step-00000004\n");
@@ -312,7 +312,7 @@ TEST_F(Checkpoint, FallsBackAloudFromDamage) {
   }
 }
 
-TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
+TEST_F(Checkpoint, ReportsADamagedPointerAndUsesTheNewest) {
   train({}, 4, /*resume=*/false, /*saveEvery=*/2);
   std::string name = read(folder / "latest");
   name[name.find('4')] = '2'; // names another checkpoint, whose manifest has another checksum
@@ -326,7 +326,7 @@ TEST_F(Checkpoint, ADamagedPointerIsToldAndTheNewestTaken) {
   EXPECT_THAT(resume(7).aloud, HasSubstr("continuing with step-00000006"));
 }
 
-TEST_F(Checkpoint, WithoutASoundOneTheRunIsRefused) {
+TEST_F(Checkpoint, RejectsTheRunWithoutAValidCheckpoint) {
   train({.dp = 2, .microBatches = 2}, 4, /*resume=*/false, /*saveEvery=*/2);
   for (int step : {2, 4}) {
     fs::path shard = folder / fmt::format("step-{:08}", step) / "rank-00000.safetensors";

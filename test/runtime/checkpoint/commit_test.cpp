@@ -36,7 +36,7 @@ TEST_F(Commit, OneRunHoldsTheFolder) {
 }
 
 // The lock ends with the process that holds it, even if a signal kills the process.
-TEST_F(Commit, AKilledRunHoldsNothing) {
+TEST_F(Commit, AKilledRunReleasesTheLock) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t child = fork();
@@ -61,7 +61,7 @@ TEST_F(Commit, AKilledRunHoldsNothing) {
   close(ends[1]);
 }
 
-TEST_F(Commit, RemovesWhatKilledRunsLeft) {
+TEST_F(Commit, RemovesPartialFilesOfKilledRuns) {
   train({}, 2);
   fs::create_directories(folder / ".step-00000003.17-0000abcd.partial");
   write(folder / ".step-00000003.17-0000abcd.partial" / "rank-00000.safetensors", "half");
@@ -103,7 +103,7 @@ TEST_F(Commit, FollowsNoLink) {
   EXPECT_EQ(read(target), "precious");
 }
 
-TEST_F(Commit, AFolderThatCannotBeMadeIsTheUsersError) {
+TEST_F(Commit, AnUnusableFolderIsAUserError) {
   write(folder, "a file, not a folder");
   EXPECT_THAT(refusal(), HasSubstr("cannot hold checkpoints: Not a directory"));
   fs::remove(folder);
@@ -114,14 +114,14 @@ TEST_F(Commit, AFolderThatCannotBeMadeIsTheUsersError) {
 TEST_F(Commit, KeepsTheNewest) {
   RunOptions run = options(6, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 2;
-  Resumed said = resume(samplePlan({}), run);
-  EXPECT_THAT(said.aloud, HasSubstr("the newest 2 checkpoints are kept"));
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the newest 2 checkpoints are kept"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000005"}));
-  EXPECT_THAT(said.aloud, testing::Not(HasSubstr("another run")));
+  EXPECT_THAT(resumed.aloud, testing::Not(HasSubstr("another run")));
 }
 
 // A run without --resume keeps the checkpoints of an earlier run in the folder and reports them.
-TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
+TEST_F(Commit, ANewRunKeepsExistingCheckpoints) {
   train({}, 6, /*resume=*/false, /*saveEvery=*/3);
   RunOptions run = options(4, /*resume=*/false, /*saveEvery=*/1);
   run.keep = 1;
@@ -132,7 +132,7 @@ TEST_F(Commit, ARunFromTheStartSparesWhatIsThere) {
 }
 
 // Copying a checkpoint changes its file times. The sequence numbers in the manifests therefore give the order.
-TEST_F(Commit, ACopyKeepsTheOrder) {
+TEST_F(Commit, CopyingPreservesTheOrder) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
   runPlan(Program(samplePlan({})), options(1)); // a run from the start is newer than the others
   std::vector<std::string> order = {"step-00000001-2", "step-00000003", "step-00000002", "step-00000001"};
@@ -146,7 +146,7 @@ TEST_F(Commit, ACopyKeepsTheOrder) {
 }
 
 // Checkpoints of older programs have no sequence number. File times order them, and all numbered checkpoints are newer.
-TEST_F(Commit, WithoutNumbersTimeDecides) {
+TEST_F(Commit, FileTimesOrderOldCheckpoints) {
   train({}, 3, /*resume=*/false, /*saveEvery=*/1);
   fs::remove(folder / "latest");
   fs::file_time_type time = fs::file_time_type::clock::now();
@@ -160,14 +160,14 @@ TEST_F(Commit, WithoutNumbersTimeDecides) {
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001", "step-00000002", "step-00000003"}));
 }
 
-TEST_F(Commit, AllAreKeptUnlessToldAndThatIsSaid) {
+TEST_F(Commit, KeepsAllCheckpointsByDefaultWithANote) {
   EXPECT_THAT(resume(samplePlan({}), options(4, /*resume=*/false, /*saveEvery=*/1)).aloud,
               HasSubstr("all checkpoints are kept; --keep N keeps the newest N"));
   EXPECT_EQ(checkpointNames(folder).size(), 4u);
 }
 
 // A damaged checkpoint does not count as one of the kept checkpoints, and it is not deleted.
-TEST_F(Commit, DamagedOnesNeitherCountNorGo) {
+TEST_F(Commit, DamagedCheckpointsDoNotCountAndStay) {
   train({}, 4, /*resume=*/false, /*saveEvery=*/2);
   flip(folder / "step-00000004" / "manifest.json", 200);
   RunOptions run = options(5, /*resume=*/true);

@@ -51,23 +51,23 @@ RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int f
   return run;
 }
 
-TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
+TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   RunOptions run = withFullDisk(
       options(6, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3,
       [this] { fs::remove(folder / "filler"); }, 5);
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_EQ(told.result.steps.size(), 6u);
-  EXPECT_THAT(told.aloud, HasSubstr("the checkpoint of step 4 is not written"));
-  EXPECT_THAT(told.aloud,
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_EQ(resumed.result.steps.size(), 6u);
+  EXPECT_THAT(resumed.aloud, HasSubstr("the checkpoint of step 4 is not written"));
+  EXPECT_THAT(resumed.aloud,
               HasSubstr("No space left on device; the last good one is " + (folder / "step-00000002").string() +
-                        "; training goes on and the next save tries again"));
+                        "; training continues and the next save tries again"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000002"}));
   EXPECT_TRUE(faults(folder / latest()).empty());
   for (const auto &entry : fs::directory_iterator(folder))
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
 }
 
-TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
+TEST_F(Disk, AFailedLastSaveFailsTheRun) {
   RunOptions run = withFullDisk(options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
   testing::internal::CaptureStderr();
   try {
@@ -82,7 +82,7 @@ TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
   EXPECT_EQ(train({}, 4, /*resume=*/true).steps.size(), 2u);
 }
 
-TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
+TEST_F(Disk, ChecksTheFreeSpaceBeforeTraining) {
   uint64_t needed = checkpointBytes(Program(samplePlan({.features = 1200})));
   EXPECT_GT(needed, 40000u);
   fill(16384);
@@ -98,13 +98,13 @@ TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
   EXPECT_THAT(warned.aloud, HasSubstr("warning: 20 checkpoints of"));
 }
 
-TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
+TEST_F(Disk, ReportsAReadOnlyFolderBeforeTraining) {
   ASSERT_EQ(::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=256k"), 0);
   EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
 }
 
 // If metrics cannot be written, the run continues training without them and ends with an error.
-TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
+TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
   RunOptions run = options(4);
   run.checkpoint.clear();
   run.metrics = folder / "m.jsonl";
@@ -113,7 +113,8 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
   run.inspect = [&](const Executor &) { ++trained; };
   Resumed full = resume(samplePlan({}), run);
   EXPECT_EQ(trained, 4);
-  EXPECT_THAT(full.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(full.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
   EXPECT_THAT(full.error, HasSubstr("the metrics are not complete"));
   run.inspect = nullptr;
   fs::remove(folder / "filler");
@@ -125,9 +126,10 @@ TEST_F(Disk, MetricsThatCannotBeWrittenAreAnErrorAtTheEnd) {
     if (++*count == 2)
       fs::resize_file(file, 4096);
   };
-  Resumed told = resume(samplePlan({}), run);
-  EXPECT_THAT(told.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
-  EXPECT_THAT(told.error, HasSubstr("the metrics are not complete"));
+  Resumed resumed = resume(samplePlan({}), run);
+  EXPECT_THAT(resumed.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
+  EXPECT_THAT(resumed.error, HasSubstr("the metrics are not complete"));
   EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
 }
 

@@ -65,7 +65,7 @@ TEST(ManifestFile, RoundTrip) {
 }
 
 // Manifests of older programs have no sequence numbers and no block checksums.
-TEST(ManifestFile, OlderOnesAreRead) {
+TEST(ManifestFile, ReadsOlderManifests) {
   std::string text = changed([](json &document) {
     document.erase("sequence");
     document["shards"][0]["pieces"][0].erase("blocks");
@@ -77,7 +77,7 @@ TEST(ManifestFile, OlderOnesAreRead) {
   EXPECT_EQ(older.shards[0].pieces[0].partChecksum(0), "00");
 }
 
-TEST(ManifestFile, BlocksHaveChecksumsOfTheirOwn) {
+TEST(ManifestFile, BlocksHaveSeparateChecksums) {
   StoredPiece piece = parseManifest(manifestText(sample()), "m").shards[0].pieces[0];
   EXPECT_EQ(piece.partBytes(), 16u);
   EXPECT_EQ(piece.partChecksum(0), std::string(16, 'a'));
@@ -95,7 +95,7 @@ TEST(ManifestFile, AnyChangedByteIsDamage) {
   EXPECT_THAT(errorOf(""), HasSubstr("damaged"));
 }
 
-TEST(ManifestFile, RefusesWhatCannotBe) {
+TEST(ManifestFile, RejectsInvalidContents) {
   auto first = [](json &document) -> json & { return document["shards"][0]; };
   std::vector<std::pair<std::function<void(json &)>, const char *>> cases = {
       {[](json &d) { d["format"] = 3; }, "format 3, this Espalier reads 2"},

@@ -77,7 +77,7 @@ TEST_F(Safetensors, BoundsTheHeaderByTheFile) {
 }
 
 // Opening a pipe without a writer would block.
-TEST_F(Safetensors, WhatIsNoFileIsAnErrorAndNoWait) {
+TEST_F(Safetensors, RejectsOtherFilesWithoutBlocking) {
   ASSERT_EQ(mkfifo((folder / "x").c_str(), 0600), 0);
   EXPECT_THAT(errorOf(), HasSubstr("not a regular file"));
   fs::remove(folder / "x");

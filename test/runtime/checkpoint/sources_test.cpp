@@ -108,7 +108,7 @@ protected:
   }
 };
 
-TEST_F(SourcesTest, AnySplitComesOutOfAnyOther) {
+TEST_F(SourcesTest, AssemblesAnySplitFromAnyOther) {
   std::mt19937 random(3);
   auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
   for (int round = 0; round < 200; ++round) {
@@ -149,7 +149,7 @@ TEST_F(SourcesTest, OnlyBlocksThatAreNeededAreRead) {
 }
 
 /// All ranks of a new split together read each stored byte once.
-TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
+TEST_F(SourcesTest, RanksTogetherReadEveryByteOnce) {
   Manifest manifest = store(cut({64, 16}, 4, 1, 1), /*blockBytes=*/256);
   Sources sources(manifest, "c");
   for (auto [rows, ranges] : {std::pair(1, 1), {2, 1}, {8, 1}, {1, 4}, {2, 2}}) {
@@ -163,7 +163,7 @@ TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
 }
 
 // The boxes overlap but have the expected total volume: rows 0-1 and rows 1-2 of four. Row 3 is missing.
-TEST_F(SourcesTest, AHoleIsNotTakenForZeros) {
+TEST_F(SourcesTest, RejectsAHole) {
   Manifest manifest = store({pieceOf({4, 3}, {0, 0}, {2, 3}), pieceOf({4, 3}, {1, 0}, {2, 3})}, 0);
   Sources sources(manifest, "c");
   try {

@@ -36,7 +36,7 @@ protected:
 };
 
 // The next steps equal those of an uninterrupted run, up to the order of additions.
-TEST_F(AnySplit, GoesOnUnderAnyOther) {
+TEST_F(AnySplit, ResumesUnderAnyOtherSplit) {
   for (const SampleOptions &written : splits) {
     RunOptions whole = options(6, /*resume=*/false);
     whole.checkpoint.clear();
@@ -61,7 +61,7 @@ TEST_F(AnySplit, GoesOnUnderAnyOther) {
 }
 
 // With a learning rate of zero, a step changes no weight. Each split therefore saves the bits that it loaded.
-TEST_F(AnySplit, CarriesBitsThroughOtherSplits) {
+TEST_F(AnySplit, PreservesBitsAcrossSplits) {
   runPlan(Program(samplePlan(splits[0])), options(3, /*resume=*/false));
   Tensors before = runPlan(Program(samplePlan(splits[0])), options(4, /*resume=*/true)).parameters[0];
   int64_t steps = 4;
@@ -89,7 +89,7 @@ std::pair<uint64_t, uint64_t> bytesOf(const Sources &sources, const Program &pro
 }
 
 // If pieces are merged or stages change, ranks read exactly the bytes that they hold.
-TEST_F(AnySplit, ReadsWhatARankHolds) {
+TEST_F(AnySplit, ReadsOnlyTheBytesOfTheRank) {
   runPlan(Program(samplePlan(splitOf(4, 1, 1, true))), options(1, /*resume=*/false));
   Manifest manifest = readManifest(folder / "step-00000001");
   Sources sources(manifest, "c");
@@ -103,7 +103,7 @@ TEST_F(AnySplit, ReadsWhatARankHolds) {
 }
 
 // A piece without block checksums is read as a whole. Ranks read no tensors of other stages.
-TEST_F(AnySplit, ReadsNoPieceOfOthers) {
+TEST_F(AnySplit, ReadsNoPieceOfOtherStages) {
   runPlan(Program(samplePlan(splits[0])), options(1, /*resume=*/false));
   Manifest manifest = readManifest(folder / "step-00000001");
   Sources sources(manifest, "c");
@@ -112,7 +112,7 @@ TEST_F(AnySplit, ReadsNoPieceOfOthers) {
     EXPECT_LT(bytesOf(sources, program, rank).first, manifest.bytes() * 3 / 4) << rank;
 }
 
-TEST_F(AnySplit, AMissingTensorIsTheCheckpointsFault) {
+TEST_F(AnySplit, ReportsAMissingTensor) {
   runPlan(Program(samplePlan(splits[0])), options(1, /*resume=*/false));
   Path checkpoint = folder / "step-00000001";
   Manifest manifest = readManifest(checkpoint);

@@ -149,7 +149,7 @@ protected:
 
   /// Adds a transfer of 64 bytes on a queue.
   uint32_t transfer(uint32_t queue) { return device->addTransfer({.queue = queue, .bytes = {64}}); }
-  FlightTicket start(uint32_t transfer, Place from, Place to) {
+  TransferTicket start(uint32_t transfer, Place from, Place to) {
     return device->start({transfer, {&from, 1}, {&to, 1}});
   }
   float *host(uint64_t offset) { return reinterpret_cast<float *>(device->host(offset)); }
@@ -162,7 +162,7 @@ protected:
   std::unique_ptr<Device> device = backend->open(plan.stages(0), {*communicator, pool, /*spins=*/0});
 };
 
-TEST_F(CudaDevice, TellsWhatItIsAndWhatItTook) {
+TEST_F(CudaDevice, DescribesItselfAndItsMemory) {
   EXPECT_THAT(backend->level(), MatchesRegex("sm_[0-9]+ \\(.+\\)"));
   EXPECT_EQ(device->allocatedBytes(), (1 << 16) + (32 << 20) + (1 << 12));
 }
@@ -179,13 +179,13 @@ TEST_F(CudaDevice, BlocksCoverRowsAndColumns) {
   }
 }
 
-TEST_F(CudaDevice, NothingIsLaunchedForNothing) {
+TEST_F(CudaDevice, LaunchesNothingForAnEmptyExtent) {
   number(/*rows=*/0, /*columns=*/4, 5, 0);
   number(/*rows=*/4, /*columns=*/0, 5, 0);
   EXPECT_EQ(read(0, 16), std::vector<float>(16));
 }
 
-TEST_F(CudaDevice, WorkIsDoneInTheOrderOfItsIssue) {
+TEST_F(CudaDevice, RunsWorkInIssueOrder) {
   for (int addend = 0; addend < 20; ++addend) {
     number(4, 32, addend, 0);
     call(/*COPY*/ 1, {0, 4096});
@@ -241,18 +241,18 @@ TEST_F(CudaDevice, ACollectiveOfOneRankMovesAtMost) {
 
 // A transfer starts after the work that precedes it. Work after its wait sees the result. Work between start and wait
 // runs concurrently with the transfer.
-TEST_F(CudaDevice, FlightsLieBetweenTheirStartAndTheirWait) {
+TEST_F(CudaDevice, TransfersRunBetweenStartAndWait) {
   uint32_t in = transfer(1), out = transfer(2), within = transfer(1);
   for (int turn = 0; turn < 8; ++turn) {
     uint64_t slot = turn % 2 * 2048;
     std::fill_n(host(slot), 16, static_cast<float>(turn));
-    FlightTicket arrives = start(in, {slot, pb::HOST}, {0});
-    FlightTicket moves = start(within, {0}, {4096}); // follows the transfer on the same queue without a wait
+    TransferTicket arrives = start(in, {slot, pb::HOST}, {0});
+    TransferTicket moves = start(within, {0}, {4096}); // follows the transfer on the same queue without a wait
     number(1, 1, turn, 8192);
     device->wait(moves);
     device->wait(arrives);
     call(/*COPY*/ 1, {4096, 12288});
-    FlightTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
+    TransferTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
     device->wait(leaves);
     device->endTurn();
     device->finishTurns(0);
@@ -261,7 +261,7 @@ TEST_F(CudaDevice, FlightsLieBetweenTheirStartAndTheirWait) {
   }
 }
 
-TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
+TEST_F(CudaDevice, WaitsForAllButTheLastStep) {
   device->finishTurns(0); // no step was issued
   uint32_t out = transfer(1);
   for (int turn = 0; turn < 4; ++turn) {
@@ -274,7 +274,7 @@ TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
   }
 }
 
-TEST_F(CudaDevice, APlanOfOneRankHasNobodyToSendTo) {
+TEST_F(CudaDevice, RejectsSendsOfASingleRank) {
   try {
     device->addTransfer({.kind = pb::Transfer::SEND, .peer = 3, .bytes = {4}});
     ADD_FAILURE() << "it was accepted";
@@ -325,7 +325,7 @@ TEST(CudaBackend, KernelsForNewerDevicesAreRefused) {
 }
 
 /// Not all of the free memory is allocatable in one piece. Here the last half page is not allocatable.
-TEST(CudaBackend, MemoryThatTheDriverDoesNotGiveIsALackOfIt) {
+TEST(CudaBackend, FragmentedMemoryIsAMemoryError) {
   pb::Plan plan = samplePlan();
   plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, 2148532224 - (32 << 20));
   LocalWorld world(1);
@@ -375,7 +375,7 @@ TEST(CudaBackend, MalformedCallsAreRefused) {
             "sample, instruction 2: library call ZERO: buffer 0 has 64 bytes, needs 65");
 }
 
-TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
+TEST(CudaBackend, RejectsInvalidEpilogues) {
   auto withBias = [](uint64_t bytes, auto how) {
     return refusal([&](pb::Plan &plan) {
       pb::LibraryCall &product = *plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call();
@@ -412,14 +412,14 @@ TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {
                    "--target cuda --plan` made here or without matmul_algorithms"));
 }
 
-TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
+TEST(CudaBackend, RejectsProductsOfTwoTypesWithTheirLocation) {
   EXPECT_THAT(refusal([](pb::Plan &plan) {
                 plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);
               }),
               HasSubstr("sample, instruction 0: cuBLASLt "));
 }
 
-TEST(CudaBackend, AnArenaThatDoesNotFitIsRefusedWhenThePlanIsLoaded) {
+TEST(CudaBackend, RejectsATooLargeArenaAtLoad) {
   pb::Plan plan = samplePlan();
   plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, uint64_t{1} << 50);
   EXPECT_THROW(loadBackend(plan, /*threads=*/1), MemoryError);

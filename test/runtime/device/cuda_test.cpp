@@ -61,17 +61,17 @@ std::vector<uint8_t> randomBytes(size_t count, unsigned seed) {
 
 TEST_F(Cuda, DescribesTheDevice) { EXPECT_THAT(context.describe(), MatchesRegex(".+ sm_[0-9]+")); }
 
-TEST_F(Cuda, ADeviceThatIsNotThereIsRefused) {
+TEST_F(Cuda, RejectsAMissingDevice) {
   EXPECT_THAT(errorOf([&] { Context(driver, 1000); }),
-              MatchesRegex("the plan wants CUDA device 1000, this machine shows [0-9]+.*"));
+              MatchesRegex("the plan needs CUDA device 1000, this machine shows [0-9]+.*"));
 }
 
-TEST_F(Cuda, MemoryBeginsAsZero) {
+TEST_F(Cuda, MemoryIsZeroed) {
   EXPECT_EQ(read<uint8_t>(0, 16 * mebibyte), std::vector<uint8_t>(16 * mebibyte));
   EXPECT_EQ(memory.bytes(), 16 * mebibyte + Matmuls::workspaceBytes);
 }
 
-TEST_F(Cuda, MoreMemoryThanThereIsIsRefusedWithBothNumbers) {
+TEST_F(Cuda, RejectsTooMuchMemoryWithBothNumbers) {
   std::string error;
   try {
     Memory(context, queue, uint64_t{1} << 50, mebibyte);
@@ -85,7 +85,7 @@ TEST_F(Cuda, MoreMemoryThanThereIsIsRefusedWithBothNumbers) {
 }
 
 /// Tests copies of whole staging blocks, of parts of a block, and of more blocks than exist.
-TEST_F(Cuda, WhatGoesInComesOut) {
+TEST_F(Cuda, CopiesInAndOut) {
   for (size_t bytes :
        {size_t{0}, size_t{1}, size_t{4 * mebibyte}, size_t{4 * mebibyte + 3}, size_t{15 * mebibyte + 7}}) {
     std::vector<uint8_t> bits = randomBytes(bytes, static_cast<unsigned>(bytes));
@@ -161,7 +161,7 @@ protected:
   }
 };
 
-TEST_F(Scale, DoesTheWholeExtentAndNoMore) {
+TEST_F(Scale, CoversExactlyTheExtent) {
   write(0, counting(elements + 1));
   write(8192, std::vector<float>(elements + 1, 7));
   enqueue(queue, 0, 8192, -3);
@@ -171,7 +171,7 @@ TEST_F(Scale, DoesTheWholeExtentAndNoMore) {
   EXPECT_EQ(result[elements], 7);
 }
 
-TEST_F(Scale, SaysWhatItTakes) {
+TEST_F(Scale, ReportsItsResources) {
   EXPECT_GT(kernel.registers, 0);
   EXPECT_EQ(kernel.localBytes, 0);
   EXPECT_EQ(kernel.sharedBytes, 0);
@@ -179,7 +179,7 @@ TEST_F(Scale, SaysWhatItTakes) {
 }
 
 /// Launches kernels alternately on two queues. Each waits for the previous one.
-TEST_F(Scale, EventsHoldOneQueueBackForAnother) {
+TEST_F(Scale, EventsOrderTwoQueues) {
   Queue other(driver);
   Event done(driver);
   write(0, counting(elements));
@@ -206,7 +206,7 @@ TEST_F(Scale, AnEventPassesWhenItsWorkIsDone) {
   queue.finish();
 }
 
-TEST_F(Cuda, AFailedCallIsNamedWithItsPlace) {
+TEST_F(Cuda, ReportsAFailedCallWithItsLocation) {
   Event never(driver, /*isTimed=*/true), neither(driver, /*isTimed=*/true);
   try {
     never.secondsSince(neither);
@@ -216,13 +216,13 @@ TEST_F(Cuda, AFailedCallIsNamedWithItsPlace) {
   }
 }
 
-TEST_F(Scale, AKernelThatIsNotThereIsNamed) {
+TEST_F(Scale, ReportsAMissingKernel) {
   EXPECT_EQ(errorOf([&] { module.kernel("scala"); }), "the plan's kernels lack 'scala'");
 }
 
 TEST_F(Scale, TooManyThreadsAreRefused) {
   EXPECT_THAT(errorOf([&] { module.kernel("scale", 4096); }),
-              MatchesRegex("kernel 'scale' wants blocks of 4096 threads, .* runs at most [0-9]+ of it"));
+              MatchesRegex("kernel 'scale' needs blocks of 4096 threads, .* runs at most [0-9]+ of it"));
 }
 
 TEST_F(Scale, TooMuchSharedMemoryIsRefused) {
@@ -232,7 +232,7 @@ TEST_F(Scale, TooMuchSharedMemoryIsRefused) {
                    "a block"));
 }
 
-TEST_F(Cuda, KernelsThatDoNotCompileAreRefusedWithTheLog) {
+TEST_F(Cuda, RejectsInvalidKernelsWithTheLog) {
   std::string text = scalePtx;
   text.replace(text.find("mul.rn.f32"), 10, "mull.rn.f3");
   EXPECT_THAT(errorOf([&] { Module(context, text).kernel("scale"); }),
@@ -300,7 +300,7 @@ struct CopyCase {
 
 class Copy : public Cuda, public testing::WithParamInterface<CopyCase> {};
 
-TEST_P(Copy, MovesTheBlocksAndNothingElse) {
+TEST_P(Copy, MovesOnlyTheBlocks) {
   const StridedCopy &strides = GetParam().copy;
   std::vector<uint8_t> from = randomBytes(8192, 1), to = randomBytes(8192, 2);
   write(0, from);
@@ -323,7 +323,7 @@ INSTANTIATE_TEST_SUITE_P(
                     CopyCase{"Empty", {.blocks = 3, .fromStride = 64, .toStride = 64, .bytes = 0}}),
     [](const auto &info) { return info.param.name; });
 
-TEST_F(Cuda, ZeroClearsItsBytesAlone) {
+TEST_F(Cuda, ZeroClearsOnlyItsBytes) {
   write(0, std::vector<uint8_t>(100, 9));
   zero(queue, memory.at(10), 80);
   zero(queue, memory.at(95), 0);
@@ -379,7 +379,7 @@ std::vector<float> reference(const MatmulShape &shape, const std::vector<float> 
   return c;
 }
 
-TEST_P(Product, IsThatOfTheHostAddedOrNot) {
+TEST_P(Product, EqualsTheHostsProduct) {
   const MatmulShape &shape = GetParam();
   std::vector<float> a = values(shape.batch * shape.m * shape.k, 1), b = values(shape.batch * shape.k * shape.n, 2);
   std::vector<float> c = values(shape.batch * shape.m * shape.n, 3);
@@ -406,7 +406,7 @@ std::vector<float> floatsOf(const std::vector<uint8_t> &bytes, Storage storage) 
 
 float gelu(float x) { return x / 2 * (1 + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x))); }
 
-TEST_F(Product, SumsOnTheWay) {
+TEST_F(Product, EpiloguesAddBiasAndMatrix) {
   for (Storage storage : {Storage::F32, Storage::BF16})
     for (Epilogue epilogue : {pb::LibraryCall::BIAS, pb::LibraryCall::ADD, pb::LibraryCall::BIAS_ADD}) {
       MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = storage, .epilogue = epilogue};
@@ -424,7 +424,7 @@ TEST_F(Product, SumsOnTheWay) {
     }
 }
 
-TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
+TEST_F(Product, EpiloguesComputeGeluAndItsDerivative) {
   MatmulShape shape = {.m = 48,
                        .n = 24,
                        .k = 8,
@@ -454,7 +454,7 @@ TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
   }
 }
 
-TEST_F(Product, GradientsOfABiasBesideThoseOfWeights) {
+TEST_F(Product, EpiloguesComputeBiasGradients) {
   for (Storage storage : {Storage::BF16, Storage::F16})
     for (bool accumulates : {false, true}) {
       MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = Storage::F32};
@@ -507,7 +507,7 @@ TEST_F(Products, OneShapeIsPreparedOnce) {
   EXPECT_NE(&matmuls.prepare(shape), &matmuls.prepare(other));
 }
 
-TEST_F(Products, OfTwoTypesAreRefusedWithTheirShape) {
+TEST_F(Products, RejectTwoTypesWithTheShape) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = Storage::F32, .b = Storage::BF16, .transposeB = true};
   EXPECT_THAT(errorOf([&] { matmuls.prepare(shape); }),
               MatchesRegex("cuBLASLt [0-9]+ has no algorithm for the product of f32 \\[48, 40\\] by bf16 \\[24, 40\\] "
@@ -516,7 +516,7 @@ TEST_F(Products, OfTwoTypesAreRefusedWithTheirShape) {
 
 /// All algorithms that cuBLASLt recommends give the same result. Products with an explicit algorithm differ from those
 /// with the default.
-TEST_F(Products, AlgorithmsOfThePlanAreTaken) {
+TEST_F(Products, UseTheAlgorithmsOfThePlan) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16};
   std::vector<float> a = values(48 * 40, 1), b = values(40 * 24, 2);
   write(placeA, stored(a, shape.a));
@@ -535,20 +535,19 @@ TEST_F(Products, AlgorithmsOfThePlanAreTaken) {
   }
 }
 
-TEST_F(Products, AlgorithmsThatAreNoneAreRefused) {
+TEST_F(Products, RejectInvalidAlgorithms) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 40};
   auto refused = [&](const MatmulAlgorithm &algorithm) { return errorOf([&] { matmuls.prepare(shape, algorithm); }); };
   std::string begin = "the algorithm of cuBLASLt [0-9.]+ on sm_[0-9]+ for the product of f32 \\[48, 40\\] by f32 "
                       "\\[40, 24\\] to f32 ";
-  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')),
-              MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
+  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')), MatchesRegex(begin + "has 63 bytes, not 64; compile the plan again"));
   EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')),
               MatchesRegex(begin + "does not support this product: .+; compile the plan again"));
 }
 
-TEST_F(Products, OfIntegersAreRefused) {
+TEST_F(Products, RejectIntegers) {
   MatmulShape shape = {.m = 8, .n = 8, .k = 8, .a = Storage::I32};
-  EXPECT_EQ(errorOf([&] { matmuls.prepare(shape); }), "a matrix product wants f32, bf16 or f16, got i32");
+  EXPECT_EQ(errorOf([&] { matmuls.prepare(shape); }), "a matrix product takes f32, bf16 or f16, got i32");
 }
 
 } // namespace

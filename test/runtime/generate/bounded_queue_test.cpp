@@ -35,7 +35,7 @@ TEST(BoundedQueue, RefusesBeyondTheBoundAndDoesEveryJobOnce) {
   EXPECT_EQ(refused, 4);
 }
 
-TEST(Server, KnowsThisMachine) {
+TEST(Server, RecognizesLoopbackAddresses) {
   for (const char *host : {"127.0.0.1", "127.8.0.1", "localhost", "::1"})
     EXPECT_TRUE(isLoopback(host)) << host;
   for (const char *host : {"0.0.0.0", "::", "127.example.com", "10.0.0.1", ""})

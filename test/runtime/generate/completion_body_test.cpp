@@ -1,7 +1,7 @@
 // Tests which request bodies are accepted, and the errors for the others.
 #include "runtime/generate/completion_body.h"
 
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -45,7 +45,7 @@ TEST(CompletionBody, ReadsEveryOption) {
   EXPECT_TRUE(body.stream);
 }
 
-TEST(CompletionBody, SaysWhatIsWrong) {
+TEST(CompletionBody, RejectsInvalidBodies) {
   EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
   EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
   EXPECT_EQ(faultOf(std::string(100, '[')), "the body is not a JSON object");

@@ -33,7 +33,7 @@ TEST(Distribution, OfTemperatureOneIsTheSoftmax) {
 }
 
 // Half the temperature squares the weights: they are 1, 16, 4, 1, 4 of 26.
-TEST(Distribution, IsSharperWhereItIsColder) {
+TEST(Distribution, IsSharperAtLowTemperature) {
   expectTable({.temperature = 0.5}, {{1, 16.0 / 26}, {2, 4.0 / 26}, {4, 4.0 / 26}, {0, 1.0 / 26}, {3, 1.0 / 26}});
 }
 
@@ -53,7 +53,7 @@ TEST(Distribution, TakesTopPOfTopK) {
   expectTable({.temperature = 1, .topK = 3, .topP = 0.7}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
 }
 
-TEST(TokenAt, FindsTheTokenInWhoseShareThePlaceLies) {
+TEST(TokenAt, FindsTheTokenOfACumulativeProbability) {
   std::vector<TokenProbability> tokens = distribution(logits(), {.temperature = 1});
   EXPECT_EQ(tokenAt(tokens, 0), 1);
   EXPECT_EQ(tokenAt(tokens, 0.39), 1);
@@ -63,7 +63,7 @@ TEST(TokenAt, FindsTheTokenInWhoseShareThePlaceLies) {
 }
 
 // Draws 40,000 tokens. Each count is within five standard deviations of the expected count.
-TEST(SampleToken, DrawsAsTheTableSays) {
+TEST(SampleToken, FollowsTheDistribution) {
   Sampling sampling = {.temperature = 1, .seed = 11};
   std::array<int, 5> counts{};
   constexpr int draws = 40000;

@@ -25,7 +25,7 @@ TEST(StopFilter, FindsAStopAcrossPieces) {
   EXPECT_EQ(filter.push("three"), "");
 }
 
-TEST(StopFilter, HandsOnWhatOnlyBeganLikeAStop) {
+TEST(StopFilter, ReturnsTextThatOnlyBeginsLikeAStop) {
   StopFilter filter({"END"});
   EXPECT_EQ(filter.push("E"), "");
   EXPECT_EQ(filter.push("NE"), "EN");
@@ -33,12 +33,12 @@ TEST(StopFilter, HandsOnWhatOnlyBeganLikeAStop) {
   EXPECT_FALSE(filter.isStopped());
 }
 
-TEST(StopFilter, HandsOnWhatWasHeldAtTheEnd) {
+TEST(StopFilter, ReturnsHeldTextAtTheEnd) {
   StopFilter filter({"END"});
   EXPECT_EQ(joined(filter, {"text EN"}), "text EN");
 }
 
-TEST(StopFilter, EndsBeforeTheFirstOfSeveral) {
+TEST(StopFilter, EndsBeforeTheFirstOfSeveralStops) {
   StopFilter filter({"later", "now", ""});
   EXPECT_EQ(joined(filter, {"not now, later"}), "not ");
 }
@@ -69,7 +69,7 @@ TEST(StopFilter, DoesNotDependOnThePieces) {
   }
 }
 
-TEST(WholeCharacters, LeavesWhatMayGoOn) {
+TEST(WholeCharacters, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(wholeCharacters("abc"), 3U);
   EXPECT_EQ(wholeCharacters("ab\xc3"), 2U);
   EXPECT_EQ(wholeCharacters("ab\xc3\xa9"), 4U);
@@ -80,7 +80,7 @@ TEST(WholeCharacters, LeavesWhatMayGoOn) {
 }
 
 // With one token per byte, a character is returned after its last byte.
-TEST(TextStream, GivesWholeCharacters) {
+TEST(TextStream, ReturnsWholeCharacters) {
   std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
   TextStream stream(bytes.get(), {});
   EXPECT_EQ(stream.push('a'), "a");

@@ -84,26 +84,26 @@ void expectDefinition(const Shape &s, pb::DataType type, const std::vector<int32
 // One sequence continues at its end, one begins, and one has padding after its tokens.
 const std::vector<int32_t> kPositions = {30, 31, 32, 0, 1, 2, 7, -1, 40};
 
-TEST(AttendCache, IsSoftmaxOverWhatIsKept) {
+TEST(AttendCache, EqualsSoftmaxOverTheCache) {
   for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
     expectDefinition({3, 3, 2, 3, 20, 40}, type, kPositions);
 }
 
-TEST(AttendCache, OfOneTokenAndOneHead) { expectDefinition({2, 1, 1, 1, 64, 17}, pb::F32, {16, 0}); }
+TEST(AttendCache, HandlesOneTokenAndOneHead) { expectDefinition({2, 1, 1, 1, 64, 17}, pb::F32, {16, 0}); }
 
-TEST(AttendCache, OfHeadsThatFillNoVector) { expectDefinition({3, 3, 1, 2, 3, 40}, pb::F32, kPositions); }
+TEST(AttendCache, HandlesHeadsSmallerThanAVector) { expectDefinition({3, 3, 1, 2, 3, 40}, pb::F32, kPositions); }
 
-TEST(AttendCache, OfAWindowWithCappedScores) {
+TEST(AttendCache, HandlesAWindowAndCappedScores) {
   for (pb::DataType type : {pb::F32, pb::BF16})
     expectDefinition({3, 3, 2, 3, 20, 40, 5, 0.7}, type, kPositions);
   expectDefinition({3, 3, 1, 1, 8, 40, 1}, pb::F32, kPositions);
 }
 
-TEST(AttendCache, HasTheSameBitsForAnyThreads) {
+TEST(AttendCache, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions); });
 }
 
-TEST(AttendCache, SaysWhatDoesNotFit) {
+TEST(AttendCache, RejectsInvalidSizes) {
   auto faultOf = [](int64_t headDim, int64_t context) {
     CallUnderTest call = attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions);
     for (pb::Buffer &buffer : *call.call.mutable_buffers())

@@ -14,7 +14,7 @@ TEST(Dtype, Bf16RoundsToNearestEven) {
   EXPECT_EQ(floatToBf16(std::numeric_limits<float>::max()), 0x7F80);
 }
 
-TEST(Dtype, EveryNumberSurvivesTheWayThere) {
+TEST(Dtype, RoundTripsEveryNumber) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     uint16_t half = static_cast<uint16_t>(bits);
     if (std::isnan(bf16ToFloat(half)))
@@ -34,7 +34,7 @@ TEST(Dtype, NanWithLowPayloadStaysNan) {
   EXPECT_TRUE(std::isnan(f16ToFloat(floatToF16(nan))));
 }
 
-TEST(Dtype, F16MeetsTheCompilersConversion) {
+TEST(Dtype, F16EqualsTheCompilersConversion) {
   std::mt19937 generator(5);
   for (int i = 0; i < 200000; ++i) {
     float value = std::bit_cast<float>(static_cast<uint32_t>(generator()));

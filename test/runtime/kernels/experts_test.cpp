@@ -120,7 +120,7 @@ std::vector<double> expectedMove(const CallUnderTest &test, const MoveCase &c) {
   return expected;
 }
 
-TEST(Experts, RowsMoveThereAndBack) {
+TEST(Experts, DispatchAndCombineMoveRows) {
   forEachLevel([](const cpu::Loops &loops) {
     for (auto function : {pb::LibraryCall::DISPATCH, pb::LibraryCall::COMBINE})
       for (const MoveCase &c : kMoves)
@@ -144,7 +144,7 @@ TEST(Experts, MovesHaveTheSameBitsForAnyNumberOfThreads) {
 }
 
 /// Ids and slots out of range, as in a damaged plan, must not cause writes.
-TEST(Experts, PlacesOutsideOfTheSizesDoNotMove) {
+TEST(Experts, IgnoresIdsAndSlotsOutOfRange) {
   CallUnderTest test = makeMove(pb::LibraryCall::DISPATCH, {3, false, false}, pb::F32, pb::F32);
   for (int64_t at = 0; at < kChoices * kTokens; ++at) {
     int32_t outside = at % 2 ? 2000000000 : -7;

@@ -101,7 +101,7 @@ TEST(Matmul, ManyTilesOnTwoThreads) {
   expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(), 2);
 }
 
-TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {
+TEST(Matmul, EmptyDepthGivesZerosOrKeepsTheOutput) {
   for (pb::DataType type : {pb::F32, pb::BF16})
     for (bool accumulate : {false, true})
       expectProduct({5, 6, 0, 1, false, false, accumulate, type, type, type}, cpu::bestLoops());
@@ -109,7 +109,7 @@ TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {
   nothing.run(1);
 }
 
-TEST(Matmul, OverwritesWhateverWasThere) {
+TEST(Matmul, OverwritesNans) {
   CallUnderTest test = makeCall({5, 40, 8});
   for (int64_t i = 0; i < 200; ++i)
     setValue(test.buffers[2], pb::F32, i, NAN);

@@ -139,7 +139,7 @@ TEST(UpdateScalars, ClipsTheNormalisedGradient) {
   EXPECT_EQ(normalisedNorm(10, 14400, 4), 3);
 }
 
-TEST(UpdateScalars, SkipsWhatOverflewAndWhatHasNoTokens) {
+TEST(UpdateScalars, SkipsOverflowsAndBatchesWithoutTokens) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (std::array<float, 4> sums : {std::array<float, 4>{infinity, 10, 1, 1},
                                     {NAN, 10, 1, 1},

@@ -52,7 +52,7 @@ TEST(Refusal, SizesOutOfRange) {
   expectRefusal(test, "library call MATMUL: its sizes are too large");
 }
 
-TEST(Refusal, SizesThatTheRowDoesNotHave) {
+TEST(Refusal, SizesThatTheFunctionDoesNotHave) {
   CallUnderTest test(pb::LibraryCall::ROPE, {2, 1, 4, 2}, {10000});
   test.add(pb::F32, 8);
   test.addIds({0, 1});
@@ -128,7 +128,7 @@ TEST(Refusal, BlocksBehindTheEnd) {
   expectRefusal(swap, "library call REARRANGE: buffer 1 has 20 bytes, needs 24");
 }
 
-TEST(Refusal, WhatOtherTargetsHave) {
+TEST(Refusal, UnsupportedByThisTarget) {
   CallUnderTest test = makeMatmul();
   test.call.set_epilogue(pb::LibraryCall::GELU_GRADIENT);
   expectRefusal(test, "library call MATMUL: has an epilogue, which this target has not");
@@ -137,8 +137,8 @@ TEST(Refusal, WhatOtherTargetsHave) {
   expectRefusal(test, "library call MATMUL: has 3 buffers, needs 4");
   test.add(pb::F32, 4);
   test.call.set_store(pb::ADD);
-  expectRefusal(test,
-                "library call MATMUL: has a bias, which wants k above 0, one matrix and a result that is overwritten");
+  expectRefusal(
+      test, "library call MATMUL: has a bias, which requires k above 0, one matrix and a result that is overwritten");
   test = makeMatmul();
   test.call.set_function(static_cast<pb::LibraryCall::Function>(77));
   expectRefusal(test, "library call : is function 77, which has no kernel in this runtime");

@@ -26,7 +26,7 @@ Digest hmacOf(const std::string &key, const std::string &text) {
 }
 
 // Test vectors 1, 2 and 6 of RFC 4231.
-TEST(HmacTest, IsThatOfTheStandard) {
+TEST(HmacTest, MatchesTheStandard) {
   EXPECT_EQ(hex(hmacOf(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(hex(hmacOf("Jefe", "what do ya want for nothing?")),
@@ -52,7 +52,7 @@ protected:
   }
 };
 
-TEST_F(FrameTest, WhatIsSealedIsOpenedByteByByte) {
+TEST_F(FrameTest, OpensSealedFramesByteByByte) {
   Message first{MessageKind::Failure, "rank 3"}, second{MessageKind::Heartbeat, ""};
   std::string bytes = sealer.seal(first) + sealer.seal(second);
   std::vector<Message> opened;
@@ -76,7 +76,7 @@ TEST_F(FrameTest, AnyChangedByteIsRefused) {
   }
 }
 
-TEST_F(FrameTest, IsRefusedFromTheWrongSideKeyOrPlace) {
+TEST_F(FrameTest, RejectsAnotherSideKeyOrSequenceNumber) {
   std::string frame = sealer.seal({MessageKind::Stop, ""});
   FrameOpener otherSide(key, Direction::ToClient), otherKey(helloKey("other"), Direction::ToServer);
   EXPECT_THAT(refusal(otherSide, frame), HasSubstr("another token"));
@@ -87,7 +87,7 @@ TEST_F(FrameTest, IsRefusedFromTheWrongSideKeyOrPlace) {
   EXPECT_THAT(refusal(http, "GET / HTTP/1.1"), HasSubstr("another protocol"));
 }
 
-TEST_F(FrameTest, LengthsAreBoundedBeforeTheyAreBelieved) {
+TEST_F(FrameTest, BoundsLengths) {
   std::string frame = sealer.seal({MessageKind::Stop, ""});
   frame[11] = '\x7f';
   EXPECT_THAT(refusal(opener, frame), HasSubstr("announces a message of"));
@@ -147,7 +147,7 @@ protected:
   }
 };
 
-TEST_F(ChannelTest, MembersMeetAndTalk) {
+TEST_F(ChannelTest, MembersJoinAndExchangeMessages) {
   EXPECT_FALSE(server.isComplete());
   auto joining = join(member({2, 3}, "second"));
   int peer = await(ControlEvent::Joined).peer;
@@ -170,7 +170,7 @@ TEST_F(ChannelTest, MembersMeetAndTalk) {
 }
 
 // A message that the server sends before it ends may arrive in one read with its reply to Join.
-TEST_F(ChannelTest, LastWordsBehindTheWelcomeAreHeard) {
+TEST_F(ChannelTest, ReadsMessagesBehindTheJoinReply) {
   for (int round = 0; round < 50; ++round) {
     auto first = std::make_unique<ControlServer>(Endpoint{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4);
     endpoint.port = first->port();
@@ -201,7 +201,7 @@ TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
   EXPECT_FALSE(server.isComplete());
 }
 
-TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
+TEST_F(ChannelTest, RejectsOtherPlansVersionsAndRanks) {
   auto plan = join(member({2}, "second", "other"));
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("second has another plan (hash other"));
   EXPECT_THAT(reason(plan), HasSubstr("second has another plan (hash other, the first host's is hash)"));
@@ -222,7 +222,7 @@ TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
   reason(beyond);
 }
 
-TEST_F(ChannelTest, WhoCannotTakePartSaysWhy) {
+TEST_F(ChannelTest, MembersReportStartUpFailures) {
   Member own = member({2, 3}, "second", "unknown");
   own.refusal = "no device";
   auto joining = join(own);
@@ -234,7 +234,7 @@ TEST_F(ChannelTest, WhoCannotTakePartSaysWhy) {
   EXPECT_TRUE(server.haveAllCome());
 }
 
-TEST_F(ChannelTest, AFirstHostThatCannotTakePartSaysWhyToAll) {
+TEST_F(ChannelTest, TheFirstHostReportsItsStartUpFailureToAll) {
   Member own = member({0, 1}, "first");
   own.refusal = "no device";
   ControlServer refused({"127.0.0.1", 0}, "token", own, 4);
@@ -246,7 +246,7 @@ TEST_F(ChannelTest, AFirstHostThatCannotTakePartSaysWhyToAll) {
   EXPECT_FALSE(refused.isComplete());
 }
 
-TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
+TEST_F(ChannelTest, RejectsStrangersAndReplays) {
   std::string error, recorded;
   Socket stranger = connectTo(endpoint, 1000);
   std::string request = "GET / HTTP/1.1\r\n\r\n";
@@ -261,7 +261,7 @@ TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("repeats what another connection said"));
 }
 
-TEST_F(ChannelTest, NobodyThereIsSaid) {
+TEST_F(ChannelTest, ReportsAnAddressWithoutListener) {
   Endpoint nobody{"127.0.0.1", 1};
   try {
     ControlClient(nobody, "token", member({2}, "second"), Milliseconds(200));
@@ -272,13 +272,13 @@ TEST_F(ChannelTest, NobodyThereIsSaid) {
   EXPECT_THROW(ControlClient({"no such host", 1}, "token", member({2}, "x"), Milliseconds(1)), ChannelError);
 }
 
-TEST_F(ChannelTest, ListensAtOneAddressWithAToken) {
+TEST_F(ChannelTest, ListensOnOneAddressWithAToken) {
   EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is in use
   EXPECT_THROW(ControlServer({"127.0.0.1", 0}, "", member({0}, "first"), 1), ChannelError);
   EXPECT_FALSE(connectTo({"127.0.0.2", endpoint.port}, 200).isOpen());
 }
 
-TEST(MembersTest, AreReadAsTheyWereWritten) {
+TEST(MembersTest, RoundTrip) {
   std::vector<Member> members = {member({0, 1}, "a"), member({}, "b")};
   EXPECT_EQ(parseMembers(printMembers(members)), members);
   EXPECT_THROW(parseMembers("[{}]"), FrameError);

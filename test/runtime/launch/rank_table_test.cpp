@@ -59,7 +59,7 @@ protected:
   fs::path file = fs::temp_directory_path() / fmt::format("espalier-table-{}.json", getpid());
 };
 
-TEST_F(RankTableTest, IsReadAsItWasWritten) {
+TEST_F(RankTableTest, RoundTrip) {
   std::vector<Host> hosts = {{"10.0.0.1", 2, {"192.1.0.1", "192.1.0.2"}}, {"10.0.0.2", 1, {}}};
   RankTable table = tableOf(hosts);
   EXPECT_EQ(table.ranks(), 3);
@@ -67,7 +67,7 @@ TEST_F(RankTableTest, IsReadAsItWasWritten) {
   EXPECT_EQ(readRankTable(write(printRankTable(table))), table);
 }
 
-TEST_F(RankTableTest, TellsEachFaultWithItsPlace) {
+TEST_F(RankTableTest, ReportsEachErrorWithItsLocation) {
   EXPECT_EQ(faultsAfter([](Json &) {}), "");
   EXPECT_THAT(faultsAfter([](Json &json) { device(json, 1, 0)["rank_id"] = 2; }),
               HasSubstr("server_list[1].device[0].rank_id: is the number 2, wanted a string: \"2\""));
@@ -97,7 +97,7 @@ TEST_F(RankTableTest, TellsEachFaultWithItsPlace) {
   EXPECT_THAT(faults("[1, 2"), HasSubstr("is no JSON object"));
 }
 
-TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
+TEST_F(RankTableTest, ReportsAllErrorsAtOnce) {
   std::string text = faultsAfter([](Json &json) {
     json["server_count"] = "3";
     device(json, 0, 1)["device_id"] = "0";
@@ -107,7 +107,7 @@ TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
 }
 
 /// A rank that cannot be read causes one error. The following ranks cause none.
-TEST_F(RankTableTest, AFaultIsToldOnce) {
+TEST_F(RankTableTest, ReportsAnErrorOnce) {
   for (const auto &change :
        std::vector<std::function<void(Json &)>>{[](Json &json) { device(json, 0, 0)["rank_id"] = "x"; },
                                                 [](Json &json) { device(json, 0, 0).erase("rank_id"); },
@@ -118,7 +118,7 @@ TEST_F(RankTableTest, AFaultIsToldOnce) {
   }
 }
 
-TEST_F(RankTableTest, CannotReadWhatIsNoFile) {
+TEST_F(RankTableTest, RejectsUnreadablePaths) {
   auto fault = [](const fs::path &path) -> std::string {
     try {
       readRankTable(path);
@@ -132,7 +132,7 @@ TEST_F(RankTableTest, CannotReadWhatIsNoFile) {
   EXPECT_EQ(fault("/proc"), "/proc: error: is no file");
 }
 
-TEST_F(RankTableTest, MergingCountsRanksAnew) {
+TEST_F(RankTableTest, MergingRenumbersRanks) {
   std::vector<Host> one = {{"10.0.0.1", 2, {}}}, two = {{"10.0.0.2", 2, {}}};
   std::vector<RankTable> tables = {tableOf(two), tableOf(one)};
   RankTable merged = mergeRankTables(tables);
@@ -180,9 +180,9 @@ TEST_F(RankTableTest, HostsFaultsHaveLines) {
     EXPECT_THAT(error.what(), HasSubstr(":2: error: \"slot=2\" is unknown"));
     EXPECT_THAT(error.what(), HasSubstr(":4: error: 1 device_ips for 2 slots"));
   }
-  EXPECT_EQ(hostsFault("a slots=2 slots=3\n"), ":1: error: slots stands twice; give it once");
+  EXPECT_EQ(hostsFault("a slots=2 slots=3\n"), ":1: error: slots is given twice; give it once");
   EXPECT_EQ(hostsFault("a slots=1 device_ips=x\nb slots=1 device_ips=x\n"),
-            ":2: error: device_ip x stands twice; give each device its own");
+            ":2: error: device_ip x is given twice; give each device its own");
   write("a\na\n");
   EXPECT_THROW(readHosts(file), TableError);
   write("\n");

@@ -66,14 +66,14 @@ LaunchOptions table(std::vector<Host> hosts) {
   return options;
 }
 
-TEST(TopologyTest, AloneAllRanksAreHere) {
+TEST(TopologyTest, WithoutALauncherAllRanksAreHere) {
   Topology topology = findTopology({}, {}, cpu(4));
   EXPECT_EQ(topology.launcher, Topology::Alone);
   EXPECT_THAT(topology.ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(topology.rendezvous, "");
 }
 
-TEST(TopologyTest, ABatchScriptOfSlurmIsNoTask) {
+TEST(TopologyTest, ABatchScriptIsNotASlurmTask) {
   Environment environment = srun(0, 0, 0);
   environment.erase("SLURM_STEP_ID");
   EXPECT_EQ(findTopology(environment, {}, cpu(4)).launcher, Topology::Alone);
@@ -91,7 +91,7 @@ TEST(TopologyTest, TorchrunStartsAProcessPerRank) {
   EXPECT_THAT(describe(topology), HasSubstr("world 8 (WORLD_SIZE of torchrun)"));
 }
 
-TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
+TEST(TopologyTest, MpirunNeedsNoRendezvous) {
   Topology topology = findTopology(mpirun(3, 4), {}, cpu(4));
   EXPECT_EQ(topology.launcher, Topology::Mpi);
   EXPECT_THAT(topology.ranks, ElementsAre(3));
@@ -100,13 +100,13 @@ TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
   EXPECT_EQ(topology.rendezvous, "");
 }
 
-TEST(TopologyTest, ProcessesOfOneHostMeetUnderANameOfTheirRun) {
-  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).meeting, "torchrun-29500-");
-  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).meeting, "srun-40017-0");
-  EXPECT_EQ(findTopology({}, {}, cpu(4)).meeting, "") << "it has all ranks";
+TEST(TopologyTest, ProcessesOfOneHostMeetUnderTheNameOfTheRun) {
+  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).hostRendezvous, "torchrun-29500-");
+  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).hostRendezvous, "srun-40017-0");
+  EXPECT_EQ(findTopology({}, {}, cpu(4)).hostRendezvous, "") << "it has all ranks";
 }
 
-TEST(TopologyTest, ALauncherOfOneProcessIsNone) {
+TEST(TopologyTest, ALauncherOfOneProcessIsIgnored) {
   EXPECT_EQ(findTopology(mpirun(0, 1), {}, cpu(4)).launcher, Topology::Alone);
   Environment job = {{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
   EXPECT_EQ(findTopology(job, {}, cpu(4)).launcher, Topology::Alone);
@@ -128,14 +128,14 @@ TEST(TopologyTest, AKubernetesJobStartsAProcessPerHost) {
   EXPECT_EQ(topology.rendezvous, "job-0:23456");
 }
 
-TEST(TopologyTest, OptionsSayNodes) {
+TEST(TopologyTest, OptionsDescribeNodes) {
   Topology topology = findTopology({}, nodes(2, 1, "10.0.0.1:4000"), cuda(4));
   EXPECT_THAT(topology.ranks, ElementsAre(2, 3));
   EXPECT_THAT(topology.devices, ElementsAre(0, 1));
   EXPECT_EQ(topology.rendezvous, "10.0.0.1:4000");
 }
 
-TEST(TopologyTest, ATableSaysWhoIsWhere) {
+TEST(TopologyTest, ARankTableLocatesRanks) {
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
   options.serverId = "10.0.0.2";
   Topology topology = findTopology({}, options, cuda(8));
@@ -175,7 +175,7 @@ TEST(TopologyTest, ContradictionsAreRefused) {
               HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
   Environment both = torchrun(5, 8, 1);
   both.merge(mpirun(2, 8));
-  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
+  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun gives rank 5 (RANK), mpirun gives rank 2"));
   EXPECT_THAT(refusal(torchrun(5, 8, 1), nodes(2, 0, "a:1"), cuda(8)),
               HasSubstr("--nodes and the variables of torchrun"));
   EXPECT_THAT(refusal({}, nodes(3, 0, "a:1"), cuda(8)), HasSubstr("which 3 nodes cannot share equally"));
@@ -184,22 +184,22 @@ TEST(TopologyTest, ContradictionsAreRefused) {
 }
 
 // The rendezvous needs no plan, so that a process with an unreadable plan can report its error there.
-TEST(TopologyTest, WhoMeetsWhomIsKnownWithoutAPlan) {
-  Topology rank = findMeeting(torchrun(5, 8, 1), {});
+TEST(TopologyTest, TheRendezvousNeedsNoPlan) {
+  Topology rank = findRendezvous(torchrun(5, 8, 1), {});
   EXPECT_THAT(rank.ranks, ElementsAre(5));
   EXPECT_EQ(rank.process(), 5);
   EXPECT_EQ(rank.processes(), 8);
   EXPECT_EQ(rank.rendezvous, "10.0.0.1:29501");
   EXPECT_FALSE(rank.isOneHost());
-  Topology host = findMeeting({}, nodes(3, 2, "10.0.0.1:4000"));
+  Topology host = findRendezvous({}, nodes(3, 2, "10.0.0.1:4000"));
   EXPECT_EQ(host.process(), 2);
   EXPECT_EQ(host.processes(), 3);
   EXPECT_EQ(host.rendezvous, "10.0.0.1:4000");
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
   options.serverId = "10.0.0.2";
-  EXPECT_EQ(findMeeting({}, options).process(), 1);
-  EXPECT_EQ(findMeeting({}, options).processes(), 2);
-  EXPECT_TRUE(findMeeting({}, {}).isOneHost());
+  EXPECT_EQ(findRendezvous({}, options).process(), 1);
+  EXPECT_EQ(findRendezvous({}, options).processes(), 2);
+  EXPECT_TRUE(findRendezvous({}, {}).isOneHost());
 }
 
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {
@@ -211,7 +211,7 @@ TEST(TopologyTest, HalfOfAnOptionIsRefused) {
   EXPECT_THAT(refusal({}, server, cuda(8)), HasSubstr("--server-id needs --rank-table"));
 }
 
-TEST(TopologyTest, BrokenVariablesAreNamed) {
+TEST(TopologyTest, ReportsBrokenVariables) {
   Environment environment = torchrun(0, 4, 0);
   environment["WORLD_SIZE"] = "four";
   EXPECT_THAT(refusal(environment, {}, cuda(4)), HasSubstr("WORLD_SIZE is \"four\", wanted a number"));

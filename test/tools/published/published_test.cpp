@@ -182,7 +182,7 @@ TableReport reportOf(const std::vector<std::vector<double>> &seconds) {
 
 } // namespace
 
-TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
+TEST(PublishedReport, AveragesRepeatedMeasurementsAndReportsTheNoise) {
   TableReport once = reportOf({{1}, {2}, {4}});
   ASSERT_EQ(once.groups.size(), 1u);
   EXPECT_EQ(once.repeats, 0);
@@ -200,14 +200,14 @@ TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
   EXPECT_TRUE(reportOf({{1, 1}, {2}}).groups.empty()); // two plans are too few for a rank correlation
 }
 
-TEST(PublishedReport, AnErrorOfNoRowIsNotZero) {
+TEST(PublishedReport, AnErrorOverNoRowsIsNotZero) {
   TableReport empty;
   EXPECT_EQ(printReport(empty, /*perRow=*/false).find("0.00 %"), std::string::npos);
   empty.memory = {2, 0.1};
   EXPECT_NE(printReport(empty, /*perRow=*/false).find("time of no row; memory 5.00 % over 2"), std::string::npos);
 }
 
-TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
+TEST(PublishedReport, CachedMemoryIsReportedButNotNeeded) {
   System system;
   system.updateBytes = 4, system.allocatedShare = 2;
   Plan plan;
@@ -235,7 +235,7 @@ TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
 
 // Aceso publishes times but not its plans. On the same machine and batch, our best plan has the time of its plans
 // within 11 % from four devices on. On one device our prediction is a quarter too fast.
-TEST(Published, WithoutAPlanTheBestOneFoundIsCompared) {
+TEST(Published, WithoutAPlanTheBestPlanIsCompared) {
   std::optional<TableReport> aceso = report("aceso_reference_v100.csv");
   if (!aceso)
     GTEST_SKIP() << "the table is not here";
@@ -287,7 +287,7 @@ TEST(PublishedTable, CellsInQuotesHoldCommasQuotesAndLines) {
   EXPECT_EQ(table.rows[1].line, 5);
 }
 
-TEST(PublishedTable, FaultsOfTheFormAreToldWithTheirLine) {
+TEST(PublishedTable, ReportsFormatErrorsWithTheirLine) {
   EXPECT_EQ(faultsOf(""), "1: no heading: the first line has to name the columns\n");
   EXPECT_EQ(faultsOf("gpu,tp\nH100,1\nH100,1,2\nH100\n"),
             "3: the row has 3 cells, the heading has 2\n4: the row has 1 cells, the heading has 2\n");
@@ -298,7 +298,7 @@ TEST(PublishedTable, FaultsOfTheFormAreToldWithTheirLine) {
   EXPECT_EQ(std::count(other.begin(), other.end(), '\n'), 1);
 }
 
-TEST(PublishedCase, WhatCannotBeEvaluatedHasAReason) {
+TEST(PublishedCase, UnsupportedRowsHaveAReason) {
   using Changes = std::map<std::string, std::string>;
   const std::pair<Changes, const char *> cases[] = {
       {{}, ""},
@@ -411,7 +411,7 @@ TEST(PublishedSystem, RepeatedSecondProductsKeepTheLastOneWhereNothingIsCompiled
   EXPECT_NEAR(saved(true, 2) - saved(false, 2), 1.5 * stream, 1e-6 * stream);
 }
 
-TEST(PublishedSystem, TheStepGoesThroughTheGradientsAsOftenAsTheSystemDoes) {
+TEST(PublishedSystem, TheStepCostFollowsGradientPasses) {
   System system;
   SegmentCost few = layerOf(system);
   system.gradientPasses += 3;
@@ -429,7 +429,7 @@ TEST(PublishedCase, HeadsThatAreNotPublishedHaveTheSizeNearest128) {
   EXPECT_EQ(found.problem.dimensions[3].size, 10); // 10 heads of size 120
 }
 
-TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToWhatTheSystemHad) {
+TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToTheSystemsFeatures) {
   PublishedCase found = caseWith({{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", ""}});
   ASSERT_EQ(found.reason, "");
   EXPECT_TRUE(found.withoutPlan);
@@ -447,7 +447,7 @@ TEST(PublishedCase, MachinesOfAllNamedGpusAreKnown) {
 }
 
 // A device cannot keep the 2.7 GB of all 70 layers of size 8192, so that some layers are recomputed.
-TEST(PublishedCase, WhereRecomputeIsNotPublishedTheLeastThatFitsIsTaken) {
+TEST(PublishedCase, AssumesTheLeastRecomputeThatFits) {
   PublishedCase found = caseWith({{"recompute", ""},
                                   {"layers", "70"},
                                   {"hidden", "8192"},

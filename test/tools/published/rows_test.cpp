@@ -60,14 +60,14 @@ TEST(PublishedTable, HeadingsCellsAndLineEndsMayBeWrittenInManyWays) {
   }
 }
 
-TEST(PublishedTable, RowsBesideAFaultyOneAreKeptAndThoseOfADoubledColumnAreNot) {
+TEST(PublishedTable, KeepsRowsBesideABadRowButNotWithADuplicateColumn) {
   PublishedTable table = readTable("gpu,tp\nH100,1\nH100\nH100,2\n");
   EXPECT_EQ(table.faults.size(), 1u);
   EXPECT_EQ(table.rows.size(), 2u);
   EXPECT_TRUE(readTable("gpu,tp,tp\nH100,1,2\n").rows.empty());
 }
 
-TEST(PublishedRows, WhatCannotBeReadIsAReason) {
+TEST(PublishedRows, UnreadableCellsHaveAReason) {
   const std::pair<Changes, const char *> cases[] = {
       {{{"gbs", "16M"}}, "gbs is '16M', wanted a whole number from 1 to 1000000"},
       {{{"gbs", "10,000 tokens"}}, "gbs is '10,000 tokens', wanted a whole number from 1 to 1000000"},
@@ -77,7 +77,7 @@ TEST(PublishedRows, WhatCannotBeReadIsAReason) {
       {{{"mem_gb", "40-44"}}, "mem_gb is '40-44', wanted a number and at most its unit"},
       {{{"kv_heads", "3"}}, "the key and value heads do not divide the heads"},
       {{{"zero", "some"}}, "zero 'some' is not modelled"},
-      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded: machine h200 has no link to host memory"},
+      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded, cluster h200 has no link to host memory"},
       {{{"zero", "3, CPU offload (auto)"}}, "zero '3, CPU offload (auto)' is not modelled"},
       {{{"zero", "ZeRO-Infinity"}}, "zero 'ZeRO-Infinity' is not modelled"},
       {{{"zero", "DeepSpeed ZeRO"}}, "no ZeRO stage published"},
@@ -117,7 +117,7 @@ TEST(PublishedRows, ShardingIsSpelledInManyWays) {
 }
 
 // Only the parameters are offloaded under ZeRO 3 if the cell does not name the optimizer.
-TEST(PublishedRows, WhatIsOffloadedIsRead) {
+TEST(PublishedRows, ReadsOffloading) {
   struct Spelling {
     const char *text;
     int zero;
@@ -141,7 +141,7 @@ TEST(PublishedRows, WhatIsOffloadedIsRead) {
 }
 
 // Jean Zay's rows of ZeRO 3 name a section of the page. The section states what the runs offload.
-TEST(PublishedRows, SectionsOfAPageSayWhatWasOffloaded) {
+TEST(PublishedRows, PageSectionsDefineOffloading) {
   const Changes row = {{"gpu", "V100-32GB (Jean Zay 4/node)"},
                        {"precision", "fp16"},
                        {"pp", "1"},
@@ -256,7 +256,7 @@ TEST(PublishedRows, BatchesMayCountTokensAndSequencesThousandsOf1024) {
   EXPECT_EQ(caseWith({{"gbs", "8M tokens"}, {"seq", "2000"}}).problem.globalBatch, 4000);
 }
 
-TEST(PublishedRows, WhoShardsParametersAndNamesNoOtherAxisHasNone) {
+TEST(PublishedRows, FullyShardedRowsHaveNoOtherAxisByDefault) {
   Changes nothing = {{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", "2"}};
   nothing["zero"] = "FSDP";
   PublishedCase found = caseWith(nothing);
@@ -348,7 +348,7 @@ TEST(PublishedSystems, FollowFromSourceMachineAndSharding) {
 }
 
 // Under PyTorch, attention on Hopper reaches a smaller share of the peak, as the runs of llm-foundry show.
-TEST(PublishedMachine, UnderPyTorchTheSharesAreThoseMeasuredThere) {
+TEST(PublishedMachine, PyTorchHasItsOwnEfficiencies) {
   Machine other = publishedMachine("H200", "bf16", 8),
           torch = publishedMachine("H200", "bf16", 8, /*underPyTorch=*/true);
   EXPECT_LT(torch.attentionEfficiency, other.attentionEfficiency);

@@ -1,4 +1,4 @@
-// Generation's kernels for GPUs, run by the emulator and compared with the runtime's for CPUs.
+// Compares the GPU kernels for generation, run in the emulator, with the runtime's CPU kernels.
 #include "test/compiler/codegen/cuda/call_machine.h"
 
 #include <gmock/gmock.h>
@@ -22,11 +22,11 @@ void fill(std::vector<double> &values, unsigned seed) {
 
 std::string role(const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; }
 
-/// Two sequences of `tokens` new tokens each; a context of 70 positions.
+/// Two sequences with `tokens` new tokens each, and a context of 70 positions.
 struct Cache {
   int64_t tokens = 1, group = 1, headDim = 16;
   std::string type = "f32";
-  std::vector<int> positions; ///< of all tokens
+  std::vector<int> positions; ///< positions of all tokens
   std::string options;
 
   std::string tensor(const std::string &sizes, const std::string &dims) const {
@@ -61,14 +61,16 @@ void checkCache(const Cache &cache) {
   machine.run({});
   EXPECT_EQ(machine.cuda("keys"), machine.cpu("keys"));
   EXPECT_EQ(machine.cuda("values"), machine.cpu("values"));
-  double bound = cache.type == "f32" ? 1e-6 : 0x1p-7; // of values of size 1
+  double bound = cache.type == "f32" ? 1e-6 : 0x1p-7; // for values of about 1
   for (size_t i = 0; i < machine.cpu("out").size(); ++i)
     ASSERT_NEAR(machine.cuda("out")[i], machine.cpu("out")[i], bound * (1 + std::abs(machine.cpu("out")[i]))) << i;
 }
 
 TEST(CacheKernels, OneTokenOfEachSequence) { checkCache({.positions = {0, 69}}); }
 TEST(CacheKernels, PromptsOfUnequalLength) { checkCache({.tokens = 3, .positions = {4, 5, -1, 66, 67, 68}}); }
-TEST(CacheKernels, OutsideOfTheContextIsPadding) { checkCache({.tokens = 2, .positions = {70, 3, -1, 1000}}); }
+TEST(CacheKernels, PositionsOutsideOfTheContextArePadding) {
+  checkCache({.tokens = 2, .positions = {70, 3, -1, 1000}});
+}
 TEST(CacheKernels, GroupsOfHeads) { checkCache({.tokens = 2, .group = 3, .headDim = 24, .positions = {7, 8, 30, 31}}); }
 TEST(CacheKernels, LongHeads) { checkCache({.headDim = 136, .positions = {40, 3}}); }
 TEST(CacheKernels, WindowAndCappedScores) {

@@ -1,5 +1,5 @@
-// Runs a function of one model op twice, lowered for CPUs (a library call, by the runtime's kernels) and for GPUs
-// (launches of emitted kernels, by the emulator), on the same regions.
+// Runs a function with one model op twice on the same regions: lowered for CPUs to a library call of the runtime, and
+// lowered for GPUs to kernel launches in the emulator.
 #pragma once
 
 #include "dialects/exec/dialect.h"
@@ -12,30 +12,30 @@
 
 namespace espalier::test {
 
-/// What scalars are made of.
+/// The values of the variables in affine scalars.
 struct Moment {
   int64_t step = 3, microBatch = 0, layer = 5, seed = 11, coordinate = 1;
 };
 
 class CallMachine {
 public:
-  /// A function in `text`; all its arguments and results have a role and a name. Results have `slots` among them.
+  /// Compiles the function in `text`. All its arguments and results have a role and a name. Results include `slots`.
   explicit CallMachine(const std::string &text);
 
-  /// Elements of an argument or result of type `type`, at the place of its name.
+  /// Returns the elements of the argument or result called `name`.
   std::vector<double> &values(const std::string &name) { return tensors.at(name).values; }
-  rt::Scalars slots{}; ///< but for the step
+  rt::Scalars slots{}; ///< all slots except the step
   const std::vector<double> &cpu(const std::string &name) const { return onCpu.at(name); }
   const std::vector<double> &cuda(const std::string &name) const { return onCuda.at(name); }
-  /// Runs both.
+  /// Runs the function on CPU and GPU.
   void run(const Moment &moment);
-  /// Runs the kernels for GPUs alone.
+  /// Runs only the GPU kernels.
   void runCuda(const Moment &moment) { onCuda = runPlan(cudaPlan, moment); }
 
   const std::string &ptx() const { return cudaPlan.objects(0).code(); }
-  /// That warps executed in all launches.
+  /// Returns the number of instructions that warps executed in all launches.
   uint64_t instructions() const { return executed; }
-  /// Shapes of the kernels that are launched, in order.
+  /// Returns the shapes of the launched kernels, in order.
   std::vector<std::string> kernels() const;
 
 private:

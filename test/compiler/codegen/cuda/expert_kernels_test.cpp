@@ -1,5 +1,4 @@
-// The kernels for GPUs that choose experts and move rows there and back, run by the emulator and compared with the
-// runtime's for CPUs.
+// Compares the GPU kernels that choose experts and move rows, run in the emulator, with the runtime's CPU kernels.
 #include "test/compiler/codegen/cuda/call_machine.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +33,7 @@ struct Route {
   }
 };
 
-/// `levels`: so many different scores; few of them make many equal ones.
+/// Checks a routing with `levels` different scores. With few levels, many scores are equal.
 void checkRoute(const Route &route, int levels) {
   CallMachine machine = route.machine();
   std::mt19937 random(1);
@@ -54,8 +53,8 @@ TEST(RouteKernels, MoreExpertsThanLanes) {
 TEST(RouteKernels, AllExpertsOfATokenInBf16) { checkRoute({.experts = 4, .choices = 4, .type = "bf16"}, 7); }
 TEST(RouteKernels, LongSequences) { checkRoute({.batch = 1, .seq = 600, .experts = 3, .capacity = 300}, 50); }
 
-/// Whatever a model that has come to nonsense scores, ids stay within the experts.
-TEST(RouteKernels, WhatIsNoNumberComesLast) {
+/// Ids are valid expert indices even if scores are NaN or infinite. NaN scores come last.
+TEST(RouteKernels, NanScoresComeLast) {
   Route route{.batch = 1, .seq = 3, .experts = 3, .choices = 3, .capacity = 3};
   CallMachine machine = route.machine();
   double nan = std::nan(""), infinity = HUGE_VAL;
@@ -98,7 +97,7 @@ struct Moved {
   }
 };
 
-/// Each sample's choices take slots of their experts in order; a token that comes too late has none.
+/// Assigns expert slots in order to each sample's choices. A token gets no slot if the expert is full.
 void givePlaces(CallMachine &machine) {
   std::mt19937 random(3);
   for (int64_t sample = 0; sample < Moved::batch; ++sample) {
@@ -131,7 +130,7 @@ void checkMove(const Moved &move) {
     EXPECT_THAT(machine.kernels(), ElementsAre("combine"));
   machine.run({});
   EXPECT_THAT(machine.cuda("y"), Not(Each(0)));
-  // Without weights rows are moved bit by bit; a sum of two products may be rounded once less.
+  // Without weights, rows are copied exactly. With weights, a sum of two products may have one rounding less.
   double bound = !move.hasWeights && move.from == move.to ? 0 : move.to == "f32" ? 1e-6 : 0x1p-7;
   for (size_t i = 0; i < machine.cpu("y").size(); ++i)
     ASSERT_NEAR(machine.cuda("y")[i], machine.cpu("y")[i], bound * (1 + std::abs(machine.cpu("y")[i]))) << i;
@@ -139,21 +138,21 @@ void checkMove(const Moved &move) {
 
 TEST(DispatchKernels, RowsOfTokens) { checkMove({}); }
 TEST(DispatchKernels, RowsOfChoices) { checkMove({.hasChoice = true, .hidden = 9}); }
-TEST(DispatchKernels, WeighedInBf16) { checkMove({.hasWeights = true, .hidden = 296, .from = "bf16", .to = "bf16"}); }
-TEST(DispatchKernels, WeighedRowsOfChoices) {
+TEST(DispatchKernels, WeightedInBf16) { checkMove({.hasWeights = true, .hidden = 296, .from = "bf16", .to = "bf16"}); }
+TEST(DispatchKernels, WeightedRowsOfChoices) {
   checkMove({.hasChoice = true, .hasWeights = true, .from = "f16", .to = "f32"});
 }
-TEST(CombineKernel, AddsUpChoices) { checkMove({.isDispatch = false}); }
-TEST(CombineKernel, WeighedInBf16) {
+TEST(CombineKernel, SumsChoices) { checkMove({.isDispatch = false}); }
+TEST(CombineKernel, WeightedInBf16) {
   checkMove({.isDispatch = false, .hasWeights = true, .from = "bf16", .to = "bf16"});
 }
 TEST(CombineKernel, RowsOfChoicesOfOddLength) { checkMove({.isDispatch = false, .hasChoice = true, .hidden = 7}); }
-TEST(CombineKernel, WeighedRowsOfChoices) {
+TEST(CombineKernel, WeightedRowsOfChoices) {
   checkMove({.isDispatch = false, .hasChoice = true, .hasWeights = true, .from = "f32", .to = "f16"});
 }
 
-/// What a damaged table could name is not read and not written.
-TEST(DispatchKernels, PlacesOutsideOfTheSizesDoNotMove) {
+/// Kernels neither read nor write rows for ids and slots that are out of range, as in a corrupted table.
+TEST(DispatchKernels, InvalidIdsAndSlotsAreIgnored) {
   for (bool isDispatch : {true, false}) {
     CallMachine machine = Moved{.isDispatch = isDispatch}.machine();
     givePlaces(machine);

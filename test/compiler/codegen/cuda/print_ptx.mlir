@@ -12,12 +12,13 @@
 
 module attributes {exec.target = "cuda"} {
 
-// The grid of each kernel, which the runtime compares with the plan's.
+// The text states the grid of each kernel. The runtime compares it with the plan.
 // CHECK: // [[FIRST:[a-z]+_[0-9]+]]: a block of {{[0-9]+}} threads does {{[0-9]+}} iterations, {{[0-9]+}} columns, with {{[0-9]+}} bytes shared
 // CHECK: .version 8.0
 // CHECK: .target sm_80
 
-// Four warps a row: 16 bytes a load, kept in registers for the second pass; sums by shuffles, then over the warps.
+// Four warps per row. Loads of 16 bytes stay in registers for the second pass. Sums use shuffles within warps, then
+// shared memory across warps.
 // CHECK: .visible .entry [[NORM:row_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK-COUNT-4: ld.global.v4.{{[bu]}}32
@@ -41,7 +42,7 @@ func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
   return %y : !x
 }
 
-// Two rows a warp where half of it has a vector for each thread.
+// Half a warp is enough for a row with one vector per thread, so a warp processes two rows.
 // CHECK: .visible .entry [[SMALL:row_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: ld.global.v4.f32
@@ -56,7 +57,8 @@ func.func @small.forward(%x: !small {model.role = "stream", model.name = "x"})
   return %y : !small
 }
 
-// A row of odd length goes element by element; threads side by side read side by side. The row does not fit.
+// A row of odd length uses scalar loads; neighbouring threads load neighbouring elements. The row does not fit in
+// registers.
 // CHECK: .visible .entry [[ODD:row_[0-9]+]](
 // CHECK: .maxntid 512, 1, 1
 // CHECK: ld.global.f32 {{.*}}+2048]
@@ -71,7 +73,7 @@ func.func @odd.forward(%x: !odd {model.role = "stream", model.name = "x"})
   return %y : !odd
 }
 
-// Elements of a flat kernel: vectors, then what is left by the last block.
+// A flat kernel uses vectors; the last block processes the remaining elements one by one.
 // CHECK: .visible .entry [[FLAT:flat_[0-9]+]](
 // CHECK: .maxntid 256, 1, 1
 // CHECK: ld.global.v4.f32
@@ -85,7 +87,7 @@ func.func @flat.forward(%x: !flat {model.role = "stream", model.name = "x"})
   return %y : !flat
 }
 
-// Sums over the rows: each warp its rows, then the warps in order.
+// Sums over rows: each warp sums its rows, then the sums of the warps are added in order.
 // CHECK: .visible .entry [[COLUMN:column_[0-9]+]](
 // CHECK: .maxntid 256, 1, 1
 // CHECK: %ctaid.y

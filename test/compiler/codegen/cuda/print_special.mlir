@@ -6,12 +6,12 @@
 !k = tensor<2x300x2x64xbf16, #model.dims<batch, seq, kv_heads, head_dim>>
 !lse = tensor<2x300x2x3xf32, #model.dims<batch, seq, kv_heads, group>>
 
-// No sum depends on who comes first.
+// Kernels use no atomics, because their order would change sums.
 // SUMS-NOT: {{^ *(atom|red)}}
 
 module attributes {exec.target = "cuda"} {
-// Scores live in registers: products on tensor cores of tiles that come by asynchronous copies, probabilities by ex2, and
-// what is written is the result and its logarithms. A warp that sees nothing of a tile goes on.
+// Scores stay in registers. Products run on tensor cores, on tiles loaded by asynchronous copies. Probabilities use
+// ex2. The kernel writes only the result and its log-sum-exp. A warp skips tiles that are fully masked.
 // CHECK: .visible .entry [[FORWARD:attention_forward_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: cp.async.cg.shared.global
@@ -30,7 +30,7 @@ func.func @attention.forward(%q: !q {model.role = "saved", model.name = "q"}, %k
   return %r#0, %r#1 : !q, !lse
 }
 
-// Rows of a table, 16 bytes at a time.
+// Copies rows of a table, 16 bytes at a time.
 // CHECK: .visible .entry [[EMBED:embed_[0-9]+]](
 // CHECK: st.global.v4.b32
 // CHECK: ld.global.v4.u32
@@ -42,7 +42,7 @@ func.func @embed.forward(%t: tensor<130x64xbf16, #model.dims<vocab, hidden>> {mo
   return %x : tensor<2x50x64xbf16, #model.dims<batch, seq, hidden>>
 }
 
-// A rotation keeps to registers: nothing is shared.
+// The rotation uses only registers and no shared memory.
 // CHECK: .visible .entry [[ROPE:rope_[0-9]+]](
 // CHECK-NOT: bar.sync
 // CHECK: ret

@@ -1,7 +1,7 @@
-"""Every kernel of every run file that compiles for cuda, through ptxas. Usage: ptxas.py PTXAS CONFIGS FOLDER
+"""Compiles the kernels of every run file with ptxas. Usage: ptxas.py PTXAS CONFIGS FOLDER
 
-Prints a line per run file. Fails where one does not compile, and where ptxas refuses a text or spills registers at the
-bounds that kernels state.
+Prints a line per run file. Fails if a run file does not compile for cuda, or if ptxas refuses its text or spills
+registers.
 """
 import pathlib
 import re
@@ -12,7 +12,7 @@ ARCHITECTURES = ("sm_80", "sm_90")
 
 
 def check(ptxas, text):
-    """What ptxas has against a text."""
+    """Returns the errors and register spills that ptxas reports for a text."""
     faults = []
     for architecture in ARCHITECTURES:
         done = subprocess.run([ptxas, f"-arch={architecture}", "-v", text, "-o", "/dev/null"],

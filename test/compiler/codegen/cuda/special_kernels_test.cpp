@@ -1,5 +1,4 @@
-// The kernels that stand for library calls on GPUs, run by the emulator and compared with the runtime's kernels for
-// CPUs.
+// Compares the GPU kernels that replace library calls, run in the emulator, with the runtime's CPU kernels.
 #include "test/compiler/codegen/cuda/call_machine.h"
 
 #include <gmock/gmock.h>
@@ -32,9 +31,9 @@ double rootMeanSquare(const double *values, size_t count) {
 }
 
 struct Tolerance {
-  double relative;        ///< to the element
-  double ofRow = 0;       ///< to the root mean square of the element's row
-  double ofTensor = 1e-6; ///< and to that of all rows
+  double relative;        ///< relative to the element
+  double ofRow = 0;       ///< relative to the root mean square of the element's row
+  double ofTensor = 1e-6; ///< relative to the root mean square of all rows
 };
 
 void expectNear(const std::vector<double> &got, const std::vector<double> &wanted, const Tolerance &tolerance,
@@ -104,9 +103,9 @@ struct Attention {
   }
 };
 
-/// Each side rounds its result by up to half a unit in the last place. Roundings of the probabilities and slopes on
-/// tensor cores are independent of each other: their sum stays within a unit of the row's root mean square. In f32 the
-/// order of sums and ex2 differ.
+/// Each side rounds its result by up to half a unit in the last place. On tensor cores, the roundings of probabilities
+/// and slopes are independent, so their sum stays within one unit of the row's root mean square. In f32, only the order
+/// of sums and the error of ex2 differ.
 void expectAttention(const CallMachine &machine, const std::string &name, const Attention &attention) {
   double unit = attention.type == "bf16" ? 0x1p-7 : attention.type == "f16" ? 0x1p-10 : 1e-5;
   expectNear(machine.cuda(name), machine.cpu(name), {.relative = unit, .ofRow = unit, .ofTensor = 1e-5},
@@ -137,7 +136,7 @@ TEST(AttentionKernels, InF32) { checkAttention({}); }
 TEST(AttentionKernels, CausalWithATailOfKeys) { checkAttention({.queries = 75, .keys = 75, .isCausal = true}); }
 TEST(AttentionKernels, GroupOfHeads) { checkAttention({.batch = 1, .kvHeads = 2, .group = 3, .isCausal = true}); }
 TEST(AttentionKernels, LongHeads) { checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .isCausal = true}); }
-TEST(AttentionKernels, PartOfTheQueries) {
+TEST(AttentionKernels, ShardOfTheQueries) {
   checkAttention({.batch = 1, .queries = 20, .keys = 60, .isCausal = true, .firstPosition = 40});
 }
 TEST(AttentionKernels, Dropout) { checkAttention({.batch = 1, .isCausal = true, .rate = 0.25}); }
@@ -145,13 +144,13 @@ TEST(AttentionKernels, InBf16) { checkAttention({.batch = 1, .kvHeads = 1, .type
 TEST(AttentionKernels, InF16) {
   checkAttention({.batch = 1, .queries = 150, .keys = 150, .kvHeads = 1, .type = "f16", .isCausal = true});
 }
-TEST(AttentionKernels, Bf16WithAHeadThatIsNoMultipleOf16) {
+TEST(AttentionKernels, Bf16WithHeadDimNotAMultipleOf16) {
   checkAttention({.batch = 1, .kvHeads = 2, .group = 2, .headDim = 72, .type = "bf16", .isCausal = true});
 }
 TEST(AttentionKernels, Bf16OfLongHeads) {
   checkAttention({.batch = 1, .kvHeads = 1, .headDim = 256, .type = "bf16", .isCausal = true});
 }
-TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
+TEST(AttentionKernels, Bf16ShardOfTheQueriesWithDropout) {
   checkAttention({.batch = 2,
                   .queries = 30,
                   .keys = 90,
@@ -216,9 +215,9 @@ TEST(AttentionKernels, LeaveOutTilesBeforeTheWindow) {
   }
 }
 
-/// A tile of keys that the mask hides from all its queries a warp leaves out, 12 of 32 here: that is more than masks
-/// cost.
-TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
+/// A warp skips a tile of keys that is masked for all its queries, which are 12 of 32 tiles here. This saves more than
+/// the masks cost.
+TEST(AttentionKernels, WarpsSkipMaskedTiles) {
   for (bool isForward : {true, false}) {
     std::map<bool, double> instructions;
     for (bool isCausal : {false, true}) {
@@ -238,7 +237,7 @@ TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
   }
 }
 
-/// What ptxas says of a text, by its option -v.
+/// Returns the output of `ptxas -v` for a text.
 std::string assemble(const std::string &ptx, const std::string &level) {
   std::string file = testing::TempDir() + "/kernels.ptx";
   std::ofstream(file) << ptx;
@@ -250,7 +249,7 @@ std::string assemble(const std::string &ptx, const std::string &level) {
   return said;
 }
 
-/// The sizes that models have must fit the registers.
+/// Kernels with the sizes of real models must not spill registers.
 TEST(AttentionKernels, DoNotSpill) {
   if (system("ptxas --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "there is no ptxas";
@@ -271,7 +270,7 @@ TEST(AttentionKernels, DoNotSpill) {
 
 std::string saved(const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; }
 
-TEST(EmbedKernel, RowsThatAreElsewhereAreZero) {
+TEST(EmbedKernel, RowsOfOtherRanksAreZero) {
   for (std::string hidden : {"40", "37"}) {
     std::string table = "tensor<11x" + hidden + "xf32, #model.dims<vocab, hidden>>";
     std::string ids = "tensor<3x7xi32, #model.dims<batch, seq>>";
@@ -314,17 +313,17 @@ void checkEmbedGradient(int64_t tokens, const std::string &hidden, const std::fu
   }
 }
 
-TEST(EmbedGradientKernels, FewOfEach) {
+TEST(EmbedGradientKernels, FewTokensPerRow) {
   checkEmbedGradient(300, "20", [](int64_t i) { return static_cast<int>(i * 37 % 170) - 10; }, "");
 }
-TEST(EmbedGradientKernels, OneTokenForAll) {
+TEST(EmbedGradientKernels, OneRowForAllTokens) {
   checkEmbedGradient(300, "7", [](int64_t) { return 64; }, "");
 }
 TEST(EmbedGradientKernels, RunsOfManySegments) {
   checkEmbedGradient(500, "8", [](int64_t i) { return i % 3 == 0 ? static_cast<int>(i % 150) : 149; }, "{always}");
 }
 
-TEST(RopeKernel, TurnsForthAndBack) {
+TEST(RopeKernel, RotatesAndInverts) {
   for (std::string inverse :
        {"", ", inverse", ", rotary = 8 : i64", ", rotary = 6 : i64, interleaved, inverse", ", interleaved",
         ", factor = 4.0 : f64",
@@ -358,8 +357,8 @@ TEST(SquaredNormKernels, AddsBlocksInF64) {
   }
 }
 
-// The same bits: ranks on CPUs and GPUs must decide alike.
-TEST(UpdateScalarsKernel, HasTheBitsOfTheCpu) {
+// The results are bitwise equal, because ranks on CPUs and GPUs must make the same decision.
+TEST(UpdateScalarsKernel, EqualsTheCpuBitwise) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const char *limit : {"0.0", "1.0", "0.3"}) {
     CallMachine machine("func.func @step.scalars() attributes {exec.max_grad_norm = " + std::string(limit) +

@@ -1,5 +1,5 @@
-// config.json of transformers as a run file and back: each key is a size, has the one value, changes nothing, or is an
-// error.
+// Converts config.json of transformers to a run file and back. Each key is a size, is checked against its only
+// supported value, is ignored, or is an error.
 #include "compiler/import/huggingface/hf_config.h"
 
 #include "gmock/gmock.h"
@@ -38,7 +38,7 @@ std::string errorsOf(Json config, const std::string &key, const Json &value) {
   return imported(config).diagnostics.render();
 }
 
-/// The run that a config.json becomes.
+/// Imports the run file that a config.json becomes.
 ImportedRun runOf(const Json &config) {
   std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + ".yaml");
@@ -73,7 +73,7 @@ TEST(HfConfig, LlamaTiedWithGroups) {
                              HasSubstr("master_weights: True")));
 }
 
-// The published models, as their folders say it.
+// The configurations of published models.
 TEST(HfConfig, PublishedModels) {
   Json small = Json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
     "attn_pdrop": 0.1, "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
@@ -99,7 +99,7 @@ TEST(HfConfig, PublishedModels) {
   EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
 }
 
-/// A published model of Llama's kind: what is its own, and its exact number of parameters.
+/// A published model of the Llama family: its config.json, and its exact number of parameters.
 struct Published {
   const char *name, *text;
   int64_t parameters;
@@ -162,8 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
                   14659507200}),
     [](const auto &info) { return std::string(info.param.name); });
 
-// Each refusal names the key of config.json and its value.
-TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
+// Each error names the key of config.json and its value.
+TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   Json mistral = llama();
   mistral["model_type"] = "mistral";
   mistral["architectures"] = {"MistralForCausalLM"};
@@ -188,8 +188,8 @@ TEST(HfConfig, KindsOfLlamaNameWhatTheyCannotExpress) {
   EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
 }
 
-// What null stands for is not what a missing key does.
-TEST(HfConfig, HeadsOfTheirOwnWidth) {
+// A null value and a missing key have different meanings.
+TEST(HfConfig, HeadDimIsSeparate) {
   Json config = llama();
   config["head_dim"] = 8;
   ImportedRun run = runOf(config);
@@ -210,7 +210,7 @@ TEST(HfConfig, HeadsOfTheirOwnWidth) {
   EXPECT_THAT(imported(config).yaml, HasSubstr("n_kv_heads: 8  # transformers' default"));
 }
 
-// Phi-3's default padding is a token that a small vocabulary does not have.
+// Phi-3's default padding token is outside of a small vocabulary.
 TEST(HfConfig, KeysWhoseDefaultMayNotFitAreCleared) {
   Json phi = llama();
   phi["model_type"] = "phi3";
@@ -235,7 +235,7 @@ TEST(HfConfig, KeysWithoutEffectAreReported) {
     EXPECT_TRUE(used.contains(key) && !used[key]) << key;
 }
 
-// As transformers 5 writes the base of its angles.
+// transformers 5 writes the base of rotary angles in rope_parameters.
 TEST(HfConfig, RopeParameters) {
   Json config = llama();
   config.erase("rope_theta");
@@ -324,7 +324,7 @@ TEST(HfConfig, LayersOfAPattern) {
               HasSubstr("no_rope_layers is [1,0,1,0,1,0], smollm3 has only lists that repeat 1, 1, 1, 0"));
 }
 
-TEST(HfConfig, NamesWhatItCannotExpress) {
+TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
               HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
   EXPECT_THAT(errorsOf(gpt2(), "n_inner", 50),
@@ -344,7 +344,7 @@ TEST(HfConfig, NamesWhatItCannotExpress) {
                     HasSubstr("did you mean 'llama'?")));
 }
 
-TEST(HfConfig, RefusesWhatIsNoConfig) {
+TEST(HfConfig, RefusesInvalidConfigs) {
   auto says = [](const std::string &text) { return importHfConfig("c", text, configs).diagnostics.render(); };
   EXPECT_THAT(says("{"), HasSubstr("c: error: is no JSON: parse error at line 1, column 2"));
   EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
@@ -368,7 +368,8 @@ TEST(HfConfig, WritesWhatItReads) {
   }
 }
 
-// A reference that says something else of the model is refused, key by key; another type is put right.
+// Refuses a reference config that differs from the model, with one error per key. A different dtype is corrected
+// instead.
 TEST(HfConfig, AgreesWithTheModel) {
   ImportedRun run = runOf(llama());
   auto text = [&](const Json &config, const char *dtype, Diagnostics &diagnostics) {
@@ -395,7 +396,7 @@ TEST(HfConfig, AgreesWithTheModel) {
   EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));
 }
 
-// A model file of the user's own may have none.
+// A model file of a user may have no hf_config section.
 TEST(HfConfig, ModelFilesWithoutIt) {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-models");
@@ -416,8 +417,9 @@ TEST(HfConfig, ModelFilesWithoutIt) {
   std::filesystem::remove_all(folder);
 }
 
-// As many slots as tokens follow from the numbers of experts, whatever transformers' version calls them.
-TEST(HfConfig, ExpertsLeaveNoTokenOut) {
+// The capacity that drops no token follows from the numbers of experts, under either name that transformers uses for
+// them.
+TEST(HfConfig, ExpertsDropNoToken) {
   Json config = {{"model_type", "qwen3_moe"},
                  {"vocab_size", 19},
                  {"hidden_size", 24},
@@ -442,8 +444,8 @@ TEST(HfConfig, ExpertsLeaveNoTokenOut) {
   EXPECT_THAT(errorsOf(config, "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step is 2, qwen3_moe has only 1"));
 }
 
-// What a user tries first.
-TEST(HfConfig, CompileOfAConfigSaysWhatToDo) {
+// A user may pass config.json to `compile`; the error gives the right command.
+TEST(HfConfig, CompileOfAConfigGivesTheRightCommand) {
   std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-config.json");
   std::ofstream(file) << gpt2().dump(1);

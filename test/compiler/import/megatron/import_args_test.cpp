@@ -1,4 +1,5 @@
-// A Megatron command line as a run file: what a shell would make of it without running it, and what each flag becomes.
+// Imports a Megatron command line as a run file. The script is parsed as a shell would expand it, without running it,
+// and each flag is mapped.
 #include "compiler/import/megatron/import_args.h"
 #include "compiler/import/megatron/shell_words.h"
 
@@ -35,7 +36,7 @@ std::string errorsOf(const std::string &text, const std::string &cluster = "a100
   return args.diagnostics.render();
 }
 
-/// 24 layers on 4 devices: the run that is called 857m.
+/// 24 layers on 4 devices; the size of the run file gpt3_857m.
 const std::string small = "pretrain.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
                           "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 16 ";
 
@@ -51,7 +52,7 @@ TEST(ShellWords, VariablesArraysQuotesAndContinuedLines) {
   EXPECT_THAT(wordsOfLast("run \"\" a#b # c"), ElementsAre("run", "", "a#b"));
 }
 
-TEST(ShellWords, DefaultsAreExpandedAndStandForWhatIsEmpty) {
+TEST(ShellWords, DefaultsReplaceEmptyVariables) {
   EXPECT_THAT(wordsOfLast("N=8\nrun ${A:-$N} ${B:-\"x${N}\"} ${C:-${D:-${N}}} ${E-$((N / 2))}"),
               ElementsAre("run", "8", "x8", "8", "4"));
   EXPECT_THAT(wordsOfLast("X=\nY=''\nrun ${X:-1} ${Y:-2} a${X-3}"), ElementsAre("run", "1", "2", "a"));
@@ -59,7 +60,7 @@ TEST(ShellWords, DefaultsAreExpandedAndStandForWhatIsEmpty) {
   EXPECT_THAT(wordsOfLast("run $((${N:-8} * 2))"), ElementsAre("run", "16"));
 }
 
-TEST(ShellWords, QuotientsAreWhole) {
+TEST(ShellWords, DivisionTruncates) {
   EXPECT_THAT(wordsOfLast("N=7\nrun $((N / 2 * 2)) $((N % 4)) $((-N / 2))"), ElementsAre("run", "6", "3", "-3"));
 }
 
@@ -68,7 +69,7 @@ TEST(ShellWords, HereDocumentsAreNoCommands) {
   EXPECT_THAT(wordsOfLast("cat <<-'END' | tee x\n\tA=2\n\tEND\nrun b"), ElementsAre("run", "b"));
 }
 
-TEST(ShellWords, WhatDependsOnAConditionIsTold) {
+TEST(ShellWords, ConditionsAreReported) {
   for (const char *text : {"[[ $F == 1 ]] && A=1\nrun $A", "test -f x || A=1\nrun $A", "if a; then A=1; fi\nrun $A"}) {
     Diagnostics diagnostics;
     readShell("x.sh", text, diagnostics);
@@ -79,7 +80,7 @@ TEST(ShellWords, WhatDependsOnAConditionIsTold) {
   EXPECT_EQ(diagnostics.render(), "");
 }
 
-TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
+TEST(ShellWords, ValuesThatOnlyTheShellKnowsAreMarked) {
   Diagnostics diagnostics;
   std::vector<ShellCommand> commands = readShell("x.sh", "P=$1\nrun $P $(date) `pwd` $NONE $@", diagnostics);
   ASSERT_EQ(commands.size(), 1u);
@@ -90,7 +91,7 @@ TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
   EXPECT_EQ(commands[0][4].unknown, "$NONE");
 }
 
-TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
+TEST(ShellWords, RefusesUnclosedAndUnboundedWords) {
   std::string deep = "run ";
   for (int i = 0; i < 40; ++i)
     deep += "${A:-";
@@ -126,7 +127,7 @@ TEST(ImportArgs, LaunchersStateTheDevices) {
     return begin == std::string::npos ? "none" : yaml.substr(begin, yaml.find('\'', begin) - begin);
   };
   EXPECT_EQ(clusterOf("torchrun --nproc_per_node 8 --nnodes 2"), "h100_dgx:2x8");
-  EXPECT_EQ(clusterOf("python -m torch.distributed.launch --nproc_per_node=4"), "h100_dgx:1x4"); // torch's default
+  EXPECT_EQ(clusterOf("python -m torch.distributed.launch --nproc_per_node=4"), "h100_dgx:1x4"); // default: one host
   EXPECT_EQ(clusterOf("deepspeed --num_gpus 8 --num_nodes 2"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("srun -N 2 --ntasks-per-node=8 python"), "h100_dgx:2x8");
   EXPECT_EQ(clusterOf("srun --nodes=2 --ntasks-per-node=1 torchrun --nproc-per-node 8 --nnodes 2"), "h100_dgx:2x8");
@@ -161,8 +162,8 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
-// Megatron counts recomputed layers in each chunk, and spreads a stage of its own size evenly over its chunks.
-TEST(ImportArgs, ChunksHaveTheirShares) {
+// Megatron counts recomputed layers per chunk, and spreads the layers of a stage evenly over its chunks.
+TEST(ImportArgs, LayersAreSpreadOverChunks) {
   const std::string chunks = small + "--num-virtual-stages-per-pipeline-rank 2 ";
   std::string yaml = importText(chunks + "--recompute-granularity full --recompute-method block "
                                          "--recompute-num-layers 3 --decoder-first-pipeline-num-layers 10")
@@ -177,7 +178,7 @@ TEST(ImportArgs, ChunksHaveTheirShares) {
   EXPECT_THAT(yaml, HasSubstr("  recompute: [[1, 1], [1, 1]]"));
 }
 
-// The usual form of older scripts: options in a string that begins with a blank, or with a line that goes on.
+// Older scripts usually put options in a string that begins with a blank or a line continuation.
 TEST(ImportArgs, StringsOfOptionsMayBeginWithBlanks) {
   for (const char *options :
        {"OPTIONS=\" --seed 7\"", "OPTIONS=\"\\\n --seed 7 \\\n\"", "OPTIONS=\"\"; OPTIONS=\" --seed 7 $OPTIONS\""}) {
@@ -235,7 +236,7 @@ TEST(ImportArgs, OffloadsStateAndWholeLayers) {
               HasSubstr("all 24 layers are offloaded or none, got 12; --cpu-offloading-num-layers: 12 → 23"));
 }
 
-TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
+TEST(ImportArgs, LlamaNeedsAllOfItsFlags) {
   const std::string marks = "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
                             "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0.0 "
                             "--num-query-groups 4 --ffn-hidden-size 2816 --tokenizer-type Llama2Tokenizer ";
@@ -246,7 +247,7 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
   EXPECT_THAT(errorsOf(small + marks), HasSubstr("no architecture of configs/models has this mix"));
 }
 
-/// A script for one GPU, whose launcher takes one process where nothing is stated.
+/// A script for one GPU: without flags, the launcher starts one process.
 TEST(ImportArgs, OneDeviceIsTorchsDefault) {
   const std::string one = "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1e-4";
   for (const char *launcher :
@@ -255,7 +256,7 @@ TEST(ImportArgs, OneDeviceIsTorchsDefault) {
   EXPECT_THAT(importText("torchrun --nnodes 2 " + one, "h100_dgx").yaml, HasSubstr("h100_dgx:2x1"));
 }
 
-// Each changes what is trained, so that it is honoured or refused and never passed over.
+// Each flag changes what is trained, so it is mapped or refused, and never ignored.
 TEST(ImportArgs, FlagsThatChangeTheTraining) {
   for (auto [flags, reason] :
        {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
@@ -304,8 +305,8 @@ TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
               HasSubstr("--ignore-flags names --own-flag, which the script does not have"));
 }
 
-// One sentence for what only the shell knows, however many flags have it.
-TEST(ImportArgs, UnknownValuesAreToldOnce) {
+// One error lists all flags whose values only the shell knows.
+TEST(ImportArgs, UnknownValuesAreReportedOnce) {
   std::string text =
       errorsOf("N=$(nproc)\nx.py --num-layers $N --hidden-size $N --num-attention-heads $N --seq-length $N "
                "--lr $N --min-lr $2");
@@ -353,7 +354,7 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
   EXPECT_FALSE(used["--data-impl"]);
 }
 
-// What is not built and would change the training is an error, and its neutral value is none.
+// A flag for a missing feature that would change the training is an error, unless its value is neutral.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   for (const char *flags : {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
                             "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
@@ -374,7 +375,7 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
 }
 
-TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
+TEST(ImportArgs, AllErrorsAtOnceWithTheirLocations) {
   std::string text =
       errorsOf("run.py --num-layers 24 --hidden-sise 8 \\\n --num-attention-heads $1 --seq-length x --fp16 1 \\\n"
                " --micro-batch-size 3 --global-batch-size 16 --lr-decay-style wavy --normalization");
@@ -393,12 +394,12 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
   EXPECT_THAT(errorsOf("echo hello"), HasSubstr("no flags are found"));
   EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
   EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
-              HasSubstr("gpt2 wants a multiple of --hidden-size 1024, got 3000"));
+              HasSubstr("gpt2 requires a multiple of --hidden-size 1024, got 3000"));
   EXPECT_THAT(errorsOf(small + "--tokenizer-type HuggingFaceTokenizer --init-method-std -1"),
               HasSubstr("give --vocab-size"));
 }
 
-/// 48 layers with 128 experts on 4 devices, all of which they share.
+/// 48 layers with 128 experts on 4 devices, sharded over all of them.
 const std::string experts =
     "pretrain.py --num-layers 48 --hidden-size 2048 --num-attention-heads 32 --seq-length 4096 --global-batch-size 16 "
     "--tensor-model-parallel-size 2 --swiglu --normalization RMSNorm --position-embedding-type rope --bf16 "
@@ -436,8 +437,8 @@ TEST(ImportArgs, MixtralIsLlamaWithExperts) {
   EXPECT_EQ(args.diagnostics.render(), "");
 }
 
-/// Megatron counts the tensor ranks of whole experts in its ep.
-TEST(ImportArgs, WholeExpertsLieOnTensorRanks) {
+/// If experts are not sharded over tensor ranks, Megatron's ep includes the tensor ranks.
+TEST(ImportArgs, UnshardedExpertsUseTensorRanks) {
   ImportedArgs args = importText(experts + "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, HasSubstr("  expert_parallel: 2  #"));
@@ -448,21 +449,21 @@ TEST(ImportArgs, WholeExpertsLieOnTensorRanks) {
               HasSubstr("over all tensor ranks or over none; --expert-tensor-parallel-size: 4 → 2 or 1"));
 }
 
-TEST(ImportArgs, MlpsAreAsWideAsMegatronMakesThem) {
+TEST(ImportArgs, MlpsHaveTheWidthOfMegatron) {
   std::string text = experts;
   text.erase(text.find("--num-experts"));
   EXPECT_THAT(importText(text).yaml, HasSubstr("intermediate_size: 5440")); // 8/3 of 2048, down to a multiple of 64
   EXPECT_THAT(importText(text + "--num-experts 8").yaml, HasSubstr("intermediate_size: 5440"));
 }
 
-TEST(ImportArgs, WhatAScriptStartsFrom) {
+TEST(ImportArgs, StartingWeightsOfAScript) {
   auto yaml = [](const std::string &flags) { return importText(small + flags).yaml; };
   EXPECT_THAT(yaml("--load w --finetune"), AllOf(HasSubstr("run_mode: finetune"), HasSubstr("load_checkpoint: 'w'"),
                                                  Not(HasSubstr("resume_training"))));
   EXPECT_THAT(yaml("--load w --skip-train"), AllOf(HasSubstr("run_mode: eval"), HasSubstr("load_checkpoint: 'w'")));
   EXPECT_THAT(yaml("--load w --save v"), AllOf(HasSubstr("load_checkpoint: 'w'"), HasSubstr("resume_training: True")));
   EXPECT_THAT(yaml("--load w --no-load-optim"), Not(HasSubstr("resume_training")));
-  // How it is started again, which its first start passes over.
+  // With --load equal to --save, a script can be restarted; its first start has nothing to load.
   EXPECT_THAT(yaml("--load v --save v"), Not(HasSubstr("load_checkpoint")));
   EXPECT_THAT(errorsOf(small + "--finetune"), HasSubstr("--finetune without --load has no weights to start from"));
 }
@@ -476,13 +477,13 @@ TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
   EXPECT_THAT(yaml("--eod-mask-loss"), AllOf(HasSubstr("eod: 50256"), HasSubstr("eod_mask_loss: True")));
   EXPECT_THAT(yaml("--reset-position-ids --tokenizer-type NullTokenizer --vocab-size 99"),
               AllOf(HasSubstr("eod: 99"), HasSubstr("reset_position_ids: True")));
-  // What the shell alone knows is named when the run starts.
+  // Values that only the shell knows are given when the run starts.
   ImportedArgs args = importText(small + "--data-path $1 --split $2");
   EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, Not(HasSubstr("train_dataset")));
 }
 
-// Scripts choose between the mock and data by a condition, which is not followed.
+// Scripts choose between mock data and real data by a condition. The importer does not evaluate conditions.
 TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
   const std::string script = "D=${4:-\"MOCK\"}\nif [[ $D == MOCK ]]; then\n  ARGS+=(\n    \"--mock-data\"\n    "
                              "\"--split '99,1,0'\"\n  )\nelse\n  ARGS+=(\n    \"--data-path $D\"\n    \"--split "
@@ -495,7 +496,7 @@ TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
   EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path wants a value, got none"));
 }
 
-TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
+TEST(ImportArgs, PlaceholdersAreErrorsAtTheirLocation) {
   std::string text =
       errorsOf("CHECKPOINT_PATH=<Specify path>\nDATA_PATH=<Specify path and file prefix>_text_document\n" + small +
                "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH --data-path $DATA_PATH "
@@ -507,12 +508,12 @@ TEST(ImportArgs, PlaceholdersAreErrorsWhereTheyStand) {
         "error: the value of --vocab-file is a placeholder, <path to vocab>/vocab.json;",
         "error: the value of --merge-file is a placeholder, <Specify>;"})
     EXPECT_THAT(text, HasSubstr(part));
-  // Files that a command reads and writes are none.
+  // Redirected files are not arguments.
   EXPECT_THAT(wordsOfLast("run a <b >c 2>d"), ElementsAre("run", "a"));
   EXPECT_THAT(wordsOfLast("run <b"), ElementsAre("run"));
 }
 
-// 16 samples in micro-batches of 1, by one replica.
+// 16 samples, micro-batch size 1, one replica.
 TEST(ImportArgs, TheRunOfTheScriptIsALineOfTheRunFile) {
   auto line = [](const std::string &flags) {
     std::string yaml = importText(small + flags).yaml;

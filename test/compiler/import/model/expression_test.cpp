@@ -1,4 +1,4 @@
-// Arithmetic of model files.
+// Tests arithmetic expressions in model files.
 #include "compiler/import/model/expression.h"
 
 #include <cmath>
@@ -38,7 +38,7 @@ TEST(Expression, UnsetSpreadsUntilFirstOf) {
   EXPECT_EQ(evaluate("first_of(unset)").value, std::nullopt);
 }
 
-TEST(Expression, FaultsSayWhere) {
+TEST(Expression, FaultsHaveALocation) {
   EXPECT_THAT(evaluate("1 +").fault, HasSubstr("a number or a name is missing"));
   EXPECT_THAT(evaluate("(1").fault, HasSubstr("')' is missing"));
   EXPECT_THAT(evaluate("floor(1").fault, HasSubstr("')' is missing"));

@@ -1,4 +1,4 @@
-// Mixtures of experts: sizes from moe_config, the ep axis as a part of data_parallel, and what cannot be.
+// Mixture of experts: sizes from moe_config, the ep axis as a part of data_parallel, and unsupported settings.
 #include "compiler/import/run/import_run.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ ImportedRun shipped(const std::string &name, std::vector<std::string> sets = {})
 
 ImportedRun mixtral(std::vector<std::string> sets) { return shipped("mixtral_8x7b", std::move(sets)); }
 
-/// A pinned plan on 64 devices at the same global batch of 256.
+/// Returns settings for a pinned plan on 64 devices with the same global batch of 256.
 std::vector<std::string> pinned(std::vector<std::string> more) {
   std::vector<std::string> sets = {"parallel.parallel_mode=1", "parallel_config.data_parallel=16",
                                    "parallel_config.model_parallel=4", "runner_config.gradient_accumulation_steps=16"};
@@ -33,7 +33,7 @@ TEST(MixtureOfExperts, HasThePublishedSize) {
   EXPECT_EQ(run.config.model.dims.at("capacity"), 1280); // 1.25 * 4096 * 2 / 8
 }
 
-/// The parameters that Hugging Face counts in the published weights, and by formula.
+/// The number of parameters equals the published number of Hugging Face.
 TEST(MixtureOfExperts, Qwen3HasThePublishedSizes) {
   struct Published {
     const char *name;
@@ -59,7 +59,7 @@ TEST(MixtureOfExperts, SizesComeFromEitherSection) {
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   EXPECT_EQ(run.config.model.dims.at("expert"), 16);
   EXPECT_EQ(run.config.model.dims.at("choice"), 1);
-  EXPECT_EQ(run.config.model.dims.at("capacity"), 4096); // a token has one slot of an expert at most
+  EXPECT_EQ(run.config.model.dims.at("capacity"), 4096); // a token uses at most one slot of an expert
 }
 
 TEST(MixtureOfExperts, DataParallelHoldsTheExpertAxis) {
@@ -95,7 +95,7 @@ struct Wrong {
 
 class MixtureFault : public testing::TestWithParam<Wrong> {};
 
-TEST_P(MixtureFault, IsReportedWithItsPlace) {
+TEST_P(MixtureFault, IsReportedWithItsLocation) {
   ImportedRun run = mixtral(GetParam().sets);
   EXPECT_FALSE(run.ok());
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
@@ -111,11 +111,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"moe_config.aux_loss_factor=-1"}, "aux_loss_factor is -1, must be at least 0"},
         Wrong{{"planner.pin.ep=3"}, "devices, cluster h100_dgx has 64"},
         Wrong{{"planner.pin={ep: 8, tp: 2, expert_tensor_parallel: False}"},
-              "8 experts are not a multiple of tp 2 · ep 8, over which they are spread"},
-        Wrong{{"planner.pin.ep=16"}, "8 experts are not a multiple of ep 16; ep: 16 → 8"},
+              "expert 8 is not a multiple of tp 2 · ep 8"},
+        Wrong{{"planner.pin.ep=16"}, "expert 8 is not a multiple of ep 16; ep: 16 → 8"},
         Wrong{pinned({"parallel_config.expert_parallel=3"}), "data_parallel 16 is not a multiple of expert_parallel 3"},
         Wrong{pinned({"parallel_config.expert_parallel=16"}),
-              "8 experts are not a multiple of expert_parallel 16; expert_parallel: 16 → 8"},
+              "expert 8 is not a multiple of ep 16; expert_parallel: 16 → 8"},
         Wrong{pinned({"parallel_config.expert_parallel=2", "parallel_config.model_parallel=2"}),
               "dp 8 · tp 2 · pp 1 · cp 1 · ep 2 needs 32 devices, cluster h100_dgx has 64; data_parallel: 16 → 32"},
         Wrong{{"planner.pin={dp: 2, ep: 2, tp: 16, micro_batch_size: 3, micro_batches: 1}"},

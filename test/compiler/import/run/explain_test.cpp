@@ -1,6 +1,7 @@
-// `explain`: each key with place, action and effect; and the README that lists all of them.
+// `explain` shows location, action and effect of each key. The README lists all keys.
 #include "compiler/import/run/explain.h"
 
+#include <algorithm>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ TEST(Explain, SectionsAndListItems) {
   EXPECT_THAT(explainRun(r, "callbacks[].prefix"), HasSubstr("gpt2-13b"));
 }
 
-TEST(Explain, SetsAreShownAsSuch) {
+TEST(Explain, SetsAreMarked) {
   EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"), HasSubstr("seed: 7\n  from    --set\n"));
 }
 
@@ -51,13 +52,24 @@ TEST(Explain, AbsentAndUnknownKeys) {
 }
 
 TEST(Explain, DerivedValues) {
-  EXPECT_THAT(explainRun(run("gpt2_124m")),
+  EXPECT_THAT(explainRun(run("gpt2_124m"), "", /*isWhole=*/true),
               AllOf(HasSubstr("\nderived:\n"), HasSubstr("parameters: 124,439,808"), HasSubstr("global batch: 4")));
   EXPECT_THAT(explainRun(run("gpt2_13b"), "parameters"), HasSubstr("12,853,386,240"));
 }
 
-// What would make something else than the file wishes for: a warning here, an error to whoever compiles.
-TEST(Explain, RefusedWishesSayWhy) {
+// Without a key, one screen: counts, derived values, used keys by section, and why keys are ignored.
+TEST(Explain, BeginsWithOneScreen) {
+  std::string text = explainRun(run("gpt2_13b"));
+  EXPECT_THAT(text,
+              AllOf(testing::ContainsRegex("gpt2_13b.yaml: [0-9]+ keys: [0-9]+ used, [0-9]+ mapped, [0-9]+ ignored"),
+                    HasSubstr("parameters: 12,853,386,240"), HasSubstr("lr_schedule: type, learning_rate"),
+                    HasSubstr("callbacks[1].prefix: checkpoints are named by their step"), HasSubstr("`--all`")));
+  EXPECT_LE(std::ranges::count(text, '\n'), 40);
+  EXPECT_THAT(text, Not(HasSubstr("effect")));
+}
+
+// A key that asks for a missing feature is a warning here. It is an error when the run file is compiled.
+TEST(Explain, RefusedKeysHaveAReason) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: lora}"});
   EXPECT_TRUE(r.ok());
   EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: low-rank adapters are not built"));
@@ -87,7 +99,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
   EXPECT_EQ(refusals({}), "");
   EXPECT_EQ(refusals({"run_mode=finetune", "load_checkpoint=gpt2"}), "");
   EXPECT_EQ(refusals({"load_checkpoint=gpt2", "resume_training=True"}), "");
-  EXPECT_EQ(refusals({"run_mode=eval"}), ""); // its run may name weights
+  EXPECT_EQ(refusals({"run_mode=eval"}), ""); // the command line may give the weights
   EXPECT_EQ(
       refusals({"load_checkpoint=old.ckpt"}),
       "MindSpore's .ckpt files are not read, so that nothing is loaded from 'old.ckpt'; export them as safetensors "
@@ -95,14 +107,14 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
   EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}), HasSubstr("'old.ckpt'"));
   EXPECT_EQ(
       refusals({"load_checkpoint=out", "resume_training=gpt2-3_10.ckpt"}),
-      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True goes on with the "
+      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True resumes from the "
       "newest one of load_checkpoint\n");
   EXPECT_EQ(refusals({"run_mode=export"}),
             "export is not built, plans train, evaluate or generate, `espalier convert` exports "
             "weights; run_mode: export → train\n");
 }
 
-TEST(Explain, WhatARunStartsFromIsUsed) {
+TEST(Explain, StartingWeightsAreUsed) {
   ImportedRun r = run("gpt2_124m", {"run_mode=finetune", "load_checkpoint=there", "resume_training=True"});
   EXPECT_EQ(r.config.loadCheckpoint, "there");
   EXPECT_TRUE(r.config.resume);
@@ -116,7 +128,7 @@ TEST(Explain, WhatARunStartsFromIsUsed) {
   EXPECT_THAT(explainRun(both, "checkpoint_name_or_path"), HasSubstr("load_checkpoint is what is loaded"));
 }
 
-// Upstream reads it beside load_checkpoint. Training goes on without, and says so.
+// MindFormers loads this key together with load_checkpoint. Espalier ignores it with a warning.
 TEST(Explain, WeightsOfTheModelSectionAreReportedAsNotLoaded) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.checkpoint_name_or_path=gpt2"});
   r.diagnostics.refuse();
@@ -127,7 +139,7 @@ TEST(Explain, WeightsOfTheModelSectionAreReportedAsNotLoaded) {
   EXPECT_EQ(run("gpt2_124m", {"model.model_config.checkpoint_name_or_path="}).diagnostics.render(), "");
 }
 
-TEST(Explain, TheLimitSaysItsMargin) {
+TEST(Explain, TheLimitStatesItsMargin) {
   ImportedRun r = run("tiny_gpt", {"cluster=h100_dgx:1x8"});
   EXPECT_THAT(explainRun(r, "memory"),
               HasSubstr("memory: 74.80 GB  (limit per device: what cluster h100_dgx has, less 2.00 GB reserved and a "
@@ -147,7 +159,7 @@ TEST(Explain, JsonHasTheSame) {
             "12,853,386,240");
 }
 
-TEST(Explain, BytesThatAreNoUtf8DoNotStopIt) {
+TEST(Explain, InvalidUtf8DoesNotStopIt) {
   EXPECT_THAT(explainRunJson(run("tiny_gpt", {"output_dir=\xff\xfe"}), "output_dir"), HasSubstr("output_dir"));
 }
 
@@ -158,7 +170,7 @@ TEST(Readme, NamesEveryKeyWithTypeAndAction) {
   std::string readme = text.str();
   for (const KeyRule &rule : runKeys()) {
     if (rule.path.starts_with("eval_dataset") || rule.path.starts_with("train_dataset_task"))
-      continue; // the README says once that they take train_dataset's keys
+      continue; // the README states once that these accept the keys of train_dataset
     std::string row = "| `" + rule.path + "` | " + keyTypeName(rule.type) + " | ";
     size_t at = readme.find(row);
     ASSERT_NE(at, std::string::npos) << row;

@@ -1,4 +1,4 @@
-// Whole run files: ours, and MindFormers' as they are shipped.
+// Imports whole run files: ours, and those that MindFormers ships.
 #include "compiler/import/run/explain.h"
 #include "compiler/import/run/import_run.h"
 
@@ -92,7 +92,7 @@ TEST(ImportRun, MindFormersFilesImportVerbatim) {
   EXPECT_EQ(files, 22);
 }
 
-// r0.3 spreads a run over files that base_config names, and has older names for many keys.
+// In r0.3, base_config includes other files, and many keys have older names.
 TEST(ImportRun, BaseConfigsAreMerged) {
   fs::path root = shared() / "data" / "mindformers" / "r0.3" / "gpt2";
   if (!fs::exists(root))
@@ -131,8 +131,7 @@ TEST(ImportRun, FileWithoutAMapIsRefused) {
   fs::remove(file);
 }
 
-// Folders with models/ are looked for around the run file and the executable; nothing else is
-// needed.
+// Config folders with models/ are searched around the run file and the executable. No other setting is needed.
 TEST(ImportRun, ConfigFoldersAreFound) {
   std::vector<std::string> folders = configFolders(config("tiny_gpt"), {"first"});
   ASSERT_GE(folders.size(), 2u);

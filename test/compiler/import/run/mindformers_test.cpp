@@ -1,5 +1,5 @@
-// Keys of MindFormers' files from r0.6 to r1.8: each is honoured, reported as without effect, or refused with the
-// reason. What a file says of its architecture chooses the model file.
+// Keys of MindFormers' files from r0.6 to r1.8. Each key is used, reported as without effect, or refused with the
+// reason. The architecture in a file selects the model file.
 #include "compiler/import/run/import_run.h"
 
 #include <filesystem>
@@ -21,7 +21,7 @@ protected:
   MindFormers() { fs::create_directories(place); }
   ~MindFormers() override { fs::remove_all(place); }
 
-  /// A run of a tiny Llama in bfloat16 under the shape of a shipped file, with these settings over it.
+  /// Imports a tiny Llama in bfloat16, in the form of a shipped file, with additional settings.
   ImportedRun llama(const std::vector<std::string> &sets) const {
     return imported(
         "model:\n  arch:\n    type: LlamaForCausalLM\n  model_config:\n    type: LlamaConfig\n"
@@ -76,7 +76,7 @@ TEST_F(MindFormers, LearningRateMayEndWhereItBegins) {
   EXPECT_EQ(run.config.schedule.end, run.config.schedule.peak);
 }
 
-// Files in bfloat16 have any scale_factor beside it; a fixed scale has none at all.
+// Files in bfloat16 may have any scale_factor, because it is ignored. A fixed loss scale has no scale_factor.
 TEST_F(MindFormers, LossScaleIsReadForFloat16) {
   const std::string scale = "runner_wrapper.scale_sense={type: DynamicLossScaleUpdateCell, loss_scale_value: 4096, "
                             "scale_factor: 1, scale_window: 100000}";
@@ -107,7 +107,7 @@ TEST_F(MindFormers, SeedOfTheDataset) {
   EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.seed=8"}).config.data.seed, 8U);
 }
 
-TEST_F(MindFormers, WhatIsNotBuiltIsRefused) {
+TEST_F(MindFormers, MissingFeaturesAreRefused) {
   EXPECT_THAT(llama({modelConfig + "quantization_config={quant_method: rtn}"}).diagnostics.render(),
               AllOf(HasSubstr("warning: quantized weights are not built"), HasSubstr("; remove quantization_config")));
   for (auto [set, reason] :
@@ -156,7 +156,7 @@ TEST_F(MindFormers, LlamaWithBiasesIsQwen2) {
               HasSubstr("kv_channels can only be"));
 }
 
-// Since r1.6 a file has transformers' names and no arch.
+// Since r1.6, files use the names of transformers and have no arch section.
 TEST_F(MindFormers, ArchitecturesChooseTheModel) {
   const std::string sizes =
       "    seq_length: 16\n    hidden_size: 64\n    intermediate_size: 96\n"
@@ -183,8 +183,9 @@ TEST_F(MindFormers, ArchitecturesChooseTheModel) {
               HasSubstr("untie_embeddings_and_output_weights can only be 1 - tie_word_embeddings here"));
 }
 
-// The folder says the sizes, the file's own win; a sample is as long as the data's.
-TEST_F(MindFormers, PretrainedModelDirSaysTheSizes) {
+// config.json in pretrained_model_dir gives the sizes, and sizes in the run file override them. The dataset gives the
+// sequence length.
+TEST_F(MindFormers, PretrainedModelDirGivesTheSizes) {
   const std::string file = "pretrained_model_dir: hf\nmodel:\n  model_config:\n    params_dtype: float32\n"
                            "    compute_dtype: bfloat16\n    num_hidden_layers: 3\n";
   EXPECT_THAT(imported(file, {}).diagnostics.render(),

@@ -1,5 +1,4 @@
-// What a run file fixes of the plan: modes, batch arithmetic, clusters.
-#include "compiler/import/run/check_pins.h"
+// Tests the parts of a plan that a run file fixes: modes, batch arithmetic, clusters.
 #include "compiler/import/run/import_run.h"
 #include "compiler/import/yaml/yaml.h"
 
@@ -87,11 +86,12 @@ TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
   EXPECT_EQ(actionOf(run, "parallel_config.model_parallel"), KeyAction::Mapped);
 }
 
-// Whoever leaves the choice to the planner trains the same step.
-TEST(Plan, TheGlobalBatchIsTheFilesInEveryMode) {
+// The global batch is the same if the planner chooses the plan.
+TEST(Plan, TheGlobalBatchIsEqualInEveryMode) {
   for (const char *config : {"gpt2_13b", "gpt2_13b_4x8", "gpt2_52b", "gpt2_xl", "gpt3_175b", "gpt3_857m", "llama2_7b"})
     EXPECT_EQ(load(config, {"parallel.parallel_mode=2"}).config.globalBatch, load(config).config.globalBatch) << config;
-  // pp 1: micro_batch_num does not count, accumulation does; pp 2: the other way round.
+  // With pp 1, accumulation counts and micro_batch_num does not; with pp 2, micro_batch_num counts and accumulation
+  // does not.
   for (auto [stages, batch] : {std::pair("1", 2 * 4 * 5 * 3), {"2", 2 * 4 * 7 * 3}})
     EXPECT_EQ(load("gpt2_13b", {"parallel.parallel_mode=2", "parallel_config.micro_batch_num=7",
                                 "runner_config.gradient_accumulation_steps=5", "micro_batch_interleave_num=3",
@@ -100,7 +100,7 @@ TEST(Plan, TheGlobalBatchIsTheFilesInEveryMode) {
               batch);
 }
 
-// Pins that make another batch are refused where the file states one, and state it where nothing else does.
+// If the file states a global batch, pins must agree with it. Otherwise the pins define it.
 TEST(Plan, PinsDoNotChangeTheFilesBatch) {
   const std::string pins = "planner={pin: {dp: 2, micro_batch_size: 1, micro_batches: 3}}";
   ImportOptions options;
@@ -147,14 +147,14 @@ TEST(Plan, ZeroStageFollowsFromThreeKeys) {
               Optional(3));
 }
 
-TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
+TEST(Plan, OffsetsAndRecomputeListsArePerStage) {
   ImportedRun run = load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
   EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 1)));
   EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(2, 0));
 }
 
-// MindFormers' form where stages have several chunks: a list for each of them, or one that holds for all.
-TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
+// With several chunks per stage, MindFormers has a list per chunk, or one list for all chunks.
+TEST(Plan, OffsetsAndRecomputeListsArePerChunk) {
   auto interleaved = [](std::vector<std::string> sets) {
     sets.insert(sets.begin(), {"parallel.pipeline_config.pipeline_interleave=True", "model.model_config.num_layers=9",
                                "model.model_config.pp_interleave_num=2"});
@@ -169,25 +169,25 @@ TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
               Optional(ElementsAre(3, 1, 3, 1)));
 }
 
-TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
+TEST(Plan, SelectiveRecomputeIsPerStageAndByPattern) {
   const std::string select = "recompute_config.select_recompute=";
   RunConfig both = load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
   EXPECT_THAT(both.pins.recompute, Optional(planner::Recompute::None));
   EXPECT_THAT(both.recompute.fullLayers, ElementsAre(1, 0));
   EXPECT_THAT(both.recompute.selectiveLayers, ElementsAre(testing::Ge(2), 1));
-  // Patterns of operators select the layers that they are given for.
+  // Operator patterns select the layers that they are listed for.
   ImportedRun patterns = load("tiny_gpt", {select + "{'feed_forward.mul': [2, 0], 'norm': [0, 1]}"});
   EXPECT_THAT(patterns.config.recompute.selectiveLayers, ElementsAre(2, 1));
   EXPECT_EQ(actionOf(patterns, "recompute_config.select_recompute"), KeyAction::Mapped);
   EXPECT_THAT(load("tiny_gpt", {select + "['feed_forward.mul']"}).config.recompute.selectiveLayers,
               ElementsAre(testing::Ge(2), testing::Ge(2)));
-  // One stage, data parallel only: the list counts there too.
+  // The list also applies to one stage with data parallelism only.
   EXPECT_THAT(
       load("tiny_gpt", {"parallel.parallel_mode=0", "recompute_config.recompute=[3]"}).config.recompute.fullLayers,
       ElementsAre(3));
 }
 
-TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
+TEST(Plan, SlicedInputsReportIfTheyHaveNoEffect) {
   const std::string key = "recompute_config.recompute_slice_activation";
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True"}), key), KeyAction::Used);
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.use_seq_parallel=True"}), key),
@@ -222,7 +222,7 @@ TEST(Cluster, OptionWinsAndTakesAShape) {
   EXPECT_EQ(actionOf(run, "cluster"), KeyAction::Accepted);
 }
 
-// 4 % of 80 GB beside the 2 GB that are reserved; a limit that the file states is taken at its word.
+// 4 % of 80 GB are reserved, besides the 2 GB of the system. A limit in the file is used as it is.
 TEST(Cluster, AMarginIsLeftUnlessTheFileStatesItsLimit) {
   const std::string cluster = "a100_80g_selene:1x8", gigabytes = "GB";
   auto limit = [&](std::vector<std::string> sets) {
@@ -256,7 +256,7 @@ TEST(Cluster, HostMemory) {
   EXPECT_EQ(load("tiny_gpt").config.cluster.hostBandwidth, 0);
 }
 
-// Sizes that a data sheet prints are no constants that could be fitted.
+// Sizes from a data sheet do not count as constants, because they are not fitted.
 TEST(Cluster, FilesHaveAtMostTwelveConstantsBesideSizes) {
   const std::set<std::string> sizes = {"name",
                                        "device",
@@ -283,7 +283,7 @@ TEST(Cluster, FilesHaveAtMostTwelveConstantsBesideSizes) {
   }
 }
 
-// Whoever doubts a constant finds beside it where it comes from.
+// The comment beside each constant gives its source.
 TEST(Cluster, EveryConstantHasItsSource) {
   for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
     std::ifstream file(entry.path());
@@ -316,13 +316,6 @@ TEST(Plan, Offloading) {
   EXPECT_EQ(actionOf(free, "swap_config.swap"), KeyAction::Mapped);
 }
 
-TEST(Plan, NearestDivisors) {
-  EXPECT_EQ(nearestDivisors(40, 7), "5 or 8");
-  EXPECT_EQ(nearestDivisors(40, 8), "5 or 10");
-  EXPECT_EQ(nearestDivisors(25, 50), "25");
-  EXPECT_EQ(nearestDivisors(25, 1), "5");
-}
-
 TEST(Training, LossScaleIsForFloat16Only) {
   EXPECT_TRUE(load("gpt2_13b").config.lossScale.dynamic);
   EXPECT_EQ(load("gpt2_13b").config.lossScale.initial, 4294967296.0);
@@ -332,8 +325,8 @@ TEST(Training, LossScaleIsForFloat16Only) {
   EXPECT_EQ(load("gpt2_13b", {"runner_wrapper.scale_sense=1024"}).config.lossScale.initial, 1024);
 }
 
-// tiny_gpt has a warmup_ratio; what --set says of the warmup is nearer.
-TEST(Training, TheNearerWayToSayTheWarmupHolds) {
+// tiny_gpt has a warmup_ratio; a warmup given by --set overrides it.
+TEST(Training, TheCommandLineOverridesTheWarmup) {
   ImportedRun run = load("tiny_gpt", {"lr_schedule.warmup_steps=50"});
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   EXPECT_EQ(run.config.schedule.warmupSteps, 50);
@@ -344,7 +337,7 @@ TEST(Training, TheNearerWayToSayTheWarmupHolds) {
       0.25);
 }
 
-TEST(Training, TheNearerBetasHold) {
+TEST(Training, BetaKeysOverrideTheList) {
   EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]"}).config.optimizer.beta1, 0.8);
   EXPECT_EQ(load("tiny_gpt", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=0.7"}).config.optimizer.beta1, 0.7);
 }

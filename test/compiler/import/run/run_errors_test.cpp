@@ -1,4 +1,4 @@
-// What a run file may get wrong: each fault of a value, with its text, over tiny_gpt.
+// Tests the error of each wrong value in a run file, with tiny_gpt as base.
 #include "compiler/import/run/import_run.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,8 @@ TEST_P(RunFault, IsReported) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
 }
 
-// Not only the verifier of the op knows it, whose place is in the model file.
+// The importer checks this and reports the key. The op's verifier also checks it, but would report a location in the
+// model file.
 TEST(ModelFault, RotaryPositionsNeedPairs) {
   ImportOptions options;
   options.sets = {"model.model_config.hidden_size=4128"};
@@ -44,7 +45,8 @@ TEST(ModelFault, RotaryPositionsNeedPairs) {
   EXPECT_THAT(text, HasSubstr("wanted an even head_dim, got 127"));
 }
 
-// As many chunks as the planner may choose: those at the ends may hold only the embedding and the head.
+// A plan may have more chunks than layers if only the first and the last chunk have no layers; they hold the embedding
+// and the head.
 TEST(PlanFault, ChunksWithoutLayersOnlyAtTheEnds) {
   auto pinned = [](int chunks, const std::string &layers) {
     return tiny({"parallel.parallel_mode=2", "planner.pin={pp: 2, schedule: interleaved, virtual_stages: " +
@@ -53,10 +55,10 @@ TEST(PlanFault, ChunksWithoutLayersOnlyAtTheEnds) {
   EXPECT_TRUE(pinned(3, "").ok());
   EXPECT_TRUE(pinned(3, ", stage_layers: [0, 1, 1, 1, 1, 0]").ok());
   EXPECT_THAT(pinned(4, "").diagnostics.render(),
-              HasSubstr("2 stages with 4 chunks each need as many layers but two, the model has 4"));
+              HasSubstr("2 stages with 4 chunks each need 6 layers, the model has 4"));
 }
 
-// A value of a cluster is checked once, whether a run file holds it or a file of its own.
+// A wrong cluster value gives one error, in a run file and in a cluster file.
 TEST(ClusterFault, AWrongConstantIsOneError) {
   auto messages = [](const std::string &constant) {
     std::vector<std::string> messages;
@@ -72,7 +74,7 @@ TEST(ClusterFault, AWrongConstantIsOneError) {
   EXPECT_THAT(messages("name: [1]"), ElementsAre("cluster.name must be a string, got [1]"));
 }
 
-// A batch beyond all bounds is one error, at the key that states it.
+// A batch that exceeds all limits gives one error, at the key that states it.
 TEST(PlanFault, AHugeBatchIsOneError) {
   auto messages = [](const std::string &batch) {
     std::vector<std::string> messages;
@@ -87,7 +89,7 @@ TEST(PlanFault, AHugeBatchIsOneError) {
   EXPECT_THAT(messages("1000000000000"), ElementsAre("--set: the global batch is above 10000000 samples"));
 }
 
-// What is misspelt is not missing, too; what is really missing is told beside it.
+// A misspelt key is not also reported as missing. A key that is missing is reported beside it.
 TEST(ClusterFault, AMisspeltConstantIsOneError) {
   const std::string cluster =
       "cluster={hosts: 2, devices_per_host: 4, memory_bytes: 1GB, memory_bandwith: 1e9, "
@@ -132,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
               "context.max_device_memory must be a size such as 30GB, at most 1048576TB, got much"},
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
         Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
-        Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
+        Fault{{"no-equals"}, "--set takes section.key=value, got 'no-equals'"},
         Fault{{"a..b=1"}, "--set wants section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
         Fault{{"seed.deep=1"}, "'seed.deep' needs a map at seed, which is 42"},
@@ -236,26 +238,26 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"parallel_config.data_parallel=4"},
               "dp 4 · tp 2 · pp 2 · cp 1 needs 16 devices, cluster cpu_local has 8; data_parallel: "
               "4 → 2"},
-        Fault{{"parallel_config.model_parallel=3"},
-              "heads 4 is not a multiple of model_parallel 3; model_parallel: 3 → 2 or 4: heads 4"},
+        Fault{{"parallel_config.model_parallel=3"}, "heads 4 is not a multiple of tp 3; model_parallel: 3 → 2 or 4"},
         Fault{{"parallel_config.model_parallel=3"},
               "needs 12 devices, cluster cpu_local has 8; choose a cluster of that size"},
         Fault{{"parallel_config.pipeline_stage=8"},
               "8 pipeline stages need as many layers, the model has 4; pipeline_stage: 8 → 4"},
         Fault{{"parallel_config.micro_batch_num=1"},
               "1 micro-batches cannot fill 2 pipeline stages; micro_batch_num: 1 → 2"},
-        Fault{{"parallel_config.expert_parallel=2"}, "expert parallelism needs experts, the model is dense: ep → 1"},
+        Fault{{"parallel_config.expert_parallel=2"},
+              "expert parallelism needs experts, the model is dense; expert_parallel: 2 → 1"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.expert_tensor_parallel=False"},
-              "expert_tensor_parallel says how experts are split, the model is dense: False → True"},
+              "expert_tensor_parallel splits experts, but the model has none; expert_tensor_parallel: False → "
+              "True"},
         Fault{{"parallel.parallel_mode=2", "planner.pin={sequence_parallel: True, tp: 1}"},
               "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1"},
         Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
-              "seq 63 is not a multiple of 2 (sequence-parallel tp 2 · cp 1)"},
-        Fault{{"parallel_config.context_parallel=3"},
-              "seq 64 is not a multiple of context_parallel 3; context_parallel: 3 → 2 or 4"},
+              "seq 63 is not a multiple of tp 2, over which sequence parallelism splits it"},
+        Fault{{"parallel_config.context_parallel=3"}, "seq 64 is not a multiple of cp 3; context_parallel: 3 → 2 or 4"},
         Fault{{"parallel_config.context_parallel=2", "parallel_config.use_seq_parallel=True",
                modelConfig + "seq_length=62"},
-              "seq 62 is not a multiple of 4 (sequence-parallel tp 2 · cp 2)"},
+              "seq 62 is not a multiple of cp 2 · tp 2, over which sequence parallelism splits it"},
         Fault{{"planner.pin.stage_layers=[1, 2]"}, "stages have 3 layers together, the model has 4"},
         Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
         Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},
@@ -360,8 +362,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
-// What a wrong value leads to is not reported beside it.
-TEST(RunErrors, AFaultIsToldOnce) {
+// A wrong value gives one error, without errors that follow from it.
+TEST(RunErrors, AFaultIsReportedOnce) {
   for (const char *set :
        {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
         "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
@@ -370,10 +372,11 @@ TEST(RunErrors, AFaultIsToldOnce) {
     ImportedRun run = tiny({set});
     EXPECT_EQ(run.diagnostics.sorted().size(), 1) << set << "\n" << run.diagnostics.render();
   }
-  EXPECT_EQ(tiny({"parallel_config.pipeline_stage=4"}).diagnostics.sorted().size(), 1); // devices
+  EXPECT_EQ(tiny({"parallel_config.pipeline_stage=4"}).diagnostics.sorted().size(), 1); // the number of devices is
+                                                                                        // wrong
 }
 
-TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
+TEST(RunErrors, AllFaultsOfAFileAreReportedTogether) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});
   EXPECT_THAT(run.diagnostics.render(), AllOf(HasSubstr("'sed'"), HasSubstr("heads 4"), HasSubstr("hidden 64"),
                                               HasSubstr("ffn 256"), HasSubstr("lr_end"), HasSubstr("12 devices")));
@@ -381,15 +384,15 @@ TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
 
 TEST(RunErrors, WrongClusterOptionIsNamed) {
   EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(), HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
-  // Constants of the file's own cluster are not missed.
+  // There is no error for missing constants of the cluster in the file.
   ImportOptions options;
   options.cluster = "nowhere";
   ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml", options);
   EXPECT_EQ(run.diagnostics.sorted().size(), 1) << run.diagnostics.render();
 }
 
-TEST(RunErrors, HostsAreLostOfThoseThatTheDevicesFill) {
-  const std::string file = ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml"; // four hosts of eight
+TEST(RunErrors, OnlyUsedHostsCanBeLost) {
+  const std::string file = ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml"; // four hosts with eight devices each
   ImportOptions options;
   options.freeAtBatch = 192;
   options.devices = 48;

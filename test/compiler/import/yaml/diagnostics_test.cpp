@@ -1,4 +1,4 @@
-// Order, form and suggestions of findings.
+// Tests the order and format of diagnostics, and suggestions for misspelt names.
 #include "compiler/import/yaml/diagnostics.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace espalier {
 namespace {
 
-TEST(Diagnostics, AreSortedByPlaceAndKeptOnce) {
+TEST(Diagnostics, AreSortedByLocationAndUnique) {
   Diagnostics d;
   d.addSource("a.yaml", "x: 1\n\ty: 2\n");
   d.error({"a.yaml", 2, 2}, "second");
@@ -26,7 +26,7 @@ TEST(Diagnostics, WarningsAreNoErrors) {
   EXPECT_TRUE(d.hasErrors());
 }
 
-TEST(Diagnostics, LongLinesAndLongListsAreCut) {
+TEST(Diagnostics, LongLinesAndLongListsAreTruncated) {
   Diagnostics d;
   d.addSource("a.yaml", std::string(5000, 'x') + "y" + std::string(5000, 'z'));
   d.error({"a.yaml", 1, 5001}, "here");
@@ -39,7 +39,7 @@ TEST(Diagnostics, LongLinesAndLongListsAreCut) {
   text = d.render();
   EXPECT_NE(text.find("b.yaml:20:1: error: again\nb.yaml: ... and 280 more errors\n"), std::string::npos);
   EXPECT_EQ(text.find("b.yaml:21:"), std::string::npos);
-  for (int i = 0; i < 21; ++i) // which do not hide errors
+  for (int i = 0; i < 21; ++i) // warnings do not hide errors
     d.warning({"a.yaml", i + 1, 1}, "less");
   text = d.render();
   EXPECT_NE(text.find("a.yaml:1:5001: error: here"), std::string::npos);

@@ -1,4 +1,4 @@
-// The strict YAML layer: places, duplicates, bounds, scalars.
+// Tests the strict YAML reader: source locations, duplicate keys, limits, scalars.
 #include "compiler/import/yaml/yaml.h"
 #include "test/sanitizer.h"
 
@@ -33,7 +33,7 @@ YamlNode scalar(const std::string &text, bool quoted = false) {
   return node;
 }
 
-TEST(Yaml, NodesKnowTheirPlace) {
+TEST(Yaml, NodesHaveTheirLocation) {
   Parsed p = parse("a:\n  b: [1, two]\n");
   ASSERT_TRUE(p.root) << p.errors();
   const YamlNode *b = p.root->find("a")->find("b");
@@ -51,7 +51,7 @@ TEST(Yaml, AllDuplicateKeysAreReportedWithCaret) {
   EXPECT_EQ(p.root->find("a")->text, "1");
 }
 
-TEST(Yaml, SyntaxErrorHasAPlace) {
+TEST(Yaml, SyntaxErrorHasALocation) {
   EXPECT_THAT(parse("a: [1, 2\nb: 3\n").errors(), HasSubstr("error: not valid YAML: "));
   EXPECT_THAT(parse("a: *nowhere\n").errors(), StartsWith("run.yaml:1:4: error: not valid YAML"));
 }
@@ -94,7 +94,7 @@ TEST(Yaml, DeepNestingIsRefused) {
   auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(parse("a: " + std::string(100000, '[')).errors(), HasSubstr("nesting is deeper than 32 levels"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(slowdown));
-  // Also when each level is small and the depth comes from aliases.
+  // The limit also applies if each level is small and aliases cause the depth.
   std::string text = "a0: &a0 [1]\n";
   for (int i = 1; i < 40; ++i)
     text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
@@ -165,7 +165,7 @@ TEST(Yaml, WithValueReplacesAndMakes) {
   EXPECT_EQ(p.root->find("a")->find("b")->text, "1");
 }
 
-// What a file holds beside text must not steer a terminal.
+// Control bytes from a file are not printed, because they could control a terminal.
 TEST(Yaml, ControlBytesAreNotShown) {
   std::string text = parse("a: \"\x1b[2J\\q\"\n").errors();
   EXPECT_THAT(text, HasSubstr("  a: \"?[2J"));

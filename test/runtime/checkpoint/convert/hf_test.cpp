@@ -16,14 +16,14 @@ protected:
                 [](const std::string &type) { return "{\"torch_dtype\": \"" + type + "\"}\n"; });
     return folder / name;
   }
-  std::string importSays(const Path &from) const {
+  std::string importError(const Path &from) const {
     return errorOf([&] { convertToNative(converted, WeightSystem::Hf, from, folder / "imported"); });
   }
 
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Hf, ThereAndBackInEachForm) {
+TEST_F(Hf, RoundTripsInEachFormat) {
   for (WeightFormat format : {WeightFormat::Safetensors, WeightFormat::Bin})
     for (int64_t shards : {1, 3}) {
       std::string name = fmt::format("{}-{}", static_cast<int>(format), shards);
@@ -62,7 +62,7 @@ TEST_F(Hf, IndexNamesEachTensorAndTheBytes) {
   EXPECT_EQ(index["weight_map"].size(), 12u);
 }
 
-TEST_F(Hf, CopiesWhatStandsBesideWeights) {
+TEST_F(Hf, CopiesTheFilesBesideTheWeights) {
   write(folder / "reference/tokenizer.json", "{}");
   write(folder / "reference/special_tokens_map.json", "{\"a\": 1}");
   write(folder / "reference/README.md", "read me");
@@ -93,20 +93,20 @@ TEST_F(Hf, TiedHeadIsComparedAndNotWritten) {
     tensors.push_back({"head.weight", pb::F32, {5, 6}, *head});
     std::filesystem::create_directories(folder / "with");
     writeSafetensors(folder / "with/model.safetensors", tensors, {});
-    std::string said = importSays(folder / "with");
+    std::string message = importError(folder / "with");
     if (head == &own)
-      EXPECT_EQ(said, "");
+      EXPECT_EQ(message, "");
     else
-      EXPECT_THAT(said, HasSubstr("tensor 'head.weight' differs from model.embed.weight, and the model has one "
-                                  "parameter for both: 'embed.wte'"));
+      EXPECT_THAT(message, HasSubstr("tensor 'head.weight' differs from model.embed.weight, and the model has one "
+                                     "parameter for both: 'embed.wte'"));
   }
 }
 
 /// An exported file in which one tensor is replaced.
 class HfChanged : public Hf {
 protected:
-  std::string says(const std::string &name, const std::string &newName, pb::DataType type,
-                   const std::vector<int64_t> &shape) {
+  std::string errorWithTensor(const std::string &name, const std::string &newName, pb::DataType type,
+                              const std::vector<int64_t> &shape) {
     Path there = exported({}, newName + safetensorsType(type));
     SafetensorsFile file(there / "model.safetensors");
     std::vector<std::vector<std::byte>> kept;
@@ -121,21 +121,22 @@ protected:
     for (size_t i = 0; i < kept.size(); ++i)
       tensors[i].bytes = kept[i];
     writeSafetensors(there / "model.safetensors", tensors, {});
-    return importSays(there);
+    return importError(there);
   }
 };
 
 TEST_F(HfChanged, EachTensorIsMappedOrRefused) {
   const std::string name = "model.h.1.q.weight";
-  EXPECT_EQ(says("none", "none", pb::F32, {}), "");
-  EXPECT_THAT(says(name, "", pb::F32, {12, 6}), HasSubstr("no tensor holds parameter 'block.1.q_weight' of small"));
-  EXPECT_THAT(says(name, "model.h.1.p.weight", pb::F32, {12, 6}),
-              HasSubstr("tensor 'model.h.1.p.weight' is none of small"));
-  EXPECT_THAT(says(name, name, pb::F32, {6, 12}),
-              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model wants [12, 6]"));
-  EXPECT_THAT(says(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
+  EXPECT_EQ(errorWithTensor("none", "none", pb::F32, {}), "");
+  EXPECT_THAT(errorWithTensor(name, "", pb::F32, {12, 6}),
+              HasSubstr("no tensor holds parameter 'block.1.q_weight' of small"));
+  EXPECT_THAT(errorWithTensor(name, "model.h.1.p.weight", pb::F32, {12, 6}),
+              HasSubstr("tensor 'model.h.1.p.weight' is not one of small"));
+  EXPECT_THAT(errorWithTensor(name, name, pb::F32, {6, 12}),
+              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model requires [12, 6]"));
+  EXPECT_THAT(errorWithTensor(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
   // Parameters may have different types. The parts of one parameter must have the same type.
-  EXPECT_EQ(says(name, name, pb::BF16, {12, 6}), "");
+  EXPECT_EQ(errorWithTensor(name, name, pb::BF16, {12, 6}), "");
   EXPECT_THAT(errorOf([&] {
                 converted.rules["hf"][2].second = "q_weight k_weight v_weight = (kv_heads | group head_dim) hidden";
                 converted.rules["hf"].erase(converted.rules["hf"].begin() + 3);
@@ -152,16 +153,16 @@ TEST_F(Hf, BothSpellingsMustAgree) {
   std::filesystem::rename(there / "model.safetensors", there / "a");
   writeSafetensors(there / "b", second, {});
   write(there / "model.safetensors.index.json", R"({"weight_map": {"head.weight": "a", "embed.weight": "b"}})");
-  EXPECT_THAT(importSays(there), HasSubstr("is of type BF16, other parts of 'embed.wte' of F32"));
+  EXPECT_THAT(importError(there), HasSubstr("is of type BF16, other parts of 'embed.wte' of F32"));
 }
 
 TEST_F(Hf, RefusesFoldersAndIndices) {
   std::filesystem::create_directories(folder / "empty");
-  EXPECT_THAT(importSays(folder / "empty"), HasSubstr("empty: has no weights: none of model.safetensors"));
+  EXPECT_THAT(importError(folder / "empty"), HasSubstr("empty: has no weights: none of model.safetensors"));
   Path there = exported({WeightFormat::Safetensors, 2, {}, {}}), index = there / "model.safetensors.index.json";
   auto withIndex = [&](const std::string &text) {
     write(index, text);
-    return importSays(there);
+    return importError(there);
   };
   EXPECT_THAT(withIndex("{"), HasSubstr("index.json: damaged"));
   EXPECT_THAT(withIndex(R"({"weight_map": {"a": 1}})"), HasSubstr("index.json: damaged"));
@@ -194,10 +195,10 @@ TEST_F(Hf, ReadsTheHubsCache) {
   std::filesystem::create_directories(folder / "hub/blobs");
   std::filesystem::rename(there / "model.safetensors", folder / "hub/blobs/123");
   std::filesystem::create_symlink("../../blobs/123", snapshot / "model.safetensors");
-  EXPECT_EQ(importSays(snapshot), "");
+  EXPECT_EQ(importError(snapshot), "");
 }
 
-TEST_F(Hf, TellsWhatAPathHolds) {
+TEST_F(Hf, RecognizesTheSystemOfAPath) {
   EXPECT_EQ(systemAt(exported({})), WeightSystem::Hf);
   EXPECT_EQ(systemAt(folder / "hf-ours"), WeightSystem::Espalier);
   EXPECT_EQ(systemAt(folder / "hf-ours/step-00000000"), WeightSystem::Espalier);
@@ -224,7 +225,7 @@ TEST_F(Hf, TellsWhatAPathHolds) {
 }
 
 // Checkpoints of another model are refused. A failed conversion of a damaged checkpoint leaves no files.
-TEST_F(Hf, OfAnotherModelOrDamaged) {
+TEST_F(Hf, RejectsAnotherModelAndDamage) {
   Path ours = writeSmall(converted.model);
   WeightModel other = smallModel();
   other.parameters.pop_back();

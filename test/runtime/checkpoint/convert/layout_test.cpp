@@ -64,43 +64,43 @@ TEST_F(LayoutOf, RanksSplitEachPart) {
   EXPECT_EQ(std::ranges::count(second, -1.0F), 0);
 }
 
-TEST_F(LayoutOf, RefusesWhatIsNone) {
+TEST_F(LayoutOf, RejectsInvalidLayouts) {
   WeightModel model = smallModel();
   std::vector<int64_t> shape;
-  auto says = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {
+  auto errorWith = [&](const std::string &layout, const std::vector<std::string> &locals, int64_t tp) {
     return errorOf([&] { placed(model, layout, locals, {tp, 0}, shape); });
   };
-  EXPECT_THAT(says("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is not a layout: axes such as"));
-  EXPECT_THAT(says("hidden* ffn*", {"gate_weight"}, 1), HasSubstr("at most one * and one |"));
-  EXPECT_THAT(says("hidden | ffn", {"gate_weight"}, 1), HasSubstr("'|' does not belong at 8"));
-  EXPECT_THAT(says("hidden fnf", {"gate_weight"}, 1), HasSubstr("'block.0.gate_weight' has no dimension 'fnf'"));
-  EXPECT_THAT(says("(| fnf) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
-  EXPECT_THAT(says("(| fnf*) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
-  EXPECT_THAT(says("hidden", {"gate_weight"}, 1), HasSubstr("a layout names each of the 2 dimensions of"));
-  EXPECT_THAT(says("hidden ffn*", {"gate_weight"}, 3), HasSubstr("ffn 4 does not divide by tp 3"));
+  EXPECT_THAT(errorWith("hidden (ffn", {"gate_weight"}, 1), HasSubstr("is not a layout: axes such as"));
+  EXPECT_THAT(errorWith("hidden* ffn*", {"gate_weight"}, 1), HasSubstr("at most one * and one |"));
+  EXPECT_THAT(errorWith("hidden | ffn", {"gate_weight"}, 1), HasSubstr("'|' does not belong at 8"));
+  EXPECT_THAT(errorWith("hidden fnf", {"gate_weight"}, 1), HasSubstr("'block.0.gate_weight' has no dimension 'fnf'"));
+  EXPECT_THAT(errorWith("(| fnf) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith("(| fnf*) hidden", {"gate_weight"}, 1), HasSubstr("names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith("hidden", {"gate_weight"}, 1), HasSubstr("a layout names each of the 2 dimensions of"));
+  EXPECT_THAT(errorWith("hidden ffn*", {"gate_weight"}, 3), HasSubstr("ffn 4 does not divide by tp 3"));
 }
 
 class NamesOf : public ConvertTest {
 protected:
-  static std::string says(const std::vector<NameRule> &rules, bool isTied = false) {
+  static std::string errorWith(const std::vector<NameRule> &rules, bool isTied = false) {
     WeightModel model = smallModel(isTied);
     return errorOf([&] { NameMap(model, rules, "m.yaml").tensors({0, 2, true, true, {}}, 0, {}); });
   }
 };
 
 TEST_F(NamesOf, RefusesRulesThatDoNotFit) {
-  EXPECT_THAT(says({{"a(b", "wte"}}), HasSubstr("m.yaml: 'a(b' opens a bracket and does not close it"));
-  EXPECT_THAT(says({{"(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "wte"}}), HasSubstr("has more than 64 spellings"));
-  EXPECT_THAT(says({{"a", ""}}), HasSubstr("m.yaml: 'a' holds nothing: PARAMETER"));
-  EXPECT_THAT(says({{"a", "derived = vocab"}}), HasSubstr("holds nothing"));
-  EXPECT_THAT(says({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is not a layout"));
-  EXPECT_THAT(says({{"a.{i}", "wte"}}), HasSubstr("'wte' is none of the layers"));
-  EXPECT_THAT(says({{"a", "q_weight"}}), HasSubstr("'q_weight' is one of the layers"));
-  EXPECT_THAT(says({{"a", "wtf"}}), HasSubstr("small has no parameter 'wtf'"));
-  EXPECT_THAT(says({{"a", "wte"}}), HasSubstr("m.yaml: no tensor holds 'norm_weight'"));
+  EXPECT_THAT(errorWith({{"a(b", "wte"}}), HasSubstr("m.yaml: 'a(b' opens a bracket and does not close it"));
+  EXPECT_THAT(errorWith({{"(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "wte"}}), HasSubstr("has more than 64 spellings"));
+  EXPECT_THAT(errorWith({{"a", ""}}), HasSubstr("m.yaml: 'a' holds nothing: PARAMETER"));
+  EXPECT_THAT(errorWith({{"a", "derived = vocab"}}), HasSubstr("holds nothing"));
+  EXPECT_THAT(errorWith({{"a", "wte = (vocab"}}), HasSubstr("m.yaml: 'a': ' (vocab' is not a layout"));
+  EXPECT_THAT(errorWith({{"a.{i}", "wte"}}), HasSubstr("'wte' is none of the layers"));
+  EXPECT_THAT(errorWith({{"a", "q_weight"}}), HasSubstr("'q_weight' is one of the layers"));
+  EXPECT_THAT(errorWith({{"a", "wtf"}}), HasSubstr("small has no parameter 'wtf'"));
+  EXPECT_THAT(errorWith({{"a", "wte"}}), HasSubstr("m.yaml: no tensor holds 'norm_weight'"));
   std::vector<NameRule> rules = smallConversion().rules["hf"];
   rules[0].second = "wte = vocab";
-  EXPECT_THAT(says(rules), HasSubstr("m.yaml: '(model.|)embed.weight': a layout names each of the 2 dimensions"));
+  EXPECT_THAT(errorWith(rules), HasSubstr("m.yaml: '(model.|)embed.weight': a layout names each of the 2 dimensions"));
   EXPECT_THAT(errorOf([] { smallConversion().names("other"); }), HasSubstr("small.yaml: has no names of weights for"));
 }
 

@@ -16,7 +16,7 @@ protected:
     convertToMegatron(converted, writeSmall(converted.model, name + "-ours"), folder / name, names, options);
     return folder / name;
   }
-  std::string importSays(const Path &from) const {
+  std::string importError(const Path &from) const {
     return errorOf([&] { convertToNative(converted, WeightSystem::Megatron, from, folder / "imported"); });
   }
   /// Writes one rank's file with these tensors and numbers.
@@ -33,7 +33,7 @@ protected:
   ConvertedModel converted = smallConversion();
 };
 
-TEST_F(Megatron, ThereAndBackForEachSplit) {
+TEST_F(Megatron, RoundTripsForEachSplit) {
   for (bool isTied : {false, true})
     for (const char *names : {"mcore", "legacy"})
       for (int64_t tp : {1, 2})
@@ -50,7 +50,7 @@ TEST_F(Megatron, ThereAndBackForEachSplit) {
 }
 
 // A rank holds its shard of each part. The vocabulary is padded to a multiple of 128 tp by repeating its last row.
-TEST_F(Megatron, WhatARankHolds) {
+TEST_F(Megatron, RanksHoldTheirShards) {
   Path there = exported("mcore", {2, 2, 1}, "m");
   auto file = std::make_shared<const TorchFile>(there / "iter_0000001/mp_rank_01_000/model_optim_rng.pt");
   auto source = openTorchEntry(file, "model");
@@ -109,7 +109,7 @@ TEST_F(Megatron, ChunksOfAStage) {
   std::filesystem::create_directories(folder / "one/mp_rank_01_000");
   std::filesystem::copy_file(there / "iter_0000001/mp_rank_00_001/model_optim_rng.pt",
                              folder / "one/mp_rank_01_000/model_optim_rng.pt");
-  EXPECT_THAT(importSays(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
+  EXPECT_THAT(importError(folder / "one"), HasSubstr("mp_rank_01_000: has 1 chunks of the model, others have 2"));
 }
 
 // A tensor of the last stage is damaged. The failed export also removes the files of the first stage.
@@ -123,13 +123,13 @@ TEST_F(Megatron, AFailedExportLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(there / "iter_0000001"));
 }
 
-TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
+TEST_F(Megatron, RejectsIncompleteFolders) {
   Path there = exported("mcore", {2, 2, 1}, "m"), iteration = there / "iter_0000001";
-  EXPECT_EQ(importSays(there), "");
-  EXPECT_EQ(importSays(iteration), "");
+  EXPECT_EQ(importError(there), "");
+  EXPECT_EQ(importError(iteration), "");
   auto tracked = [&](const std::string &text) {
     write(there / "latest_checkpointed_iteration.txt", text);
-    return importSays(there);
+    return importError(there);
   };
   EXPECT_EQ(tracked("1\n"), "");
   EXPECT_THAT(tracked("../../etc"), HasSubstr("'../../etc' is not an iteration"));
@@ -137,35 +137,38 @@ TEST_F(Megatron, RefusesFoldersThatAreNotWhole) {
   EXPECT_THAT(tracked("2"), HasSubstr("iter_0000002: has no folder mp_rank_00"));
   EXPECT_THAT(tracked("release"), HasSubstr("release: has no folder mp_rank_00"));
   std::filesystem::rename(iteration / "mp_rank_01_000", iteration / "gone");
-  EXPECT_THAT(importSays(iteration), HasSubstr("has no mp_rank_01_000"));
+  EXPECT_THAT(importError(iteration), HasSubstr("has no mp_rank_01_000"));
   std::filesystem::rename(iteration / "gone", iteration / "mp_rank_01_000");
   std::filesystem::rename(iteration / "mp_rank_01_001", iteration / "gone");
-  EXPECT_THAT(importSays(iteration), HasSubstr("has 3 ranks, not a multiple of tp 2"));
+  EXPECT_THAT(importError(iteration), HasSubstr("has 3 ranks, not a multiple of tp 2"));
   std::filesystem::create_directories(iteration / "mp_rank_00_000_001");
-  EXPECT_THAT(importSays(iteration), HasSubstr("is of a run with expert parallelism"));
+  EXPECT_THAT(importError(iteration), HasSubstr("is of a run with expert parallelism"));
 }
 
-TEST_F(Megatron, RefusesWhatIsNotTheModel) {
-  auto says = [&](std::vector<TorchNumber> numbers,
-                  const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
+TEST_F(Megatron, RejectsAnotherModel) {
+  auto errorWith = [&](std::vector<TorchNumber> numbers,
+                       const std::vector<std::pair<std::string, std::vector<int64_t>>> &tensors) {
     std::filesystem::remove_all(folder / "r");
     writeRank(folder / "r/mp_rank_00", std::move(numbers), tensors);
-    return importSays(folder / "r");
+    return importError(folder / "r");
   };
   TorchNumber version{"checkpoint_version", 3, false};
-  EXPECT_THAT(says({}, {{"a", {1}}}), HasSubstr("is of checkpoint version 0, whose queries, keys and values lie in"));
-  EXPECT_THAT(says({{"checkpoint_version", 1, true}}, {{"a", {1}}}), HasSubstr("is of checkpoint version 1, whose"));
-  EXPECT_THAT(says({version}, {{"a", {1}}}), HasSubstr("has 0 layers, the model has 2"));
-  EXPECT_THAT(says({version}, {}), HasSubstr("the checkpoint: has 0 layers"));
-  EXPECT_THAT(says({version}, {{"layers.1.norm.weight", {6}}}), HasSubstr("no tensor holds parameter 'embed.wte'"));
-  EXPECT_THAT(says({version}, {{"layers.1.norm.weight", {6}}, {"lm_head", {5, 6}}}),
-              HasSubstr("tensor 'lm_head' is none of small"));
-  EXPECT_THAT(says({version, {"model1", 1, true}}, {{"a", {1}}}), HasSubstr("has 0 layers"));
-  EXPECT_THAT(says({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
+  EXPECT_THAT(errorWith({}, {{"a", {1}}}),
+              HasSubstr("is of checkpoint version 0, whose queries, keys and values lie in"));
+  EXPECT_THAT(errorWith({{"checkpoint_version", 1, true}}, {{"a", {1}}}),
+              HasSubstr("is of checkpoint version 1, whose"));
+  EXPECT_THAT(errorWith({version}, {{"a", {1}}}), HasSubstr("has 0 layers, the model has 2"));
+  EXPECT_THAT(errorWith({version}, {}), HasSubstr("the checkpoint: has 0 layers"));
+  EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}}),
+              HasSubstr("no tensor holds parameter 'embed.wte'"));
+  EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}, {"lm_head", {5, 6}}}),
+              HasSubstr("tensor 'lm_head' is not one of small"));
+  EXPECT_THAT(errorWith({version, {"model1", 1, true}}, {{"a", {1}}}), HasSubstr("has 0 layers"));
+  EXPECT_THAT(errorWith({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
 }
 
 // Every tensor parallel rank has a copy of the norms. All copies must be equal.
-TEST_F(Megatron, RanksThatDisagree) {
+TEST_F(Megatron, RejectsRanksThatDisagree) {
   Path there = exported("mcore", {2, 1, 1}, "m");
   Path file = there / "iter_0000001/mp_rank_01/model_optim_rng.pt";
   auto source = openTorchEntry(std::make_shared<const TorchFile>(file), "model");
@@ -177,16 +180,16 @@ TEST_F(Megatron, RanksThatDisagree) {
     tensors.push_back({name, listed.type, listed.shape, [bytes] { return bytes; }});
   }
   writeTorchModel(file, std::vector<TorchNumber>{{"checkpoint_version", 3, false}}, tensors);
-  EXPECT_THAT(importSays(there), HasSubstr("mp_rank_01/model_optim_rng.pt: tensor 'layers.1.norm.weight' differs"));
+  EXPECT_THAT(importError(there), HasSubstr("mp_rank_01/model_optim_rng.pt: tensor 'layers.1.norm.weight' differs"));
 }
 
 TEST_F(Megatron, RefusesSplitsThatDoNotFit) {
-  auto says = [&](int64_t tp, int64_t pp) {
+  auto errorWith = [&](int64_t tp, int64_t pp) {
     return errorOf([&] { exported("mcore", {tp, pp, 1}, fmt::format("{}-{}", tp, pp)); });
   };
-  EXPECT_THAT(says(1, 3), HasSubstr("2 layers do not divide by pp 3"));
-  EXPECT_THAT(says(4, 1), HasSubstr("kv_heads 2 does not divide by tp 4"));
-  EXPECT_THAT(says(100000, 2), HasSubstr("is more than 100000 ranks"));
+  EXPECT_THAT(errorWith(1, 3), HasSubstr("2 layers do not divide by pp 3"));
+  EXPECT_THAT(errorWith(4, 1), HasSubstr("kv_heads 2 does not divide by tp 4"));
+  EXPECT_THAT(errorWith(100000, 2), HasSubstr("is more than 100000 ranks"));
   EXPECT_FALSE(std::filesystem::exists(folder / "4-1/iter_0000001"));
   exported("mcore", {1, 1, 1}, "again");
   EXPECT_THAT(errorOf([&] { exported("mcore", {1, 1, 1}, "again"); }),

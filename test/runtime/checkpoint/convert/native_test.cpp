@@ -78,14 +78,14 @@ TEST_F(Pieces, BoxesAndRangesOfThePaddedTable) {
       EXPECT_EQ(numbers[6 * row + column], 10 * row + column);
 }
 
-TEST_F(Pieces, OfTwoTypes) {
+TEST_F(Pieces, RejectsTwoTypes) {
   WeightModel model = one();
   Path path = write({{{0, 0}, {3, 6}, 0, 18}, {{3, 0}, {2, 6}, 0, 12, pb::BF16}});
   EXPECT_THAT(errorOf([&] { NativeSource(model, path); }), HasSubstr("'embed.wte' has pieces of two types"));
 }
 
 // A manifest with an unknown value of "holds" is refused.
-TEST_F(Pieces, OfParametersOnly) {
+TEST_F(Pieces, ParametersWithoutOptimizerState) {
   Path path = writeSmall(smallModel());
   std::string text = readAll(path / manifestName);
   EXPECT_THAT(text, HasSubstr("\"holds\": \"parameters\""));

@@ -39,7 +39,7 @@ std::string tensorText(int64_t count, int64_t offset, const std::vector<int64_t>
 }
 
 /// Returns the error of reading a pickle, or an empty string.
-std::string says(const std::string &text) {
+std::string readError(const std::string &text) {
   try {
     Pickle pickle(std::as_bytes(std::span(text)));
     return "";
@@ -93,7 +93,7 @@ TEST(PickleReader, CallsNothing) {
 TEST(PickleReader, TensorsStayWithinTheirStorage) {
   auto tensor = [](int64_t count, int64_t offset, const std::vector<int64_t> &shape,
                    const std::vector<int64_t> &strides) {
-    return says(raw("\x80\x02") + tensorText(count, offset, shape, strides) + ".");
+    return readError(raw("\x80\x02") + tensorText(count, offset, shape, strides) + ".");
   };
   EXPECT_EQ(tensor(12, 0, {3, 4}, {4, 1}), "");
   EXPECT_EQ(tensor(12, 11, {}, {}), "");
@@ -110,16 +110,17 @@ TEST(PickleReader, TensorsStayWithinTheirStorage) {
   EXPECT_THAT(tensor(12, 0, {3, 4}, {4}), HasSubstr("a tensor of 2 dimensions has 1 strides"));
   EXPECT_THAT(tensor(12, 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1)),
               HasSubstr("a shape that is not a short list"));
-  EXPECT_THAT(says(raw("\x80\x02") + tensorText(12, 0, {3}, {1}, "SecretStorage") + "."),
+  EXPECT_THAT(readError(raw("\x80\x02") + tensorText(12, 0, {3}, {1}, "SecretStorage") + "."),
               HasSubstr("a storage of 'torch.SecretStorage', a type that is not supported"));
-  EXPECT_THAT(says(raw("\x80\x02(") + storageText("FloatStorage", "0", 3) + storageText("FloatStorage", "0", 4) + "t."),
-              HasSubstr("storage '0' has two sizes or types"));
-  EXPECT_THAT(says(raw("\x80\x02") + "(" + word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") +
-                   word("many") + "tQ."),
+  EXPECT_THAT(
+      readError(raw("\x80\x02(") + storageText("FloatStorage", "0", 3) + storageText("FloatStorage", "0", 4) + "t."),
+      HasSubstr("storage '0' has two sizes or types"));
+  EXPECT_THAT(readError(raw("\x80\x02") + "(" + word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") +
+                        word("many") + "tQ."),
               HasSubstr("a size that is not a number"));
 }
 
-TEST(PickleReader, RefusesWhatIsNoPickle) {
+TEST(PickleReader, RejectsInvalidPickles) {
   for (const auto &[text, reason] : std::initializer_list<std::pair<std::string, const char *>>{
            {"", "it is cut off"},
            {raw("\x80"), "it is cut off"},
@@ -146,7 +147,7 @@ TEST(PickleReader, RefusesWhatIsNoPickle) {
                 "ca\nb\nNR."),
             "it calls something without arguments"},
            {raw("\x80\x02i"), "opcode 0x69 at 2 is not one that torch.save writes"}})
-    EXPECT_THAT(says(text), testing::AllOf(HasSubstr("damaged pickle"), HasSubstr(reason))) << text;
+    EXPECT_THAT(readError(text), testing::AllOf(HasSubstr("damaged pickle"), HasSubstr(reason))) << text;
 }
 
 } // namespace

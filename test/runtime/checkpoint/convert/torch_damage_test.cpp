@@ -29,7 +29,7 @@ TEST_F(TorchByHand, StridesAreFollowed) {
   EXPECT_THAT(says(file), HasSubstr("storage '0' does not fit its checksum"));
 }
 
-TEST_F(TorchByHand, RefusesWhatComesTwice) {
+TEST_F(TorchByHand, RejectsRepeatedEntries) {
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}."}, {"a/data.pkl", "}."}})), HasSubstr("entry 'a/data.pkl' comes twice"));
   std::string item = view.substr(1, view.size() - 3), bytes(36, 'x');
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}(" + item + item + "u."}, {"a/data/0", bytes}})),

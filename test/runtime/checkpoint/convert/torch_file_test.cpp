@@ -20,7 +20,7 @@ protected:
     return folder / name;
   }
   /// Returns the error of reading the file after replacing some bytes.
-  std::string changedSays(const std::string &text, size_t at, const std::string &bytes) const {
+  std::string errorAfterChange(const std::string &text, size_t at, const std::string &bytes) const {
     std::string changed = text;
     changed.replace(at, bytes.size(), bytes);
     write(folder / "changed", changed);
@@ -43,7 +43,7 @@ TEST_F(Torch, RoundTrip) {
     EXPECT_EQ(entry.at % 64, 0u) << name;
 }
 
-TEST_F(Torch, DictsWithinDicts) {
+TEST_F(Torch, NestedDicts) {
   std::vector<WrittenTensor> tensors = {{"l/e/w", pb::F32, {1}, [] { return floats({1}); }},
                                         {"l/e/b", pb::F32, {1}, [] { return floats({2}); }},
                                         {"l/x", pb::F32, {1}, [] { return floats({3}); }},
@@ -62,25 +62,28 @@ TEST_F(Torch, DictsWithinDicts) {
 
 TEST_F(Torch, RefusesDamagedZips) {
   std::string text = readAll(written());
-  EXPECT_EQ(changedSays(text, 0, ""), "");
+  EXPECT_EQ(errorAfterChange(text, 0, ""), "");
   size_t data = text.find(std::string("\0\0\x80\x3f\0\0\0\x40", 8)), directory = text.find("PK\x01\x02");
   size_t end64 = text.find("PK\x06\x06"), end = text.find("PK\x05\x06");
   ASSERT_NE(data, std::string::npos);
-  EXPECT_THAT(changedSays(text, data, "x"), HasSubstr("storage '0' does not fit its checksum"));
-  EXPECT_THAT(changedSays(text, text.find("_rebuild"), "-"), HasSubstr("its names do not fit their checksum"));
-  EXPECT_THAT(changedSays(text, end, "x"), HasSubstr("it has no end record"));
-  EXPECT_THAT(changedSays(text, end64, "x"), HasSubstr("its 64-bit end record is not where its locator says"));
-  EXPECT_THAT(changedSays(text, end64 + 40, "\xff\xff\xff\xff\xff\xff"), HasSubstr("a directory of"));
-  EXPECT_THAT(changedSays(text, end64 + 48, "\xff\xff\xff\xff\xff\xff"), HasSubstr("bytes at"));
-  EXPECT_THAT(changedSays(text, end64 + 32, "\x09"), HasSubstr("its directory ends within an entry"));
-  EXPECT_THAT(changedSays(text, directory, "x"), HasSubstr("no entry at 0 of its directory"));
-  EXPECT_THAT(changedSays(text, directory + 10, "\x08"), HasSubstr("is compressed; entries are stored as they are"));
-  EXPECT_THAT(changedSays(text, directory + 8, "\x01"), HasSubstr("is encrypted"));
-  EXPECT_THAT(changedSays(text, directory + 24, "\xff\xff"), HasSubstr("bytes and stores"));
-  EXPECT_THAT(changedSays(text, directory + 20, std::string("\xff\xff\x7f\0\xff\xff\x7f", 7)),
+  EXPECT_THAT(errorAfterChange(text, data, "x"), HasSubstr("storage '0' does not fit its checksum"));
+  EXPECT_THAT(errorAfterChange(text, text.find("_rebuild"), "-"), HasSubstr("its names do not fit their checksum"));
+  EXPECT_THAT(errorAfterChange(text, end, "x"), HasSubstr("it has no end record"));
+  EXPECT_THAT(errorAfterChange(text, end64, "x"),
+              HasSubstr("its 64-bit end record is not at the offset of its locator"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 40, "\xff\xff\xff\xff\xff\xff"), HasSubstr("a directory of"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 48, "\xff\xff\xff\xff\xff\xff"), HasSubstr("bytes at"));
+  EXPECT_THAT(errorAfterChange(text, end64 + 32, "\x09"), HasSubstr("its directory ends within an entry"));
+  EXPECT_THAT(errorAfterChange(text, directory, "x"), HasSubstr("no entry at 0 of its directory"));
+  EXPECT_THAT(errorAfterChange(text, directory + 10, "\x08"),
+              HasSubstr("is compressed; entries are stored as they are"));
+  EXPECT_THAT(errorAfterChange(text, directory + 8, "\x01"), HasSubstr("is encrypted"));
+  EXPECT_THAT(errorAfterChange(text, directory + 24, "\xff\xff"), HasSubstr("bytes and stores"));
+  EXPECT_THAT(errorAfterChange(text, directory + 20, std::string("\xff\xff\x7f\0\xff\xff\x7f", 7)),
               HasSubstr(", the directory begins at"));
-  EXPECT_THAT(changedSays(text, directory + 42, "\x07"), HasSubstr("is not at 7"));
-  EXPECT_THAT(changedSays(text, directory + 42, "\xff\xff\xff\x7f"), HasSubstr("bytes at 2147483647 in a file of"));
+  EXPECT_THAT(errorAfterChange(text, directory + 42, "\x07"), HasSubstr("is not at 7"));
+  EXPECT_THAT(errorAfterChange(text, directory + 42, "\xff\xff\xff\x7f"),
+              HasSubstr("bytes at 2147483647 in a file of"));
   for (size_t size : {text.size() - 1, text.size() / 2, size_t(100), size_t(3), size_t(0)}) {
     write(folder / "cut", text.substr(0, size));
     EXPECT_THAT(says(folder / "cut"), HasSubstr("cut: ")) << size;
@@ -95,17 +98,17 @@ TEST_F(Torch, EveryBitFlipped) {
     std::string flipped = text;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     write(folder / "flipped", flipped);
-    std::string said = errorOf([&] {
+    std::string failure = errorOf([&] {
       auto source = openTorchFile(folder / "flipped");
       ASSERT_EQ(source->tensors().size(), 1u);
       EXPECT_EQ(source->read("a"), floats({1, 2, 3, 4, 5, 6})) << "bit " << bit;
     });
-    refused += !said.empty();
+    refused += !failure.empty();
   }
   EXPECT_GT(refused, 1000);
 }
 
-TEST_F(Torch, RefusesZipsOfOthers) {
+TEST_F(Torch, RejectsOtherZipFiles) {
   EXPECT_THAT(says(zipOf({{"a", "b"}})), HasSubstr("a zip without one data.pkl is not a file of torch.save"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}, {"b/data.pkl", "N."}})), HasSubstr("without one data.pkl"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}})), HasSubstr("z.pt: holds no dict of tensors"));
@@ -119,7 +122,7 @@ TEST_F(Torch, RefusesZipsOfOthers) {
 }
 
 // A dict that contains itself is refused. If a call makes a weight, the error names the weight.
-TEST_F(Torch, RefusesWhatOnlyPythonCanMake) {
+TEST_F(Torch, RejectsObjectsThatOnlyPythonCanMake) {
   using std::string_literals::operator""s;
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "}q\0X\1\0\0\0ah\0s."s}})),
               HasSubstr("dicts are nested deeper than those of weights"));

@@ -95,7 +95,7 @@ protected:
 };
 
 // Reads each half along every dimension of every parameter. The parameters are fused, transposed or split in groups.
-TEST_P(BoxesOf, AreThoseOfTheWhole) {
+TEST_P(BoxesOf, EqualTheSlicesOfTheWhole) {
   for (const char *system : {"hf", "mcore"}) {
     Held held = this->held(smallConversion(), system);
     for (size_t p = 0; p < held.parameters.size(); ++p) {
@@ -133,7 +133,7 @@ ConvertedModel wideConversion(const std::string &rule) {
   return converted;
 }
 
-TEST_P(BoxesOf, ReadTheBytesThatTheyHave) {
+TEST_P(BoxesOf, ReadOnlyTheirBytes) {
   Held held = this->held(wideConversion("w"));
   held.box(0, {1, 0}, {2, 4096}); // the rows are adjacent
   EXPECT_EQ(held.source.bytesRead, 2u * 4096 * 4);
@@ -149,7 +149,7 @@ TEST_P(BoxesOf, ReadTheBytesThatTheyHave) {
 }
 
 // If two tensors hold the same parameter, reading a part compares the two.
-TEST_P(BoxesOf, CompareWhatComesTwice) {
+TEST_P(BoxesOf, CompareRepeatedTensors) {
   ConvertedModel converted = wideConversion("w");
   converted.model.ties["again"] = "embed.w";
   converted.rules["hf"].push_back({"again", "tied w"});
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, BoxesOf, testing::Values("safetensors", "bin"),
                          [](const auto &info) { return std::string(info.param); });
 
 /// A checksum is compared only if the whole storage is read.
-TEST_F(ConvertTest, PartsOfADamagedTorchFile) {
+TEST_F(ConvertTest, ReadsPartsOfADamagedTorchFile) {
   Held held(wideConversion("w"), "hf", "bin", folder / "weights");
   std::string text = readAll(folder / "weights");
   float last = 1000 + 4 * 4096 - 1;
@@ -174,7 +174,7 @@ TEST_F(ConvertTest, PartsOfADamagedTorchFile) {
 }
 
 /// Each tensor parallel rank reads only the files that it needs, whatever the tp of the Megatron folder is.
-TEST_F(ConvertTest, PartsOfMegatronFiles) {
+TEST_F(ConvertTest, ReadsOnlyTheNeededMegatronFiles) {
   ConvertedModel converted = wideConversion("w");
   converted.rules["mcore"] = {{"w", "w = rows* columns"}};
   converted.model.layers = 0;

@@ -1,0 +1,95 @@
+// The path selects the token source. All code above the source is shared.
+#include "runtime/dataset/blend.h"
+#include "runtime/dataset/dataset.h"
+#include "runtime/dataset/gpt_dataset.h"
+#include "runtime/dataset/mock_source.h"
+#include "runtime/dataset/text_source.h"
+#include "runtime/files/data_error.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+namespace {
+
+std::string withoutIndexSuffix(const std::string &path) {
+  if (path.ends_with(".idx") || path.ends_with(".bin"))
+    return path.substr(0, path.size() - 4);
+  return path;
+}
+
+std::shared_ptr<const TokenSource> openSource(const std::string &path, const DatasetOptions &options) {
+  if (path == "mock")
+    return std::make_shared<MockSource>(options.vocabSize, options.eodToken);
+  std::string prefix = withoutIndexSuffix(path);
+  if (isRegularFile(prefix + ".idx"))
+    return std::make_shared<IndexedDataset>(IndexedDataset::open(prefix));
+  if (prefix != path)
+    throw DataError(prefix + ".idx", "cannot open: no such file, and a .bin needs its .idx");
+  if (isRegularFile(path))
+    return std::make_shared<IndexedDataset>(openText(path));
+  throw DataError(path, "neither a text file nor a prefix of .bin and .idx files");
+}
+
+class BlendedDataset final : public Dataset {
+public:
+  BlendedDataset(std::vector<std::unique_ptr<Dataset>> parts, BlendOrder order, const DatasetOptions &options)
+      : Dataset(options), parts(std::move(parts)), order(std::move(order)) {}
+
+  int64_t sampleCount() const override { return static_cast<int64_t>(order.part.size()); }
+  void readTokens(int64_t i, std::span<int32_t> out) const override {
+    if (i < 0 || i >= sampleCount())
+      throw DataError("blend", fmt::format("sample {} asked for, there are {}", i, sampleCount()));
+    parts[order.part[i]]->readTokens(order.sample[i], out);
+  }
+
+private:
+  std::vector<std::unique_ptr<Dataset>> parts;
+  BlendOrder order;
+};
+
+std::vector<double> normalizedWeights(const std::vector<BlendPart> &parts) {
+  if (parts.empty() || parts.size() > 32767)
+    throw DataError("blend", fmt::format("{} parts, want 1 to 32767", parts.size()));
+  double sum = 0;
+  for (const BlendPart &part : parts) {
+    if (!(part.weight > 0) || std::isinf(part.weight))
+      throw DataError(part.path, fmt::format("blend weight {}, want a number above 0", part.weight));
+    sum += part.weight;
+  }
+  std::vector<double> weights;
+  for (const BlendPart &part : parts)
+    weights.push_back(part.weight / sum);
+  return weights;
+}
+
+} // namespace
+
+std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptions &options) {
+  return std::make_unique<GptDataset>(openSource(path, options), options);
+}
+
+std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options) {
+  std::vector<double> weights = normalizedWeights(parts);
+  std::vector<std::unique_ptr<Dataset>> sets;
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    DatasetOptions one = options;
+    // Requests 0.5 % more than the weight requires, because a greedy order may run ahead of it.
+    double share = std::ceil(static_cast<double>(options.samples) * weights[i]);
+    one.samples = static_cast<int64_t>(std::ceil(share * 1.005));
+    sets.push_back(openDataset(parts[i].path, one));
+    sizes.push_back(sets.back()->sampleCount());
+  }
+  BlendOrder order = options.samples > 0 ? blendByWeight(weights, options.samples) : blendExhaustively(sizes);
+  std::vector<int64_t> drawn(parts.size());
+  for (size_t k = 0; k < order.part.size(); ++k)
+    drawn[order.part[k]] = order.sample[k] + 1;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (drawn[i] > sizes[i])
+      throw DataError(parts[i].path, fmt::format("the blend draws {} samples, this part has {}", drawn[i], sizes[i]));
+  return std::make_unique<BlendedDataset>(std::move(sets), std::move(order), options);
+}
+
+} // namespace espalier::rt

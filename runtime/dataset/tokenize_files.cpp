@@ -1,0 +1,353 @@
+// The main thread reads and writes. Worker tasks only convert blocks of records to tokens.
+#include "runtime/dataset/tokenize_files.h"
+
+#include "runtime/dataset/tokenize_partitions.h"
+
+#include "runtime/dataset/indexed_writer.h"
+#include "runtime/dataset/json_fields.h"
+#include "runtime/dataset/line_reader.h"
+#include "runtime/dataset/text_check.h"
+#include "runtime/dataset/worker_pool.h"
+#include "runtime/files/data_error.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
+#include <set>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr size_t blockBytes = 1U << 20;
+constexpr size_t longestDocument = 1U << 30;
+
+/// Consecutive records of one input: JSON lines, or documents of a text file.
+struct Block {
+  struct Record {
+    size_t begin, end;
+    int64_t line;
+  };
+  std::string file, text;
+  int64_t rangeBegin = 0; // start of the file range whose lines are counted
+  bool isJson = false;
+  std::vector<Record> records;
+  int64_t bytesReadBefore = 0; // input bytes consumed before this block
+};
+
+/// The tokens of one key of one block, and the number of tokens of each document.
+struct KeyTokens {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> lengths;
+};
+
+struct BlockTokens {
+  std::vector<KeyTokens> keys;
+  int64_t textBytes = 0, skipped = 0, bytesRead = 0;
+  std::function<std::string()> firstSkipped; // its message; computed late, because counting lines may be slow
+  std::function<std::string()> firstMark;    // "FILE:LINE" of the first endOfText of a text file; empty: none
+};
+
+/// The document separator of GPT-2's corpora and TinyStories.
+constexpr std::string_view endOfText = "<|endoftext|>";
+
+/// Returns the error of a line in a block, with the line's number in the whole file.
+DataError faultOf(const std::string &file, int64_t rangeBegin, const std::string &reason, int64_t line) {
+  return {file, reason, LineReader::linesBefore(file, rangeBegin) + line};
+}
+
+} // namespace
+
+bool holdsJson(const std::string &path, const TokenizeJob &job) {
+  std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+  if (name.ends_with(".jsonl") || name.ends_with(".json") || name.ends_with(".ndjson"))
+    return true;
+  return !name.ends_with(".txt") && job.readsJson;
+}
+
+namespace {
+
+/// Cuts the inputs into blocks, in order.
+class BlockReader {
+public:
+  BlockReader(const TokenizeJob &job, std::span<const InputRange> ranges) : job(job), ranges(ranges) {}
+
+  bool next(Block &block) {
+    block = {};
+    while (block.records.empty()) {
+      if (!reader && !openNext())
+        return false;
+      const InputRange &range = ranges[input - 1];
+      block.file = range.path == "-" ? standardInput : range.path;
+      block.rangeBegin = range.begin;
+      block.isJson = isJson;
+      bool isEnd = isJson ? fillLines(block) : fillDocuments(block);
+      int64_t bytesRead = std::min(reader->bytesRead(), range.end) - range.begin;
+      block.bytesReadBefore = bytesOfEarlier + bytesRead;
+      if (isEnd) {
+        bytesOfEarlier += bytesRead;
+        reader.reset();
+      }
+    }
+    return true;
+  }
+
+private:
+  bool openNext() {
+    if (input == ranges.size())
+      return false;
+    const InputRange &range = ranges[input++];
+    isJson = holdsJson(range.path, job);
+    reader = std::make_unique<LineReader>(range.path, range.begin, range.end);
+    return true;
+  }
+  bool fillLines(Block &block) {
+    std::string_view line;
+    while (block.text.size() < blockBytes) {
+      if (!reader->next(line))
+        return true;
+      block.records.push_back({block.text.size(), block.text.size() + line.size(), reader->lineNumber()});
+      block.text += line;
+    }
+    return false;
+  }
+  bool isBorder(std::string_view line) const {
+    if (line.ends_with('\r'))
+      line.remove_suffix(1);
+    return line == job.separator;
+  }
+  /// Fills a block with documents. A document never spans two blocks.
+  bool fillDocuments(Block &block) {
+    std::string_view line;
+    while (block.text.size() < blockBytes) {
+      Block::Record record{block.text.size(), 0, reader->lineNumber() + 1};
+      bool hasLine = false, isEnd = false;
+      while (true) {
+        isEnd = !reader->next(line);
+        if (isEnd || (isBorder(line) && hasLine))
+          break;
+        if (isBorder(line))
+          continue; // consecutive borders count as one
+        if (hasLine)
+          block.text += '\n';
+        block.text += line;
+        hasLine = true;
+        if (block.text.size() - record.begin > longestDocument)
+          throw DataError(block.file,
+                          fmt::format("a document of more than {} bytes; name its separator", longestDocument),
+                          record.line);
+      }
+      record.end = block.text.size();
+      if (hasLine)
+        block.records.push_back(record);
+      if (isEnd)
+        return true;
+    }
+    return false;
+  }
+
+  const TokenizeJob &job;
+  std::span<const InputRange> ranges;
+  size_t input = 0; // ranges begun
+  bool isJson = false;
+  std::unique_ptr<LineReader> reader;
+  int64_t bytesOfEarlier = 0;
+};
+
+void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text, KeyTokens &out) {
+  size_t before = out.tokens.size();
+  tokenizer.encode(text, out.tokens);
+  if (job.appendEod && out.tokens.size() != before)
+    out.tokens.push_back(tokenizer.eodToken());
+  out.lengths.push_back(static_cast<int32_t>(out.tokens.size() - before));
+}
+
+/// Returns why a document is not text, or an empty string. `line` is the first line of the document and becomes the
+/// line of the error.
+std::string textFault(std::string_view document, int64_t &line) {
+  std::optional<size_t> at = findBinary(document);
+  if (!at)
+    return "";
+  BinaryByte byte = describeBinary(document, *at);
+  line += byte.line;
+  return byte.reason + "; convert the file (iconv -f ENCODING -t UTF-8), or leave such documents out with --skip-bad";
+}
+
+/// Records the position of the first endOfText in a block of text.
+void noteMark(const Block &block, const Block::Record &record, BlockTokens &result) {
+  std::string_view document = std::string_view(block.text).substr(record.begin, record.end - record.begin);
+  size_t at = result.firstMark ? std::string_view::npos : document.find(endOfText);
+  if (at == std::string_view::npos)
+    return;
+  int64_t line = record.line + std::count(document.begin(), document.begin() + static_cast<ptrdiff_t>(at), '\n');
+  result.firstMark = [file = block.file, begin = block.rangeBegin, line] {
+    return fmt::format("{}:{}", file, LineReader::linesBefore(file, begin) + line);
+  };
+}
+
+BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Block &block) {
+  BlockTokens result;
+  result.keys.resize(job.keys.size());
+  result.bytesRead = block.bytesReadBefore;
+  std::vector<std::string> values(job.keys.size());
+  for (const Block::Record &record : block.records) {
+    std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
+    int64_t line = record.line;
+    std::string reason = block.isJson ? readJsonFields(text, job.keys, values) : textFault(text, line);
+    if (reason.empty()) {
+      if (!block.isJson)
+        noteMark(block, record, result);
+      for (size_t k = 0; k < values.size(); ++k) {
+        std::string_view value = block.isJson ? std::string_view(values[k]) : text;
+        appendDocument(tokenizer, job, value, result.keys[k]);
+        result.textBytes += static_cast<int64_t>(value.size());
+      }
+      continue;
+    }
+    if (!job.skipBad)
+      throw faultOf(block.file, block.rangeBegin, reason, line);
+    if (result.skipped++ == 0)
+      result.firstSkipped = [=, file = block.file, begin = block.rangeBegin] {
+        return std::string(faultOf(file, begin, reason, line).what());
+      };
+  }
+  return result;
+}
+
+int64_t fileBytes(const std::string &path) {
+  std::error_code error;
+  uint64_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
+/// The output files and their statistics.
+class Outputs {
+public:
+  Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
+    for (const std::string &key : job.keys) {
+      report.prefixes.push_back(documentPrefix(job, key));
+      writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(), tokenTypeFor(tokenizer.vocabSize())));
+    }
+    for (const std::string &input : job.inputs)
+      bytesTotal += fileBytes(input);
+  }
+  void write(const BlockTokens &block) {
+    for (size_t k = 0; k < writers.size(); ++k) {
+      size_t at = 0;
+      for (int32_t length : block.keys[k].lengths) {
+        writers[k]->addTokens(std::span(block.keys[k].tokens).subspan(at, length));
+        writers[k]->endDocument();
+        at += length;
+      }
+      report.tokens += static_cast<int64_t>(block.keys[k].tokens.size());
+    }
+    report.documents += static_cast<int64_t>(block.keys[0].lengths.size());
+    report.textBytes += block.textBytes;
+    if (report.skippedLines == 0 && block.skipped > 0)
+      report.firstSkipped = block.firstSkipped();
+    report.skippedLines += block.skipped;
+    if (report.firstMark.empty() && block.firstMark)
+      report.firstMark = block.firstMark();
+    if (job.progress)
+      job.progress({report.documents, report.tokens, block.bytesRead, bytesTotal});
+  }
+  TokenizeReport commit() {
+    if (!job.mayBeEmpty)
+      requireTokens(job, report);
+    for (const auto &writer : writers)
+      writer->commit();
+    return report;
+  }
+
+private:
+  const TokenizeJob &job;
+  std::vector<std::unique_ptr<IndexedWriter>> writers;
+  TokenizeReport report;
+  int64_t bytesTotal = 0;
+};
+
+void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
+  if (job.inputs.empty())
+    throw DataError("tokenize", "no input");
+  std::set<std::string> names(job.keys.begin(), job.keys.end());
+  if (job.keys.empty() || names.size() != job.keys.size())
+    throw DataError("tokenize", "want at least one JSON key, each once");
+  for (const std::string &key : job.keys)
+    if (key.empty() || key.find('/') != std::string::npos)
+      throw DataError("tokenize", fmt::format("key \"{}\" cannot be part of a file name", key));
+  if (job.appendEod && tokenizer.eodToken() < 0)
+    throw DataError("tokenize", "the tokenizer has no end-of-document token to append");
+  for (const std::string &key : job.keys)
+    if (!job.replaces)
+      requireNoDataset(documentPrefix(job, key));
+  for (const std::string &input : job.inputs)
+    if (job.partitions > 1 && input == "-")
+      throw DataError(standardInput, "cannot be split in partitions; name a file, or leave them out");
+  for (const std::string &input : job.inputs)
+    if (job.keys.size() > 1 && !holdsJson(input, job))
+      throw DataError(input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
+}
+
+} // namespace
+
+void requireTokens(const TokenizeJob &job, const TokenizeReport &report) {
+  if (report.tokens > 0)
+    return;
+  bool isStandardInput = job.inputs.size() == 1 && job.inputs[0] == "-";
+  std::string names = isStandardInput ? standardInput : fmt::format("{}", fmt::join(job.inputs, ", "));
+  if (report.skippedLines > 0)
+    throw DataError(
+        names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines, report.firstSkipped));
+  throw DataError(names, "holds no text; nothing is written");
+}
+
+std::string documentPrefix(const TokenizeJob &job, const std::string &key) {
+  return fmt::format("{}_{}_document", job.outputPrefix, key);
+}
+
+TokenizeReport tokenizeFiles(const Tokenizer &tokenizer, const TokenizeJob &job) {
+  checkJob(tokenizer, job);
+  if (job.partitions > 1)
+    return tokenizePartitions(tokenizer, job);
+  std::vector<InputRange> ranges;
+  for (const std::string &input : job.inputs)
+    ranges.push_back({input});
+  return tokenizeRanges(tokenizer, job, ranges);
+}
+
+TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job, std::span<const InputRange> ranges) {
+  Outputs outputs(tokenizer, job);
+  BlockReader reader(job, ranges);
+  const int workers = std::max(job.workers, 1);
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  for (int i = 0; i < workers; ++i)
+    tokenizers.push_back(tokenizer.clone());
+  Block block;
+  if (workers == 1) {
+    while (reader.next(block))
+      outputs.write(tokenizeBlock(*tokenizers[0], job, block));
+    return outputs.commit();
+  }
+  WorkerPool<BlockTokens> pool(workers);
+  // Two blocks per worker keep all workers busy and bound the memory.
+  std::deque<std::future<BlockTokens>> inFlight;
+  auto writeFirst = [&] {
+    outputs.write(inFlight.front().get());
+    inFlight.pop_front();
+  };
+  while (reader.next(block)) {
+    inFlight.push_back(pool.submit([&tokenizers, &job, one = std::move(block)](int worker) {
+      return tokenizeBlock(*tokenizers[worker], job, one);
+    }));
+    if (inFlight.size() >= 2 * tokenizers.size())
+      writeFirst();
+  }
+  while (!inFlight.empty())
+    writeFirst();
+  return outputs.commit();
+}
+
+} // namespace espalier::rt

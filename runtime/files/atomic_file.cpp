@@ -1,0 +1,58 @@
+// The temporary file's name contains the process id, so two runs of one command do not write to the same file.
+#include "runtime/files/atomic_file.h"
+
+#include "runtime/files/data_error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <utility>
+
+namespace espalier::rt {
+
+AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
+  std::filesystem::path name(target);
+  std::error_code ignored;
+  std::filesystem::file_status old = std::filesystem::status(name, ignored);
+  if (exists(old) && !is_regular_file(old)) // the rename would replace a device
+    throw DataError(target, "cannot write: is there already and no regular file");
+  neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
+  file = std::fopen(neighbour.c_str(), "wbxe");                     // "x": never opens an existing symbolic link
+  if (!file && errno == EEXIST && ::unlink(neighbour.c_str()) == 0) // left by a killed process with the same id
+    file = std::fopen(neighbour.c_str(), "wbxe");
+  if (!file)
+    throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
+}
+
+AtomicFile::~AtomicFile() {
+  if (!file)
+    return;
+  std::fclose(file);
+  std::remove(neighbour.c_str());
+}
+
+void AtomicFile::write(const void *data, size_t bytes) {
+  if (bytes != 0 && std::fwrite(data, 1, bytes, file) != bytes)
+    throw DataError(target, fmt::format("cannot write {} bytes: {}", bytes, std::strerror(errno)));
+}
+
+void AtomicFile::commit() {
+  if (std::fflush(file) != 0 || ::fsync(::fileno(file)) != 0)
+    throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
+  std::fclose(std::exchange(file, nullptr));
+  if (std::rename(neighbour.c_str(), target.c_str()) != 0) {
+    int reason = errno;
+    std::remove(neighbour.c_str());
+    throw DataError(target, fmt::format("cannot rename into place: {}", std::strerror(reason)));
+  }
+}
+
+void writeWhole(const std::filesystem::path &path, std::string_view text) {
+  AtomicFile file(path.string());
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,84 @@
+#include "runtime/run/rank.h"
+
+#include "runtime/crash_report.h"
+#include "runtime/files/atomic_file.h"
+
+#include <fmt/format.h>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+std::string hostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+/// Writes the host and process id of every rank to the status file, on rank 0, after all ranks have connected.
+void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
+  std::vector<std::string> hosts = agreement.tell(fmt::format("{} {}", getpid(), hostName()));
+  if (!agreement.isLeader() || file.empty())
+    return;
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    size_t end = hosts[rank].find(' ');
+    ranks.push_back({{"rank", rank}, {"pid", std::stoll(hosts[rank])}, {"host", hosts[rank].substr(end + 1)}});
+  }
+  writeWhole(file, ranks.dump() + "\n");
+}
+
+} // namespace
+
+int spinsFor(int hostThreads) {
+  constexpr int withOwnCore = 4000;
+  return hostThreads <= static_cast<int>(std::thread::hardware_concurrency()) ? withOwnCore : 0;
+}
+
+void abortFor(const std::function<void(const Failure &)> &abort, int rank, const Executor *executor,
+              const std::exception &error) noexcept {
+  Failure failure;
+  failure.rank = rank;
+  try {
+    bool isMemory = dynamic_cast<const std::bad_alloc *>(&error) != nullptr;
+    failure.message = isMemory ? "the system refuses more memory" : error.what();
+    if (executor)
+      failure = executor->describe(failure.message);
+  } catch (...) {
+    failure.message = "out of memory"; // a short string needs no allocation
+  }
+  abort(failure);
+}
+
+bool runRank(RunContext &context, const RankPlace &place) {
+  std::unique_ptr<Communicator> communicator;
+  std::optional<ThreadPool> pool;
+  std::unique_ptr<Device> device;
+  std::optional<Executor> executor;
+  bool isDone = false;
+  try {
+    communicator = place.open();
+    Agreement agreement(*communicator, place.isFirstHere, place.spins);
+    writeStatus(agreement, context.options.status);
+    pool.emplace(place.threads, place.spins);
+    const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
+    device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
+    executor.emplace(context.program, place.rank, *device, place.status);
+    CrashSite site(&*executor); // covers reads of memory-mapped samples between entries
+    executor->fault = context.options.fault;
+    Trainer(context, *executor, agreement, *pool).run();
+    isDone = true;
+  } catch (const RankStopped &) {
+    // The rank that failed first has recorded its failure.
+  } catch (const std::exception &error) {
+    abortFor(place.abort, place.rank, executor ? &*executor : nullptr, error);
+  }
+  if (place.status)
+    place.status->hasEnded.store(true, std::memory_order_release);
+  place.leave();
+  return isDone;
+}
+
+} // namespace espalier::rt

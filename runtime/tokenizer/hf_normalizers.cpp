@@ -1,0 +1,123 @@
+// Normalizers, equal to the steps of the same names in HF's tokenizers.
+#include "runtime/tokenizer/hf_finder.h"
+#include "runtime/tokenizer/hf_steps.h"
+#include "runtime/tokenizer/unicode_normal.h"
+
+namespace espalier::rt {
+
+namespace {
+
+class PrependStep final : public NormalizerStep {
+public:
+  explicit PrependStep(std::string text) : prefix(std::move(text)) {}
+  void apply(NormalText &normal) const override {
+    if (!normal.text.empty())
+      normal.text.insert(0, prefix);
+  }
+
+private:
+  std::string prefix;
+};
+
+class ReplaceStep final : public NormalizerStep {
+public:
+  ReplaceStep(const std::string &file, const HfPattern &pattern, std::string content)
+      : file(file), finder(file, pattern), content(std::move(content)) {}
+  void apply(NormalText &normal) const override {
+    const std::string &text = normal.text;
+    std::string out;
+    for (const Stretch &stretch : finder.cover(text)) {
+      out += stretch.isMatch ? content : text.substr(stretch.begin, stretch.end - stretch.begin);
+      if (out.size() > largestNormalized(text.size()))
+        throw DataError(file, fmt::format("a Replace makes {} bytes out of {}", out.size(), text.size()));
+      normal.keepsStart &= stretch.begin > 0 || !stretch.isMatch || !content.empty();
+    }
+    normal.text = std::move(out);
+  }
+
+private:
+  std::string file;
+  Finder finder;
+  std::string content;
+};
+
+class NormalFormStep final : public NormalizerStep {
+public:
+  explicit NormalFormStep(NormalForm form) : form(form) {}
+  void apply(NormalText &normal) const override { normal.text = toNormalForm(normal.text, form); }
+
+private:
+  NormalForm form;
+};
+
+class LowercaseStep final : public NormalizerStep {
+public:
+  void apply(NormalText &normal) const override { normal.text = toLowerCase(normal.text); }
+};
+
+/// Removes white space at the ends of a text.
+class StripStep final : public NormalizerStep {
+public:
+  StripStep(bool left, bool right) : left(left), right(right) {}
+  void apply(NormalText &normal) const override {
+    const std::string &text = normal.text;
+    size_t begin = 0, end = text.size();
+    while (left && begin < end && isSpace(text, begin))
+      begin += decodeUtf8(text, begin).bytes;
+    while (right && begin < end && isSpace(text, charBefore(text, end)))
+      end = charBefore(text, end);
+    normal = {text.substr(begin, end - begin), normal.keepsStart && begin == 0};
+  }
+
+private:
+  static bool isSpace(const std::string &text, size_t at) {
+    return unicodeClasses().at(text, at).kind == CharClass::space;
+  }
+  bool left, right;
+};
+
+/// Returns a step without settings, or null for other names.
+std::unique_ptr<NormalizerStep> namedNormalizer(const std::string &type) {
+  constexpr std::pair<const char *, NormalForm> forms[] = {
+      {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
+  for (const auto &[name, form] : forms)
+    if (type == name)
+      return std::make_unique<NormalFormStep>(form);
+  if (type == "Lowercase")
+    return std::make_unique<LowercaseStep>();
+  return nullptr;
+}
+
+void addNormalizer(const std::string &file, const nlohmann::json &step, int depth,
+                   std::vector<std::unique_ptr<NormalizerStep>> &steps) {
+  std::string type = requiredField<std::string>(file, step, "type");
+  if (type == "Sequence" && depth < deepestSequence) {
+    for (const nlohmann::json &one : stepsOf(file, step, "normalizers"))
+      addNormalizer(file, one, depth + 1, steps);
+  } else if (type == "Prepend") {
+    steps.push_back(std::make_unique<PrependStep>(requiredField<std::string>(file, step, "prepend")));
+  } else if (type == "Replace") {
+    steps.push_back(std::make_unique<ReplaceStep>(file, readPattern(file, step),
+                                                  requiredField<std::string>(file, step, "content")));
+  } else if (type == "Strip") {
+    steps.push_back(
+        std::make_unique<StripStep>(fieldOr(file, step, "strip_left", true), fieldOr(file, step, "strip_right", true)));
+  } else if (auto named = namedNormalizer(type)) {
+    steps.push_back(std::move(named));
+  } else {
+    throw DataError(file, fmt::format("normalizer \"{}\" is not read, only NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
+                                      "Prepend, Replace and Sequence are",
+                                      type));
+  }
+}
+
+} // namespace
+
+std::vector<std::unique_ptr<NormalizerStep>> readNormalizer(const std::string &file, const nlohmann::json &field) {
+  std::vector<std::unique_ptr<NormalizerStep>> steps;
+  if (!field.is_null())
+    addNormalizer(file, field, 0, steps);
+  return steps;
+}
+
+} // namespace espalier::rt

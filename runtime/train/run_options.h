@@ -1,0 +1,103 @@
+// The options and the result of a run.
+#pragma once
+
+#include "runtime/dataset/dataset.h"
+#include "runtime/dataset/sampler.h"
+#include "runtime/executor.h"
+#include "runtime/launch/topology.h"
+#include "runtime/program.h"
+#include "runtime/train/open_data.h"
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::rt {
+
+/// A parameter's unsharded values or gradients, by name, row-major in its unpadded shape.
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// One optimizer step in the metrics.
+struct StepRecord {
+  int64_t step = 0;              ///< from 1
+  double loss = 0, gradNorm = 0; ///< NaN without labels
+  double learningRate = 0, seconds = 0, tokensPerSecond = 0;
+  double mfu = 0; ///< fraction of this machine's peak FLOP/s; 0: unknown, or above 1
+  double lossScale = 1;
+  double labels = 0;      ///< tokens with loss weight
+  bool isApplied = true;  ///< false if an overflow skipped the step, or if the batch has no labels
+  uint64_t peakBytes = 0; ///< arena and scratch of the rank with the largest sum
+};
+
+/// One evaluation in the metrics.
+struct EvaluationRecord {
+  int64_t step = 0; ///< steps trained before
+  double loss = 0, tokens = 0;
+};
+
+/// The communication between ranks: as threads of this process, as processes of this host, or as processes of several
+/// hosts over MPI or between devices.
+enum class Comm { local, shm, mpi, hosts };
+
+/// Returns whether a plan only evaluates.
+inline bool isForEvaluation(const pb::Settings &settings) { return settings.run_mode() == "eval"; }
+
+/// Micro-batches per replica of an evaluation during training, if the options give no number.
+inline constexpr int64_t evaluationBatches = 8;
+
+/// The options of a run.
+struct RunOptions {
+  Comm comm = Comm::local;
+  DataOptions data;                               ///< what to read
+  SampleOrder order = SampleOrder::single;        ///< order of the training samples
+  std::shared_ptr<const Dataset> dataset;         ///< used instead of `data` when set
+  std::shared_ptr<const Dataset> heldOut;         ///< the same for evaluation
+  int64_t steps = 1;                              ///< in total, including the steps before a resume
+  int threads = 0;                                ///< per rank; 0: cores / ranks of the host, at least 1
+  bool sharesDevices = false;                     ///< ranks may share a device if there are fewer devices
+  std::optional<launch::Topology> topology;       ///< the ranks of this process; unset: all
+  std::string token;                              ///< the shared secret of the processes of several hosts; empty: none
+  std::filesystem::path metrics;                  ///< JSON lines; empty: none
+  std::filesystem::path tensorboard;              ///< folder for an event file of TensorBoard; empty: none
+  std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
+  std::filesystem::path checkpoint;               ///< folder; empty: none
+  int64_t saveEvery = 0;                          ///< steps; 0: at the end only
+  bool resume = false;                            ///< continue from the latest checkpoint
+  bool acceptChanges = false;                     ///< resume even if a different training of the model wrote it
+  int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
+  int64_t evalEvery = 0;                          ///< steps; 0: never
+  Split evalSplit = Split::valid;                 ///< the split that evaluations read
+  std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all
+  bool keepGradients = false;                     ///< fill RunResult::gradients
+  bool keepParameters = false;                    ///< fill RunResult::parameters
+  bool log = false;                               ///< lines on standard output
+  std::optional<int64_t> logEvery;                ///< steps between log lines; unset: 1, but none on a terminal
+  std::filesystem::path status;                   ///< JSON file with the host of each rank; empty: none
+  std::filesystem::path trace;                    ///< trace file of the last trained step; empty: none
+  std::filesystem::path failureReport;            ///< written if a rank fails; empty: none
+  double failureSeconds = 5;                      ///< limit for the end of all processes after a failure
+  std::string resumeCommand;                      ///< for the failure report
+  std::optional<Fault> fault;                     ///< a failure to inject, for tests
+  std::function<void(const Executor &)> inspect;  ///< called by each rank's thread after each step
+  std::function<void(const StepRecord &)> onStep; ///< called by the thread of rank 0 after each step
+  std::function<int()> stopSignal;                ///< returns the signal that asked the process to stop, or 0
+
+  /// Returns the number of ranks on this host, for a plan with `ranks` ranks.
+  int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
+};
+
+/// The result of a run.
+struct RunResult {
+  std::vector<StepRecord> steps;
+  std::vector<EvaluationRecord> evaluations;
+  std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
+  std::vector<Tensors> parameters; ///< per step, after the update
+  int stopSignal = 0;              ///< the signal that ended the run; 0: none
+  std::string divergence;          ///< why the run ended early as diverged; else empty
+};
+
+} // namespace espalier::rt

@@ -1,0 +1,45 @@
+// RUN: espalier-opt --split-input-file --build-optimizer %s | FileCheck %s
+
+// dp shards the bucket, so a rank has half of it. The norm weights each square by a quarter, because four ranks hold
+// it. The update writes the master copy and stores it in the parameter's type. A bucket without decay has no term for
+// its weight.
+// CHECK-LABEL: func.func @block.norm
+// CHECK-SAME: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.decayed", model.role = "accumulator"}
+// CHECK: model.squared_norm {{.*}}2.500000e-01
+// CHECK: model.squared_norm {{.*}}1.000000e+00
+// CHECK-LABEL: func.func @block.update
+// CHECK-SAME: tensor<128xbf16, #model.dims<element>> {exec.share = ["dp"], model.name = "block.decayed", model.role = "parameter"}
+// CHECK-SAME: model.name = "block.decayed.master"
+// CHECK: model.constant 1.000000e-01
+// CHECK: model.scalar "learning_rate"
+// CHECK: model.select {{.*}} -> tensor<128xbf16
+// CHECK-NOT: model.constant 1.000000e-01
+// CHECK: return
+// CHECK-LABEL: func.func @step.scalars
+// CHECK-SAME: exec.max_grad_norm = 2.000000e+00
+module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, masters}} {
+  exec.segment "block" attributes {gradient_bytes = 1536 : i64, masters, parameter_bytes = 768 : i64, state_bytes = 3072 : i64} {
+    exec.bucket "block.decayed" attributes {decays, elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 0.25 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = bf16, stored_offset = 0 : i64} {
+      exec.parameter "w" {first = 0 : i64, initializer = "normal", local = tensor<6x4xbf16, #model.dims<hidden, ffn>>, padded_shape = array<i64: 6, 4>, shape = array<i64: 6, 4>, sharding = #dist.sharding<[{ }, { }]>, stddev = 0.02 : f64}
+    }
+    exec.bucket "block.plain" attributes {elements = 128 : i64, gradient_offset = 1024 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 1 : i64, part_elements = 128 : i64, partial = [], share = [], state_offset = 1536 : i64, stored = bf16, stored_offset = 512 : i64} {
+      exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xbf16, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+// If a rank accumulates its shard, the shard of each micro-batch's gradient is added to it.
+// CHECK-LABEL: func.func @block.add
+// CHECK-SAME: %[[SUM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}
+// CHECK-SAME: %[[TERM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "scattered"}
+// CHECK: %[[MORE:.*]] = model.accumulate %[[SUM]], %[[TERM]]
+// CHECK: return %[[MORE]]
+module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
+  exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
+      exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}

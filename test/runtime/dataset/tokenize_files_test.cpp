@@ -1,0 +1,404 @@
+// Tests the data subcommands as a user runs them: byte-equal fixtures, every kind of input and every error.
+#include "runtime/dataset/tokenize_files.h"
+
+#include "runtime/dataset/indexed_dataset.h"
+#include "runtime/dataset/json_fields.h"
+#include "runtime/dataset/line_reader.h"
+#include "runtime/files/data_error.h"
+#include "test/runtime/tokenizer/golden.h"
+#include "tools/data_command.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <map>
+#include <zlib.h>
+
+namespace espalier::rt {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+/// Exit status, standard output and standard error of a data subcommand.
+struct Outcome {
+  int status;
+  std::string out, err;
+};
+
+Outcome run(std::vector<std::string> arguments) {
+  CommandLine app("espalier", "");
+  addDataCommands(app);
+  std::vector<const char *> words = {"espalier"};
+  for (const std::string &argument : arguments)
+    words.push_back(argument.c_str());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  int status = 0;
+  try {
+    status = app.parse(static_cast<int>(words.size()), words.data());
+  } catch (const DataError &error) {
+    fmt::print(stderr, "{}\n", error.what());
+    status = 2;
+  }
+  fflush(stdout);
+  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+std::vector<std::string> gpt2(std::vector<std::string> arguments) {
+  for (const std::string &more :
+       {std::string("--tokenizer"), std::string("gpt2"), std::string("--vocab-file"),
+        sharedData() + "gpt2_bpe/encoder.json", std::string("--merge-file"), sharedData() + "gpt2_bpe/vocab.bpe"})
+    arguments.push_back(more);
+  return arguments;
+}
+
+/// Returns the number of files in a folder, including hidden files.
+size_t filesIn(const std::string &folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+
+void gzip(const std::string &path, const std::string &text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+}
+
+TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
+  ESPALIER_NEEDS_FIXTURES();
+  Scratch scratch;
+  std::string golden = sharedData() + "golden/tinyshakespeare_text_document";
+  for (std::string workers : {"1", "3"}) {
+    Outcome outcome = run(gpt2({"data", "tokenize", sharedData() + "corpus/tinyshakespeare.jsonl", "--append-eod",
+                                "--workers", workers, "--output-prefix", scratch.path("w" + workers)}));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::string made = scratch.path("w" + workers + "_text_document");
+    EXPECT_TRUE(slurp(made + ".bin") == slurp(golden + ".bin"));
+    EXPECT_TRUE(slurp(made + ".idx") == slurp(golden + ".idx"));
+  }
+}
+
+// Uses the options of Megatron's tools/preprocess_data.py. Only the program name differs.
+TEST(Tokenize, AcceptsMegatronsOptions) {
+  ESPALIER_NEEDS_FIXTURES();
+  Scratch scratch;
+  Outcome outcome =
+      run({"data", "tokenize", "--input", sharedData() + "corpus/tinyshakespeare.jsonl", "--output-prefix",
+           scratch.path("m"), "--vocab-file", sharedData() + "gpt2_bpe/encoder.json", "--tokenizer-type",
+           "GPT2BPETokenizer", "--merge-file", sharedData() + "gpt2_bpe/vocab.bpe", "--append-eod", "--workers", "2"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(slurp(scratch.path("m_text_document.bin")) ==
+              slurp(sharedData() + "golden/tinyshakespeare_text_document.bin"));
+}
+
+TEST(Tokenize, EveryKeyGetsItsFiles) {
+  ESPALIER_NEEDS_FIXTURES();
+  Scratch scratch;
+  Outcome outcome = run(gpt2({"data", "tokenize", sharedData() + "corpus/multikey.jsonl", "--append-eod",
+                              "--output-prefix", scratch.path("m"), "--json-keys", "title", "content"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (std::string key : {"title", "content"})
+    for (std::string suffix : {".bin", ".idx"})
+      EXPECT_TRUE(slurp(scratch.path("m_" + key + "_document" + suffix)) ==
+                  slurp(sharedData() + "golden/multikey_" + key + "_document" + suffix))
+          << key << suffix;
+}
+
+TEST(Tokenize, TextAndGzipAndPatternsGiveTheSameDocuments) {
+  Scratch scratch;
+  spit(scratch.path("a1.txt"), "\n\none\ntwo\n\n\nthree\n");
+  gzip(scratch.path("a2.txt.gz"), "four\n\nfive");
+  spit(scratch.path("b.jsonl"), R"({"text":"one\ntwo"})"
+                                "\n"
+                                R"({"text":"three"})"
+                                "\n");
+  gzip(scratch.path("c.jsonl.gz"), "{\"text\":\"four\"}\n{\"text\":\"five\"}");
+  Outcome text = run({"data", "tokenize", scratch.path("a*"), "--output-prefix", scratch.path("t")});
+  ASSERT_EQ(text.status, 0) << text.err;
+  Outcome json = run(
+      {"data", "tokenize", scratch.path("b.jsonl"), scratch.path("c.jsonl.gz"), "--output-prefix", scratch.path("j")});
+  ASSERT_EQ(json.status, 0) << json.err;
+  EXPECT_EQ(slurp(scratch.path("t_text_document.bin")), slurp(scratch.path("j_text_document.bin")));
+  EXPECT_EQ(slurp(scratch.path("t_text_document.idx")), slurp(scratch.path("j_text_document.idx")));
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).documentCount(), 4);
+}
+
+TEST(Tokenize, NamedSeparatorCutsDocuments) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one\n\ntwo\n---\nthree\n");
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), "--document-separator=---", "--output-prefix", scratch.path("t")})
+          .status,
+      0);
+  IndexedDataset set = IndexedDataset::open(scratch.path("t_text_document"));
+  EXPECT_EQ(set.documentCount(), 2);
+  EXPECT_EQ(set.sequenceLength(0), 8); // "one\n\ntwo"
+}
+
+TEST(Tokenize, RejectsBadLinesWithTheirLocation) {
+  Scratch scratch;
+  spit(scratch.path("a.jsonl"), "{\"text\":\"x\"}\n{\"txet\":\"y\"}\nnot json\n{\"text\":\"z\"}\n");
+  for (std::string workers : {"1", "2"}) {
+    Outcome outcome =
+        run({"data", "tokenize", scratch.path("a.jsonl"), "--workers", workers, "--output-prefix", scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("a.jsonl:2: error: no key \"text\""));
+    EXPECT_EQ(filesIn(scratch.path("")), 1U);
+  }
+  Outcome skipping =
+      run({"data", "tokenize", scratch.path("a.jsonl"), "--skip-bad", "--output-prefix", scratch.path("t")});
+  EXPECT_EQ(skipping.status, 0);
+  EXPECT_THAT(skipping.err, HasSubstr("2 lines skipped"));
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).documentCount(), 2);
+}
+
+TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 3000; ++i)
+    lines += fmt::format("{{\"text\":\"{}\",\"b\":\"{}\"}}\n", std::string(i % 97, 'x'), i);
+  spit(scratch.path("1.jsonl"), lines);
+  spit(scratch.path("2.jsonl"), "");
+  gzip(scratch.path("3.jsonl"), lines); // gzip is recognised whatever the file name is
+  lines.pop_back();
+  spit(scratch.path("4.jsonl"), lines);
+  size_t inputs = filesIn(scratch.path(""));
+  std::map<std::string, std::string> whole;
+  for (const char *partitions : {"1", "2", "3", "7", "40"}) {
+    Outcome outcome =
+        run({"data", "tokenize", scratch.path("?.jsonl"), "--append-eod", "--json-keys", "text", "b", "--workers", "3",
+             "--partitions", partitions, "--output-prefix", scratch.path("p"), "--overwrite"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("9000 documents"));
+    EXPECT_EQ(filesIn(scratch.path("")), inputs + 4);
+    for (std::string name : {"text_document.bin", "text_document.idx", "b_document.bin", "b_document.idx"}) {
+      auto [first, isFirst] = whole.emplace(name, slurp(scratch.path("p_" + name)));
+      EXPECT_TRUE(isFirst || first->second == slurp(scratch.path("p_" + name))) << partitions << name;
+    }
+  }
+}
+
+TEST(Tokenize, PartitionsReportTheFirstBadLineOfTheFile) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 1; i <= 1000; ++i)
+    lines += i == 700 || i == 900 ? "{}\n" : fmt::format("{{\"text\":\"line {}\"}}\n", i);
+  spit(scratch.path("a.jsonl"), lines);
+  for (const char *partitions : {"1", "3", "8", "100"}) {
+    Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--partitions", partitions, "--output-prefix",
+                           scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("a.jsonl:700: error: no key"));
+    EXPECT_EQ(filesIn(scratch.path("")), 1U);
+  }
+  Outcome skipping = run({"data", "tokenize", scratch.path("a.jsonl"), "--partitions", "8", "--skip-bad",
+                          "--output-prefix", scratch.path("t")});
+  EXPECT_THAT(skipping.err, testing::AllOf(HasSubstr("a.jsonl:700:"), HasSubstr("2 lines skipped")));
+  EXPECT_EQ(run({"data", "tokenize", "-", "--partitions", "2", "--output-prefix", scratch.path("t")}).status, 2);
+}
+
+TEST(Tokenize, TruncatedGzipIsRefused) {
+  Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 20000; ++i)
+    text += "{\"text\":\"" + std::to_string(i * 7919) + "\"}\n";
+  gzip(scratch.path("a.jsonl.gz"), text);
+  std::string packed = slurp(scratch.path("a.jsonl.gz"));
+  for (size_t cut : {packed.size() - 4, packed.size() / 2}) {
+    spit(scratch.path("b.jsonl.gz"), packed.substr(0, cut));
+    Outcome outcome = run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("b.jsonl.gz:"));
+  }
+  packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
+  spit(scratch.path("b.jsonl.gz"), packed);
+  EXPECT_EQ(run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")}).status, 2);
+}
+
+// A failed download often leaves an HTML page under the name of the archive.
+TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
+  Scratch scratch;
+  for (std::string name : {"a.txt.gz", "b.jsonl.gz", "empty.txt.gz"}) {
+    spit(scratch.path(name), name.starts_with("empty") ? "" : "{\"text\":\"plain\"}\n");
+    for (const char *partitions : {"1", "3"}) {
+      Outcome outcome = run(
+          {"data", "tokenize", scratch.path(name), "--partitions", partitions, "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name + ": error: the name ends in .gz, but the content is not gzip")) << name;
+    }
+  }
+}
+
+// Refuses files in another encoding, binary files and tables, which are not text.
+TEST(Tokenize, RejectsBinaryInputWithItsLocation) {
+  Scratch scratch;
+  spit(scratch.path("latin1.txt"), "one\n\ntwo\nol\xe9\n\nthree\n");
+  spit(scratch.path("nul.txt"), std::string("a\nb\0c\n", 6));
+  spit(scratch.path("table.txt"), "PAR1\x15\x04 and more");
+  gzip(scratch.path("table.jsonl.gz"), "PAR1\x15\x04 and more");
+  size_t inputs = filesIn(scratch.path(""));
+  for (auto [name, fault] :
+       {std::pair("latin1.txt", ":4: error: byte 3 of the line is 0xe9, want UTF-8 text without NUL; convert"),
+        {"nul.txt", ":2: error: byte 2 of the line is 0x00"},
+        {"table.txt", ": error: is a Parquet file, not text; python3 tools/parquet_to_jsonl.py COLUMN"},
+        {"table.jsonl.gz", ": error: is a Parquet file"}})
+    for (const char *partitions : {"1", "2"}) {
+      Outcome outcome = run(
+          {"data", "tokenize", scratch.path(name), "--partitions", partitions, "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name + std::string(fault)));
+      EXPECT_EQ(filesIn(scratch.path("")), inputs) << name;
+    }
+  Outcome skipping =
+      run({"data", "tokenize", scratch.path("latin1.txt"), "--skip-bad", "--output-prefix", scratch.path("t")});
+  EXPECT_EQ(skipping.status, 0);
+  EXPECT_THAT(skipping.out, HasSubstr("2 documents"));
+  EXPECT_THAT(skipping.err, HasSubstr("latin1.txt:4: error:"));
+}
+
+TEST(Tokenize, NotesEndOfDocumentMarksOnce) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one\n\ntwo\n<|endoftext|>\nthree\n<|endoftext|>\n");
+  spit(scratch.path("b.txt"), "one\n");
+  auto noteOf = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"data",        "tokenize",        scratch.path("b.txt"), scratch.path("a.txt"),
+                                    "--overwrite", "--output-prefix", scratch.path("t")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all).err;
+  };
+  for (const char *partitions : {"1", "2"})
+    EXPECT_EQ(noteOf({"--partitions", partitions}),
+              scratch.path("a.txt") + ":4: note: holds <|endoftext|>, which is tokenized as text; --document-separator "
+                                      "'<|endoftext|>' cuts documents at lines that hold nothing else\n");
+  EXPECT_EQ(noteOf({"--document-separator", "<|endoftext|>"}), "");
+}
+
+TEST(Tokenize, ADatasetIsReplacedOnlyIfAsked) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one");
+  spit(scratch.path("b.txt"), "other");
+  auto tokenize = [&](const char *name, std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {"data", "tokenize", scratch.path(name), "--output-prefix", scratch.path("t")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  ASSERT_EQ(tokenize("a.txt").status, 0);
+  Outcome again = tokenize("b.txt");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("t_text_document.idx: error: is there already; give another --output-prefix, or "
+                                   "--overwrite to replace it"));
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).tokenCount(), 3);
+  EXPECT_EQ(run({"data", "merge", scratch.path("t_text_document"), "--output-prefix", scratch.path("m")}).status, 0);
+  EXPECT_EQ(run({"data", "merge", scratch.path("t_text_document"), "--output-prefix", scratch.path("m")}).status, 2);
+  EXPECT_EQ(tokenize("b.txt", {"--overwrite"}).status, 0);
+  EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).tokenCount(), 5);
+}
+
+TEST(Tokenize, AnInputWithoutTextMakesNoDataset) {
+  Scratch scratch;
+  spit(scratch.path("empty.txt"), "");
+  spit(scratch.path("lines.txt"), "\n\n\n");
+  spit(scratch.path("none.jsonl"), "{\"text\":\"\"}\n");
+  spit(scratch.path("bad.jsonl"), "{}\n");
+  size_t inputs = filesIn(scratch.path(""));
+  for (const char *name : {"empty.txt", "lines.txt", "none.jsonl", "bad.jsonl"})
+    for (const char *partitions : {"1", "3"}) {
+      Outcome outcome = run({"data", "tokenize", scratch.path(name), "--skip-bad", "--partitions", partitions,
+                             "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name == std::string("bad.jsonl") ? "all 1 records were skipped; the first:"
+                                                                          : "holds no text; nothing is written"));
+      EXPECT_EQ(filesIn(scratch.path("")), inputs) << name;
+    }
+}
+
+TEST(Tokenize, RejectsInvalidArguments) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "x");
+  auto status = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"data", "tokenize", "--output-prefix", scratch.path("t")};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all).status;
+  };
+  EXPECT_EQ(status({scratch.path("absent.txt")}), 2);
+  EXPECT_EQ(status({scratch.path("absent*")}), 2);
+  EXPECT_EQ(status({scratch.path("")}), 2);
+  EXPECT_EQ(status({scratch.path("a.txt"), "--json-keys", "a", "b"}), 2);
+  EXPECT_EQ(status({scratch.path("a.txt"), "--json-keys", "a", "a"}), 2);
+  EXPECT_EQ(status({scratch.path("a.txt"), "--json-keys", "../a"}), 2);
+  EXPECT_EQ(status({scratch.path("a.txt"), "--tokenizer", "gpt2"}), 2);
+  EXPECT_NE(status({scratch.path("a.txt"), "--tokenizer", "other"}), 0);
+}
+
+TEST(DataVerbs, MergeIsConcatenationAndVerifyReadsAll) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one\n\ntwo");
+  spit(scratch.path("b.txt"), "three");
+  for (std::string name : {"a", "b"})
+    ASSERT_EQ(run({"data", "tokenize", scratch.path(name + ".txt"), "--output-prefix", scratch.path(name)}).status, 0);
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), scratch.path("b.txt"), "--output-prefix", scratch.path("both")})
+          .status,
+      0);
+  Outcome merged = run({"data", "merge", scratch.path("a_text_document"), scratch.path("b_text_document"),
+                        "--output-prefix", scratch.path("m")});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(slurp(scratch.path("m.idx")), slurp(scratch.path("both_text_document.idx")));
+  EXPECT_EQ(slurp(scratch.path("m.bin")), slurp(scratch.path("both_text_document.bin")));
+  EXPECT_THAT(run({"data", "verify", scratch.path("m")}).out, HasSubstr("sound: 3 documents"));
+  EXPECT_EQ(run({"data", "verify", scratch.path("m"), "--vocab-size", "100"}).status, 2);
+  EXPECT_EQ(run({"data", "merge", scratch.path("m"), "--output-prefix", scratch.path("m")}).status, 2);
+}
+
+TEST(DataVerbs, InspectShowsCountsLengthsAndText) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), "one\n\ntwo\nlines");
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), "--append-eod", "--output-prefix", scratch.path("a")}).status, 0);
+  Outcome outcome = run({"data", "inspect", scratch.path("a_text_document.idx"), "--tokenizer", "bytes"});
+  EXPECT_THAT(outcome.out, HasSubstr("2 documents (0 empty), 2 sequences, 14 tokens of u16"));
+  EXPECT_THAT(outcome.out, HasSubstr("document 1 (10 tokens): two\\nlines"));
+  EXPECT_TRUE(isIndexedDataset(scratch.path("a_text_document.bin")));
+  EXPECT_FALSE(isIndexedDataset(scratch.path("a")));
+  EXPECT_EQ(run({"data", "inspect", scratch.path("nothing")}).status, 2);
+}
+
+TEST(DataVerbs, IndexFillsTheCache) {
+  Scratch scratch;
+  spit(scratch.path("a.txt"), std::string(3000, 'x'));
+  Outcome outcome =
+      run({"data", "index", scratch.path("a.txt"), "--seq-length", "16", "--cache", scratch.path("cache")});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::is_empty(scratch.path("cache")));
+}
+
+TEST(JsonFields, ReasonsForEachFault) {
+  std::vector<std::string> values;
+  auto reason = [&values](const std::string &line) { return readJsonFields(line, {"a", "b"}, values); };
+  EXPECT_EQ(reason(R"({"b":"2","x":{"a":[{"a":3}]},"a":"1"})"), "");
+  EXPECT_THAT(values, testing::ElementsAre("1", "2"));
+  EXPECT_EQ(reason(R"({"a":"1"})"), "no key \"b\"");
+  EXPECT_EQ(reason(R"({"a":1,"b":""})"), "key \"a\" holds a number, want a string");
+  EXPECT_EQ(reason(R"({"a":{"a":""},"b":""})"), "key \"a\" holds an object, want a string");
+  EXPECT_THAT(reason("[1]"), HasSubstr("got an array"));
+  EXPECT_THAT(reason("\"a\""), HasSubstr("got a string"));
+  EXPECT_THAT(reason(""), HasSubstr("not JSON"));
+  EXPECT_THAT(reason("{\"a\":\"\xff\"}"), HasSubstr("not JSON"));
+  EXPECT_THAT(reason(std::string(200000, '[')), testing::Not(""));
+  EXPECT_THAT(reason("{\"c\":" + std::string(200000, '[')), HasSubstr("not JSON"));
+}
+
+TEST(LineReader, LinesOfAnyLengthAndLastLineWithoutEnd) {
+  Scratch scratch;
+  std::string longLine(5 << 20, 'x');
+  spit(scratch.path("a"), "one\n\n" + longLine + "\nlast");
+  LineReader reader(scratch.path("a"));
+  std::string_view line;
+  std::vector<size_t> sizes;
+  while (reader.next(line))
+    sizes.push_back(line.size());
+  EXPECT_THAT(sizes, testing::ElementsAre(3, 0, 5 << 20, 4));
+}
+
+} // namespace
+} // namespace espalier::rt

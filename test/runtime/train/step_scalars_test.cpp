@@ -1,0 +1,226 @@
+// Tests clipping, skipped steps, the loss scale, learning rates and initial values at known points.
+#include "runtime/train/step_scalars.h"
+
+#include "runtime/abi.h"
+#include "runtime/kernels/update_scalars.h"
+#include "runtime/status.h"
+#include "runtime/train/initial_value.h"
+#include "runtime/train/learning_rate.h"
+
+#include <bit>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+namespace espalier::rt {
+namespace {
+
+pb::LearningRate rate(const std::string &kind) {
+  pb::LearningRate schedule;
+  schedule.set_kind(kind);
+  schedule.set_peak(1.0);
+  schedule.set_end(0.1);
+  schedule.set_warmup_init(0.2);
+  schedule.set_power(2);
+  schedule.set_cycles(0.5);
+  schedule.set_warmup_steps(10);
+  schedule.set_total_steps(110);
+  return schedule;
+}
+
+TEST(LearningRate, WarmsUpLinearly) {
+  EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 0, 0), 0.2);
+  EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 5, 0), 0.6);
+  EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 10, 0), 1.0);
+}
+
+TEST(LearningRate, DecaysByKind) {
+  EXPECT_DOUBLE_EQ(learningRate(rate("constant"), 60, 0), 1.0);
+  EXPECT_DOUBLE_EQ(learningRate(rate("linear"), 60, 0), 0.55);
+  EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 60, 0), 0.55);
+  EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 35, 0), 0.1 + 0.9 * 0.5 * (1 + std::sqrt(0.5)));
+  EXPECT_DOUBLE_EQ(learningRate(rate("polynomial"), 60, 0), 0.1 + 0.9 * 0.25);
+  EXPECT_DOUBLE_EQ(learningRate(rate("inverse_sqrt"), 40, 0), 0.5);
+}
+
+TEST(LearningRate, StaysAtTheEndAfterTheLastStep) {
+  for (const char *kind : {"linear", "cosine", "polynomial"})
+    EXPECT_DOUBLE_EQ(learningRate(rate(kind), 5000, 0), 0.1) << kind;
+}
+
+TEST(LearningRate, WarmupStableDecayFallsOnlyAtTheEnd) {
+  pb::LearningRate schedule = rate("wsd");
+  schedule.set_decay_steps(20);
+  EXPECT_DOUBLE_EQ(learningRate(schedule, 89, 0), 1.0);
+  EXPECT_DOUBLE_EQ(learningRate(schedule, 100, 0), 0.1 + 0.9 * (2 * std::sqrt(0.5) - 1));
+  EXPECT_DOUBLE_EQ(learningRate(schedule, 110, 0), 0.1);
+}
+
+TEST(LearningRate, UsesTheStepsOfTheRunWithoutATotal) {
+  pb::LearningRate schedule = rate("linear");
+  schedule.set_total_steps(-1);
+  schedule.set_warmup_ratio(0.1);
+  EXPECT_DOUBLE_EQ(learningRate(schedule, 10, 100), 1.0);
+  EXPECT_DOUBLE_EQ(learningRate(schedule, 55, 100), 0.55);
+}
+
+TEST(LearningRate, RefusesUnknownKinds) { EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError); }
+
+/// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3.
+TEST(UpdateScalars, ClipsTheNormalisedNorm) {
+  EXPECT_FLOAT_EQ(updateScalars(0, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
+  EXPECT_NEAR(updateScalars(1.5, 50, 10, 120 * 120, 4).gradientScale, 0.5 / 40, 1e-6);
+  EXPECT_EQ(updateScalars(1.5, 50, 10, 120 * 120, 4).apply, 1);
+  EXPECT_FLOAT_EQ(updateScalars(100, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
+}
+
+TEST(UpdateScalars, SkipsWhatIsNotFinite) {
+  float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  for (auto [loss, tokens, squares] :
+       {std::tuple(infinity, 10.0f, 1.0f), {1, 10, infinity}, {nan, 10, 1}, {1, 10, nan}, {0, 0, 0}}) {
+    ScalarUpdate update = updateScalars(0, loss, tokens, squares, 1);
+    EXPECT_EQ(update.apply, 0);
+    EXPECT_EQ(update.gradientScale, 0);
+  }
+}
+
+/// Returns the results of a step: its sums, and the output of UPDATE_SCALARS.
+Scalars results(float loss, float tokens, float squares, double scale) {
+  Scalars scalars{};
+  scalars[LossSum] = loss;
+  scalars[TokenCount] = tokens;
+  scalars[SquaredNorm] = squares;
+  scalars[LossScale] = static_cast<float>(scale);
+  ScalarUpdate update = updateScalars(/*maxGradNorm=*/0, loss, tokens, squares, scalars[LossScale]);
+  scalars[GradientScale] = update.gradientScale;
+  scalars[Apply] = update.apply;
+  return scalars;
+}
+
+pb::Settings dynamic() {
+  pb::Settings settings;
+  settings.set_dynamic_loss_scale(true);
+  settings.set_initial_loss_scale(1024);
+  settings.set_loss_scale_factor(2);
+  settings.set_loss_scale_window(3);
+  settings.set_minimum_loss_scale(256);
+  settings.set_global_batch(8);
+  settings.set_beta1(0.9);
+  settings.set_beta2(0.99);
+  return settings;
+}
+
+TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
+  pb::Settings settings = dynamic();
+  ScalarState state = initialScalars(settings);
+  auto step = [&](bool overflows) {
+    float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
+    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    return state.lossScale;
+  };
+  EXPECT_EQ(step(false), 1024);
+  EXPECT_EQ(step(false), 1024);
+  EXPECT_EQ(step(false), 2048);
+  EXPECT_EQ(step(false), 2048);
+  EXPECT_EQ(step(true), 1024); // also resets the count of clean steps
+  EXPECT_EQ(step(false), 1024);
+  EXPECT_EQ(step(false), 1024);
+  EXPECT_EQ(step(false), 2048);
+  for (int i = 0; i < 9; ++i)
+    step(true);
+  EXPECT_EQ(state.lossScale, 256);
+  EXPECT_EQ(state.step, 17);
+  EXPECT_EQ(state.updates, 7); // skipped steps do not advance the bias corrections
+  EXPECT_EQ(state.consumed, 17 * 8);
+}
+
+/// A batch whose labels are all masked does not change the scale and makes no update.
+TEST(EndStep, WithoutLabelsIsNoOverflow) {
+  pb::Settings settings = dynamic();
+  ScalarState state = initialScalars(settings);
+  for (int i = 0; i < 2; ++i)
+    endStep(settings, results(1, 10, 1, state.lossScale), state);
+  for (int i = 0; i < 5; ++i) {
+    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state);
+    EXPECT_FALSE(outcome.hasLabels());
+    EXPECT_FALSE(outcome.isApplied);
+    EXPECT_TRUE(std::isnan(outcome.loss)); // the mean over zero tokens is undefined
+  }
+  EXPECT_EQ(state.lossScale, 1024);
+  EXPECT_EQ(state.updates, 2);
+  EXPECT_EQ(state.cleanSteps, 2u);
+  EXPECT_EQ(state.consumed, 7 * 8);
+}
+
+TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
+  pb::Settings settings = dynamic();
+  ScalarState state = initialScalars(settings);
+  state.step = 10;
+  state.updates = 1;
+  Scalars scalars = beginStep(settings, state, 100);
+  EXPECT_FLOAT_EQ(scalars[BiasCorrection1], 1 / (1 - 0.81f));
+  EXPECT_NEAR(scalars[BiasCorrection2], 1 / (1 - 0.99 * 0.99), 1e-4);
+  EXPECT_EQ(scalars[LossSum], 0);
+  EXPECT_EQ(scalars[LossScale], 1024);
+  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // the scalar has the bits of an integer
+}
+
+/// As in Megatron and MindFormers, a skipped step does not advance the warmup.
+TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
+  pb::Settings settings = dynamic();
+  *settings.mutable_learning_rate() = rate("cosine");
+  ScalarState state = initialScalars(settings);
+  auto step = [&](bool overflows) {
+    float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
+    float taken = beginStep(settings, state, 110)[LearningRate];
+    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    return taken;
+  };
+  EXPECT_FLOAT_EQ(step(true), 0.2);
+  EXPECT_FLOAT_EQ(step(true), 0.2);
+  EXPECT_FLOAT_EQ(step(false), 0.2);
+  EXPECT_FLOAT_EQ(step(true), 0.28);
+  EXPECT_FLOAT_EQ(step(false), 0.28);
+  EXPECT_FLOAT_EQ(step(false), 0.36);
+  EXPECT_EQ(state.step, 6);
+}
+
+/// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3, even if the gradient was clipped.
+TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
+  ScalarState state;
+  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);
+  EXPECT_FLOAT_EQ(outcome.gradNorm, 3);
+  EXPECT_FLOAT_EQ(outcome.loss, 5);
+  EXPECT_TRUE(outcome.isApplied);
+}
+
+TEST(BeginEvaluation, ScalesNoLoss) {
+  Scalars scalars = beginEvaluation(7);
+  EXPECT_EQ(scalars[LossScale], 1);
+  EXPECT_EQ(scalars[TokenCount], 0);
+  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 7u);
+}
+
+TEST(InitialValue, IsNormalAndKeyedByName) {
+  double sum = 0, squares = 0, cubes = 0;
+  int64_t n = 200000;
+  for (int64_t i = 0; i < n; ++i) {
+    double z = initialNormal(initialKey(1, "block.0.weight"), i);
+    sum += z;
+    squares += z * z;
+    cubes += z * z * z;
+  }
+  EXPECT_NEAR(sum / n, 0, 0.01);
+  EXPECT_NEAR(squares / n, 1, 0.01);
+  EXPECT_NEAR(cubes / n, 0, 0.03);
+  auto first = [](uint64_t seed, const char *name) { return initialValue(seed, name, InitialKind::Normal, 1, 0); };
+  EXPECT_NE(first(1, "a"), first(1, "b"));
+  EXPECT_NE(first(1, "a"), first(2, "a"));
+  EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);
+  EXPECT_EQ(initialValue(1, "a", InitialKind::Zeros, 0, 5), 0);
+}
+
+} // namespace
+} // namespace espalier::rt
