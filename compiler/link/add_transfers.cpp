@@ -5,8 +5,8 @@
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
-
 #include "runtime/abi.h"
+#include "runtime/axes.h"
 
 #include <map>
 #include <set>
@@ -25,9 +25,8 @@ constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm, r
 /// Returns the mesh axes of size greater than 1.
 uint32_t allAxes(const planner::Plan &plan) {
   uint32_t axes = 0;
-  for (auto [name, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp),
-                            std::pair("ep", plan.ep), std::pair("tp", plan.tp)})
-    axes |= size > 1 ? exec::axisBit(name) : 0;
+  for (auto [name, size] : llvm::zip_equal(meshAxes, axisMembers(plan)))
+    axes |= *size > 1 ? exec::axisBit(name) : 0;
   return axes;
 }
 

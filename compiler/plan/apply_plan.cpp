@@ -3,6 +3,7 @@
 #include "dialects/dist/dialect.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
+#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -1,5 +1,6 @@
 #include "compiler/plan/profile_model.h"
 
+#include "compiler/import/run/split_limits.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/forward_terms.h"
 #include "compiler/plan/profile_context.h"

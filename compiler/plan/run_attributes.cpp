@@ -4,6 +4,7 @@
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
+#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -16,7 +16,7 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
   std::vector<LayerRange> ranges;
   std::vector<std::vector<Recompute>> recompute;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
-    const StagePlan &part = plan.stages[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
+    const StagePlan &part = plan.stages[layout.schedule.modelChunk(stage, chunk)];
     ranges.push_back({part.firstLayer, part.layers});
     recompute.push_back(part.recompute);
   }
@@ -35,8 +35,7 @@ Layout layOut(const Problem &problem, const Plan &plan) {
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     layout.chunks.push_back(chunkContent(problem, layout.table, plan.stages[chunk]));
     layout.seconds.push_back(chunkSeconds(layout.table, layout.chunks.back()));
-    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp,
-                                          layout.schedule.chunksPerStage, layout.schedule.vShape));
+    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), layout.schedule));
   }
   for (int stage = 0; stage < plan.pp; ++stage) {
     StageContent content = stageContent(problem, plan, layout, stage);

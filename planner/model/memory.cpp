@@ -93,13 +93,13 @@ SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedByte
 std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
                                  const std::vector<LivePeaks> &peaks, const std::function<bool(int)> &passes) {
   std::vector<ChunkEnds> chunks;
-  int count = chunksOf(config.schedule, config.virtualStages), last = config.pp * count - 1;
+  Placement chunkPlaces = placement(config);
+  int count = chunkPlaces.chunksPerStage, last = chunkPlaces.chunks() - 1;
   if (count == 1 || !problem.streamBuffers.ofEachChunk)
     return chunks;
-  bool vShape = isVShaped(config.schedule);
   for (int chunk = 0; chunk < count; ++chunk) {
-    int position = modelChunk(stage, chunk, config.pp, vShape);
-    auto isElsewhere = [&](int other) { return stageOfChunk(other, config.pp, vShape) != stage; };
+    int position = chunkPlaces.modelChunk(stage, chunk);
+    auto isElsewhere = [&](int other) { return chunkPlaces.stageOf(other) != stage; };
     bool isTurn = position < last && !isElsewhere(position + 1);
     chunks.push_back({.inFlight = static_cast<double>(peaks[chunk].untilWeight),
                       .isOuter = position == 0 || position == last,

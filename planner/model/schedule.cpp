@@ -27,16 +27,24 @@ bool isVShaped(Schedule schedule) {
   return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
 }
 
-int stageOfChunk(int modelChunk, int stages, bool vShape) {
-  if (vShape)
-    return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;
-  return modelChunk % stages;
+int Placement::stageOf(int modelChunk) const {
+  if (returns)
+    return modelChunk < stageCount ? modelChunk : 2 * stageCount - 1 - modelChunk;
+  return modelChunk % stageCount;
 }
 
-int modelChunk(int stage, int chunk, int stages, bool vShape) {
-  if (vShape)
-    return chunk == 0 ? stage : 2 * stages - 1 - stage;
-  return chunk * stages + stage;
+int Placement::modelChunk(int stage, int chunk) const {
+  if (returns)
+    return chunk == 0 ? stage : 2 * stageCount - 1 - stage;
+  return chunk * stageCount + stage;
+}
+
+Placement placement(Schedule schedule, int stages, int virtualStages) {
+  return {stages, chunksOf(schedule, virtualStages), isVShaped(schedule)};
+}
+
+Placement placement(const ParallelConfig &config) {
+  return placement(config.schedule, config.pp, config.virtualStages);
 }
 
 int chunksOf(Schedule schedule, int virtualStages) {
@@ -134,11 +142,8 @@ std::vector<Action> interleavedStage(int stage, int stages, int microBatches, in
 
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
   assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
-  ScheduleTable table;
-  table.chunksPerStage = chunksOf(schedule, virtualStages);
-  table.vShape = isVShaped(schedule);
-  table.splitsBackward = splitsBackward(schedule);
-  if (table.vShape) {
+  ScheduleTable table = {placement(schedule, stages, virtualStages), {}, splitsBackward(schedule)};
+  if (table.returns) {
     table.stages = buildVStages(schedule, stages, microBatches);
     return table;
   }
@@ -229,11 +234,11 @@ struct ChunkCounts {
 } // namespace
 
 StagePeaks stagePeaks(const ScheduleTable &table, int stage) {
-  int stages = static_cast<int>(table.stages.size()), chunks = table.chunksPerStage;
+  int chunks = table.chunksPerStage;
   std::vector<ChunkCounts> counts(chunks);
   auto isTurn = [&](int chunk) { // this stage also runs the next chunk of the model
-    return table.vShape && chunk >= 0 && chunk + 1 < chunks &&
-           modelChunk(stage, chunk + 1, stages, true) == modelChunk(stage, chunk, stages, true) + 1;
+    return table.returns && chunk >= 0 && chunk + 1 < chunks &&
+           table.modelChunk(stage, chunk + 1) == table.modelChunk(stage, chunk) + 1;
   };
   for (const Action &action : table.stages[stage]) {
     ChunkCounts &own = counts[action.chunk];
@@ -289,8 +294,10 @@ StagePeaks stagePeaks(Schedule schedule, int stage, int stages, int microBatches
     return oneChunk(first, std::min(microBatches, stages), std::min(microBatches, stage + 1));
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
-    return stagePeaks(
-        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
+    return stagePeaks(ScheduleTable{placement(schedule, /*stages=*/1, virtualStages),
+                                    {interleavedStage(stage, stages, microBatches, virtualStages)},
+                                    /*splitsBackward=*/false},
+                      0);
   default:
     break;
   }

@@ -21,12 +21,33 @@ struct Action {
   bool operator==(const Action &) const = default;
 };
 
-/// The actions of each stage.
-struct ScheduleTable {
-  std::vector<std::vector<Action>> stages;
+/// The stages of the chunks of a pipeline. A model chunk is a chunk's position in model order; the chunks of a stage
+/// are numbered in model order, too.
+struct Placement {
+  int stageCount = 1;
   int chunksPerStage = 1;
+  /// Whether the second chunks run from the last stage back to the first. Otherwise chunk c lies on stage c modulo the
+  /// number of stages.
+  bool returns = false;
+
+  /// Returns the number of chunks of all stages.
+  int chunks() const { return stageCount * chunksPerStage; }
+  /// Returns the stage that holds a model chunk.
+  int stageOf(int modelChunk) const;
+  /// Returns the model chunk of chunk `chunk` of `stage`.
+  int modelChunk(int stage, int chunk) const;
+  /// Returns the stage of the last chunk, which holds the head.
+  int headStage() const { return stageOf(chunks() - 1); }
+};
+
+/// Return where a schedule places its chunks.
+Placement placement(Schedule schedule, int stages, int virtualStages);
+Placement placement(const ParallelConfig &config);
+
+/// The actions of each stage.
+struct ScheduleTable : Placement {
+  std::vector<std::vector<Action>> stages;
   bool splitsBackward = false; ///< weight gradients are separate actions
-  bool vShape = false;         ///< the second chunk runs from the last stage back to the first
 };
 
 /// All schedules, in the order in which the search prefers equal ones.
@@ -44,12 +65,6 @@ bool isVShaped(Schedule schedule);
 
 /// Whether weight gradients are separate actions.
 bool splitsBackward(Schedule schedule);
-
-/// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
-int stageOfChunk(int modelChunk, int stages, bool vShape);
-
-/// Position in model order of the chunk `chunk` of `stage`.
-int modelChunk(int stage, int chunk, int stages, bool vShape);
 
 /// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (V-shaped).
 int chunksOf(Schedule schedule, int virtualStages);

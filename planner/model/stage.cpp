@@ -46,12 +46,12 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   return sum;
 }
 
-ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
-  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, vShape);
+ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, const Placement &placement) {
+  int last = placement.chunks() - 1, here = placement.stageOf(chunk);
   ChunkSeconds seconds;
-  if (chunk < last && stageOfChunk(chunk + 1, stages, vShape) != here)
+  if (chunk < last && placement.stageOf(chunk + 1) != here)
     seconds.forward += costs.boundarySeconds;
-  if (chunk > 0 && stageOfChunk(chunk - 1, stages, vShape) != here)
+  if (chunk > 0 && placement.stageOf(chunk - 1) != here)
     seconds.backward += costs.boundarySeconds;
   bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
@@ -62,9 +62,10 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
 
 StageContent stageEnds(const ParallelConfig &config, int stage) {
   StageContent content;
-  int chunks = chunksOf(config.schedule, config.virtualStages);
+  Placement chunkPlaces = placement(config);
+  int chunks = chunkPlaces.chunksPerStage;
   content.embed = stage == 0;
-  content.head = stage == (isVShaped(config.schedule) ? 0 : config.pp - 1);
+  content.head = stage == chunkPlaces.headStage();
   content.receives = config.pp > 1 && (stage > 0 || chunks > 1);
   content.sends = config.pp > 1 && (stage < config.pp - 1 || chunks > 1);
   return content;
@@ -77,12 +78,12 @@ int layersOfChunk(const ParallelConfig &config, int stage, int chunk, int layers
 }
 
 std::vector<int> spreadOverChunks(const ParallelConfig &config, const std::vector<int> &totals) {
-  int perStage = chunksOf(config.schedule, config.virtualStages);
+  Placement chunkPlaces = placement(config);
+  int perStage = chunkPlaces.chunksPerStage;
   std::vector<int> counts(totals.size() * perStage);
   for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
-      counts[modelChunk(stage, chunk, config.pp, isVShaped(config.schedule))] =
-          layersOfChunk(config, stage, chunk, totals[stage]);
+      counts[chunkPlaces.modelChunk(stage, chunk)] = layersOfChunk(config, stage, chunk, totals[stage]);
   return counts;
 }
 
@@ -173,7 +174,7 @@ void assembleStage(const Problem &problem, const ParallelConfig &config, const C
                    const StagePeaks &counted, std::span<const LayerRange> chunks,
                    const std::vector<std::vector<Recompute>> &recompute, StageParts &parts) {
   size_t perStage = chunks.size();
-  bool vShape = isVShaped(config.schedule);
+  Placement chunkPlaces = placement(config);
   StageContent &content = parts.stage;
   content = stageEnds(config, stage);
   content.layers.resize(problem.kinds.size());
@@ -187,7 +188,7 @@ void assembleStage(const Problem &problem, const ParallelConfig &config, const C
       ++part.layers[kind][recompute[chunk][place]];
       ++content.layers[kind][recompute[chunk][place]];
     }
-    int position = modelChunk(stage, static_cast<int>(chunk), config.pp, vShape);
+    int position = chunkPlaces.modelChunk(stage, static_cast<int>(chunk));
     part.embed = position == 0;
     part.head = position == config.pp * static_cast<int>(perStage) - 1;
     parts.saved.push_back(savedBytes(costs, part, counted.chunks[chunk]));

@@ -22,7 +22,7 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 
 /// Returns the time of a chunk beside its layers: the embedding (first chunk), the head (last chunk), and sends to
 /// other stages.
-ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage, bool vShape);
+ChunkSeconds edgeSeconds(const CostTable &table, int chunk, const Placement &placement);
 
 /// Returns the work once per step of all chunks of the stage: optimizer and gradient reduction. Hideable collectives
 /// overlap with the backward of the last micro-batch. Recompute is not counted there, so that the result does not

@@ -180,7 +180,7 @@ LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
     std::vector<LayerRange> own;
     std::vector<StagePlan *> chunks;
     for (int i = 0; i < perStage; ++i) {
-      chunks.push_back(&laid.stages[modelChunk(stage, i, config.pp, isVShaped(config.schedule))]);
+      chunks.push_back(&laid.stages[placement(config).modelChunk(stage, i)]);
       own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
     StageOption option =

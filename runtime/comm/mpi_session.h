@@ -43,7 +43,7 @@ private:
   std::list<std::pair<std::vector<int>, MpiMessages>>
       announcements;                      ///< of groups that this rank numbered; erased when sent
   std::deque<std::vector<int>> announced; ///< received announcements of groups that other ranks numbered
-  PackedFailure heard, told;
+  PackedFailure heard, reported;
   MpiMessages news; ///< receives into `heard`
 };
 

@@ -230,7 +230,7 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
   std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // used if a rank was killed while it recorded its failure
   bool isReported = false;
-  int stopping = 0, apart = 0;
+  int stopping = 0, waitedPolls = 0;
   while (std::ranges::any_of(processes, isRunning)) {
     waitForNews(processes, neighbours, gone, others, timer.millisecondsLeft());
     bool isPoll = timer.isOver();
@@ -247,8 +247,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
       if (!seen)
         seen = std::move(failure);
     }
-    bool isApart = others && isPoll && !others->isComplete() && !world.isStopped();
-    if (isApart && (++apart >= how.rendezvousPolls || how.endSignal() != 0))
+    bool isWaiting = others && isPoll && !others->isComplete() && !world.isStopped();
+    if (isWaiting && (++waitedPolls >= how.rendezvousPolls || how.endSignal() != 0))
       world.abort(lonely(world, how));
     if (others)
       exchange(*others, world, isReported, isPoll);

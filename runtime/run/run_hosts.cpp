@@ -49,7 +49,7 @@ private:
 size_t sharedBytes(const Program &program, size_t hostRanks) {
   constexpr size_t besides = size_t{1} << 16;
   size_t ranks = program.mesh().ranks();
-  return hostRanks * (2 * ranks * Agreement::wordBytes + besides);
+  return hostRanks * (2 * ranks * Agreement::messageBytes + besides);
 }
 
 /// Returns the run's topology. Throws PlanError if the ranks of this process are not consecutive.

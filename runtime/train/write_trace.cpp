@@ -179,7 +179,7 @@ void writeTrace(const Program &program, int rank, const TraceRecorder &recorder,
   std::vector<std::string> texts;
   // Messages have a bounded length, so a long text takes several rounds.
   for (size_t sent = 0;;) {
-    std::string part = mine.substr(std::min(sent, mine.size()), Agreement::wordBytes - 1);
+    std::string part = mine.substr(std::min(sent, mine.size()), Agreement::messageBytes - 1);
     sent += part.size();
     std::vector<std::string> parts = agreement.tell(part);
     texts.resize(parts.size());
