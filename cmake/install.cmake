@@ -10,7 +10,8 @@ set_target_properties(espalier_compiler PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM
 
 install(TARGETS espalier RUNTIME DESTINATION bin COMPONENT runtime)
 install(TARGETS espalier_plan_proto espalier_compiler espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
-install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md")
+install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md"
+        PATTERN "*.txt")
 install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)
 
 option(ESPALIER_PYTHON "build the module of the Python package; nanobind must be installed in that Python" OFF)

@@ -9,7 +9,9 @@
 #include "compiler/import/yaml/error_format.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
+#include "compiler/plan/print_plan.h"
 #include "compiler/plan_command.h"
+#include "compiler/plan_sweep.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
 #include "runtime/counted.h"
@@ -61,17 +63,30 @@ void addPlanVerb(const Verb &app, PlanArguments &arguments) {
   plan.flag("--all", arguments.all, "also plans that cannot be executed yet");
   Option json = plan.flag("--json", arguments.json, "as JSON");
   plan.option("--pin", arguments.pin, "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
-  plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
-  plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
+  Option devices = plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
+  Option lose = plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   Option whyNot = plan.option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
   // --why-not replaces the plan, so there is nothing to trace or export. An export replaces the table.
-  plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
-  plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
-      .oneOf({"megatron", "mindformers", "torchtitan"})
-      .excludes(whyNot)
-      .excludes(json);
+  Option trace =
+      plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
+  Option report =
+      plan.option("--report", arguments.report, "file for a report as HTML: timeline, memory, time and the plans");
+  Option exports = plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
+                       .oneOf({"megatron", "mindformers", "torchtitan"})
+                       .excludes(whyNot)
+                       .excludes(json);
+  Option sweep =
+      plan.option("--sweep", arguments.sweep,
+                  "time and cost for several numbers of devices: devices=64..1024 (doubling) or devices=8,12,16");
+  for (const Option &other : {devices, lose, whyNot, trace, report, exports}) // of one plan
+    sweep.excludes(other);
+  plan.option("--price", arguments.price, "price of a device hour, for --sweep").needs(sweep);
   addTarget(plan, arguments.target);
-  plan.action([&] { return isTarget(arguments.target, arguments.file) ? planVerb(arguments) : UserError; });
+  plan.action([&] {
+    if (!isTarget(arguments.target, arguments.file))
+      return static_cast<int>(UserError);
+    return arguments.sweep.empty() ? planVerb(arguments) : planSweep(arguments);
+  });
 }
 
 void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
@@ -84,6 +99,13 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.action([&] { return importArgsVerb(arguments); });
 }
 
+/// What `compile` writes and prints.
+struct CompileArguments {
+  CompileOptions options;
+  std::string output;
+  bool json = false;
+};
+
 /// Imports the run file. Returns nothing if it has errors or asks for features that are not implemented, because
 /// compiling without them would give a different model.
 std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
@@ -95,7 +117,34 @@ std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
   return std::move(imported.config);
 }
 
-int compileVerb(const RunArguments &arguments, const std::string &output, const CompileOptions &options) {
+/// Prints the compiled plan as a line, or as JSON with the planner's prediction.
+void printCompiled(const CompileArguments &arguments, const RunConfig &run, const ChosenPlan &chosen,
+                   const rt::pb::Plan &plan, size_t fileBytes) {
+  if (!arguments.json) {
+    fmt::print("{}: {} on {}: {}, global batch {}\n", arguments.output, run.model.name,
+               rt::counted(chosen.plan->ranks(), "rank"), describePlan(*chosen.plan), plan.settings().global_batch());
+    return;
+  }
+  CompiledReport report{arguments.output,
+                        run.model.name,
+                        run.model.parameterCount(),
+                        {*chosen.plan, {}, true},
+                        false,
+                        chosen.reason,
+                        {},
+                        plan.memory_limit_bytes(),
+                        fileBytes};
+  report.isPriced = chosen.prediction.has_value();
+  if (report.isPriced)
+    report.plan.prediction = *chosen.prediction;
+  for (const rt::pb::Stage &stage : plan.stages())
+    report.arenaBytes.push_back(stage.arena_bytes(rt::pb::DEVICE));
+  fmt::print("{}\n", compiledJson(report));
+}
+
+int compileVerb(const RunArguments &arguments, const CompileArguments &asked) {
+  const CompileOptions &options = asked.options;
+  const std::string &output = asked.output;
   if (!isTarget(options.target, arguments.file))
     return UserError;
   std::optional<RunConfig> run = importOrReport(arguments);
@@ -112,7 +161,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   if (!compiled)
     return UserError;
   if (!options.compileTo.empty()) {
-    fmt::print("{}", compiled->ir);
+    fmt::print("{}", compiled->text);
     return Success;
   }
   std::string excess = memoryExcess(context, *run, *chosen.plan, compiled->plan);
@@ -120,10 +169,14 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
     fmt::print(stderr, "{}: {}\n", arguments.file, excess);
     return DoesNotFit;
   }
-  if (!writeWhole(output, rt::planFileBytes(compiled->plan), "the plan"))
+  if (!chosen.prediction)
+    chosen.prediction = predictionOf(context, *run, *chosen.plan, options.target);
+  if (chosen.prediction) // runs compare it with what they measure
+    compiled->plan.set_predicted_step_seconds(chosen.prediction->stepSeconds);
+  std::string bytes = rt::planFileBytes(compiled->plan);
+  if (!writeWhole(output, bytes, "the plan"))
     return UserError;
-  fmt::print("{}: {} on {}: {}, global batch {}\n", output, run->model.name, rt::counted(chosen.plan->ranks(), "rank"),
-             describePlan(*chosen.plan), compiled->plan.settings().global_batch());
+  printCompiled(asked, *run, chosen, compiled->plan, bytes.size());
   return Success;
 }
 
@@ -134,12 +187,19 @@ bool comesLater(const std::string &one, const std::string &other) {
   return first != phases.end() && second != phases.end() && first > second;
 }
 
-int explainVerb(const RunArguments &arguments, const std::string &key, bool json) {
+/// The question of `explain`.
+struct ExplainArguments {
+  std::string key;
+  bool isWhole = false, json = false;
+};
+
+int explainVerb(const RunArguments &arguments, const ExplainArguments &asked) {
+  const std::string &key = asked.key;
   ImportedRun imported = importRun(arguments.file, arguments.import);
-  if (json) {
+  if (asked.json) {
     fmt::print("{}", explainRunJson(imported, key));
   } else if (imported.ok() || !imported.keys.empty()) { // else the file cannot be read
-    std::string text = explainRun(imported, key);
+    std::string text = explainRun(imported, key, asked.isWhole);
     if (text.empty())
       fmt::print(stderr, "espalier explain: error: {}\n", noSuchKey(key));
     fmt::print("{}", text);
@@ -150,14 +210,19 @@ int explainVerb(const RunArguments &arguments, const std::string &key, bool json
   return imported.ok() ? Success : UserError;
 }
 
-void addCompileVerb(const Verb &app, RunArguments &arguments, CompileOptions &options, std::string &output) {
+void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &asked) {
+  CompileOptions &options = asked.options;
   Verb compile = app.verb("compile", "compile a run file into a run plan");
   addRunArguments(compile, arguments.file, arguments.import);
-  Option to = compile.option("-o,--output", output, "the run plan to write");
+  Option to = compile.option("-o,--output", asked.output, "the run plan to write");
   addTarget(compile, options.target);
   compile.option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
-  Option stop =
-      compile.option("--compile-to", options.compileTo, "stop after a phase and print its IR").oneOf(phaseNames());
+  std::vector<std::string> stops = phaseNames();
+  stops.push_back(planPhase);
+  Option stop = compile
+                    .option("--compile-to", options.compileTo,
+                            "stop after a phase and print its IR, or the plan as protobuf text without machine code")
+                    .oneOf(stops);
   Option from = compile.option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
                     .oneOf(phaseNames());
   Option ir = compile.option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
@@ -165,23 +230,25 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileOptions &op
   ir.needs(from);
   compile.flag("--check", options.check,
                "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
-  compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
-  compile.action([=, &arguments, &options, &output] {
+  compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase and the plan as text");
+  compile.flag("--json", asked.json, "print the plan, the reason for it and its prediction as JSON").excludes(stop);
+  compile.action([=, &arguments, &options, &asked] {
     if (comesLater(options.compileFrom, options.compileTo))
       throw UsageError(fmt::format("--compile-to {} comes before --compile-from {}; stop at or after it",
                                    options.compileTo, options.compileFrom));
     if (to.count() == 0 && stop.count() == 0)
       throw UsageError("say where the plan goes with -o X.plan");
-    return compileVerb(arguments, output, options);
+    return compileVerb(arguments, asked);
   });
 }
 
-void addExplainVerb(const Verb &app, RunArguments &arguments, std::string &key, bool &json) {
+void addExplainVerb(const Verb &app, RunArguments &arguments, ExplainArguments &asked) {
   Verb explain = app.verb("explain", "where each value of a run file came from and what it does");
   addRunArguments(explain, arguments.file, arguments.import);
-  explain.option("KEY", key, "one key or section");
-  explain.flag("--json", json, "as JSON");
-  explain.action([&] { return explainVerb(arguments, key, json); });
+  Option key = explain.option("KEY", asked.key, "one key or section");
+  explain.flag("--all", asked.isWhole, "every key with its place and its effect, not only one screen").excludes(key);
+  explain.flag("--json", asked.json, "as JSON");
+  explain.action([&] { return explainVerb(arguments, asked); });
 }
 
 } // namespace
@@ -200,14 +267,13 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
   CommandLine app("espalier", "the compiler's verbs");
   app.requireVerb();
   RunArguments arguments;
-  CompileOptions options;
-  options.openKernelRunner = openKernelRunner;
-  std::string output, key;
-  bool json = false;
+  CompileArguments compileArguments;
+  compileArguments.options.openKernelRunner = openKernelRunner;
+  ExplainArguments explainArguments;
   PlanArguments planArguments;
   ArgsArguments argsArguments;
-  addCompileVerb(app, arguments, options, output);
-  addExplainVerb(app, arguments, key, json);
+  addCompileVerb(app, arguments, compileArguments);
+  addExplainVerb(app, arguments, explainArguments);
   addPlanVerb(app, planArguments);
   addImportArgsVerb(app, argsArguments);
   return app.parse(argc, argv);

@@ -1,15 +1,13 @@
 #include "compiler/driver.h"
 
 #include "compiler/codegen/check_kernels.h"
-#include "compiler/codegen/emit_subprograms.h"
-#include "compiler/codegen/emit_tables.h"
-#include "compiler/codegen/plan_tables.h"
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/import/model/build_model.h"
+#include "compiler/link/describe_run.h"
+#include "compiler/link/generation.h"
+#include "compiler/link/link_plan.h"
+#include "compiler/link/plan_text.h"
 #include "compiler/passes.h"
-#include "compiler/pipeline/add_buckets.h"
-#include "compiler/pipeline/add_transfers.h"
-#include "compiler/pipeline/describe_run.h"
-#include "compiler/pipeline/generation.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/run_attributes.h"
 #include "compiler/resume_phase.h"
@@ -29,6 +27,25 @@
 using namespace mlir;
 
 namespace espalier {
+
+void addFusionPasses(OpPassManager &passes) {
+  // Derivatives repeat subexpressions of the forward pass, and a group should contain each only once.
+  passes.addPass(createCSEPass());
+  // Folds ops into products before groups absorb them, because a product's epilogue is free.
+  passes.addPass(createFoldEpilogues());
+  passes.addPass(createFuseKernels());
+  // Moves whole groups. After buffer assignment, the reuse of buffers would prevent such moves.
+  passes.addPass(createOverlapCommunication());
+}
+
+void addCodegenPasses(OpPassManager &passes) {
+  addFusionPasses(passes);
+  // Creates buffers only after groups are known, because values inside a kernel need none.
+  passes.addPass(createLowerToExec());
+  passes.addPass(createPlanBuffers());
+  // Collectives name their values now, also those that other programs have.
+  passes.addPass(createPropagateValueAxes());
+}
 
 namespace {
 
@@ -121,41 +138,23 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
   return success();
 }
 
-LogicalResult schedule(Compilation &c) {
-  return runPasses(c, [](OpPassManager &passes) {
-    passes.addPass(createBuildTransfers());
-    // The access extents of programs in their regions are known now, so allocations are no larger than needed.
-    passes.addPass(createAssignStages());
-    // Actions refer to the slots of the stage's live ranges.
-    passes.addPass(createExpandSchedule());
-  });
-}
-
-LogicalResult emitPrograms(Compilation &c) {
-  if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
-    return failure();
-  if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
-    return failure();
-  if (c.options.check && c.options.emitKernels &&
-      failed(codegen::checkKernels(*c.module, c.out, c.options.openKernelRunner)))
-    return failure();
-  return success();
-}
-
-/// Writes the plan. Only translates the IR of the last phase.
-LogicalResult emit(Compilation &c) {
+/// Links the programs into a plan without machine code.
+LogicalResult link(Compilation &c) {
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
   describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
-  emitTables(*c.module, c.out);
-  PlanTables tables(c.out);
-  emitBuckets(readSegments(*c.module), trains(*c.module), tables, c.out);
-  if (failed(emitPrograms(c)) || failed(emitStages(*c.module, c.out)))
+  return linkPlan(*c.module, c.out);
+}
+
+/// Adds machine code to the plan, and writes and checks it if the options ask for it.
+LogicalResult emitKernels(Compilation &c) {
+  if (failed(codegen::emitObjects(*c.module, c.out)))
     return failure();
-  addCommunicators(c.out);
-  return success();
+  if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
+    return failure();
+  return c.options.check ? codegen::checkKernels(*c.module, c.out, c.options.openKernelRunner) : success();
 }
 
 struct Phase {
@@ -164,8 +163,7 @@ struct Phase {
 };
 
 constexpr Phase phases[] = {
-    {"model", build},        {"joint", differentiate}, {"partition", partition},
-    {"phases", splitPhases}, {"exec", lower},          {"plan", schedule},
+    {"model", build}, {"joint", differentiate}, {"partition", partition}, {"phases", splitPhases}, {"exec", lower},
 };
 
 std::string print(ModuleOp module) {
@@ -207,18 +205,46 @@ void printDiagnostics(MLIRContext &context) {
   });
 }
 
-std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                             OwningOpRef<ModuleOp> *weightsApart) {
   CompileOptions options;
   Compilation c = start(context, run, plan, options);
   for (const Phase &phase : phases) {
+    bool isLast = StringRef(phase.name) == "phases";
+    if (isLast && weightsApart) {
+      Compilation apart{context, run, plan, options, c.module->clone(), {}};
+      splitBackward(*apart.module, run.model);
+      if (failed(phase.run(apart)))
+        return std::nullopt;
+      *weightsApart = std::move(apart.module);
+    }
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
-    if (StringRef(phase.name) == "phases")
+    if (isLast)
       break;
   }
   std::vector<SegmentLayout> segments = readSegments(*c.module);
   return PartitionedModel{std::move(c.module), std::move(segments)};
 }
+
+namespace {
+
+/// Writes the result of a phase to a file of --dump-phases, if the option is given.
+LogicalResult dumpPhase(Compilation &c, const std::string &name, llvm::function_ref<std::string()> text) {
+  const std::string &folder = c.options.dumpPhases;
+  if (folder.empty())
+    return success();
+  std::string file = folder + "/" + name;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::ofstream stream(file);
+  stream << text();
+  if (!stream.flush())
+    return emitError(UnknownLoc::get(&c.context)) << "--dump-phases: cannot write " << file;
+  return success();
+}
+
+} // namespace
 
 std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options) {
@@ -236,23 +262,18 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
     } else {
       continue;
     }
-    if (failed(verifyPhase(*c.module, phase.name)))
+    if (failed(verifyPhase(*c.module, phase.name)) ||
+        failed(dumpPhase(c, fmt::format("{}.{}.mlir", index, phase.name), [&] { return print(*c.module); })))
       return std::nullopt;
-    if (!options.dumpPhases.empty()) {
-      std::string file = options.dumpPhases + "/" + std::to_string(index) + "." + phase.name + ".mlir";
-      std::error_code error;
-      std::filesystem::create_directories(options.dumpPhases, error);
-      std::ofstream stream(file);
-      stream << print(*c.module);
-      if (!stream.flush()) {
-        emitError(UnknownLoc::get(&context)) << "--dump-phases: cannot write " << file;
-        return std::nullopt;
-      }
-    }
     if (options.compileTo == phase.name)
       return Compiled{{}, print(*c.module)};
   }
-  if (failed(emit(c)))
+  std::string file = fmt::format("{}.{}.txtpb", std::size(phases), planPhase);
+  if (failed(link(c)) || failed(dumpPhase(c, file, [&] { return planText(c.out); })))
+    return std::nullopt;
+  if (options.compileTo == planPhase)
+    return Compiled{{}, planText(c.out)};
+  if (options.emitKernels && failed(emitKernels(c)))
     return std::nullopt;
   return Compiled{std::move(c.out), {}};
 }

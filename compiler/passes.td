@@ -85,8 +85,7 @@ def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
     Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region,
     and `exec.region` where it is not the role's: what is whole for a while, under ZeRO 2 and 3;
     parameters lie as `exec.segment` says, what a policy keeps in the order of the results that make it. Lists the sizes as
-    `exec.region` and the values that pass between programs as `exec.value`. With `exec.generation` on the module inputs
-    are those of each phase, and there are caches and logits.
+    `exec.region`. With `exec.generation` on the module inputs are those of each phase, and there are caches and logits.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
@@ -138,35 +137,21 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   }];
 }
 
-def BuildTransfers : Pass<"build-transfers", "::mlir::ModuleOp"> {
-  let summary = "Lists entries, queues, and what moves between ranks and the host outside of programs";
+def PropagateValueAxes : Pass<"propagate-value-axes", "::mlir::ModuleOp"> {
+  let summary = "Finds the axes over which operands and results of collectives lie in shards or hold partial sums";
   let description = [{
-    Adds an `exec.entry` for training and for evaluation, an `exec.transfer` for inputs, scalars, streams between stages and
-    each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`. A module
-    with `exec.generation` has entries for prefill and decode, with transfers for inputs, streams and logits of each; one
-    with `exec.evaluation` has that for evaluation alone, and nothing moves that is a gradient.
+    Propagates shard axes and partial-sum axes from operands to results of each `exec.start` and back, until a fixed point
+    over all programs: programs pass values to each other by name. A rearrangement keeps partial sums partial. Sets
+    `exec.axes` on each program with a collective: by value, `split` and `partial` axes and the `reduction` of its terms.
   }];
-  let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
-def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
-  let summary = "Makes the stages: their calls, lifetimes and places";
+def LinkPlan : Pass<"link-plan", "::mlir::ModuleOp"> {
+  let summary = "Prints the plan of a module of kernels and programs as protobuf text; for tests and curiosity";
   let description = [{
-    An `exec.stage` per pipeline stage of `exec.plan` with its layers in forward order, chunk by chunk, the slots that the
-    schedule needs of each lifetime, a place for every region of a call, and what is exchanged with the host. For generation
-    there is one slot of everything, and a cache per layer.
+    Builds the tables of the plan as `espalier compile` does behind the last phase, without machine code. The text goes to
+    standard output before the IR does: send that to /dev/null with `-o`.
   }];
-  let dependentDialects = ["::espalier::exec::ExecDialect"];
-}
-
-def ExpandSchedule : Pass<"expand-schedule", "::mlir::ModuleOp"> {
-  let summary = "Writes the actions of each stage: what it runs, starts and waits for, in order";
-  let description = [{
-    Adds an `exec.list` per entry to every `exec.stage`: the planner's table of the schedule with the STARTs and WAITs that
-    it needs, sums behind the last RUN that adds to a bucket, and the step's end. What comes again for later micro-batches
-    is one `exec.block` of several rounds. For generation a list is inputs and stream in, one RUN, and stream or logits out.
-  }];
-  let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
 def PrintPtx : Pass<"print-ptx", "::mlir::ModuleOp"> {

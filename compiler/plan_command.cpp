@@ -5,10 +5,12 @@
 
 #include "compiler/driver.h"
 #include "compiler/export/export_plan.h"
+#include "compiler/import/run/pin_option.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
+#include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
@@ -32,12 +34,11 @@ struct Solved {
   planner::Problem problem;
   planner::SearchResult result;
   std::optional<planner::PricedPlan> best; ///< the planner's own choice if the run pins a plan
+  planner::FirstPlan first = planner::FirstPlan::Best;
 };
 
-/// Imports the run file and prints its diagnostics, unless they equal those already printed. Returns nothing if there
-/// are errors.
-std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
-  ImportedRun imported = importRun(file, options);
+/// Prints the diagnostics of an import, unless they equal those already printed. Returns nothing if there are errors.
+std::optional<RunConfig> report(ImportedRun imported, std::string &told) {
   if (std::string text = imported.diagnostics.render(); text != told) {
     fmt::print(stderr, "{}", text);
     told = text;
@@ -45,6 +46,11 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
+}
+
+/// Imports the run file and reports its diagnostics.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
+  return report(importRun(file, options), told);
 }
 
 /// Returns whether the file itself names its cluster.
@@ -69,6 +75,9 @@ planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
 class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
+    constexpr int alternativesOfReports = 60;
+    if (!arguments.report.empty())
+      options.alternatives = alternativesOfReports;
     options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     printDiagnostics(context);
   }
@@ -90,7 +99,8 @@ public:
       comparison = compare(*solved);
     bool exports = !arguments.exportTo.empty() && !solved->result.plans.empty();
     int code = exports ? static_cast<int>(Success) : print(*solved, comparison);
-    if (!solved->result.plans.empty() && !writeExtras(solved->problem, solved->result.plans.front().plan))
+    if (!solved->result.plans.empty() &&
+        !(writeReport(*solved, nullptr) && writeExtras(solved->problem, solved->result.plans.front().plan)))
       return UserError;
     return code;
   }
@@ -104,7 +114,8 @@ private:
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
-    std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
+    bool isRead = plain.cluster.empty();
+    std::optional<RunConfig> run = isRead ? report(std::move(own), told) : importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
     present = std::move(*run);
@@ -167,7 +178,7 @@ private:
     std::optional<planner::Problem> problem = profile(profiled);
     if (!problem)
       return std::nullopt;
-    Solved solved{run, std::move(*problem), {}, {}};
+    Solved solved{run, std::move(*problem), {}, {}, {}};
     planner::SearchOptions wanted = options;
     wanted.alternatives = alternatives;
     wanted.all = arguments.all || !solved.problem.capability.runs(solved.problem.pins);
@@ -185,7 +196,9 @@ private:
       return other.prediction.stepSeconds == pinned.prediction.stepSeconds &&
              planner::describePlan(other.plan) == planner::describePlan(pinned.plan);
     };
-    solved.result.statistics.optimal &= solved.best && isPinned(*solved.best);
+    bool isBest = solved.best && isPinned(*solved.best);
+    solved.first = isBest ? planner::FirstPlan::OwnAndBest : planner::FirstPlan::Own;
+    solved.result.statistics.optimal &= isBest;
     std::erase_if(plans, isPinned);
     plans.insert(plans.begin(), pinned);
     return solved;
@@ -270,6 +283,20 @@ private:
     return answer;
   }
 
+  /// Formats how to get the best plan of `run`, given what this query assumes.
+  std::string howToUse(const RunConfig &run) const {
+    std::string sets = present.isPinned ? " --set parallel.parallel_mode=2" : "";
+    for (const std::string &pin : arguments.pin ? pinsOf(*arguments.pin) : std::vector<std::string>())
+      sets += " --set planner.pin." + pin;
+    if (asksWhatIf)
+      return fmt::format("to use the best plan on such devices, name them with --cluster{}",
+                         sets.empty() ? "" : " and add" + sets);
+    if (sets.empty())
+      return "`espalier compile` and `espalier train` take the best plan";
+    return fmt::format("to use the best plan, {}add{}",
+                       run.isPinned ? "write parallel_mode: 2 into the run file or " : "", sets);
+  }
+
   int answerWish(Solved &solved) {
     const planner::Pins &wish = wished->pins;
     bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
@@ -291,17 +318,21 @@ private:
       return UserError;
     }
     fmt::print("{}", arguments.json ? whyNotJson(answer) + "\n" : planner::printWhyNot(answer));
-    return Success;
+    return writeReport(solved, &answer) ? Success : UserError;
   }
 
   int print(const Solved &solved, const std::optional<planner::WhatIf> &comparison) const {
-    const planner::SearchResult &result = solved.result;
+    planner::SearchResult result = solved.result;
+    size_t shown = 1 + static_cast<size_t>(planner::SearchOptions().alternatives); // a report has more of them
+    if (result.plans.size() > shown + 1)
+      result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(shown), result.plans.end());
     for (const std::string &error : result.errors)
       fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
     if (arguments.json)
       fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
     else if (result.errors.empty())
-      fmt::print("{}{}", planner::explainPlans(result), comparison ? planner::printWhatIf(*comparison) : "");
+      fmt::print("{}{}", planner::explainPlans(result, solved.first, howToUse(solved.run)),
+                 comparison ? planner::printWhatIf(*comparison) : "");
     if (!result.errors.empty())
       return UserError;
     if (result.plans.empty())
@@ -318,6 +349,14 @@ private:
                planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes),
                onHost ? "" : fitWithoutMargin(solved.run.cluster, first.peakBytes));
     return DoesNotFit;
+  }
+
+  /// Writes the report if one is requested. Returns whether that succeeded.
+  bool writeReport(const Solved &solved, const planner::WhyNot *whyNot) const {
+    if (arguments.report.empty())
+      return true;
+    PlanReport report{solved.run, solved.problem, solved.result, solved.first, whyNot};
+    return writeWhole(arguments.report, planReport(report), "the report");
   }
 
   /// Writes the trace and prints the export of the chosen plan. Returns whether that succeeded.

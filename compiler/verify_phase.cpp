@@ -22,10 +22,8 @@ const std::vector<Border> &borders() {
       {"partition", {"builtin", "func", "model", "dist"}, {"dist.reshard"}},
       {"phases",
        {"builtin", "func", "model", "dist", "exec"},
-       {"dist.reshard", "model.cotangent", "exec.product", "exec.fused", "exec.program", "exec.transfer",
-        "exec.stage"}},
-      {"exec", {"builtin", "model", "exec"}, {"exec.product", "exec.fused", "exec.transfer", "exec.stage"}},
-      {"plan", {"builtin", "model", "exec"}, {"exec.product", "exec.fused"}},
+       {"dist.reshard", "model.cotangent", "exec.product", "exec.fused", "exec.program"}},
+      {"exec", {"builtin", "model", "exec"}, {"exec.product", "exec.fused"}},
   };
   return rows;
 }

@@ -61,12 +61,12 @@ bool isIndex(int64_t number, int count) { return number >= 0 && number < count; 
 
 } // namespace
 
-void describePlace(const pb::Plan &plan, int stageNumber, const StatusPage &page, Failure &failure) {
+void describePlace(const pb::Plan &plan, int stageNumber, const RankStatus &status, Failure &failure) {
   const pb::Stage &stage = plan.stages(stageNumber);
-  int entry = page.entry, call = page.call, subprogram = page.subprogram, instruction = page.instruction;
-  int64_t number = page.number;
+  int entry = status.entry, call = status.call, subprogram = status.subprogram, instruction = status.instruction;
+  int64_t number = status.number;
   failure.stage = stageNumber;
-  failure.step = page.step;
+  failure.step = status.step;
   if (!isIndex(entry, stage.entries_size()) || number < 0)
     return;
   if (std::optional<PlacedAction> action = actionOf(stage.entries(entry), number))
@@ -80,11 +80,11 @@ void describePlace(const pb::Plan &plan, int stageNumber, const StatusPage &page
     failure.op = locationText(plan, running.instructions(instruction).location());
 }
 
-std::string waitedFor(const pb::Plan &plan, const StatusPage &page) {
-  int transfer = page.transfer;
+std::string waitedFor(const pb::Plan &plan, const RankStatus &status) {
+  int transfer = status.transfer;
   if (!isIndex(transfer, plan.transfers_size()))
     return "";
-  return fmt::format("{}/{}", plan.transfers(transfer).name(), uint32_t{page.microBatch});
+  return fmt::format("{}/{}", plan.transfers(transfer).name(), uint32_t{status.microBatch});
 }
 
 } // namespace espalier::rt

@@ -1,7 +1,7 @@
 // Formats the position of a rank from its status and the plan. The rank may be another process, dead or alive.
 #pragma once
 
-#include "runtime/launch/status_page.h"
+#include "runtime/launch/rank_status.h"
 #include "runtime/plan.pb.h"
 #include "runtime/status.h"
 
@@ -10,9 +10,9 @@
 namespace espalier::rt {
 
 /// Sets step, action, subprogram and op in `failure` for a rank of `stage`.
-void describePlace(const pb::Plan &plan, int stage, const StatusPage &page, Failure &failure);
+void describePlace(const pb::Plan &plan, int stage, const RankStatus &status, Failure &failure);
 
 /// Returns the transfer that the rank waits for, as "in/3": name and micro-batch. Empty if the rank does not wait.
-std::string waitedFor(const pb::Plan &plan, const StatusPage &page);
+std::string waitedFor(const pb::Plan &plan, const RankStatus &status);
 
 } // namespace espalier::rt

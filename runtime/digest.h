@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) names cached index files and identifies data in reports. HMAC (RFC 2104) signs messages between
-// launchers.
+// SHA-256 names cached index files and identifies data in reports. HMAC signs messages between launchers. OpenSSL
+// computes both.
 #pragma once
 
 #include <array>

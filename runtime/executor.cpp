@@ -22,8 +22,8 @@ constexpr uintptr_t nowhere = 64;
 
 } // namespace
 
-Executor::Executor(const Program &source, int rank, Device &device, StatusPage *shownOn)
-    : source(source), theDevice(device), program(source.prepare(rank, device)), page(shownOn ? *shownOn : ownPage) {
+Executor::Executor(const Program &source, int rank, Device &device, RankStatus *shownOn)
+    : source(source), theDevice(device), program(source.prepare(rank, device)), status(shownOn ? *shownOn : ownStatus) {
   if (source.plan().guard_bytes() > 0)
     guards.emplace(source.plan(), source.mesh(), program.rank, device);
   open.resize(program.transfers.size());
@@ -33,18 +33,18 @@ Executor::Executor(const Program &source, int rank, Device &device, StatusPage *
   TransferShape all = {.kind = pb::Transfer::ALL_REDUCE,
                        .queue = static_cast<uint32_t>(source.plan().queues_size()),
                        .members = source.mesh().members(rank, allAxes)};
-  meeting = device.addTransfer(all);
+  barrierTransfer = device.addTransfer(all);
 }
 
-void Executor::meet() { theDevice.wait(theDevice.start({meeting, {}, {}})); }
+void Executor::barrier() { theDevice.wait(theDevice.start({barrierTransfer, {}, {}})); }
 
 void Executor::run(uint32_t entry) {
   CrashSite site(this);
-  page.leaveEntry();
-  page.step = step;
-  page.entry = static_cast<int>(entry);
+  status.leaveEntry();
+  status.step = step;
+  status.entry = static_cast<int>(entry);
   if (trace) { // all ranks start together, so that their times are comparable
-    meet();
+    barrier();
     theDevice.drain();
     trace->restart();
   }
@@ -52,7 +52,7 @@ void Executor::run(uint32_t entry) {
   for (uint32_t i = 0; i < blocks.count; ++i)
     runBlock(program.blocks[blocks.first + i]);
   theDevice.endTurn();
-  page.leaveEntry();
+  status.leaveEntry();
   ++turns;
 }
 
@@ -60,9 +60,9 @@ void Executor::runBlock(const PreparedBlock &block) {
   advance = block.advance;
   for (round = 0; round < block.rounds; ++round) {
     for (uint32_t i = 0; i < block.actions.count; ++i) {
-      page.call = page.subprogram = page.instruction = -1;
-      page.number = page.number + 1;
-      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == page.number;
+      status.call = status.subprogram = status.instruction = -1;
+      status.number = status.number + 1;
+      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == status.number;
       runAction(program.actions[block.actions.first + i]);
     }
   }
@@ -73,23 +73,23 @@ void Executor::runAction(const PreparedAction &action) {
     return runCalls(action);
   if (isFaultDue)
     fail();
-  for (uint32_t i = 0; i < action.flights.count; ++i) {
-    const PreparedFlight &flight = program.flights[action.flights.first + i];
-    microBatch = flight.microBatch + round * advance;
+  for (uint32_t i = 0; i < action.instances.count; ++i) {
+    const TransferInstance &instance = program.instances[action.instances.first + i];
+    microBatch = instance.microBatch + round * advance;
     if (action.kind == PreparedAction::Wait) {
-      wait(flight.transfer, flight.call);
+      wait(instance.transfer, instance.call);
       continue;
     }
-    const PreparedCall &call = program.calls[flight.call];
+    const PreparedLayerCall &call = program.calls[instance.call];
     layer = call.layer;
-    setSlots(call, flight.slots);
+    setSlots(call, instance.slots);
     bind(call);
-    start(flight.transfer, flight.call);
+    start(instance.transfer, instance.call);
   }
 }
 
 /// Sets the ring slots of a call. Live ranges without an explicit slot use slot 0.
-void Executor::setSlots(const PreparedCall &call, Range range) {
+void Executor::setSlots(const PreparedLayerCall &call, Range range) {
   std::ranges::fill(slots, 0);
   const std::vector<uint32_t> &lifetimes = program.chunkLifetimes[call.chunk];
   for (uint32_t i = 0; i < range.count; ++i) {
@@ -99,7 +99,7 @@ void Executor::setSlots(const PreparedCall &call, Range range) {
   }
 }
 
-void Executor::bind(const PreparedCall &call) {
+void Executor::bind(const PreparedLayerCall &call) {
   auto turn = static_cast<uint32_t>(turns % 2);
   for (uint32_t i = 0; i < call.bindings.count; ++i) {
     const PreparedBinding &binding = program.bindings[call.bindings.first + i];
@@ -118,10 +118,10 @@ void Executor::runCalls(const PreparedAction &action) {
   size_t event = beginEvent(TraceEvent::Run, action.role, action.calls.first);
   setFirst(1);
   for (uint32_t i = 0; i < action.calls.count; ++i) {
-    page.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
-    const PreparedCall &call = program.calls[page.call];
+    status.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
+    const PreparedLayerCall &call = program.calls[status.call];
     if (uint32_t subprogram = call.programs[action.role]) {
-      size_t part = beginEvent(TraceEvent::Call, action.role, static_cast<uint32_t>(page.call));
+      size_t part = beginEvent(TraceEvent::Call, action.role, static_cast<uint32_t>(status.call));
       runSubprogram(call, subprogram - 1);
       endEvent(part);
     }
@@ -130,29 +130,29 @@ void Executor::runCalls(const PreparedAction &action) {
   endEvent(event);
 }
 
-void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram) {
+void Executor::runSubprogram(const PreparedLayerCall &call, uint32_t subprogram) {
   layer = call.layer;
   bind(call);
-  page.subprogram = static_cast<int>(subprogram);
+  status.subprogram = static_cast<int>(subprogram);
   const Range &range = program.subprograms[subprogram];
   for (uint32_t i = 0; i < range.count; ++i) {
-    page.instruction = static_cast<int>(i);
+    status.instruction = static_cast<int>(i);
     if (isFaultDue && fault->instruction == i)
       fail();
     if (guards)
-      guards->open(page.subprogram, page.instruction, bases);
+      guards->open(status.subprogram, status.instruction, bases);
     runInstruction(program.instructions[range.first + i]);
     if (guards)
-      guards->check(page.subprogram, page.instruction, bases);
+      guards->check(status.subprogram, status.instruction, bases);
     theDevice.progress();
     if (trace)
-      endFlights();
+      endTransfers();
   }
-  page.instruction = -1;
+  status.instruction = -1;
 }
 
 void Executor::runInstruction(const PreparedInstruction &instruction) {
-  auto call = static_cast<uint32_t>(page.call);
+  auto call = static_cast<uint32_t>(status.call);
   switch (instruction.kind) {
   case PreparedInstruction::Launch:
     return launch(instruction);
@@ -216,8 +216,8 @@ void Executor::launch(const PreparedInstruction &instruction) {
 void Executor::callLibrary(const PreparedInstruction &instruction) {
   bindOperands(instruction);
   bool overwrites = instruction.unlessFirst > 0 && isFirst[instruction.unlessFirst - 1];
-  theDevice.call({static_cast<uint32_t>(page.subprogram),
-                  static_cast<uint32_t>(page.instruction),
+  theDevice.call({static_cast<uint32_t>(status.subprogram),
+                  static_cast<uint32_t>(status.instruction),
                   {places.data(), instruction.buffers.count},
                   {values.data(), instruction.scalars.count},
                   instruction.adds && !overwrites});
@@ -226,24 +226,26 @@ void Executor::callLibrary(const PreparedInstruction &instruction) {
 void Executor::start(uint32_t transfer, uint32_t call) {
   const PreparedTransfer &prepared = program.transfers[transfer];
   size_t event = beginEvent(TraceEvent::Flight, transfer, call);
-  FlightTicket ticket =
+  TransferTicket ticket =
       theDevice.start({*prepared.number, resolve(prepared.from, places), resolve(prepared.to, morePlaces)});
   open[transfer].push_back({call, microBatch, ticket, event});
 }
 
 void Executor::wait(uint32_t transfer, uint32_t call) {
-  std::vector<OpenFlight> &flights = open[transfer];
-  auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == microBatch; };
-  auto flight = std::ranges::find_if(flights, isIt);
-  assert(flight != flights.end()); // proved by the verifier
+  std::vector<InFlightTransfer> &transfers = open[transfer];
+  auto isIt = [&](const InFlightTransfer &instance) {
+    return instance.call == call && instance.microBatch == microBatch;
+  };
+  auto instance = std::ranges::find_if(transfers, isIt);
+  assert(instance != transfers.end()); // proved by the verifier
   size_t event = beginEvent(TraceEvent::Wait, transfer, call);
-  page.microBatch = microBatch;
-  page.transfer = static_cast<int>(transfer);
-  theDevice.wait(flight->ticket);
-  page.transfer = -1;
+  status.microBatch = microBatch;
+  status.transfer = static_cast<int>(transfer);
+  theDevice.wait(instance->ticket);
+  status.transfer = -1;
   endEvent(event);
-  endEvent(flight->event);
-  flights.erase(flight);
+  endEvent(instance->event);
+  transfers.erase(instance);
 }
 
 size_t Executor::beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call) {
@@ -258,11 +260,11 @@ void Executor::endEvent(size_t event) {
   trace->end(event);
 }
 
-void Executor::endFlights() {
-  for (const std::vector<OpenFlight> &flights : open)
-    for (const OpenFlight &flight : flights)
-      if (theDevice.hasEnded(flight.ticket))
-        trace->end(flight.event);
+void Executor::endTransfers() {
+  for (const std::vector<InFlightTransfer> &transfers : open)
+    for (const InFlightTransfer &instance : transfers)
+      if (theDevice.hasEnded(instance.ticket))
+        trace->end(instance.event);
 }
 
 uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slot) const {
@@ -289,7 +291,7 @@ Failure Executor::describe(const std::string &message) const {
   Failure failure;
   failure.rank = program.rank;
   failure.message = message;
-  describePlace(source.plan(), program.stage, page, failure);
+  describePlace(source.plan(), program.stage, status, failure);
   return failure;
 }
 

@@ -5,7 +5,7 @@
 #include "runtime/abi.h"
 #include "runtime/device/device.h"
 #include "runtime/guards.h"
-#include "runtime/launch/status_page.h"
+#include "runtime/launch/rank_status.h"
 #include "runtime/program.h"
 #include "runtime/trace.h"
 
@@ -35,9 +35,9 @@ struct Fault {
 /// Executes the program of one rank.
 class Executor {
 public:
-  /// Prepares the program of `rank` on its device. The status is written to `page`, which must outlive this object. If
-  /// null, the status is private.
-  Executor(const Program &program, int rank, Device &device, StatusPage *page = nullptr);
+  /// Prepares the program of `rank` on its device. The status is written to `status`, which must outlive this object.
+  /// If null, the status is private.
+  Executor(const Program &program, int rank, Device &device, RankStatus *status = nullptr);
 
   /// Issues the stage's instruction stream of an entry.
   void run(uint32_t entry);
@@ -51,7 +51,7 @@ public:
   uint64_t address(uint32_t call, const pb::Buffer &buffer, uint32_t slot = 0) const;
 
   /// A barrier of all ranks.
-  void meet();
+  void barrier();
 
   const RankProgram &rankProgram() const { return program; }
   Device &device() const { return theDevice; }
@@ -65,16 +65,16 @@ public:
 
 private:
   /// An in-flight transfer for which no WAIT has run.
-  struct OpenFlight {
+  struct InFlightTransfer {
     uint32_t call, microBatch;
-    FlightTicket ticket;
+    TransferTicket ticket;
     size_t event; ///< index in the trace
   };
 
   void runBlock(const PreparedBlock &block);
   void runAction(const PreparedAction &action);
   void runCalls(const PreparedAction &action);
-  void runSubprogram(const PreparedCall &call, uint32_t subprogram);
+  void runSubprogram(const PreparedLayerCall &call, uint32_t subprogram);
   void runInstruction(const PreparedInstruction &instruction);
   void launch(const PreparedInstruction &instruction);
   void callLibrary(const PreparedInstruction &instruction);
@@ -83,26 +83,26 @@ private:
   void fail() const;
   size_t beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call);
   void endEvent(size_t event);
-  void endFlights();
+  void endTransfers();
 
-  void setSlots(const PreparedCall &call, Range slots);
-  void bind(const PreparedCall &call);
+  void setSlots(const PreparedLayerCall &call, Range slots);
+  void bind(const PreparedLayerCall &call);
   void bindOperands(const PreparedInstruction &instruction);
   std::span<const Place> resolve(Range buffers, std::span<Place> to) const;
 
   const Program &source;
   Device &theDevice;
   RankProgram program;
-  std::optional<Guards> guards;              ///< set if the plan is checked
-  std::vector<std::vector<OpenFlight>> open; ///< indexed by transfer
-  uint32_t meeting = 0;                      ///< the transfer without buffers, used as a barrier
-  uint64_t turns = 0;                        ///< entries run
+  std::optional<Guards> guards;                    ///< set if the plan is checked
+  std::vector<std::vector<InFlightTransfer>> open; ///< indexed by transfer
+  uint32_t barrierTransfer = 0;                    ///< the transfer without buffers, used as a barrier
+  uint64_t turns = 0;                              ///< entries run
 
   // The running action, call and instruction.
   uint32_t round = 0, advance = 0, microBatch = 0;
   int32_t layer = 0;
-  StatusPage ownPage;
-  StatusPage &page;
+  RankStatus ownStatus;
+  RankStatus &status;
   bool isFaultDue = false;
   std::vector<uint32_t> slots; ///< indexed by live range
   std::vector<char> isFirst;   ///< indexed by bucket

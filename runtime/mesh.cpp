@@ -10,18 +10,17 @@ namespace espalier::rt {
 namespace {
 
 constexpr int64_t maxRanks = int64_t(1) << 20;
-constexpr const char *axisNames[axisCount] = {"pp", "dp", "cp", "ep", "tp"};
 
 } // namespace
 
 Mesh::Mesh(const pb::Mesh &mesh) : ranksPerHost(std::clamp<uint32_t>(mesh.ranks_per_host(), 1, maxRanks)) {
-  const uint32_t given[axisCount] = {mesh.pp(), mesh.dp(), mesh.cp(), mesh.ep(), mesh.tp()};
+  const std::array given = axisFields(mesh);
   int64_t product = 1;
   for (int axis = axisCount - 1; axis >= 0; --axis) {
     strides[axis] = static_cast<int>(product);
     if (given[axis] == 0 || (product *= given[axis]) > maxRanks)
-      throw PlanError(fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", axisNames[axis],
-                                  given[axis], maxRanks));
+      throw PlanError(
+          fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", meshAxes[axis], given[axis], maxRanks));
     sizes[axis] = static_cast<int>(given[axis]);
   }
 }
@@ -74,8 +73,11 @@ uint32_t Mesh::divided(uint32_t axes) const {
 }
 
 int64_t Mesh::affine(int rank, const pb::Affine &terms) const {
-  return terms.pp() * index(rank, PP) + terms.dp() * index(rank, DP) + terms.cp() * index(rank, CP) +
-         terms.ep() * index(rank, EP) + terms.tp() * index(rank, TP);
+  const std::array steps = axisFields(terms);
+  int64_t sum = 0;
+  for (int axis = 0; axis < axisCount; ++axis)
+    sum += steps[axis] * index(rank, 1u << axis);
+  return sum;
 }
 
 uint64_t offsetOf(const Mesh &mesh, int rank, const pb::Buffer &buffer) {

@@ -1,6 +1,7 @@
 // Ranks as coordinates on five mesh axes, outermost first; the last axis varies fastest.
 #pragma once
 
+#include "runtime/axes.h"
 #include "runtime/plan.pb.h"
 
 #include <array>
@@ -9,10 +10,16 @@
 
 namespace espalier::rt {
 
-/// The bits of a set of mesh axes, outermost axis first.
-enum Axis : uint32_t { PP = 1, DP = 2, CP = 4, EP = 8, TP = 16 };
-inline constexpr uint32_t allAxes = 31;
-inline constexpr int axisCount = 5;
+/// The bits of a set of mesh axes.
+enum AxisBit : uint32_t {
+  PP = meshAxisBit(Axis::Pp),
+  DP = meshAxisBit(Axis::Dp),
+  CP = meshAxisBit(Axis::Cp),
+  EP = meshAxisBit(Axis::Ep),
+  TP = meshAxisBit(Axis::Tp)
+};
+inline constexpr int axisCount = meshAxes.size();
+inline constexpr uint32_t allAxes = (1u << axisCount) - 1;
 
 /// The mesh of a plan.
 class Mesh {

@@ -114,7 +114,7 @@ std::string wayOf(const Path &path) {
   case PathKind::ModelFile:
     return fmt::format("is a model file: a run file chooses it by model.arch.type, {} for example", stem);
   case PathKind::ClusterFile:
-    return fmt::format("is a cluster file: `--cluster {}` beside a run file", name);
+    return fmt::format("is a cluster file: `--cluster {}` together with a run file", name);
   case PathKind::ShellScript:
     return fmt::format("is a script: `espalier import-args {} -o RUN.yaml` makes it a run file", name);
   case PathKind::HfConfig:

@@ -28,7 +28,7 @@ private:
   void addCalls();
   void addEntry(const pb::Actions &from);
   PreparedAction actionOf(const pb::Action &from);
-  Range flightsOf(const google::protobuf::RepeatedPtrField<pb::Flight> &from);
+  Range instancesOf(const google::protobuf::RepeatedPtrField<pb::Flight> &from);
   Range buffersOf(const Buffers &from);
   Range scalarsOf(const google::protobuf::RepeatedPtrField<pb::Affine> &from);
   Range numbersOf(const google::protobuf::RepeatedField<uint32_t> &from, std::vector<uint32_t> &to);
@@ -121,7 +121,7 @@ TransferShape Preparation::shapeOf(const pb::Transfer &transfer) const {
   case pb::Transfer::RECEIVE: {
     int stages = mesh.count(PP), shifted = (program.stage + transfer.shift() % stages + stages) % stages;
     made.peer = mesh.peer(rank, shifted);
-    made.line = transfer.line();
+    made.channel = transfer.line();
     break;
   }
   case pb::Transfer::COPY:
@@ -165,7 +165,7 @@ void Preparation::addPlaces() {
 
 void Preparation::addCalls() {
   for (const pb::Call &call : stage.calls()) {
-    PreparedCall &made = program.calls.emplace_back();
+    PreparedLayerCall &made = program.calls.emplace_back();
     made.layer = call.layer();
     made.programs.assign(call.programs().begin(), call.programs().end());
     size_t first = program.bindings.size();
@@ -178,14 +178,14 @@ void Preparation::addCalls() {
       program.calls[stage.chunks(i).first_call() + call].chunk = i;
 }
 
-Range Preparation::flightsOf(const google::protobuf::RepeatedPtrField<pb::Flight> &from) {
-  size_t first = program.flights.size();
+Range Preparation::instancesOf(const google::protobuf::RepeatedPtrField<pb::Flight> &from) {
+  size_t first = program.instances.size();
   for (const pb::Flight &flight : from) {
     isUsed[flight.transfer()] = true;
-    program.flights.push_back(
+    program.instances.push_back(
         {flight.transfer(), flight.call(), flight.micro_batch(), numbersOf(flight.slots(), program.slots)});
   }
-  return rangeFrom(first, program.flights);
+  return rangeFrom(first, program.instances);
 }
 
 PreparedAction Preparation::actionOf(const pb::Action &from) {
@@ -200,10 +200,10 @@ PreparedAction Preparation::actionOf(const pb::Action &from) {
     made.first = numbersOf(run.first(), program.buckets);
   } else if (from.has_start()) {
     made.kind = PreparedAction::Start;
-    made.flights = flightsOf(from.start().flights());
+    made.instances = instancesOf(from.start().flights());
   } else {
     made.kind = PreparedAction::Wait;
-    made.flights = flightsOf(from.wait().flights());
+    made.instances = instancesOf(from.wait().flights());
   }
   return made;
 }

@@ -92,15 +92,15 @@ struct PreparedBinding {
 };
 
 /// A layer call of the rank's stage.
-struct PreparedCall {
+struct PreparedLayerCall {
   int32_t layer = 0;
   uint32_t chunk = 0;
   Range bindings;
   std::vector<uint32_t> programs; ///< indexed by role: subprogram + 1, 0 for none
 };
 
-/// A transfer that an action starts or waits for.
-struct PreparedFlight {
+/// A transfer of a layer call and micro-batch that an action starts or waits for.
+struct TransferInstance {
   uint32_t transfer, call, microBatch;
   Range slots;
 };
@@ -108,7 +108,7 @@ struct PreparedFlight {
 /// An action of an instruction stream.
 struct PreparedAction {
   enum Kind : uint8_t { Run, Start, Wait } kind = Run;
-  Range flights; ///< for Start and Wait
+  Range instances; ///< for Start and Wait
   // Fields of Run:
   bool backwards = false;
   uint32_t role = 0, microBatch = 0;
@@ -131,14 +131,14 @@ struct RankProgram {
   std::vector<PreparedTransfer> transfers; ///< indexed by the plan's transfers
   std::vector<PreparedPlace> places;       ///< indexed by the stage's allocations
   std::vector<PreparedBinding> bindings;
-  std::vector<PreparedCall> calls;
+  std::vector<PreparedLayerCall> calls;
   std::vector<pb::Lifetime> lifetimes;
   std::vector<std::vector<uint32_t>> chunkLifetimes; ///< per chunk: the live ranges for which RUNs and transfers give
                                                      ///< slots
   std::vector<Range> entries;                        ///< blocks, indexed by the plan's entries
   std::vector<PreparedBlock> blocks;
   std::vector<PreparedAction> actions;
-  std::vector<PreparedFlight> flights;
+  std::vector<TransferInstance> instances;
   std::vector<uint32_t> slots;   ///< of RUNs and transfers
   std::vector<uint32_t> buckets; ///< buckets that RUNs list as first
 };

@@ -36,6 +36,14 @@ if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
 
+# What validates JSON against a schema.
+if importlib.util.find_spec("jsonschema"):
+    config.available_features.add("jsonschema")
+
+# A browser, in which reports are opened; `./dev install` installs none.
+if shutil.which("chromium"):
+    config.available_features.add("chromium")
+
 # The Python package in the build folder needs the Python version that its module is built for.
 module = os.path.join(config.binary_dir, "python")
 has_module = os.path.isdir(module) and subprocess.run(

@@ -291,7 +291,7 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
         device.device);
   text += fmt::format("name: {}{}\nhosts: 1\ndevices_per_host: {}\n", device.isEmulated ? "emulated_" : "", name,
                       device.devices);
-  text += fmt::format("memory_bytes: {:.6g}  # as the driver says\n", device.memoryBytes);
+  text += fmt::format("memory_bytes: {:.6g}  # from the driver\n", device.memoryBytes);
   text += fmt::format(
       "peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",
       device.f32Flops, device.bf16Flops, device.f16Flops, sizes.products.front(), sizes.products.back());
@@ -299,7 +299,7 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
                       sizes.copied >> 10);
   text += fmt::format("matmul_efficiency: {:.3g}  # bf16 product [{}, {}] by [{}, {}] over the fastest one\n",
                       device.matmulEfficiency, sizes.tokens, sizes.hidden, sizes.hidden, 4 * sizes.hidden);
-  text += fmt::format("multiprocessors: {}  # as the driver says\n", device.multiprocessors);
+  text += fmt::format("multiprocessors: {}  # from the driver\n", device.multiprocessors);
   text += fmt::format("launch_seconds: {:.3g}  # smallest work in a queue, {} in a row\n", device.launchSeconds,
                       sizes.launches);
   if (device.devices > 1)

@@ -120,14 +120,14 @@ void addCommOptions(const Verb &run, CommWords &words) {
   run.flag("--share-devices", words.sharesDevices, "several ranks may use one device");
 }
 
-void chooseMeeting(const CommWords &words, rt::RunOptions &options) {
+void chooseRendezvous(const CommWords &words, rt::RunOptions &options) {
   options.token = readToken(words.tokenFile);
-  Topology topology = findMeeting(environmentOfProcess(), launchOptions(words));
+  Topology topology = findRendezvous(environmentOfProcess(), launchOptions(words));
   bool isSlurm = topology.launcher == Topology::Slurm;
   if (topology.launcher == Topology::Mpi) // mpirun aborts all ranks if this process fails
     options.comm = rt::Comm::mpi;
   else if (topology.isOneHost())
-    options.comm = topology.meeting.empty() ? rt::Comm::local : rt::Comm::shm;
+    options.comm = topology.hostRendezvous.empty() ? rt::Comm::local : rt::Comm::shm;
   else // without a secret, only CPU plans of several hosts can meet
     options.comm = options.token.empty() && isSlurm ? rt::Comm::mpi : rt::Comm::hosts;
   options.topology = std::move(topology);
@@ -146,7 +146,7 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
     throw rt::PlanError(fmt::format("--comm nccl is for plans for CUDA, {} is one for {}", file, plan.target()));
   options.comm = isCuda ? cudaCommOf(topology, wish, options) : commOf(topology, wish, file);
   if (options.comm == rt::Comm::mpi || options.comm == rt::Comm::hosts)
-    topology.meeting.clear();
+    topology.hostRendezvous.clear();
   options.sharesDevices = words.sharesDevices;
   options.log = topology.ranks.front() == 0;
   std::string text = topology.launcher == Topology::Alone ? "" : describe(topology);

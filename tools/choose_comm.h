@@ -24,7 +24,7 @@ void addCommOptions(const Verb &run, CommWords &words);
 
 /// Sets options.token and, as far as possible without a plan, options.comm and topology. Runs before the plan is read,
 /// so that peers learn about a start-up failure of this process. Throws PlanError.
-void chooseMeeting(const CommWords &words, rt::RunOptions &options);
+void chooseRendezvous(const CommWords &words, rt::RunOptions &options);
 
 /// Sets options.comm, topology, and whether this process prints. Returns a description of the topology for rank 0 to
 /// print, or an empty string if the command line has no topology options. Throws PlanError.

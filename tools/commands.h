@@ -9,6 +9,12 @@ namespace espalier {
 /// Adds `run X.plan`: trains or evaluates.
 void addRunCommand(const Verb &app);
 
+/// Adds `train RUN.yaml`: compiles and runs.
+void addTrainCommand(const Verb &app);
+
+/// Adds `demo`: shows on this machine what the command does.
+void addDemoCommand(const Verb &app);
+
 /// Adds `generate X.plan`: continues prompts.
 void addGenerateCommand(const Verb &app);
 

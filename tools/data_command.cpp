@@ -13,6 +13,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <glob.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace espalier {
@@ -66,6 +67,12 @@ private:
   double lastShown = 0;
 };
 
+/// Returns name, counts and token type of a dataset.
+nlohmann::ordered_json describeDatasetJson(const IndexedDataset &set) {
+  return {{"name", set.name()},         {"documents", set.documentCount()},       {"sequences", set.sequenceCount()},
+          {"tokens", set.tokenCount()}, {"type", tokenTypeName(set.tokenType())}, {"multimodal", set.isMultimodal()}};
+}
+
 /// Opens an indexed dataset. For other kinds of files, the error names the command that accepts them.
 IndexedDataset openIndexed(const std::string &prefix) {
   PathKind kind = pathKind(prefix);
@@ -77,7 +84,18 @@ IndexedDataset openIndexed(const std::string &prefix) {
 struct TokenizeArguments {
   TokenizeJob job;
   TokenizerOptions tokenizer;
+  bool json = false;
 };
+
+/// Adds --json.
+void addJsonFlag(const Verb &command, bool &json) { command.flag("--json", json, "print the report as JSON"); }
+
+/// Prints a report of a verb as JSON, with the number of its schema.
+void printJson(nlohmann::ordered_json report) {
+  nlohmann::ordered_json json = {{"schema", 1}};
+  json.update(report);
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
 
 void runTokenize(TokenizeArguments arguments) {
   arguments.job.inputs = expandPatterns(arguments.job.inputs);
@@ -92,6 +110,12 @@ void runTokenize(TokenizeArguments arguments) {
                "{}: note: holds <|endoftext|>, which is tokenized as text; --document-separator '<|endoftext|>' cuts "
                "documents at lines that hold nothing else\n",
                report.firstMark);
+  if (arguments.json)
+    return printJson({{"documents", report.documents},
+                      {"tokens", report.tokens},
+                      {"text_bytes", report.textBytes},
+                      {"skipped_lines", report.skippedLines},
+                      {"prefixes", report.prefixes}});
   fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
   for (const std::string &prefix : report.prefixes)
     fmt::print("wrote {}.bin and .idx\n", prefix);
@@ -114,6 +138,7 @@ void addTokenize(const Verb &data) {
   command.option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
       .range(1, 1024);
   addTokenizerOptions(command, arguments->tokenizer);
+  addJsonFlag(command, arguments->json);
   command.action([arguments] { runTokenize(*arguments); });
 }
 
@@ -122,10 +147,17 @@ void addVerify(const Verb &data) {
   auto vocabSize = std::make_shared<int64_t>(0);
   Verb command = data.verb("verify", "reads a set whole and checks every value");
   command.option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx").required();
+  auto json = std::make_shared<bool>(false);
   command.option("--vocab-size", *vocabSize, "refuse tokens at or above this");
-  command.action([prefix, vocabSize] {
+  addJsonFlag(command, *json);
+  command.action([prefix, vocabSize, json] {
     IndexedDataset set = openIndexed(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
+    if (*json) {
+      nlohmann::ordered_json report = describeDatasetJson(set);
+      report["largest_id"] = largest;
+      return printJson(report);
+    }
     fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix, set.documentCount(),
                set.sequenceCount(), set.tokenCount(), largest);
   });
@@ -138,8 +170,10 @@ void addMerge(const Verb &data) {
   Verb command = data.verb("merge", "several sets of one token type to one");
   command.option("prefix", *inputs, "prefixes, in the order of the result").required();
   command.option("--output-prefix", *output, "PREFIX of the result").required();
+  auto json = std::make_shared<bool>(false);
   command.flag("--overwrite", *replaces, "replace a dataset of the same name");
-  command.action([inputs, output, replaces] {
+  addJsonFlag(command, *json);
+  command.action([inputs, output, replaces, json] {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
@@ -153,6 +187,8 @@ void addMerge(const Verb &data) {
     for (const IndexedDataset &set : sets)
       writer.addDataset(set);
     writer.commit();
+    if (*json)
+      return printJson({{"documents", writer.documentCount()}, {"tokens", writer.tokenCount()}, {"prefix", *output}});
     fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(), writer.tokenCount(), *output);
   });
 }
@@ -160,6 +196,7 @@ void addMerge(const Verb &data) {
 struct IndexArguments {
   std::string prefix, split = "train";
   DatasetOptions options;
+  bool json = false;
 };
 
 void addIndex(const Verb &data) {
@@ -173,12 +210,16 @@ void addIndex(const Verb &data) {
   command.option("--split", options.splitWeights, "weights of train, valid and test");
   command.option("--part", arguments->split).oneOf({"train", "valid", "test"});
   command.option("--cache", options.cacheFolder, "folder of the index").required();
+  addJsonFlag(command, arguments->json);
   command.action([arguments] {
     DatasetOptions options = arguments->options;
     options.split = arguments->split == "train"   ? Split::train
                     : arguments->split == "valid" ? Split::valid
                                                   : Split::test;
     auto set = openDataset(arguments->prefix, options);
+    if (arguments->json)
+      return printJson(
+          {{"samples", set->sampleCount()}, {"seq_length", options.seqLength}, {"cache", options.cacheFolder}});
     fmt::print("{} samples of {} tokens in {}\n", set->sampleCount(), options.seqLength, options.cacheFolder);
   });
 }
@@ -194,6 +235,7 @@ void addInspect(const Verb &data) {
   Verb command = data.verb("inspect", "counts, lengths and first documents of a set");
   command.option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx").required();
   addDatasetView(command, *view);
+  addJsonFlag(command, view->json);
   command.action([prefix, view] { inspectDataset(*prefix, *view); });
 }
 
@@ -235,11 +277,22 @@ void addDatasetView(const Verb &command, DatasetView &view) {
   addTokenizerOptions(command, view.tokenizer);
 }
 
+std::vector<std::string> datasetFaults(const std::string &path) {
+  try {
+    verifyTokens(openIndexed(prefixOf(path)), /*vocabSize=*/0);
+  } catch (const DataError &error) {
+    return {error.what()};
+  }
+  return {};
+}
+
 void inspectDataset(const std::string &path, const DatasetView &view) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (!view.tokenizer.kind.empty())
     tokenizer = openTokenizer(view.tokenizer);
   IndexedDataset set = openIndexed(prefixOf(path));
+  if (view.json)
+    return printJson(describeDatasetJson(set));
   fmt::print("{}", describeDataset(set, tokenizer.get(), view.documents));
 }
 

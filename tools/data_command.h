@@ -6,6 +6,7 @@
 
 #include "compiler/command_line.h"
 #include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -15,17 +16,21 @@ void addDataCommands(const Verb &app);
 /// Returns true if `path` is PREFIX, PREFIX.idx or PREFIX.bin of an existing indexed dataset.
 bool isIndexedDataset(const std::string &path);
 
+/// Reads a whole dataset and returns its errors.
+std::vector<std::string> datasetFaults(const std::string &path);
+
 /// Settings for printing a dataset: the tokenizer that decodes documents (none: print ids) and the number of documents.
 struct DatasetView {
   DatasetView() { tokenizer.kind.clear(); }
   rt::TokenizerOptions tokenizer;
   int documents = 3;
+  bool json = false; ///< print the counts as JSON
 };
 
 /// Adds the options that set `view`.
 void addDatasetView(const Verb &command, DatasetView &view);
 
-/// Prints counts, a histogram of lengths and the first documents of a set. Throws rt::DataError.
+/// Prints counts, a histogram of lengths and the first documents of a set, or the counts as JSON. Throws rt::DataError.
 void inspectDataset(const std::string &path, const DatasetView &view);
 
 /// Adds --tokenizer and the options for the files that each kind of tokenizer needs.

@@ -36,6 +36,9 @@ int main(int argc, char **argv) {
   std::signal(SIGCHLD, SIG_DFL); // children inherit an ignored SIGCHLD, and waitpid would then find no child
   std::signal(SIGXFSZ, SIG_IGN); // exceeding the file size limit (ulimit -f) becomes a write error
   espalier::rt::reportCrashes();
+  espalier::addDemoCommand(app);
+  espalier::addCompilerCommands(app, argc, argv);
+  espalier::addTrainCommand(app);
   espalier::addRunCommand(app);
   espalier::addGenerateCommand(app);
   espalier::addServeCommand(app);
@@ -48,7 +51,6 @@ int main(int argc, char **argv) {
   espalier::addClusterCommand(app);
   espalier::addLaunchCommand(app);
   espalier::addCalibrateCommand(app);
-  espalier::addCompilerCommands(app, argc, argv);
   int exitCode = espalier::Success;
   try {
     exitCode = app.parse(argc, argv);

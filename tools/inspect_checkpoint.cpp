@@ -30,7 +30,8 @@ ordered_json describe(const rt::Manifest &manifest, bool isComplete) {
                         {"range", {piece.begin, piece.end}},
                         {"file", shard.file}});
     }
-  return {{"step", manifest.state.step},
+  return {{"schema", 1},
+          {"step", manifest.state.step},
           {"ranks", manifest.ranks()},
           {"model", manifest.model},
           {"parameters", manifest.parameters},

@@ -4,6 +4,7 @@
 
 #include "tools/data_command.h"
 #include "tools/inspect_checkpoint.h"
+#include "tools/plan_sections.h"
 
 #include "runtime/mesh.h"
 #include "runtime/program.h"
@@ -90,7 +91,8 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"stages", describeChunks(plan)}};
   if (settings.has_slices_kept_inputs())
     split["slices_kept_inputs"] = settings.slices_kept_inputs();
-  return {{"model", plan.model()},
+  return {{"schema", 1},
+          {"model", plan.model()},
           {"ranks", mesh.ranks()},
           {"stages", plan.stages_size()},
           {"parameters", plan.parameter_count()},
@@ -151,13 +153,15 @@ void printForPeople(const rt::pb::Plan &plan) {
     fmt::print("made from   {} {}\n", input.name(), input.sha256());
 }
 
-ExitCode inspectPlan(const std::string &file, bool isJson) {
+ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &report) {
   rt::pb::Plan plan = rt::readPlan(file);
   std::vector<std::string> errors = rt::verifyPlan(plan);
   for (const std::string &error : errors)
     fmt::print(stderr, "{}: error: {}\n", file, error);
   if (!errors.empty())
     return UserError;
+  if (!report.empty())
+    writeReport(report, fmt::format("A plan of {}", plan.model()), file, planSections(file, plan));
   if (isJson)
     fmt::print("{}\n", describe(plan).dump(2));
   else
@@ -167,17 +171,18 @@ ExitCode inspectPlan(const std::string &file, bool isJson) {
 
 struct InspectWords {
   std::string path;
-  bool isJson = false;
   DatasetView view;
+  std::string report; ///< file for a report of a plan
 };
 
 ExitCode inspectPath(const InspectWords &words) {
+  bool isJson = words.view.json;
+  if (!words.report.empty() && (std::filesystem::is_directory(words.path) || isIndexedDataset(words.path)))
+    throw rt::PlanError(fmt::format("--report is for plans, and {} is none", words.path));
   if (std::filesystem::is_directory(words.path))
-    return inspectCheckpoint(words.path, words.isJson) ? Success : UserError;
+    return inspectCheckpoint(words.path, isJson) ? Success : UserError;
   if (!isIndexedDataset(words.path))
-    return inspectPlan(words.path, words.isJson);
-  if (words.isJson)
-    throw rt::PlanError(fmt::format("{}: is a dataset; only plans and checkpoints are shown as JSON", words.path));
+    return inspectPlan(words.path, isJson, words.report);
   inspectDataset(words.path, words.view);
   return Success;
 }
@@ -191,7 +196,8 @@ void addInspectCommand(const Verb &app) {
       .option("path", words->path,
               "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
       .required();
-  inspect.flag("--json", words->isJson, "plans and checkpoints: print JSON");
+  inspect.flag("--json", words->view.json, "print JSON");
+  inspect.option("--report", words->report, "plans: write a report here as HTML");
   addDatasetView(inspect, words->view);
   inspect.action([words] { return inspectPath(*words); });
 }

@@ -105,7 +105,8 @@ bool isHere(const Host &host) {
 
 /// Runs the same command on the first host, because this machine is not one of the hosts.
 int runFromOutside(const LaunchWords &words, const std::vector<Host> &hosts) {
-  fmt::print(stderr, "espalier: starting mpirun on {}, as this machine is none of the hosts\n", hosts.front().address);
+  fmt::print(stderr, "espalier: starting mpirun on {}, because this machine is not one of the hosts\n",
+             hosts.front().address);
   std::vector<std::string> command = {ownFile(), "launch", "--here", "--hosts",
                                       std::filesystem::absolute(words.hosts).string()};
   if (!words.ssh.empty())
@@ -161,7 +162,7 @@ void addLaunchCommand(const Verb &app) {
               "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
               "whether the host lives");
   verb.flag("--here", words->isHere,
-            "start mpirun on this machine; default: on the first host, where this machine is none of them");
+            "start mpirun on this machine; default: on the first host if this machine is not one of the hosts");
   verb.option("command", words->run, "behind --: run X.plan ..., the plan first");
   verb.action([words] { return launch(*words); });
 }

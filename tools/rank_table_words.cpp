@@ -45,13 +45,13 @@ std::vector<std::string> resolveRankTable(std::vector<std::string> words) {
   std::optional<std::string> cluster = take(rest, "--cluster"), file = take(rest, "--rank-table");
   if (cluster && looksLikeTable(*cluster))
     throw rt::PlanError(
-        fmt::format("--cluster: {0} is a rank table, which says no rates; give --cluster NAME --rank-table "
+        fmt::format("--cluster: {0} is a rank table, which has no rates; give --cluster NAME --rank-table "
                     "{0}",
                     *cluster));
   if (!file)
     return words;
   if (!cluster)
-    throw rt::PlanError("--rank-table says hosts and devices only; give --cluster NAME, too, whose rates are taken");
+    throw rt::PlanError("--rank-table gives hosts and devices only; give --cluster NAME, too, for the rates");
   rt::launch::RankTable table = rt::launch::readRankTable(*file);
   size_t devices = table.servers.front().devices.size();
   for (const rt::launch::TableServer &server : table.servers)

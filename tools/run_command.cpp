@@ -1,21 +1,29 @@
 // `espalier run`: the options of a training run.
-#include "tools/commands.h"
+#include "tools/run_command.h"
 
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/counted.h"
-#include "runtime/run/decline.h"
-#include "runtime/run/run.h"
-#include "runtime/run/summary.h"
-#include "runtime/status.h"
-#include "runtime/train/stop.h"
-#include "tools/choose_comm.h"
-#include "tools/choose_device.h"
+#include "tools/commands.h"
 #include "tools/resume_line.h"
 
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/counted.h"
+#include "runtime/run/run.h"
+#include "runtime/run/startup_guard.h"
+#include "runtime/run/summary.h"
+#include "runtime/status.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/stop.h"
+#include "tools/choose_device.h"
+#include "tools/drift.h"
+#include "tools/plan_sections.h"
+
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <unistd.h>
@@ -24,14 +32,6 @@ namespace espalier {
 namespace {
 
 constexpr int mostSteps = 1000000000;
-
-struct RunWords {
-  std::string plan, device, dumpGradients, dumpParameters;
-  CommWords comm;
-  rt::RunOptions options;
-  Option steps;
-  Verb evaluation; ///< option group of evaluations
-};
 
 /// Writes the tensors of every step, with names "STEP/NAME".
 void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &steps, int64_t lastStep) {
@@ -52,6 +52,7 @@ void checkPlaces(const RunWords &words) {
            {"--trace", options.trace},
            {"--status", options.status},
            {"--failure-report", options.failureReport},
+           {"--report", words.report},
            {"--dump-gradients", words.dumpGradients},
            {"--dump-parameters", words.dumpParameters}}) {
     std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
@@ -83,7 +84,7 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
   checkPlaces(words);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
-    throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
+    throw rt::PlanError("--accept-changes is for a run that resumes another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(
         fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train", words.plan,
@@ -121,12 +122,47 @@ void noteThreads(const rt::RunOptions &options, int hostRanks) {
                rt::counted(cores, "core"), rt::threadsPerRank(0, hostRanks));
 }
 
+/// Describes the whole run for --json.
+nlohmann::ordered_json describe(const RunWords &words, const rt::pb::Plan &plan, const rt::RunResult &result) {
+  auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  const std::filesystem::path &folder = words.options.checkpoint;
+  std::string checkpoint = folder.empty() ? "" : rt::latestCheckpoint(folder);
+  nlohmann::ordered_json json = {{"schema", 1},
+                                 {"plan", words.plan},
+                                 {"model", plan.model()},
+                                 {"ranks", rt::Mesh(plan.mesh()).ranks()},
+                                 {"steps", result.steps.size()}};
+  json["last"] = nullptr;
+  if (!result.steps.empty())
+    json["last"] = nlohmann::ordered_json::parse(metricsLine(result.steps.back()));
+  double seconds = medianSeconds(result.steps);
+  json["median_step_seconds"] = number(seconds > 0 ? seconds : std::nan(""));
+  json["predicted_step_seconds"] =
+      number(plan.predicted_step_seconds() > 0 ? plan.predicted_step_seconds() : std::nan(""));
+  json["evaluations"] = nlohmann::ordered_json::array();
+  for (const rt::EvaluationRecord &evaluation : result.evaluations)
+    json["evaluations"].push_back(nlohmann::ordered_json::parse(metricsLine(evaluation)));
+  auto textOrNull = [](const std::string &text) {
+    return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
+  };
+  json["checkpoint"] = textOrNull(checkpoint);
+  json["stopped_by"] = textOrNull(result.stopSignal ? rt::signalName(result.stopSignal) : "");
+  json["divergence"] = textOrNull(result.divergence);
+  return json;
+}
+
+} // namespace
+
 int runPlanFile(RunWords &words) {
   std::string topology, steps;
   std::optional<rt::Program> prepared;
-  chooseMeeting(words.comm, words.options);
+  words.options.keepGradients = !words.dumpGradients.empty();
+  words.options.keepParameters = !words.dumpParameters.empty();
+  chooseRendezvous(words.comm, words.options);
   words.options.resumeCommand = resumeLine(*words.options.topology);
-  rt::orDecline(words.options, [&] {
+  rt::guardStartup(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
     steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(words, plan.settings());
     topology = chooseComm(words.comm, plan, words.plan, words.options);
@@ -136,6 +172,8 @@ int runPlanFile(RunWords &words) {
     chooseDevice(words.device, plan, words.plan);
     prepared.emplace(std::move(plan), words.options.threads);
   });
+  bool printsJson = words.json && words.options.log;
+  words.options.log &= !words.json;
   const rt::Program &program = *prepared;
   std::string level = program.backend().level();
   if (words.options.log)
@@ -151,6 +189,21 @@ int runPlanFile(RunWords &words) {
     dump(words.dumpGradients, result.gradients, last);
   if (!words.dumpParameters.empty())
     dump(words.dumpParameters, result.parameters, last);
+  if (words.options.log && words.device != "emulated") {
+    HostLoad load{words.options.hostRanks(program.mesh().ranks()),
+                  static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+    if (std::string line = driftLine(program.plan(), result, load); !line.empty())
+      fmt::print("{}\n", line);
+  }
+  if (!words.report.empty() && (!result.steps.empty() || !result.evaluations.empty())) { // not on other processes
+    bool hasTrace = !words.options.trace.empty() && !result.steps.empty();
+    nlohmann::ordered_json sections = runSections(hasTrace ? words.options.trace.string() : "", program.plan(), result);
+    for (const nlohmann::ordered_json &section : planSections(words.plan, program.plan()))
+      sections.push_back(section);
+    writeReport(words.report, fmt::format("A run of {}", program.plan().model()), words.plan, sections);
+  }
+  if (printsJson)
+    fmt::print("{}\n", describe(words, program.plan(), result).dump(2));
   if (!result.divergence.empty()) {
     std::fprintf(stderr, "espalier: error: %s\n",
                  rt::divergenceSentence(result, words.options, program.plan().settings()).c_str());
@@ -158,6 +211,8 @@ int runPlanFile(RunWords &words) {
   }
   return result.stopSignal ? 128 + result.stopSignal : int(Success);
 }
+
+namespace {
 
 void addDataOptions(const Verb &run, rt::RunOptions &options) {
   rt::DataOptions &data = options.data;
@@ -175,20 +230,21 @@ void addDataOptions(const Verb &run, rt::RunOptions &options) {
 
 } // namespace
 
-void addRunCommand(const Verb &app) {
-  Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
-  auto words = std::make_shared<RunWords>();
-  rt::RunOptions &options = words->options;
+void addRunOptions(const Verb &run, RunWords &words) {
+  rt::RunOptions &options = words.options;
   options.log = true;
   options.stopSignal = rt::stopSignal;
-  run.option("plan", words->plan, "the .plan file").required();
   addDataOptions(run, options);
-  run.option("--device", words->device, "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
+  run.option("--device", words.device, "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
       .oneOf({"cpu", "cuda", "emulated"});
-  words->steps = run.option("--steps", options.steps,
-                            "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
-                     .range(1, mostSteps);
+  words.steps = run.option("--steps", options.steps,
+                           "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
+                    .range(1, mostSteps);
   run.option("--metrics", options.metrics, "write a JSON line per step here");
+  run.option("--log-every", options.logEvery,
+             "steps between log lines; default: 1, and on a terminal one progress line in place of them")
+      .range(1, mostSteps);
+  run.option("--tensorboard", options.tensorboard, "write an event file with losses and speeds into this folder");
   Option load =
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
@@ -205,33 +261,39 @@ void addRunCommand(const Verb &app) {
   run.flag("--accept-changes", options.acceptChanges,
            "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run.option("--threads", options.threads, "threads per rank; default: cores / ranks").range(1, 1024);
-  addCommOptions(run, words->comm);
+  addCommOptions(run, words.comm);
   run.option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
   run.option("--trace", options.trace,
              "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
+  run.option("--report", words.report,
+             "write a report of the run here as HTML: losses, speed, memory; the step of --trace");
   run.option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run.option("--failure-timeout", options.failureSeconds,
              "seconds within which all processes of all hosts have ended after one failed; default: 5")
       .range(1.0, 3600.0);
   run.option("--eval-every", options.evalEvery, "steps between evaluations on held-out data").range(0, mostSteps);
-  words->evaluation = run.group("evaluations");
-  words->evaluation.choice<rt::Split>(
+  words.evaluation = run.group("evaluations");
+  words.evaluation.choice<rt::Split>(
       "--eval-split", options.evalSplit,
       {{"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}},
       "what evaluations read: train, valid (default) or test");
-  words->evaluation
+  words.evaluation
       .option("--eval-batches", options.evalBatches,
               "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
       .range(1, mostSteps);
-  run.option("--dump-gradients", words->dumpGradients,
+  run.option("--dump-gradients", words.dumpGradients,
              "write the unsharded gradients of each step here, as safetensors");
-  run.option("--dump-parameters", words->dumpParameters,
+  run.option("--dump-parameters", words.dumpParameters,
              "write the unsharded parameters after each step here, as safetensors");
-  run.action([words] {
-    words->options.keepGradients = !words->dumpGradients.empty();
-    words->options.keepParameters = !words->dumpParameters.empty();
-    return runPlanFile(*words);
-  });
+  run.flag("--json", words.json, "print one JSON object about the whole run at its end, in place of the log");
+}
+
+void addRunCommand(const Verb &app) {
+  Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
+  auto words = std::make_shared<RunWords>();
+  run.option("plan", words->plan, "the .plan file").required();
+  addRunOptions(run, *words);
+  run.action([words] { return runPlanFile(*words); });
 }
 
 } // namespace espalier

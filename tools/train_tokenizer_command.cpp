@@ -8,6 +8,7 @@
 #include "runtime/tokenizer/train_bpe.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace espalier {
 
@@ -19,6 +20,7 @@ struct TrainArguments {
   std::vector<std::string> inputs;
   std::string output, vocabFile, mergeFile, key = "text";
   TrainBpeOptions options;
+  bool json = false;
 };
 
 bool isJson(const std::string &path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
@@ -65,6 +67,7 @@ void addTrainTokenizer(const Verb &data) {
       .range(0, std::numeric_limits<int64_t>::max());
   command.option("--special-token", options.specialTokens, "tokens that take the first ids");
   command.option("--json-key", arguments->key, "JSON lines: the key that holds the text");
+  command.flag("--json", arguments->json, "print the report as JSON");
   command.action([arguments] {
     WordCounts words;
     for (const std::string &input : expandPatterns(arguments->inputs))
@@ -73,8 +76,16 @@ void addTrainTokenizer(const Verb &data) {
     writeFile(arguments->output, toTokenizerJson(trained));
     writeFile(arguments->vocabFile, toVocabJson(trained));
     writeFile(arguments->mergeFile, toMergeLines(trained));
-    fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(),
-               arguments->output.empty() ? arguments->vocabFile : arguments->output);
+    if (arguments->json)
+      fmt::print("{}\n", nlohmann::ordered_json(
+                             {{"schema", 1},
+                              {"tokens", trained.tokens.size()},
+                              {"merges", trained.merges.size()},
+                              {"output", arguments->output.empty() ? arguments->vocabFile : arguments->output}})
+                             .dump(2));
+    else
+      fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(),
+                 arguments->output.empty() ? arguments->vocabFile : arguments->output);
     if (static_cast<int64_t>(trained.tokens.size()) < arguments->options.vocabSize)
       fmt::print(stderr, "the text holds no more pairs: {} of {} tokens were made\n", trained.tokens.size(),
                  arguments->options.vocabSize);

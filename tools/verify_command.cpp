@@ -1,5 +1,6 @@
-// `espalier verify`: checks that every byte of a plan or a checkpoint is as written.
+// `espalier verify`: checks every byte of a plan, a checkpoint or a dataset.
 #include "tools/commands.h"
+#include "tools/data_command.h"
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
@@ -22,6 +23,8 @@ struct VerifyWords {
 
 /// Returns the errors of a readable file. Throws PlanError if the file cannot be read.
 std::vector<std::string> errorsOf(const std::string &path) {
+  if (isIndexedDataset(path))
+    return datasetFaults(path);
   if (!std::filesystem::is_directory(path))
     return rt::verifyPlan(rt::readPlan(path));
   std::filesystem::path checkpoint = rt::checkpointAt(path);
@@ -42,7 +45,7 @@ ExitCode verifyPath(const VerifyWords &words) {
     errors = {error.what()};
   }
   if (words.isJson)
-    fmt::print("{}\n", nlohmann::ordered_json({{"ok", errors.empty()}, {"errors", errors}}).dump(2));
+    fmt::print("{}\n", nlohmann::ordered_json({{"schema", 1}, {"ok", errors.empty()}, {"errors", errors}}).dump(2));
   else if (errors.empty())
     fmt::print("{}: holds\n", words.path);
   else
@@ -54,13 +57,16 @@ ExitCode verifyPath(const VerifyWords &words) {
 } // namespace
 
 void addVerifyCommand(const Verb &app) {
-  Verb verify = app.verb("verify", "Look at every byte of a plan or a checkpoint");
+  Verb verify = app.verb("verify", "Check every byte of a plan, a checkpoint or a dataset");
   auto words = std::make_shared<VerifyWords>();
-  verify.option("path", words->path, "a .plan file, or a folder of checkpoints or one of them").required();
+  verify
+      .option("path", words->path,
+              "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
+      .required();
   Option json = verify.flag("--json", words->isJson, "print JSON: ok, errors");
   verify
       .option("--reseal", words->reseal,
-              "write the plan, whatever it holds, here with a checksum that fits: for tests of the verifier")
+              "write the plan here with a valid checksum, even if it is wrong: for tests of the verifier")
       .excludes(json);
   verify.action([words] { return verifyPath(*words); });
 }

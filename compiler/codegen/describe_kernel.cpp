@@ -5,6 +5,7 @@
 #include "compiler/codegen/program_builder.h"
 #include "dialects/model/dialect.h"
 #include "runtime/functions.h"
+#include "runtime/plan_access.h"
 
 using namespace mlir;
 
@@ -154,7 +155,7 @@ private:
   void describe(const rt::OperandSignature &operand) {
     pb::Operand &made = *message.add_operands();
     made.set_type(typeOf(operand));
-    made.set_access(accessOf(operand));
+    made.set_access(rt::planAccess(operand.access, cuda::destinationOf(kernel) == cuda::Destination::Overwrite));
     if (operand.isStored() && cuda::destinationOf(kernel) == cuda::Destination::AddUnlessFirst)
       made.set_unless(scalar(*row.findScalar("FIRST")));
     addReach(operand, made);
@@ -172,23 +173,6 @@ private:
     if (operand.type == 's' || operand.type == 'i')
       return operand.type == 's' ? pb::F32 : pb::I32;
     return dataType(cuda::typeParameter(kernel, operand.type == 'f' ? StringRef(operand.name) : "type"));
-  }
-
-  pb::Operand::Access accessOf(const rt::OperandSignature &operand) {
-    using Access = rt::OperandSignature::Access;
-    switch (operand.access) {
-    case Access::Read:
-      return pb::Operand::READ;
-    case Access::Write:
-      return pb::Operand::WRITE;
-    case Access::Update:
-      return pb::Operand::UPDATE;
-    case Access::Add:
-      return pb::Operand::ADD;
-    case Access::Store:
-      break;
-    }
-    return cuda::destinationOf(kernel) == cuda::Destination::Overwrite ? pb::Operand::WRITE : pb::Operand::ADD;
   }
 
   /// Adds the launch extent for the leading dims that it covers, and a scalar for each other dim.

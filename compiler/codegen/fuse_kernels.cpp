@@ -116,7 +116,7 @@ void growGroups(FusionGraph &graph) {
 LogicalResult createFused(const KernelNode &node, OpBuilder &builder, IRMapping &mapping) {
   std::optional<Candidate> candidate = buildCandidate(node.members, node.outputs);
   if (!candidate)
-    return node.members.back()->emitOpError("has no kernel: its operands lie in no way along rows and columns");
+    return node.members.back()->emitOpError("has no kernel: its operands are neither rows nor columns");
   SmallVector<Location> locations;
   for (Operation *op : node.members)
     if (!isNumberOp(op) && !llvm::is_contained(locations, op->getLoc()))

@@ -44,6 +44,12 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Default("");
 }
 
+/// Returns whether values with this role pass between programs.
+bool isPassing(StringRef role) {
+  return role == "stream" || role == "cotangent" || role == "input" || role == "cache" || role == "logits" ||
+         role.starts_with("saved");
+}
+
 /// Returns whether a result with this role replaces the argument of the same name.
 bool isUpdated(StringRef role) {
   return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" || role == "cache";
@@ -203,9 +209,12 @@ FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, T
   // An input stream belongs to the call's layer, an output stream to the next layer.
   BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number("exec.part"),
                       number("exec.bucket")};
-  return bufferAt(region, number("exec.offset"), tensorBytes(type),
-                  value.empty() ? segment + "." + region + "." + name : Twine(value),
-                  cast<RankedTensorType>(type).getElementType(), traits);
+  exec::BufferAttr buffer = bufferAt(region, number("exec.offset"), tensorBytes(type),
+                                     value.empty() ? segment + "." + region + "." + name : Twine(value),
+                                     cast<RankedTensorType>(type).getElementType(), traits);
+  if (isPassing(role))
+    passing.insert(buffer);
+  return buffer;
 }
 
 LogicalResult ProgramBuilder::placeArguments() {
@@ -485,7 +494,7 @@ LogicalResult ProgramBuilder::build() {
   shareSums();
   shareKept();
   builder.setInsertionPoint(function);
-  auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
+  auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr, nullptr);
   Block &instructions = program.getBody().emplaceBlock();
   builder.setInsertionPointToStart(&instructions);
   Operation *before = nullptr; // last instruction of the previous ops
@@ -512,6 +521,8 @@ LogicalResult ProgramBuilder::build() {
   if (auto norm = function->getAttrOfType<FloatAttr>("exec.max_grad_norm"))
     updateScalars(norm.getValueAsDouble());
   waitForAll();
+  if (!passing.empty())
+    program.setPassingAttr(builder.getArrayAttr(passing.getArrayRef()));
   program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
   program->setAttr(shapesName, shapesOfPlaces());
   function.erase();

@@ -170,6 +170,7 @@ private:
   };
   llvm::SmallVector<Unpack> unpacks;
   llvm::SmallVector<mlir::Type> bufferTypes; ///< by number of the virtual buffer
+  llvm::SetVector<mlir::Attribute> passing;  ///< arguments and results that pass between programs
   std::vector<Call> lastSums;                ///< sums of bias gradients that are added at the end of the program
   int lastSum = 0;                           ///< position of the last product with such a sum
   int position = 0;                          ///< position of the current op

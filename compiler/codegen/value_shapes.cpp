@@ -17,9 +17,12 @@ int64_t axisBits(ArrayAttr axes) {
   return bits;
 }
 
+std::string nameInPlan(StringRef program, StringRef value) {
+  return value.consume_front("%") ? (program + "/" + value).str() : value.str();
+}
+
 std::string nameInPlan(StringRef program, exec::BufferAttr buffer) {
-  StringRef name = buffer.getValue().getValue();
-  return name.consume_front("%") ? (program + "/" + name).str() : name.str();
+  return nameInPlan(program, buffer.getValue().getValue());
 }
 
 void ValueShapes::setSplits(Value value, Splits axes) {

@@ -28,7 +28,13 @@ inline constexpr llvm::StringLiteral shapesName = "exec.shapes";
 /// Returns the shape of a value in `shapes`, or nothing if the value is not listed.
 std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr value);
 
-/// Returns the plan's name of the value in a program's buffer. The program's own values have its name as a prefix.
+/// The program attribute with the axes of operands and results of its collectives: by name, a dictionary of `split`,
+/// `partial` and `reduction`.
+inline constexpr llvm::StringLiteral axesName = "exec.axes";
+
+/// Returns the plan's name of a value. The program's own values have its name as a prefix.
+std::string nameInPlan(llvm::StringRef program, llvm::StringRef value);
+/// Returns the plan's name of the value in a program's buffer.
 std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
 /// The kernel attribute that lists the launches it is compiled for: for each launch, an array of the names of its
 /// buffers' values.

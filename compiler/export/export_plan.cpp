@@ -285,7 +285,7 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.offloadActivations && plan.pp == 1 && commonRecompute(plan) == Recompute::None)
     text += line("--cpu-offloading-num-layers", problem.layerCount() - 1);
   else if (plan.offloadActivations)
-    result.notExpressed.push_back("offloaded activations beside a pipeline or recompute");
+    result.notExpressed.push_back("offloaded activations together with a pipeline or recompute");
   if (plan.offloadOptimizer && plan.zero >= 1)
     text += "--offload-optimizer-states\n";
   else if (plan.offloadOptimizer)

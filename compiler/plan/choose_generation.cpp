@@ -1,7 +1,9 @@
 #include "compiler/plan/choose_generation.h"
 
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/run/split_limits.h"
 #include "compiler/plan/choose_plan.h"
+#include "planner/check.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -23,9 +25,13 @@ planner::Plan generationPlan(RunConfig run, int tp, int pp) {
   return pinnedPlan(run);
 }
 
-bool divides(const RunConfig &run, int tp) {
-  return std::ranges::all_of(run.model.tensorParallelDims(),
-                             [&](const std::string &dim) { return run.model.dims.at(dim) % tp == 0; });
+/// Returns whether the model can be split so. Generation may leave devices unused.
+bool canSplit(const RunConfig &run, int tp, int pp) {
+  planner::Pins pins;
+  pins.tp = tp;
+  pins.pp = pp;
+  std::vector<planner::Divisibility> dims = splitLimits(run.model, run.pins.splitsExperts.value_or(true));
+  return planner::check(pins, {.layers = run.model.layerCount(), .divisibility = dims}).empty();
 }
 
 } // namespace
@@ -35,11 +41,12 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
   if (int cp = pins.cp.value_or(1); cp > 1)
     return {std::nullopt,
             fmt::format("error: run_mode predict does not split sequences: each step of decoding has one new token of "
-                        "a text, and its cache lies whole; context_parallel: {} → 1",
+                        "a text, and its cache is not split; context_parallel: {} → 1",
                         cp),
-            true};
+            true,
+            {}};
   if (run.isPinned)
-    return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "", false};
+    return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "the run file pins it", false, {}};
   double limit = run.cluster.memoryBytes;
   std::optional<planner::Plan> smallest;
   int replicas = pins.dp.value_or(1) * pins.ep.value_or(1);
@@ -47,20 +54,22 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
     for (int tp = ranks; tp >= 1; tp /= 2) {
       int pp = ranks / tp;
       bool isFree = pins.tp.value_or(tp) == tp && pins.pp.value_or(pp) == pp;
-      if (!isFree || !divides(run, tp) || pp > run.model.layerCount())
+      if (!isFree || !canSplit(run, tp, pp))
         continue;
       planner::Plan plan = generationPlan(run, tp, pp);
       std::optional<uint64_t> bytes = arenaBytes(context, run, plan, target);
       if (!bytes)
-        return {std::nullopt, "error: the model cannot be partitioned", true};
+        return {std::nullopt, "error: the model cannot be partitioned", true, {}};
       if (limit <= 0 || static_cast<double>(*bytes) <= limit)
-        return {plan, "", false};
+        return {plan, "it takes the fewest devices that have room", false, {}};
       smallest = plan;
     }
   if (smallest) // the compilation of this plan reports that it is too large
-    return {smallest, "", false};
-  return {std::nullopt, "error: no plan: the pins of tp and pp fit neither the model's sizes nor the cluster's devices",
-          true};
+    return {smallest, "it takes the fewest devices", false, {}};
+  return {std::nullopt,
+          "error: no plan: the pins of tp and pp fit neither the model's sizes nor the cluster's devices",
+          true,
+          {}};
 }
 
 } // namespace espalier

@@ -47,6 +47,16 @@ std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &
   return fullestStage(compiled->plan).arena_bytes(rt::pb::DEVICE);
 }
 
+std::optional<planner::Prediction> predictionOf(mlir::MLIRContext &context, const RunConfig &run,
+                                                const planner::Plan &plan, const std::string &target) {
+  if (run.runMode == "predict")
+    return std::nullopt;
+  std::optional<planner::Problem> problem = profileModel(context, run, target);
+  if (!problem)
+    return std::nullopt;
+  return planner::pricePlan(*problem, plan).prediction;
+}
+
 std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                          const rt::pb::Plan &compiled) {
   uint64_t limit = compiled.memory_limit_bytes();
@@ -87,7 +97,7 @@ ChosenPlan nothingFits(const planner::SearchResult &result) {
   for (const planner::Relaxation &relaxation : result.relaxations)
     text +=
         fmt::format("; fits with {} ({} per rank)", relaxation.change, planner::describeBytes(relaxation.needBytes));
-  return {std::nullopt, text, false};
+  return {std::nullopt, text, false, {}};
 }
 
 /// Tries relaxations that need a new profile of the model, because its terms hold only for these pins.
@@ -161,20 +171,20 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
   if (const char *what = planner::Capability().whyNot(run.pins))
-    return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
+    return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true, {}};
   if (run.runMode == "predict")
     return chooseGeneration(context, run, target);
   if (run.isPinned)
-    return {pinnedPlan(run), "", false};
+    return {pinnedPlan(run), "the run file pins it", false, {}};
   std::optional<planner::Problem> problem = profileModel(context, run, target);
   if (!problem)
-    return {std::nullopt, "error: the model cannot be partitioned", true};
+    return {std::nullopt, "error: the model cannot be partitioned", true, {}};
   planner::SearchResult result = searchCompiled(context, run, *problem, {}, target);
   if (!result.errors.empty())
-    return {std::nullopt, "error: " + join(result.errors), true};
+    return {std::nullopt, "error: " + join(result.errors), true, {}};
   if (result.plans.empty())
     return nothingFits(result);
-  return {result.plans.front().plan, "", false};
+  return {result.plans.front().plan, planner::whyChosen(result), false, result.plans.front().prediction};
 }
 
 } // namespace espalier

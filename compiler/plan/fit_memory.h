@@ -25,8 +25,9 @@ std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &
 /// The result of choosing a plan.
 struct ChosenPlan {
   std::optional<planner::Plan> plan;
-  std::string reason;        ///< why there is no plan
-  bool isInputError = false; ///< whether the run file contradicts itself; false if no plan fits
+  std::string reason;                            ///< why there is no plan, or why it is this one
+  bool isInputError = false;                     ///< whether the run file contradicts itself; false if no plan fits
+  std::optional<planner::Prediction> prediction; ///< of the plan, if it trains and the planner has priced it
 };
 
 /// Searches for plans and compiles the best one for `target` to check that its arena fits. If the estimate was too low,
@@ -37,6 +38,10 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 
 /// Returns the pinned plan, or the fastest plan of the planner's search that fits.
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target = "cpu");
+
+/// Returns the planner's prediction for a plan of a run that trains or evaluates; nothing for a plan that generates.
+std::optional<planner::Prediction> predictionOf(mlir::MLIRContext &context, const RunConfig &run,
+                                                const planner::Plan &plan, const std::string &target);
 
 /// Returns an empty string if every stage's arena fits the device. Else returns the largest stage's bytes by class, the
 /// limit, and the cheapest pins to free (`planner::freePins`), with a plan that then fits. That plan has been compiled.

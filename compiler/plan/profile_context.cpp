@@ -38,7 +38,19 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
   terms.savedBytes = split.savedBytes;
   terms.workspaceBytes = split.workspaceBytes;
   terms.oneSampleWorkspaceBytes = split.oneSampleWorkspaceBytes;
+  terms.weight = split.weight;
   planner::orderTerms(terms);
+  return terms;
+}
+
+planner::PatternTerms withStep(const planner::PatternTerms &whole, planner::PatternTerms step) {
+  auto isOfMicroBatch = [](const auto &term) { return term.phase != Phase::Step; };
+  planner::PatternTerms terms = whole;
+  terms.pattern = step.pattern;
+  terms.compute = replaced(whole.compute, step.compute, isOfMicroBatch);
+  terms.collectives = replaced(whole.collectives, step.collectives, isOfMicroBatch);
+  terms.parameters = std::move(step.parameters);
+  terms.stepPeakBytes = std::move(step.stepPeakBytes);
   return terms;
 }
 

@@ -4,6 +4,7 @@
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
+#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -129,8 +130,7 @@ bool trains(ModuleOp module) { return !generates(module) && !module->hasAttr("ex
 planner::Plan readPlan(ModuleOp module) {
   planner::Plan plan;
   if (auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh"))
-    for (auto [axis, size] : {std::pair("pp", &plan.pp), std::pair("dp", &plan.dp), std::pair("cp", &plan.cp),
-                              std::pair("ep", &plan.ep), std::pair("tp", &plan.tp)})
+    for (auto [axis, size] : llvm::zip_equal(meshAxes, axisMembers(plan)))
       *size = static_cast<int>(mesh.size(axis));
   if (auto from = module->getAttrOfType<DictionaryAttr>("exec.plan")) {
     readNumber(from, "micro_batch_size", plan.microBatchSize);

@@ -1,4 +1,5 @@
-// The exec dialect: the programs and schedules of ranks, over (region, offset) buffers. It mirrors runtime/plan.proto.
+// The exec dialect: the programs of ranks, over (region, offset) buffers. It mirrors the programs and buckets of
+// runtime/plan.proto. The link step (compiler/link) builds the other tables of a plan.
 #ifndef ESPALIER_EXEC_DIALECT
 #define ESPALIER_EXEC_DIALECT
 
@@ -45,17 +46,12 @@ def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms; a call has at most one 
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
   I32EnumAttrCase<"Weight", 8, "weight">, I32EnumAttrCase<"Add", 9, "add">]>;
 
-def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
+def Exec_CollectiveKind : Exec_Enum<"CollectiveKind", "Kinds of transfers that an instruction may start", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
-  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
-  I32EnumAttrCase<"Shift", 4, "shift">, I32EnumAttrCase<"Send", 5, "send">, I32EnumAttrCase<"Receive", 6, "receive">,
-  I32EnumAttrCase<"Copy", 7, "copy">]>;
+  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">]>;
 
 def Exec_Initializer : Exec_Enum<"Initializer", "Initial values of a parameter", [
   I32EnumAttrCase<"Zeros", 0, "zeros">, I32EnumAttrCase<"Ones", 1, "ones">, I32EnumAttrCase<"Normal", 2, "normal">]>;
-
-def Exec_Memory : Exec_Enum<"Memory", "The memory of an allocation", [
-  I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">]>;
 
 def Exec_DataType : Exec_Enum<"DataType", "Element types of a plan, as MLIR prints them", [
   I32EnumAttrCase<"F32", 0, "f32">, I32EnumAttrCase<"BF16", 1, "bf16">, I32EnumAttrCase<"F16", 2, "f16">,
@@ -125,29 +121,6 @@ def Exec_GeometryAttr : AttrDef<Exec_Dialect, "Geometry"> {
   let parameters = (ins "int64_t":$threads, "int64_t":$extent_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$columns_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$shared_bytes);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_BindingAttr : AttrDef<Exec_Dialect, "Binding"> {
-  let mnemonic = "binding";
-  let summary = "Binds a region of a call to `offset` bytes in an allocation of its stage";
-  let parameters = (ins StringRefParameter<>:$region, "int64_t":$place, DefaultValuedParameter<"int64_t", "0">:$offset);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_BucketUseAttr : AttrDef<Exec_Dialect, "BucketUse"> {
-  let mnemonic = "use";
-  let summary = "A use of a bucket by a call, and the layer of its owner; `updates` is 1 if the call updates the bucket";
-  let parameters = (ins "int64_t":$bucket, "int64_t":$owner, DefaultValuedParameter<"int64_t", "0">:$updates);
-  let assemblyFormat = "`<` struct(params) `>`";
-}
-
-def Exec_FlightAttr : AttrDef<Exec_Dialect, "Flight"> {
-  let mnemonic = "flight";
-  let summary = "An in-flight transfer of a call and micro-batch; its start has a ring slot per lifetime of the chunk";
-  let parameters = (ins StringRefParameter<>:$transfer, "int64_t":$call,
-                        DefaultValuedParameter<"int64_t", "0">:$micro_batch,
-                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

@@ -1,6 +1,8 @@
-// Registers the exec dialect and verifies its instructions. A comment at each check names the constraint in ops.td.
+// Registers the exec dialect and verifies its ops. A comment at each check names the constraint in ops.td.
 #include "dialects/exec/dialect.h"
 
+#include "dialects/dist/dialect.h"
+#include "runtime/axes.h"
 #include "runtime/functions.h"
 
 #include "mlir/IR/Builders.h"
@@ -41,6 +43,10 @@ bool areBuffers(ArrayAttr buffers) {
   return llvm::all_of(buffers, [](Attribute buffer) { return isa<BufferAttr>(buffer); });
 }
 
+bool areAxes(ArrayAttr axes) {
+  return llvm::all_of(axes.getAsValueRange<StringAttr>(), [](StringRef axis) { return axisBit(axis) != 0; });
+}
+
 } // namespace
 
 bool isCuda(ModuleOp module) {
@@ -48,12 +54,7 @@ bool isCuda(ModuleOp module) {
   return target && target == "cuda";
 }
 
-static constexpr StringLiteral axesInOrder[] = {"pp", "dp", "cp", "ep", "tp"};
-
-uint32_t axisBit(StringRef axis) {
-  const StringLiteral *found = llvm::find(axesInOrder, axis);
-  return found == std::end(axesInOrder) ? 0 : 1U << (found - axesInOrder);
-}
+uint32_t axisBit(StringRef axis) { return meshAxisBit(std::string_view(axis)); }
 
 uint32_t axisBits(ArrayAttr axes) {
   uint32_t bits = 0;
@@ -65,7 +66,7 @@ uint32_t axisBits(ArrayAttr axes) {
 
 ArrayAttr axisNames(MLIRContext *context, uint32_t bits) {
   SmallVector<StringRef> names;
-  for (StringRef axis : axesInOrder)
+  for (StringRef axis : meshAxes)
     if (bits & axisBit(axis))
       names.push_back(axis);
   return Builder(context).getStrArrayAttr(names);
@@ -152,6 +153,15 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
+LogicalResult ProgramOp::verify() {
+  for (Attribute attribute : getPassing().value_or(ArrayAttr::get(getContext(), {}))) {
+    auto buffer = dyn_cast<BufferAttr>(attribute);
+    if (!buffer || !buffer.getValue() || !buffer.getElement() || !dataType(buffer.getElement())) // program_c1
+      return emitOpError("needs passing buffers with a value and an element type of the plan, got ") << attribute;
+  }
+  return success();
+}
+
 LogicalResult LaunchOp::verify() {
   auto module = (*this)->getParentOfType<ModuleOp>();
   if (!module || !module.lookupSymbol<KernelOp>(getKernel())) // launch_c1
@@ -213,8 +223,7 @@ LogicalResult CallOp::verify() {
 }
 
 LogicalResult StartOp::verify() {
-  auto kind = symbolizeTransferKind(getKind());
-  if (!kind || *kind > TransferKind::AllToAll) // start_c1
+  if (!symbolizeCollectiveKind(getKind())) // start_c1
     return emitOpError("needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got ") << getKind();
   if (!symbolizeReduction(getReduction())) // start_c2
     return emitOpError("needs reduction sum or max, got ") << getReduction();
@@ -226,6 +235,48 @@ LogicalResult WaitOp::verify() {
     if (auto start = dyn_cast<StartOp>(op); start && start.getId() == getId())
       return success();
   return emitOpError("needs a start of id ") << getId() << " before it"; // wait_c1
+}
+
+LogicalResult SegmentOp::verify() {
+  int64_t least =
+      std::min({static_cast<int64_t>(getParameterBytes()), static_cast<int64_t>(getGradientBytes()),
+                static_cast<int64_t>(getStateBytes()), static_cast<int64_t>(getWholeGradientBytes().value_or(0)),
+                static_cast<int64_t>(getWholeStoredBytes().value_or(0))});
+  if (least < 0) // segment_c1
+    return emitOpError("needs bytes of at least 0, got ") << least;
+  return success();
+}
+
+LogicalResult BucketOp::verify() {
+  auto elements = static_cast<int64_t>(getElements()), part = static_cast<int64_t>(getPartElements());
+  if (part <= 0 || elements % part != 0) // bucket_c1
+    return emitOpError("needs elements in equal parts, got ") << elements << " in parts of " << part;
+  if (!areAxes(getPartial()) || !areAxes(getShare())) // bucket_c2
+    return emitOpError("needs axes pp, dp, cp, ep or tp, got ") << getPartial() << " and " << getShare();
+  return success();
+}
+
+LogicalResult ParameterOp::verify() {
+  auto local = dyn_cast<RankedTensorType>(getLocal());
+  auto sharding = dyn_cast<dist::ShardingAttr>(getSharding());
+  size_t rank = local ? local.getRank() : 0;
+  if (!local || !sharding || sharding.getDims().size() != rank || getShape().size() != rank ||
+      getPaddedShape().size() != rank) // parameter_c1
+    return emitOpError("needs a tensor, a sharding and two shapes of one rank, got ")
+           << getLocal() << ", " << getSharding() << " and shapes of rank " << getShape().size() << " and "
+           << getPaddedShape().size();
+  if (!symbolizeInitializer(getInitializer())) // parameter_c2
+    return emitOpError("needs initializer zeros, ones or normal, got ") << getInitializer();
+  return success();
+}
+
+LogicalResult RegionOp::verify() {
+  if (!symbolizeRegion(getRegion())) // region_c1
+    return emitOpError("needs a region of plan.proto, got ") << getRegion();
+  auto offset = static_cast<int64_t>(getOffset()), bytes = static_cast<int64_t>(getBytes());
+  if (offset < 0 || bytes < 0) // region_c2
+    return emitOpError("needs an offset and bytes of at least 0, got ") << offset << " and " << bytes;
+  return success();
 }
 
 } // namespace espalier::exec

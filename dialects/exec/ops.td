@@ -64,13 +64,17 @@ def Exec_YieldOp : Exec_Op<"yield", [Pure, Terminator, ParentOneOf<["FusedOp", "
 def Exec_ProgramOp : Exec_Op<"program", [Symbol, IsolatedFromAbove, NoTerminator, SingleBlock]> {
   let summary = "A subprogram: instructions that every rank of a stage runs in order";
   let description = [{
+    `passing` lists the buffers of values that pass between programs: first those that the program receives, then those
+    that it leaves, in the order of its function's arguments and results. The link step lists these values in the plan.
     `buffer_types` has the tensor type of each virtual buffer, by number. The planner reads sizes by named dimension
-    from it. `plan-buffers` removes it and sets `workspace_bytes`.
+    from it. `plan-buffers` removes it and sets `workspace_bytes`. `propagate-value-axes` adds `exec.axes`.
+    - (C1) passing lists buffers with a value and an element type of the plan.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<TypeArrayAttr>:$buffer_types,
-                       OptionalAttr<I64Attr>:$workspace_bytes);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<ArrayAttr>:$passing,
+                       OptionalAttr<TypeArrayAttr>:$buffer_types, OptionalAttr<I64Attr>:$workspace_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
 }
 
 class Exec_Instruction<string mnemonic> : Exec_Op<mnemonic, [HasParent<"ProgramOp">]> {
@@ -130,7 +134,7 @@ def Exec_WaitOp : Exec_Instruction<"wait"> {
   let arguments = (ins I64Attr:$id);
 }
 
-// The tables of a plan.
+// Tables beside the programs, which passes and the link step read.
 
 class Exec_Table<string mnemonic, list<Trait> traits = []> : Exec_Op<mnemonic, traits> {
   let hasVerifier = 1;
@@ -166,9 +170,6 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     in the region whole_gradients. With `whole_stored_offset` (ZeRO 3), the parameters are also the shard, and calls
     read the gathered parameters in the region whole_parameters.
 
-    `build-transfers` sets the transfers: `sums`, which sum the gradients once per step, in order; `scatter`, which
-    scatters the gradients of a micro-batch; and `gather`, which gathers the shards.
-
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
   }];
@@ -176,8 +177,7 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
                        F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
-                       UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrArrayAttr>:$sums,
-                       OptionalAttr<StrAttr>:$scatter, OptionalAttr<StrAttr>:$gather);
+                       UnitAttr:$tied, UnitAttr:$tied_here);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }
@@ -207,170 +207,6 @@ def Exec_RegionOp : Exec_Table<"region", [HasParent<"::mlir::ModuleOp">]> {
   }];
   let arguments = (ins StrAttr:$region, StrAttr:$holds, I64Attr:$offset, I64Attr:$bytes);
   let assemblyFormat = "$region `of` $holds attr-dict";
-}
-
-def Exec_ValueOp : Exec_Table<"value", [HasParent<"::mlir::ModuleOp">]> {
-  let summary = "A value that passes between programs, or that a transfer moves";
-  let description = [{
-    `lay-out-regions` and `build-transfers` create it, and it stays to the end: Value of plan.proto, in the plan's
-    order. If `whole` is set, the value is a slice: `elements` elements of `whole` from `first` on. Values inside one
-    program are not listed, because its buffers name them.
-    - (C1) type is f32, bf16, f16 or i32, and there is at least one element.
-  }];
-  let arguments = (ins StrAttr:$name, TypeAttr:$type, I64Attr:$elements, OptionalAttr<StrArrayAttr>:$split,
-                       OptionalAttr<StrArrayAttr>:$partial, UnitAttr:$per_micro_batch, UnitAttr:$resident,
-                       OptionalAttr<StrAttr>:$whole, DefaultValuedAttr<I64Attr, "0">:$first,
-                       DefaultValuedAttr<I64Attr, "0">:$additions);
-  let assemblyFormat = "$name $type `x` $elements attr-dict";
-}
-
-def Exec_EntryOp : Exec_Table<"entry", [HasParent<"::mlir::ModuleOp">]> {
-  let summary = "An entry of the plan, such as train_step: its micro-batches and the regions that it finds and writes";
-  let description = [{
-    `build-transfers` creates it, and it stays to the end: Entry of plan.proto.
-    - (C1) regions are those of plan.proto.
-  }];
-  let arguments = (ins StrAttr:$name, I64Attr:$micro_batches, StrArrayAttr:$finds, StrArrayAttr:$writes);
-  let assemblyFormat = "$name attr-dict";
-}
-
-def Exec_TransferOp : Exec_Table<"transfer", [HasParent<"::mlir::ModuleOp">]> {
-  let summary = "A transfer between ranks, or between device and host, that instruction streams start and wait for";
-  let description = [{
-    `build-transfers` creates it, and it stays to the end: Transfer of plan.proto, in the plan's order. The group has
-    the ranks that differ only in `axes`, or those of them that are in `stages`. Collectives inside a program are
-    `exec.start` and not listed here.
-    - (C1) kind and reduction are those of plan.proto.
-    - (C2) from and to are buffers in pairs; a send has no `to` and a receive no `from`.
-  }];
-  let arguments = (ins StrAttr:$name, StrAttr:$kind, DefaultValuedStrAttr<StrAttr, "sum">:$reduction, StrAttr:$queue,
-                       OptionalAttr<StrArrayAttr>:$axes, OptionalAttr<DenseI64ArrayAttr>:$stages,
-                       DefaultValuedAttr<I64Attr, "0">:$shift, DefaultValuedAttr<I64Attr, "0">:$line,
-                       ArrayAttr:$from, ArrayAttr:$to);
-  let assemblyFormat = "$name $kind `on` $queue attr-dict";
-}
-
-// The parts of a stage.
-
-class Exec_StagePart<string mnemonic, list<Trait> traits = []> :
-    Exec_Table<mnemonic, !listconcat([HasParent<"StageOp">], traits)>;
-
-def Exec_StageOp : Exec_Table<"stage", [HasParent<"::mlir::ModuleOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
-  let summary = "The memory, calls and instruction streams of one pipeline stage";
-  let description = [{
-    `assign-stages` creates the stages in order. A stage has lifetimes, allocations, layers in forward order followed by
-    the call `step`, chunks, host staging buffers, and bytes by class. `expand-schedule` adds an instruction stream per
-    entry.
-    - (C1) there are arena bytes for device and host.
-  }];
-  let arguments = (ins DenseI64ArrayAttr:$arena_bytes, I64Attr:$first_layer, I64Attr:$layers);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "attr-dict-with-keyword $body";
-}
-
-def Exec_LifetimeOp : Exec_StagePart<"lifetime"> {
-  let summary = "A class of values with equal live ranges, and its ring slots; a stage's first lifetime is resident";
-  let description = [{ - (C1) there is at least one slot. }];
-  let arguments = (ins StrAttr:$name, I64Attr:$slots, UnitAttr:$rotates);
-  let assemblyFormat = "$name `slots` $slots attr-dict";
-}
-
-def Exec_PlaceOp : Exec_StagePart<"place"> {
-  let summary = "An allocation for a region, with one offset per ring slot of its lifetime";
-  let description = [{
-    - (C1) memory is device or host.
-    - (C2) lifetime is the number of a lifetime of the stage.
-  }];
-  let arguments = (ins I64Attr:$lifetime, StrAttr:$memory, I64Attr:$bytes, DenseI64ArrayAttr:$offsets, I64Attr:$stride,
-                       UnitAttr:$exchanged, OptionalAttr<StrAttr>:$memory_class);
-  let assemblyFormat = "attr-dict";
-}
-
-def Exec_LayerOp : Exec_StagePart<"layer"> {
-  let summary = "A call: one layer with its programs, or `step` with the programs at a step's end (`layer` is -1)";
-  let description = [{
-    `programs` maps roles to programs.
-    - (C1) roles are those of plan.proto, and programs are in the module.
-    - (C2) bindings bind a region of plan.proto to an allocation of the stage.
-    - (C3) buckets are bucket uses.
-  }];
-  let arguments = (ins StrAttr:$name, I64Attr:$layer, DictionaryAttr:$programs, ArrayAttr:$bindings,
-                       ArrayAttr:$buckets);
-  let assemblyFormat = "$name attr-dict";
-}
-
-def Exec_ChunkOp : Exec_StagePart<"chunk"> {
-  let summary = "Layers that run together, and the lifetimes whose ring slots a RUN selects";
-  let description = [{ - (C1) the calls are layers of the stage. }];
-  let arguments = (ins StrAttr:$name, I64Attr:$first_call, I64Attr:$calls, DenseI64ArrayAttr:$lifetimes);
-  let assemblyFormat = "$name attr-dict";
-}
-
-def Exec_ExchangeOp : Exec_StagePart<"exchange"> {
-  let summary = "A host staging buffer that the host fills before an entry or reads after it";
-  let description = [{
-    `split` has the axes that shard the samples, then those that shard the positions.
-    - (C1) call is the number of a layer of the stage.
-  }];
-  let arguments = (ins StrAttr:$name, I64Attr:$call, Exec_BufferAttr:$buffer, UnitAttr:$filled_by_host,
-                       ArrayAttr:$split, StrArrayAttr:$entries);
-  let assemblyFormat = "$name attr-dict";
-}
-
-def Exec_MemoryOp : Exec_StagePart<"memory"> {
-  let summary = "The bytes of one class of device memory, for reports";
-  let description = [{ - (C1) bytes are at least 0. }];
-  let arguments = (ins StrAttr:$name, I64Attr:$bytes);
-  let assemblyFormat = "$name `bytes` $bytes attr-dict";
-}
-
-def Exec_ListOp : Exec_StagePart<"list", [NoTerminator, SingleBlock]> {
-  let summary = "The instruction stream of a stage in one entry, as blocks";
-  let description = [{
-    `expand-schedule` creates it.
-    - (C1) entry names an entry of the module.
-  }];
-  let arguments = (ins StrAttr:$entry);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$entry attr-dict-with-keyword $body";
-}
-
-def Exec_BlockOp : Exec_Table<"block", [HasParent<"ListOp">, NoTerminator, SingleBlock]> {
-  let summary = "A loop of `rounds` rounds over actions; each round adds `advance` to every micro-batch";
-  let description = [{ - (C1) there is at least one round. }];
-  let arguments = (ins I64Attr:$rounds, I64Attr:$advance);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`rounds` $rounds `advance` $advance attr-dict-with-keyword $body";
-}
-
-class Exec_Action<string mnemonic> : Exec_Table<mnemonic, [HasParent<"BlockOp">]>;
-
-def Exec_RunOp : Exec_Action<"run"> {
-  let summary = "Runs the programs of a role, call by call";
-  let description = [{
-    `slots` has one ring slot per lifetime of the chunk. Gradients of the buckets in `first` are overwritten, not added
-    to.
-    - (C1) role is one of plan.proto.
-    - (C2) the calls are layers of the stage.
-  }];
-  let arguments = (ins StrAttr:$role, I64Attr:$first_call, I64Attr:$calls, UnitAttr:$backwards, I64Attr:$micro_batch,
-                       DenseI64ArrayAttr:$slots, DenseI64ArrayAttr:$first);
-  let assemblyFormat = "$role attr-dict";
-}
-
-class Exec_Flights<string mnemonic> : Exec_Action<mnemonic> {
-  let arguments = (ins ArrayAttr:$flights);
-  let assemblyFormat = "$flights attr-dict";
-}
-
-def Exec_StartTransfersOp : Exec_Flights<"start_transfers"> {
-  let summary = "Starts transfers in the listed order";
-  let description = [{ - (C1) flights are transfers of layers of the stage. }];
-}
-
-def Exec_WaitTransfersOp : Exec_Flights<"wait_transfers"> {
-  let summary = "Blocks queue 0 until the in-flight transfers have ended";
-  let description = [{ - (C1) flights are transfers of layers of the stage. }];
 }
 
 #endif

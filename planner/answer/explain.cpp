@@ -140,26 +140,64 @@ std::string batchLine(const Plan &plan) {
 
 namespace {
 
-std::string planTable(const std::vector<PricedPlan> &plans) {
+// Formats how a step compares with the first row's: "2.0 x faster", "1.2 x slower", or "equal" within the error of a
+// comparison.
+std::string comparedWith(const PricedPlan &first, const PricedPlan &other, const ModelError &error) {
+  if (&first == &other)
+    return "";
+  double ratio = first.prediction.stepSeconds / other.prediction.stepSeconds;
+  double faster = std::max(ratio, 1 / ratio);
+  if (faster <= 1 + error.comparison || faster < 1.005)
+    return "equal";
+  return format(faster < 1.1 ? "%.2f x %s" : "%.1f x %s", faster, ratio > 1 ? "faster" : "slower");
+}
+
+// Formats a number of bytes in a unit with one decimal at most: "16.4" or "30".
+std::string inUnit(double bytes, Unit unit) {
+  std::string text = format("%.1f", bytes / unit.bytes);
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
+
+// Returns the mark of a row: "yours", "best" or empty.
+const char *markOf(size_t row, FirstPlan first) {
+  if (row == 0)
+    return first == FirstPlan::Best ? "best" : "yours";
+  return row == 1 && first == FirstPlan::Own ? "best" : "";
+}
+
+// Each plan takes two lines: its numbers, and what it is.
+std::string planTable(const SearchResult &result, FirstPlan first) {
   double peak = 0;
-  for (const PricedPlan &priced : plans)
+  for (const PricedPlan &priced : result.plans)
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
-  bool hasError = plans.front().prediction.timeError > 0;
-  int width = hasError ? 14 : 9;
+  bool hasError = result.plans.front().prediction.timeError > 0;
   std::string text =
-      batchLine(plans.front().plan) + format("%*s tokens/s    MFU bubble exposed memory %s  plan\n", width + hasError,
-                                             hasError ? "step s ± error" : "step s", unit.name);
-  for (const PricedPlan &priced : plans) {
+      batchLine(result.plans.front().plan) + format("%-7s%-*s%-13s%17s%7s%8s%13s%15s\n", "", 18 + hasError,
+                                                    hasError ? "step time ± error" : "step time", "compared",
+                                                    "tokens per second", "MFU", "bubble", "exposed comm.", "memory");
+  for (size_t row = 0; row < result.plans.size(); ++row) {
+    const PricedPlan &priced = result.plans[row];
     const Prediction &p = priced.prediction;
-    // The ± sign has two bytes and one column.
-    std::string line =
-        hasError ? format("%*s", width + 1, describeSeconds(p).c_str()) : format("%*.4g", width, p.stepSeconds);
-    line += format(" %8.0f %5.1f%% %5.1f%% %6.1f%% %9.1f  ", p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
-                   100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
-    text += wrapped(line + describePlan(priced), line.size() - hasError);
+    std::string time = describeSeconds(p);
+    size_t width = 18 + hasError; // the ± sign has two bytes and one column
+    time.append(time.size() < width ? width - time.size() : 1, ' ');
+    text += format("%-7s%s%-13s%17.0f%6.1f%%%7.1f%%%12.1f%%%15s\n", markOf(row, first), time.c_str(),
+                   comparedWith(result.plans.front(), priced, result.error).c_str(), p.tokensPerSecond, 100 * p.mfu,
+                   100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds,
+                   (inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name).c_str());
+    text += wrapped("       " + describePlan(priced), 7);
   }
   return text;
+}
+
+// Formats how to use the best plan, and which plan the lines below describe.
+std::string closingLine(const SearchResult &result, FirstPlan first, const std::string &howToUse) {
+  bool isOwn = first != FirstPlan::Best;
+  std::string text = first == FirstPlan::OwnAndBest      ? "yours is the best plan; "
+                     : isOwn && result.plans.size() == 1 ? std::string() // the planner finds none that fits
+                                                         : howToUse + (howToUse.empty() ? "" : "; ");
+  return wrapped(text + "the lines below describe " + (isOwn ? "yours" : "the best plan"), 2);
 }
 
 std::string stageTable(const Prediction &prediction) {
@@ -182,23 +220,30 @@ std::string stageTable(const Prediction &prediction) {
   return text;
 }
 
+int64_t countEquals(const SearchResult &result) {
+  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) {
+    return result.error.isEqual(plan.prediction.stepSeconds, result.statistics.fastestSeconds);
+  });
+}
+
+// Formats the certificate of the search.
+std::string proofOf(const SearchStatistics &statistics) {
+  return statistics.optimal ? "proved best" : format("no plan is faster than %.4g s", statistics.lowerBoundSeconds);
+}
+
 // Formats which plans are equal, which one is chosen, and whether a faster one may exist.
 std::string verdict(const SearchResult &result) {
   const Prediction &first = result.plans.front().prediction;
   const SearchStatistics &statistics = result.statistics;
   std::string text =
       format("%lld plans played of a space of %.3g, ", static_cast<long long>(statistics.evaluated), statistics.space);
-  std::string proof =
-      statistics.optimal ? "proved best" : format("no plan is faster than %.4g s", statistics.lowerBoundSeconds);
+  std::string proof = proofOf(statistics);
   double comparison = result.error.comparison;
   if (comparison <= 0)
     return text + proof + "\n";
-  auto isEqual = [&](const PricedPlan &plan) {
-    return result.error.isEqual(plan.prediction.stepSeconds, statistics.fastestSeconds);
-  };
-  auto equals = std::ranges::count_if(result.plans, isEqual);
+  int64_t equals = countEquals(result);
   text += format("the fastest takes %.4g s: %s\n", statistics.fastestSeconds, proof.c_str());
-  if (!isEqual(result.plans.front()))
+  if (!result.error.isEqual(first.stepSeconds, statistics.fastestSeconds))
     text +=
         wrapped(format("the first plan is %.1f %% slower than the fastest, outside the error of a comparison (%.0f %%)",
                        100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
@@ -212,9 +257,30 @@ std::string verdict(const SearchResult &result) {
   return text;
 }
 
+// Says what a wide gap means, with the best of the plans that are searched in full.
+std::string openGap(const SearchResult &result) {
+  if (!result.plain)
+    return "";
+  return wrapped(format("unequal layers on several chunks are not searched in full: a plan may be up to %.0f %% faster "
+                        "than the fastest; the fastest plain 1F1B takes %s, %s: ",
+                        100 * result.statistics.gap(), describeSeconds(result.plain->prediction).c_str(),
+                        proofOf(result.plainStatistics).c_str()) +
+                     describePlan(*result.plain),
+                 2);
+}
+
 } // namespace
 
-std::string explainPlans(const SearchResult &result) {
+std::string whyChosen(const SearchResult &result) {
+  int64_t equals = countEquals(result);
+  std::string text =
+      equals > 1 ? format("the simplest of %lld plans that are as fast as the fastest", static_cast<long long>(equals))
+                 : std::string("the fastest");
+  return text + format(", of %lld examined; %s", static_cast<long long>(result.statistics.evaluated),
+                       proofOf(result.statistics).c_str());
+}
+
+std::string explainPlans(const SearchResult &result, FirstPlan first, const std::string &howToUse) {
   if (result.plans.empty()) {
     std::string text;
     for (const std::string &error : result.errors)
@@ -226,7 +292,8 @@ std::string explainPlans(const SearchResult &result) {
     return text;
   }
   const Prediction &best = result.plans.front().prediction;
-  return planTable(result.plans) + stageTable(best) + wrapped(whatBinds(best), 2) + verdict(result);
+  return planTable(result, first) + closingLine(result, first, howToUse) + stageTable(best) +
+         wrapped(whatBinds(best), 2) + verdict(result) + openGap(result);
 }
 
 } // namespace espalier::planner

@@ -31,11 +31,21 @@ inline std::string describeSeconds(const Prediction &prediction) {
   return describeSeconds(prediction.stepSeconds, prediction.timeError);
 }
 
-/// Prints a table of the plans: step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then
-/// prints the memory of each stage of the first plan by class, with the limit and the margin, the binding limits, and
-/// the equal plans. Lines have at most 100 columns. Memory that the machine's software reserves is included in the
-/// totals but has no column: the limit of a run file excludes it.
-std::string explainPlans(const SearchResult &result);
+/// The role of the first plan of a result: the planner's choice, the run file's own plan before the planner's choice,
+/// or both at once.
+enum class FirstPlan { Best, Own, OwnAndBest };
+
+/// Prints a table of the plans, with two lines for each: step time, comparison with the first plan, tokens per second,
+/// MFU, bubble, exposed communication and peak memory; then the plan. Below the table, a line has `howToUse`, which
+/// says how to get the best plan. Then prints the memory of each stage of the first plan by class, with the limit and
+/// the margin, the binding limits, and the equal plans. Lines have at most 100 columns. Memory that the machine's
+/// software reserves is included in the totals but has no column: the limit of a run file excludes it.
+std::string explainPlans(const SearchResult &result, FirstPlan first = FirstPlan::Best,
+                         const std::string &howToUse = "");
+
+/// Formats why the first plan is chosen: "the simplest of 3 plans that are as fast as the fastest, of 1127 examined;
+/// proved best".
+std::string whyChosen(const SearchResult &result);
 
 /// Prints what limits a plan: all non-compute shares of the step, largest first, with the exposed communication of
 /// each axis, and the memory use.

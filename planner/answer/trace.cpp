@@ -10,10 +10,13 @@ namespace espalier::planner {
 namespace {
 
 // Formats one slice of the trace. Both ends are rounded to nanoseconds, because viewers drop slices that overlap.
-std::string slice(int stage, int track, const std::string &name, double startSeconds, double endSeconds) {
+std::string slice(int stage, int track, const std::string &name, double startSeconds, double endSeconds,
+                  const std::string &arguments) {
   auto start = std::llround(1e9 * startSeconds), duration = std::llround(1e9 * endSeconds) - start;
-  return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld}", stage,
-                track, name.c_str(), start / 1000, start % 1000, duration / 1000, duration % 1000);
+  return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld,"
+                "\"args\":{%s}}",
+                stage, track, name.c_str(), start / 1000, start % 1000, duration / 1000, duration % 1000,
+                arguments.c_str());
 }
 
 std::string names(int stage) {
@@ -25,8 +28,16 @@ std::string names(int stage) {
   return text;
 }
 
-std::string nameOf(const Action &action) {
-  return format("%c%d.%d", "FBW"[static_cast<int>(action.kind)], action.microBatch, action.chunk);
+// Formats an action's name: "forward mb 0", and ", chunk 1" if stages have several chunks.
+std::string nameOf(const Action &action, bool hasChunks) {
+  constexpr const char *names[] = {"forward", "backward", "weight gradient"};
+  std::string text = format("%s mb %d", names[static_cast<int>(action.kind)], action.microBatch);
+  return hasChunks ? text + format(", chunk %d", action.chunk) : text;
+}
+
+std::string argumentsOf(const Action &action) {
+  return format("\"action\":\"%c\",\"micro_batch\":%d,\"chunk\":%d", "FBW"[static_cast<int>(action.kind)],
+                action.microBatch, action.chunk);
 }
 
 } // namespace
@@ -35,13 +46,15 @@ std::string traceJson(const Problem &problem, const Plan &given) {
   Plan plan = pricePlan(problem, given).plan; // with stages filled in
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds, /*wantTrace=*/true);
+  bool hasChunks = chunksOf(plan.schedule, plan.virtualStages) > 1;
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   for (int stage = 0; stage < plan.pp; ++stage) {
     text += (stage > 0 ? "," : "") + names(stage);
     for (const PlayedAction &action : played.trace[stage])
-      text += slice(stage, 0, nameOf(action.action), action.startSeconds, action.endSeconds);
+      text += slice(stage, 0, nameOf(action.action, hasChunks), action.startSeconds, action.endSeconds,
+                    argumentsOf(action.action));
     double end = played.endSeconds[stage];
-    text += slice(stage, 1, "step", end, end + layout.step[stage].total());
+    text += slice(stage, 1, "gradient sums and optimizer", end, end + layout.step[stage].total(), "");
   }
   return text + "\n]}\n";
 }

@@ -1,191 +1,315 @@
-// Validates the input problem before a search, and lists the constraints that a plan violates.
-#include "planner/model/stage.h"
-#include "planner/price.h"
+// One function per constraint.
+#include "planner/check.h"
+
+#include "planner/model/schedule.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace espalier::planner {
 
 namespace {
 
-using Faults = std::vector<std::string>;
+template <typename Number> std::string number(Number value) { return std::to_string(static_cast<int64_t>(value)); }
 
-std::string number(int64_t value) { return std::to_string(value); }
+const char *axisName(Axis axis) { return meshAxes[static_cast<int>(axis)]; }
 
-void checkMachine(const Machine &machine, Faults &faults) {
-  auto wantPositive = [&](double value, const char *name) {
-    if (!(value > 0))
-      faults.push_back(std::string("machine ") + name + " must be positive");
-  };
-  wantPositive(machine.hosts, "hosts");
-  wantPositive(machine.devicesPerHost, "devices per host");
-  wantPositive(machine.memoryBytes, "memory");
-  wantPositive(machine.peakFlops, "peak FLOP/s");
-  wantPositive(machine.memoryBytesPerSecond, "memory bandwidth");
-  wantPositive(machine.matmulEfficiency, "matrix product efficiency");
-  if (machine.devicesPerHost > 1)
-    wantPositive(machine.link.bytesPerSecond, "link bandwidth (there are several devices per host)");
-  if (machine.hosts > 1)
-    wantPositive(machine.network.bytesPerSecond, "network bandwidth (there are several hosts)");
-  if (machine.canOffload()) {
-    wantPositive(machine.host.bytes, "host memory (there is a link to it)");
-    wantPositive(machine.host.devicesPerLink, "devices per link to host memory");
+/// Returns the multiples of `number` next to `value`, such as "8 or 16".
+std::string nearestMultiples(double of, double value) {
+  double below = std::floor(value / of) * of;
+  return below > 0 ? number(below) + " or " + number(below + of) : number(of);
+}
+
+class Checker {
+public:
+  Checker(Pins given, const PlanLimits &limits) : pins(std::move(given)), limits(limits) {}
+
+  std::vector<Finding> run() {
+    checkPositive();
+    if (!findings.empty())
+      return std::move(findings);
+    checkDevices();
+    completePins(pins, limits);
+    checkAxes();
+    checkDivisibility();
+    checkTensorRanks();
+    checkPipeline();
+    checkStageLayers();
+    checkBatch();
+    checkZero();
+    checkSchedule();
+    checkOffloading();
+    return std::move(findings);
   }
-}
 
-void checkPinnedOffload(const Pins &pins, const Machine &machine, Faults &faults) {
-  bool offloadsParameters = pins.offloadParameters.value_or(false);
-  if ((pins.offloadOptimizer.value_or(false) || pins.offloadActivations.value_or(false) || offloadsParameters) &&
-      !machine.canOffload())
-    faults.push_back("offloading is pinned, but machine " + machine.name + " has no link to host memory");
-  if (offloadsParameters && (pins.zero.value_or(3) != 3 || !pins.offloadOptimizer.value_or(true)))
-    faults.push_back("parameters are pinned to be offloaded, but that takes ZeRO 3 with the optimizer offloaded");
-}
-
-void checkPinnedMesh(const Pins &pins, int devices, Faults &faults) {
-  int64_t product = 1;
-  bool allPinned = true;
-  const std::pair<const std::optional<int> &, const char *> axes[] = {
-      {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
-  for (const auto &[pin, name] : axes) {
-    if (pin && (*pin < 1 || *pin > std::max(1, devices)))
-      faults.push_back(std::string("pinned ") + name + " (" + number(*pin) + ") must lie between 1 and the " +
-                       number(devices) + " devices");
-    allPinned = allPinned && pin.has_value();
-    product *= std::clamp(pin.value_or(1), 1, 1 << 20);
+private:
+  void add(Finding finding) { findings.push_back(std::move(finding)); }
+  int axis(Axis which) const {
+    const std::optional<int> *pinned[] = {&pins.pp, &pins.dp, &pins.cp, &pins.ep, &pins.tp};
+    return pinned[static_cast<int>(which)]->value_or(1);
   }
-  if (devices > 0 && (allPinned ? product != devices : devices % product != 0))
-    faults.push_back("the pinned axes multiply to " + number(product) + ", which does not " +
-                     (allPinned ? "equal" : "divide") + " the " + number(devices) + " devices");
-}
-
-void checkPinnedStages(const Pins &pins, int layersOfModel, Faults &faults) {
-  if (!pins.stageLayers)
-    return;
-  int sum = 0, least = 0;
-  for (int layers : *pins.stageLayers) {
-    sum += layers;
-    least = std::min(least, layers);
+  /// A dense model has no ep axis.
+  int experts() const { return limits.hasExperts() ? pins.ep.value_or(1) : 1; }
+  bool knowsExperts() const { return pins.ep || !limits.hasExperts(); }
+  std::string timesEp() const { return experts() > 1 ? " · ep " + number(experts()) : ""; }
+  /// Returns the stated number of chunks of a stage, or that of the schedule.
+  int chunks() const {
+    int stated = std::max(1, pins.virtualStages.value_or(1));
+    return stated == 1 && pins.schedule ? chunksOf(*pins.schedule, stated) : stated;
   }
-  if (least < 0)
-    faults.push_back("a pinned stage holds " + number(least) + " layers");
-  if (sum != layersOfModel)
-    faults.push_back("the pinned stages hold " + number(sum) + " layers, the model has " + number(layersOfModel));
-  size_t chunks = static_cast<size_t>(std::max(1, pins.pp.value_or(1))) * std::max(1, pins.virtualStages.value_or(1));
-  if (pins.pp && pins.stageLayers->size() % chunks != 0)
-    faults.push_back("pp is pinned to " + number(*pins.pp) + ", the pinned stages are " +
-                     std::to_string(pins.stageLayers->size()));
-}
+
+  void checkPositive() {
+    visitFields([&](const char *key, const char *, auto pin, auto) {
+      if constexpr (std::is_same_v<decltype(pin), std::optional<int> Pins::*> ||
+                    std::is_same_v<decltype(pin), std::optional<int64_t> Pins::*>) {
+        int least = std::string_view(key) == "zero" ? 0 : 1;
+        if (pins.*pin && *(pins.*pin) < least)
+          add({.field = key,
+               .reason = std::string(key) + " must be at least " + number(least) + ", got " + number(*(pins.*pin))});
+      }
+    });
+  }
+
+  void checkDevices() {
+    if (limits.devices == 0)
+      return;
+    double rest = static_cast<double>(pins.tp.value_or(1)) * pins.pp.value_or(1) * pins.cp.value_or(1) * experts();
+    double wanted = rest * pins.dp.value_or(1);
+    bool allSet = pins.dp && pins.tp && pins.pp && pins.cp && knowsExperts();
+    if (allSet ? wanted == limits.devices : std::fmod(limits.devices, wanted) == 0)
+      return;
+    bool canChange = pins.dp && std::fmod(limits.devices, rest) == 0;
+    add({.field = "dp",
+         .reason = "dp " + number(axis(Axis::Dp)) + " · tp " + number(axis(Axis::Tp)) + " · pp " +
+                   number(axis(Axis::Pp)) + " · cp " + number(axis(Axis::Cp)) + timesEp() + " needs " +
+                   (allSet ? "" : "a multiple of ") + number(wanted) + " devices, cluster " +
+                   std::string(limits.cluster) + " has " + number(limits.devices) +
+                   (canChange ? "" : "; choose a cluster of that size"),
+         .got = axis(Axis::Dp),
+         .wanted = canChange ? static_cast<int64_t>(limits.devices / rest) : 0});
+  }
+
+  /// An axis above 1 splits something.
+  void checkAxes() {
+    bool hasExperts = limits.hasExperts();
+    if (!pins.splitsExperts.value_or(true) && !hasExperts)
+      add({.field = "expert_tensor_parallel",
+           .reason = "expert_tensor_parallel splits experts, but the model has none",
+           .change = "False → True"});
+    if (!limits.knowsModel)
+      return;
+    for (Axis which : {Axis::Cp, Axis::Ep, Axis::Tp})
+      if (axis(which) > 1 && std::ranges::count(limits.divisibility, which, &Divisibility::axis) == 0)
+        add({.field = axisName(which),
+             .reason = which == Axis::Ep ? "expert parallelism needs experts, the model is dense"
+                       : which == Axis::Cp && hasExperts
+                           ? "experts are chosen over whole sequences, which cp splits"
+                           : std::string("nothing in the model can be split over ") + axisName(which),
+             .got = axis(which),
+             .wanted = 1});
+  }
+
+  /// A number that every size on an axis is a multiple of.
+  int64_t commonSize(Axis which) const {
+    int64_t common = 0;
+    for (const Divisibility &limit : limits.divisibility)
+      if (limit.axis == which && !limit.onlySequenceParallel)
+        common = std::gcd(common, limit.value);
+    return common;
+  }
+
+  void checkDivisibility() {
+    std::vector<std::string_view> reported; // one finding for each dimension
+    for (const Divisibility &limit : limits.divisibility) {
+      bool isFree = axis(limit.axis) == 1 || (limit.onlySequenceParallel && !pins.sequenceParallel.value_or(false));
+      Axis outer = limit.onlySequenceParallel ? Axis::Cp : Axis::Tp;
+      int times = limit.onlySequenceParallel || limit.timesTensorRanks ? axis(outer) : 1;
+      int64_t size = static_cast<int64_t>(axis(limit.axis)) * limit.factor * times;
+      if (isFree || limit.value % size == 0 || std::ranges::count(reported, limit.name) > 0)
+        continue;
+      reported.push_back(limit.name);
+      std::string sizes = limit.factor > 1 ? number(limit.factor) + " · " : "";
+      if (times > 1)
+        sizes += std::string(axisName(outer)) + " " + number(times) + " · ";
+      sizes += std::string(axisName(limit.axis)) + " " + number(axis(limit.axis));
+      add({.field = limit.onlySequenceParallel ? "seq_length" : axisName(limit.axis),
+           .reason = limit.name + " " + number(limit.value) + " is not a multiple of " + sizes +
+                     (limit.onlySequenceParallel ? ", over which sequence parallelism splits it" : ""),
+           .got = axis(limit.axis),
+           .divides = limit.onlySequenceParallel || times > 1 ? 0 : commonSize(limit.axis) / limit.factor});
+    }
+  }
+
+  void checkTensorRanks() {
+    if (pins.sequenceParallel.value_or(false) && pins.tp == 1)
+      add({.field = "sequence_parallel",
+           .reason = "sequence parallelism splits over tensor ranks, tp is 1",
+           .change = "True → False, or tp above 1"});
+  }
+
+  /// Every stage needs a layer. Of several chunks, those of the embedding and the head do not, and pinned chunks may be
+  /// without layers.
+  void checkPipeline() {
+    int64_t pp = axis(Axis::Pp), least = pp * chunks() - limits.freeEnds;
+    if (limits.layers > 0 && pp > limits.layers)
+      add({.field = "pp",
+           .reason = number(pp) + " pipeline stages need as many layers, the model has " + number(limits.layers),
+           .got = pp,
+           .divides = limits.layers});
+    else if (limits.layers > 0 && chunks() > 1 && !pins.stageLayers && least > limits.layers)
+      add({.field = "virtual_stages",
+           .reason = number(pp) + " stages with " + number(chunks()) + " chunks each need " + number(least) +
+                     " layers, the model has " + number(limits.layers)});
+  }
+
+  void checkStageLayers() {
+    if (!pins.stageLayers)
+      return;
+    const std::vector<int> &layers = *pins.stageLayers;
+    auto size = static_cast<int64_t>(layers.size());
+    // The length gives the number of chunks if no pin does.
+    bool isStated = pins.virtualStages || (pins.schedule && pins.schedule != Schedule::Interleaved);
+    int64_t each = isStated ? chunks() : std::max<int64_t>(1, size / axis(Axis::Pp));
+    int64_t pp = pins.pp ? axis(Axis::Pp) : size / each, least = each > 1 ? 0 : 1;
+    int64_t total = std::accumulate(layers.begin(), layers.end(), int64_t(0));
+    if (size != pp * each)
+      add({.field = "stage_layers",
+           .reason = number(size) + (each > 1 ? " chunks" : " stages") + " have layers, the pipeline has " +
+                     number(pp * each)});
+    if (!layers.empty() && *std::ranges::min_element(layers) < least) {
+      std::string list;
+      for (int count : layers)
+        list += (list.empty() ? "" : ", ") + number(count);
+      add({.field = "stage_layers",
+           .reason = std::string("every ") + (each > 1 ? "chunk needs 0 layers or more" : "stage needs a layer") +
+                     ", got [" + list + "]"});
+    }
+    if (limits.layers > 0 && total != limits.layers)
+      add({.field = "stage_layers",
+           .reason = "stages have " + number(total) + " layers together, the model has " + number(limits.layers)});
+  }
+
+  void checkBatch() {
+    if (limits.globalBatch == 0)
+      return;
+    // Floating point, so that extreme pins cannot overflow. Exact below 2^53.
+    auto size = static_cast<double>(pins.microBatchSize.value_or(1)),
+         count = static_cast<double>(pins.microBatches.value_or(1));
+    double share = static_cast<double>(axis(Axis::Dp)) * experts() * size * count;
+    bool allSet = pins.dp && knowsExperts() && pins.microBatchSize && pins.microBatches;
+    auto batch = static_cast<double>(limits.globalBatch);
+    if (allSet ? batch == share : std::fmod(batch, share) == 0)
+      return;
+    add({.field = "global_batch",
+         .reason = "global batch " + number(limits.globalBatch) + " is not " + (allSet ? "" : "a multiple of ") +
+                   "dp " + number(axis(Axis::Dp)) + timesEp() + " · micro-batch size " + number(size) +
+                   " · micro-batches " + number(count),
+         .change = number(limits.globalBatch) + " → " + (allSet ? number(share) : nearestMultiples(share, batch))});
+  }
+
+  void checkZero() {
+    if (pins.zero.value_or(0) > 3)
+      add({.field = "zero", .reason = "there are ZeRO stages 0 to 3, got " + number(*pins.zero)});
+  }
+
+  /// Checks a schedule with the smallest number of micro-batches that fills the stages, if that number is free.
+  void checkSchedule() {
+    if (pins.schedule && pins.virtualStages) {
+      int stages = pins.pp.value_or(2);
+      int64_t batches = std::min<int64_t>(pins.microBatches.value_or(stages), 1 << 30);
+      std::string reason = whyNotSchedulable(*pins.schedule, stages, static_cast<int>(batches), *pins.virtualStages);
+      if (!reason.empty())
+        add({.field = "schedule", .reason = reason});
+    }
+    if (chunks() > 1 && !pins.schedule && pins.pp == 1)
+      add({.field = "schedule", .reason = "virtual stages need at least 2 stages"});
+  }
+
+  /// All kinds of offloading without a host link are one finding.
+  void checkOffloading() {
+    bool optimizer = pins.offloadOptimizer.value_or(false), parameters = pins.offloadParameters.value_or(false);
+    if (parameters && pins.zero.value_or(3) != 3)
+      add({.field = "offload_parameters",
+           .reason = "parameters are offloaded under ZeRO 3 only, the ZeRO stage is " + number(*pins.zero) +
+                     "; planner.pin.zero: 3"});
+    if (parameters && !pins.offloadOptimizer.value_or(true))
+      add({.field = "offload_parameters",
+           .reason = "parameters are offloaded with the optimizer only; planner.pin.offload_optimizer: True"});
+    if ((optimizer || parameters || pins.offloadActivations.value_or(false)) && !limits.hasHostLink)
+      add({.field = optimizer    ? "offload_optimizer"
+                    : parameters ? "offload_parameters"
+                                 : "offload_activations",
+           .reason = "nothing can be offloaded, cluster " + std::string(limits.cluster) +
+                     " has no link to host memory (host.bandwidth)",
+           .change = "True → False"});
+  }
+
+  Pins pins; ///< including those that follow from others
+  const PlanLimits &limits;
+  std::vector<Finding> findings;
+};
 
 } // namespace
 
-std::vector<std::string> checkProblem(const Problem &problem) {
-  Faults faults;
-  checkMachine(problem.machine, faults);
-  if (problem.globalBatch < 1)
-    faults.push_back("the global batch must be at least 1");
-  if (problem.layerCount() < 1)
-    faults.push_back("the model has no layers");
-  checkPinnedOffload(problem.pins, problem.machine, faults);
-  checkPinnedMesh(problem.pins, problem.machine.devices(), faults);
-  checkPinnedStages(problem.pins, problem.layerCount(), faults);
-  return faults;
+bool PlanLimits::hasExperts() const { return std::ranges::count(divisibility, Axis::Ep, &Divisibility::axis) > 0; }
+
+std::string nearestDivisors(int64_t number, int64_t value) {
+  int64_t below = 0, above = 0;
+  for (int64_t i = 1; i * i <= number; ++i)
+    for (int64_t divisor : {i, number / i}) {
+      if (number % i != 0)
+        break;
+      if (divisor < value)
+        below = std::max(below, divisor);
+      else if (divisor > value && (above == 0 || divisor < above))
+        above = divisor;
+    }
+  if (below && above)
+    return std::to_string(below) + " or " + std::to_string(above);
+  return std::to_string(below ? below : above);
 }
 
-namespace {
-
-const char *axisName(Axis axis) {
-  static constexpr const char *names[] = {"pp", "dp", "cp", "ep", "tp"};
-  return names[static_cast<int>(axis)];
+std::string Finding::wayOut(int64_t factor) const {
+  if (!change.empty())
+    return change;
+  if (wanted > 0)
+    return number(got * factor) + " → " + number(wanted * factor);
+  return divides > 0 ? number(got) + " → " + nearestDivisors(divides, got) : "";
 }
 
-int axisSize(const Plan &plan, Axis axis) {
-  const int sizes[] = {plan.pp, plan.dp, plan.cp, plan.ep, plan.tp};
-  return sizes[static_cast<int>(axis)];
-}
-
-void checkAxes(const Problem &problem, const Plan &plan, Faults &faults) {
-  for (Axis axis : {Axis::Cp, Axis::Ep, Axis::Tp}) {
-    bool splittable = false;
-    for (const Divisibility &limit : problem.limits)
-      splittable = splittable || limit.axis == axis;
-    if (axisSize(plan, axis) > 1 && !splittable)
-      faults.push_back(std::string("nothing in the model can be split over ") + axisName(axis));
+void completePins(Pins &pins, const PlanLimits &limits) {
+  bool knowsExperts = pins.ep || !limits.hasExperts();
+  int64_t experts = limits.hasExperts() ? pins.ep.value_or(1) : 1, known = experts;
+  int open = knowsExperts ? 0 : 1;
+  std::optional<int> *last = nullptr;
+  for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp, &pins.cp}) {
+    known = std::min<int64_t>(known * axis->value_or(1), int64_t(1) << 30);
+    open += !*axis;
+    last = *axis ? last : axis;
   }
-  for (const Divisibility &limit : problem.limits) {
-    int outer = limit.onlySequenceParallel ? plan.cp : limit.timesTensorRanks ? plan.tp : 1;
-    int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor * outer;
-    if (axisSize(plan, limit.axis) == 1 || (limit.onlySequenceParallel && !plan.sequenceParallel))
-      continue;
-    if (limit.value % size != 0)
-      faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
-                       (limit.factor > 1 ? number(limit.factor) + " * " : "") +
-                       (outer > 1 ? (limit.timesTensorRanks ? "tp (" : "cp (") + number(outer) + ") * " : "") +
-                       axisName(limit.axis) + " (" + number(axisSize(plan, limit.axis)) + ")");
-  }
+  if (open == 1 && last && limits.devices > 0 && limits.devices % known == 0)
+    *last = static_cast<int>(limits.devices / known);
+  auto batch = static_cast<double>(limits.globalBatch);
+  double share = static_cast<double>(pins.dp.value_or(1)) * static_cast<double>(experts) *
+                 static_cast<double>(pins.microBatchSize.value_or(1));
+  if (pins.dp && knowsExperts && pins.microBatchSize && !pins.microBatches && batch > 0 && std::fmod(batch, share) == 0)
+    pins.microBatches = static_cast<int64_t>(batch / share);
 }
 
-void checkStages(const Problem &problem, const Plan &plan, Faults &faults) {
-  size_t wanted = static_cast<size_t>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
-  if (plan.stages.empty())
-    return;
-  if (plan.stages.size() != wanted) {
-    faults.push_back("the plan lists " + number(plan.stages.size()) + " stages, wanted " + number(wanted));
-    return;
-  }
-  int next = 0;
-  for (const StagePlan &stage : plan.stages) {
-    if (stage.firstLayer != next || stage.layers < 0 || stage.recompute.size() != static_cast<size_t>(stage.layers))
-      faults.push_back("stage at layer " + number(stage.firstLayer) + " does not continue the one before it");
-    next = stage.firstLayer + stage.layers;
-  }
-  if (next != problem.layerCount())
-    faults.push_back("the stages hold " + number(next) + " layers, the model has " + number(problem.layerCount()));
-}
+std::vector<Finding> check(Pins pins, const PlanLimits &limits) { return Checker(std::move(pins), limits).run(); }
 
-} // namespace
-
-std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
-  Faults faults;
-  if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
-    faults.push_back("every axis, the micro-batch size and the number of micro-batches must be at least 1");
-    return faults;
-  }
-  int devices = problem.machine.devices();
-  if (plan.ranks() != devices)
-    faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
-                     " devices");
-  if (plan.globalBatch() != problem.globalBatch)
-    faults.push_back(std::string("micro-batch size * micro-batches * dp") + (plan.ep > 1 ? " * ep" : "") + " is " +
-                     number(plan.globalBatch()) + ", the global batch is " + number(problem.globalBatch));
-  checkAxes(problem, plan, faults);
-  if (plan.sequenceParallel && plan.tp == 1)
-    faults.push_back("sequence parallelism needs tp > 1");
-  if (plan.zero < 0 || plan.zero > 3)
-    faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
-  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
-  const auto &pinned = problem.pins.stageLayers;
-  bool placed = !plan.stages.empty() ||
-                (pinned && static_cast<int>(pinned->size()) == chunks); // the user pinned some chunks without layers
-  if (leastLayers(problem, plan) > problem.layerCount() && !(placed && chunks > plan.pp))
-    faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
-  std::string schedule =
-      whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
-  if (!schedule.empty())
-    faults.push_back(schedule);
-  if (plan.offloads() && !problem.machine.canOffload())
-    faults.push_back("nothing can be offloaded: machine " + problem.machine.name + " has no link to host memory");
-  if (plan.offloadParameters && (plan.zero != 3 || !plan.offloadOptimizer))
-    faults.push_back("parameters are offloaded under ZeRO 3 only, with the optimizer");
-  checkStages(problem, plan, faults);
-  return faults;
-}
-
-std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
-  Faults faults = structuralViolations(problem, plan);
-  if (faults.empty() && !buildCostTable(problem, plan).isProfiled)
-    faults.push_back("the model was not profiled for this combination of axes");
-  return faults;
+PlanLimits limitsOf(const Problem &problem) {
+  return {.cluster = problem.machine.name,
+          .devices = problem.machine.devices(),
+          .hasHostLink = problem.machine.canOffload(),
+          .layers = problem.layerCount(),
+          .freeEnds = (problem.embed >= 0) + (problem.head >= 0),
+          .globalBatch = problem.globalBatch,
+          .divisibility = problem.limits};
 }
 
 } // namespace espalier::planner

@@ -8,11 +8,8 @@ namespace espalier::planner {
 
 std::vector<double> symbolValues(const Problem &problem, const ParallelConfig &config) {
   std::vector<double> values(kFirstDimension + problem.dimensions.size());
-  values[static_cast<int>(Axis::Pp)] = config.pp;
-  values[static_cast<int>(Axis::Dp)] = config.dp;
-  values[static_cast<int>(Axis::Cp)] = config.cp;
-  values[static_cast<int>(Axis::Ep)] = config.ep;
-  values[static_cast<int>(Axis::Tp)] = config.tp;
+  for (int axis = 0; axis < kAxes; ++axis)
+    values[axis] = *axisMembers(config)[axis];
   values[kBatchSymbol] = static_cast<double>(config.microBatchSize) * config.replicas();
   for (size_t i = 0; i < problem.dimensions.size(); ++i)
     values[kFirstDimension + i] = static_cast<double>(problem.dimensions[i].size);

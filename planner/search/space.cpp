@@ -2,10 +2,12 @@
 // and expensive to sum. Schedules of a choice are enumerated when its bound is due.
 #include "planner/search/space.h"
 
+#include "planner/check.h"
 #include "planner/model/stage.h"
 #include "planner/search/parallel.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace espalier::planner {
 
@@ -37,7 +39,6 @@ double binomial(int n, int k) {
 
 // Bounds the memory of schedule tables before one is built.
 constexpr double kMostActions = 4e6;
-constexpr int64_t kMostMicroBatches = 1 << 16;
 
 // Most chunks per stage unless more are pinned. Idle time at the ends of a step falls with their number. With 64
 // chunks it is less than 1/64 of the step, so that more chunks save little and cost more sends.
@@ -191,7 +192,9 @@ void SearchSpace::sumChoices() {
       const ParallelConfig &config = choices[choice];
       planCount = std::min(planCount + schedulesOf(config).plans, 1e300);
       // A bound over all schedules of the choice, with the most chunks of any of them.
-      queue.push({workBound(*works[choice], problem.machine, config, mostChunks(config.pp)), choice, 0});
+      double bound = workBound(*works[choice], problem.machine, config, mostChunks(config.pp));
+      tooLargeCount += std::isinf(bound);
+      queue.push({bound, choice, 0});
     }
 }
 

@@ -36,5 +36,6 @@ unshare --mount bash -c 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/b
   espalier compile "$configs/tiny_gpt.yaml" -o tiny.plan
   espalier run tiny.plan --data text.txt --steps 40 --metrics metrics.jsonl | tail -3
   python3 bare_debian.py "$configs/tiny_gpt.yaml"
+  espalier demo --compared-steps 20 --steps 20 | tail -4
 '
 echo "installed, planned, compiled and trained on a bare Debian in $(($(date +%s) - begin)) s"

@@ -20,16 +20,16 @@ uint32_t joinAll(Communicator &communicator) {
 
 Agreement::Agreement(Communicator &communicator, bool isFirstHere, int spins)
     : communicator(communicator), isFirst(isFirstHere), spins(spins), group(joinAll(communicator)),
-      words(communicator.allocate(communicator.ranks() * wordBytes)) {}
+      messages(communicator.allocate(communicator.ranks() * messageBytes)) {}
 
 std::vector<std::string> Agreement::tell(const std::string &mine) {
-  auto textOf = [&](int rank) { return reinterpret_cast<char *>(words + rank * wordBytes); };
+  auto textOf = [&](int rank) { return reinterpret_cast<char *>(messages + rank * messageBytes); };
   char *own = textOf(communicator.rank());
-  std::memset(own, 0, wordBytes);
-  std::memcpy(own, mine.data(), std::min(mine.size(), wordBytes - 1));
-  auto elements = static_cast<int64_t>(communicator.ranks() * wordBytes / elementBytes(pb::I32));
+  std::memset(own, 0, messageBytes);
+  std::memcpy(own, mine.data(), std::min(mine.size(), messageBytes - 1));
+  auto elements = static_cast<int64_t>(communicator.ranks() * messageBytes / elementBytes(pb::I32));
   CollectiveShape shape{.kind = pb::Transfer::ALL_GATHER, .type = pb::I32, .elements = {elements}};
-  void *from = own, *to = words;
+  void *from = own, *to = messages;
   Ticket ticket = communicator.startCollective(group, shape, &from, &to);
   communicator.wait(ticket, spins);
   std::vector<std::string> all;

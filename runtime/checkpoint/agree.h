@@ -12,7 +12,7 @@ namespace espalier::rt {
 class Agreement {
 public:
   /// The size of a rank's message in bytes; longer messages are cut.
-  static constexpr size_t wordBytes = 4096;
+  static constexpr size_t messageBytes = 4096;
 
   /// `isFirstHere`: this is the lowest rank of its process, so it alone changes state that the ranks of the process
   /// share. All ranks construct their Agreements in the same order while loading. The communicator must outlive this
@@ -29,14 +29,14 @@ public:
   bool isLeader() const { return communicator.rank() == 0; }
 
   /// Returns the shared memory in bytes that the Agreements of `ranks` ranks need together.
-  static size_t sharedBytes(size_t ranks) { return ranks * ranks * wordBytes; }
+  static size_t sharedBytes(size_t ranks) { return ranks * ranks * messageBytes; }
 
 private:
   Communicator &communicator;
   const bool isFirst;
   const int spins;
   const uint32_t group;
-  std::byte *const words; ///< receive buffer of all ranks' messages
+  std::byte *const messages; ///< receive buffer of all ranks' messages
 };
 
 } // namespace espalier::rt

@@ -25,7 +25,7 @@ const std::filesystem::path &usableFolder(const CheckpointOptions &options) {
                                 "start from them, and --checkpoint another folder",
                                 name, program, name));
   if (options.resume && checkpointNames(folder).empty())
-    throw PlanError(fmt::format("{}: holds no checkpoint{}; --resume goes on with the --checkpoint of an earlier run",
+    throw PlanError(fmt::format("{}: holds no checkpoint{}; --resume continues from the --checkpoint of an earlier run",
                                 name, std::filesystem::exists(folder) ? "" : ", and is not there"));
   return folder;
 }

@@ -100,8 +100,9 @@ void Checkpoints::commit(const ScalarState &state) {
   manifest.sequence = folder.nextSequence();
   manifest.model = plan.model();
   manifest.parameters = plan.parameter_count();
-  const pb::Mesh &mesh = plan.mesh();
-  manifest.mesh = {{"pp", mesh.pp()}, {"dp", mesh.dp()}, {"cp", mesh.cp()}, {"ep", mesh.ep()}, {"tp", mesh.tp()}};
+  const std::array sizes = axisFields(plan.mesh());
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    manifest.mesh.emplace_back(meshAxes[axis], sizes[axis]);
   manifest.state = state;
   manifest.runSteps = options.steps;
   manifest.fingerprint = continuation.fingerprint;
@@ -153,7 +154,7 @@ bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarSta
                   lastGood.empty() ? "none" : (folder.path() / lastGood).string());
   if (isLast)
     throw PlanError(sentence);
-  fmt::print(stderr, "espalier: warning: {}; training goes on and the next save tries again\n", sentence);
+  fmt::print(stderr, "espalier: warning: {}; training continues and the next save tries again\n", sentence);
   return false;
 }
 

@@ -72,8 +72,8 @@ public:
 
   /// Opens a channel to or from `peer` and returns its number on this rank; a second call returns the same number. Each
   /// direction of each channel has its own order. Called while loading; may allocate.
-  virtual uint32_t openSend(int peer, uint32_t line) = 0;
-  virtual uint32_t openReceive(int peer, uint32_t line) = 0;
+  virtual uint32_t openSend(int peer, uint32_t channel) = 0;
+  virtual uint32_t openReceive(int peer, uint32_t channel) = 0;
 
   /// Starts a collective. `from` and `to` hold one address per buffer of the shape; shape and addresses are copied. The
   /// caller must not touch the buffers until the ticket is Done, or, after an abort, until all ranks have seen Stopped.

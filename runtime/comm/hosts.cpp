@@ -12,12 +12,13 @@ namespace espalier::rt {
 namespace {
 
 /// The interval at which a sleeping rank checks whether all ranks are to stop.
-constexpr int lookMilliseconds = 20;
+constexpr int pollMilliseconds = 20;
 
 class HostsCommunicator final : public Communicator {
 public:
-  HostsCommunicator(ShmWorld &host, int rank, int ranks, launch::RankLine line)
-      : host(host), self(rank), all(ranks), memory(host.communicator(rank - host.firstRank())), line(std::move(line)) {}
+  HostsCommunicator(ShmWorld &host, int rank, int ranks, launch::RankChannel channel)
+      : host(host), self(rank), all(ranks), memory(host.communicator(rank - host.firstRank())),
+        channel(std::move(channel)) {}
 
   int rank() const override { return self; }
   int ranks() const override { return all; }
@@ -35,8 +36,8 @@ public:
 
   uint32_t epoch() const override { return changes; }
   void sleep(uint32_t) override {
-    pollfd handle = line.handle();
-    ::poll(&handle, 1, lookMilliseconds);
+    pollfd handle = channel.handle();
+    ::poll(&handle, 1, pollMilliseconds);
     ++changes;
   }
   void abort(const Failure &failure) override { host.abort(failure); }
@@ -61,9 +62,9 @@ private:
   ShmWorld &host;
   const int self, all;
   const std::unique_ptr<Communicator> memory; ///< of this host, for allocate()
-  launch::RankLine line;
+  launch::RankChannel channel;
   std::vector<Membership> memberships;
-  std::map<launch::RoundName, Awaited> awaited;
+  std::map<launch::AllGatherName, Awaited> awaited;
   uint32_t changes = 0;
 };
 
@@ -84,26 +85,26 @@ Ticket HostsCommunicator::startCollective(uint32_t group, const CollectiveShape 
   auto members = static_cast<uint32_t>(member.members.size());
   auto index = static_cast<uint32_t>(std::ranges::find(member.members, self) - member.members.begin());
   size_t bytes = buffers == 1 ? shape.elements[0] / members * elementBytes(shape.type) : 0;
-  std::string words(buffers == 1 ? static_cast<const char *>(from[0]) : "", bytes);
-  words.resize(words.find_last_not_of('\0') + 1); // npos + 1 is 0: an empty message
-  launch::RoundName round{member.name, member.started, member.queue};
+  std::string message(buffers == 1 ? static_cast<const char *>(from[0]) : "", bytes);
+  message.resize(message.find_last_not_of('\0') + 1); // npos + 1 is 0: an empty message
+  launch::AllGatherName round{member.name, member.started, member.queue};
   awaited[round] = {group, buffers == 1 ? static_cast<std::byte *>(to[0]) : nullptr, bytes};
-  line.send(print(launch::Contribution{round, members, index, std::move(words)}));
+  channel.send(print(launch::Contribution{round, members, index, std::move(message)}));
   return {Ticket::Collective, group, member.started++};
 }
 
 void HostsCommunicator::progress() {
-  for (const std::string &text : line.turn()) {
+  for (const std::string &text : channel.turn()) {
     launch::Gathered gathered = launch::parseGathered(text);
     auto found = awaited.find(gathered.round);
     if (found == awaited.end())
       continue;
     const Awaited &place = found->second;
-    for (size_t i = 0; i < gathered.words.size() && place.partBytes > 0; ++i) {
-      const std::string &words = gathered.words[i];
-      size_t bytes = std::min(words.size(), place.partBytes);
+    for (size_t i = 0; i < gathered.messages.size() && place.partBytes > 0; ++i) {
+      const std::string &message = gathered.messages[i];
+      size_t bytes = std::min(message.size(), place.partBytes);
       std::memset(place.to + i * place.partBytes, 0, place.partBytes);
-      std::memcpy(place.to + i * place.partBytes, words.data(), bytes);
+      std::memcpy(place.to + i * place.partBytes, message.data(), bytes);
     }
     ++memberships[place.membership].done; // the collectives of one group complete in order
     awaited.erase(found);
@@ -121,8 +122,8 @@ Progress HostsCommunicator::poll(Ticket &ticket) {
 
 } // namespace
 
-std::unique_ptr<Communicator> openHosts(ShmWorld &host, int rank, int ranks, launch::RankLine line) {
-  return std::make_unique<HostsCommunicator>(host, rank, ranks, std::move(line));
+std::unique_ptr<Communicator> openHosts(ShmWorld &host, int rank, int ranks, launch::RankChannel channel) {
+  return std::make_unique<HostsCommunicator>(host, rank, ranks, std::move(channel));
 }
 
 } // namespace espalier::rt

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/comm/shm.h"
-#include "runtime/launch/words.h"
+#include "runtime/launch/all_gather.h"
 
 #include <memory>
 
@@ -12,6 +12,6 @@ namespace espalier::rt {
 /// Makes the communicator of rank `rank` of `ranks`, which its launcher started on `host`. It supports an ALL_GATHER of
 /// at most one buffer and barriers; other operations throw PlanError. `host` must outlive it. An abort of `host` also
 /// stops this rank.
-std::unique_ptr<Communicator> openHosts(ShmWorld &host, int rank, int ranks, launch::RankLine line);
+std::unique_ptr<Communicator> openHosts(ShmWorld &host, int rank, int ranks, launch::RankChannel channel);
 
 } // namespace espalier::rt

@@ -24,8 +24,8 @@ public:
 
   std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(session.memory.take(bytes)); }
   uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
-  uint32_t openSend(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/true); }
-  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/false); }
+  uint32_t openSend(int peer, uint32_t channel) override { return open(peer, channel, /*isSend=*/true); }
+  uint32_t openReceive(int peer, uint32_t channel) override { return open(peer, channel, /*isSend=*/false); }
 
   Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
   Ticket startSend(uint32_t link, const void *data, size_t bytes) override {
@@ -58,7 +58,7 @@ private:
     std::vector<MpiMessages> transfers;
   };
 
-  uint32_t open(int peer, uint32_t line, bool isSend);
+  uint32_t open(int peer, uint32_t channel, bool isSend);
   /// A send only reads `data`.
   Ticket startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes);
   void advance(Membership &member);
@@ -81,8 +81,8 @@ uint32_t MpiCommunicator::joinGroup(std::span<const int> members, uint32_t queue
   return memberships.size() - 1;
 }
 
-uint32_t MpiCommunicator::open(int peer, uint32_t line, bool isSend) {
-  int tag = session.tagOfLine(line);
+uint32_t MpiCommunicator::open(int peer, uint32_t channel, bool isSend) {
+  int tag = session.tagOfChannel(channel);
   for (size_t i = 0; i < ends.size(); ++i)
     if (ends[i].peer == peer && ends[i].tag == tag && ends[i].isSend == isSend)
       return i;

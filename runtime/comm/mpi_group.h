@@ -3,8 +3,8 @@
 // staging buffer, slice by slice.
 #pragma once
 
-#include "runtime/comm/board.h"
 #include "runtime/comm/mpi_messages.h"
+#include "runtime/comm/shared_segment.h"
 
 #include <array>
 

@@ -9,8 +9,8 @@ namespace espalier::rt {
 namespace {
 
 // Tags: failures, announcements and farewells; then channels; then groups, interleaved by the rank of the first member.
-constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
-constexpr int firstCollectiveTag = firstLineTag + lines;
+constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstChannelTag = 16, channels = 1 << 16;
+constexpr int firstCollectiveTag = firstChannelTag + channels;
 
 /// How long stopped ranks wait for others. `patienceOfTold` applies if launchers also report the stop to every rank.
 constexpr std::chrono::milliseconds patience{1500}, patienceOfTold{200};
@@ -19,9 +19,9 @@ void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 /// Encodes the announcement of a group: number, queue, members.
 std::vector<int> describe(std::span<const int> members, uint32_t queue, int number) {
-  std::vector<int> words = {number, static_cast<int>(queue)};
-  words.insert(words.end(), members.begin(), members.end());
-  return words;
+  std::vector<int> announcement = {number, static_cast<int>(queue)};
+  announcement.insert(announcement.end(), members.begin(), members.end());
+  return announcement;
 }
 
 } // namespace
@@ -47,13 +47,13 @@ MpiWorld::Session::~Session() {
   try {
     bool wasStopped = isStopped();
     MpiMessages farewells(context, /*isSynchronous=*/false);
-    std::vector<char> words(ranks);
+    std::vector<char> answers(ranks);
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank) {
-        farewells.receive(peer, farewellTag, &words[peer], 1);
+        farewells.receive(peer, farewellTag, &answers[peer], 1);
         farewells.send(peer, farewellTag, &wasStopped, 1);
       }
-    if (!finish(farewells) || wasStopped || std::ranges::count(words, 1) > 0)
+    if (!finish(farewells) || wasStopped || std::ranges::count(answers, 1) > 0)
       return;
     news.cancel();
     library.finalize();
@@ -68,25 +68,27 @@ int MpiWorld::Session::tagOf(std::span<const int> members, uint32_t queue) {
   return firstCollectiveTag + number * ranks + first;
 }
 
-int MpiWorld::Session::tagOfLine(uint32_t line) const {
-  if (line >= lines)
-    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", lines, line));
-  return firstLineTag + static_cast<int>(line);
+int MpiWorld::Session::tagOfChannel(uint32_t channel) const {
+  if (channel >= channels)
+    throw PlanError(fmt::format("MPI supports at most {} channels; the plan has channel {}", channels, channel));
+  return firstChannelTag + static_cast<int>(channel);
 }
 
 int MpiWorld::Session::numberGroup(std::span<const int> members, uint32_t queue) {
-  auto &[words, messages] =
+  auto &[announcement, messages] =
       announcements.emplace_back(describe(members, queue, numbered), MpiMessages(context, /*isSynchronous=*/false));
   for (int member : members)
     if (member != rank)
-      messages.send(member, groupTag, words.data(), words.size() * sizeof(int));
+      messages.send(member, groupTag, announcement.data(), announcement.size() * sizeof(int));
   std::erase_if(announcements, [](auto &announcement) { return announcement.second.areDone(); });
   return numbered++;
 }
 
 int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
   for (int source = members.front(); !isStopped();) {
-    auto isAsked = [&](const std::vector<int> &words) { return words == describe(members, queue, words[0]); };
+    auto isAsked = [&](const std::vector<int> &announcement) {
+      return announcement == describe(members, queue, announcement[0]);
+    };
     auto known = std::ranges::find_if(announced, isAsked);
     if (known != announced.end()) {
       int number = known->front();
@@ -101,9 +103,9 @@ int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
       continue;
     }
     library.check(library.countOf(&status, library.byte, &bytes), "a message's size");
-    std::vector<int> &words = announced.emplace_back(bytes / sizeof(int));
+    std::vector<int> &announcement = announced.emplace_back(bytes / sizeof(int));
     MpiMessages message(context, /*isSynchronous=*/false);
-    message.receive(source, groupTag, words.data(), words.size() * sizeof(int));
+    message.receive(source, groupTag, announcement.data(), announcement.size() * sizeof(int));
     while (!message.areDone())
       rest();
   }
@@ -142,11 +144,11 @@ void MpiWorld::Session::abort(const Failure &failure) noexcept {
     if (isStopped())
       return;
     first = failure;
-    pack(failure, told);
+    pack(failure, reported);
     MpiMessages messages(context, /*isSynchronous=*/false);
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank)
-        messages.send(peer, newsTag, &told, sizeof told);
+        messages.send(peer, newsTag, &reported, sizeof reported);
     finish(messages);
   } catch (const std::exception &) {
     // MPI no longer works. mpirun ends the other processes when this one ends.

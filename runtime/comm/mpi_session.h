@@ -20,7 +20,7 @@ struct MpiWorld::Session {
   /// members. The first member chooses the tag, so no rank waits for a higher rank. Throws RankStopped after an abort.
   int tagOf(std::span<const int> members, uint32_t queue);
   /// Returns the tag of a channel.
-  int tagOfLine(uint32_t line) const;
+  int tagOfChannel(uint32_t channel) const;
 
   /// Returns whether this rank knows of a failure on any rank.
   bool isStopped();
@@ -43,7 +43,7 @@ private:
   std::list<std::pair<std::vector<int>, MpiMessages>>
       announcements;                      ///< of groups that this rank numbered; erased when sent
   std::deque<std::vector<int>> announced; ///< received announcements of groups that other ranks numbered
-  PackedFailure heard, told;
+  PackedFailure heard, reported;
   MpiMessages news; ///< receives into `heard`
 };
 

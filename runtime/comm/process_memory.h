@@ -1,7 +1,7 @@
 // Memory that the threads of one process share.
 #pragma once
 
-#include "runtime/comm/board.h"
+#include "runtime/comm/shared_segment.h"
 
 #include <mutex>
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t lineBytes = 64, pageBytes = 4096;
 
-/// Address space reserved for the board: groups, channels and posts take about 100 KB per rank, mostly untouched.
-size_t boardBytes(int ranks) { return (size_t{64} + ranks) << 20; }
+/// Address space reserved for the segment: groups, channels and posts take about 100 KB per rank, mostly untouched.
+size_t segmentBytes(int ranks) { return (size_t{64} + ranks) << 20; }
 
 /// The address at which separately started processes map the shared memory. It lies far from programs, libraries and
 /// heaps. With ThreadSanitizer, it lies in the address range that the sanitizer leaves to programs.
@@ -32,7 +32,7 @@ constexpr uintptr_t agreedAddress = uintptr_t{1} << 45;
 }
 
 size_t withBoard(int ranks, size_t bytes) {
-  size_t all = boardBytes(ranks) + bytes;
+  size_t all = segmentBytes(ranks) + bytes;
   constexpr size_t most = size_t{1} << 46; // half of a process's address space
   if (all < bytes || all > most)
     throw MemoryError(fmt::format("the ranks would share {} bytes, a process can address {}", bytes, most));
@@ -83,7 +83,7 @@ public:
   void begin() { head = new (base) Head; }
 
   int file() const { return handle; }
-  Board *&board() { return head->board; }
+  SharedSegment *&segment() { return head->segment; }
 
   /// Allocations of a page or more are page-aligned, so that the system can back them with huge pages.
   void *take(size_t bytes) override {
@@ -102,7 +102,7 @@ public:
 private:
   struct Head {
     std::atomic<size_t> cut{lineBytes};
-    Board *board = nullptr;
+    SharedSegment *segment = nullptr;
   };
 
   size_t size;
@@ -114,8 +114,8 @@ private:
 ShmWorld::ShmWorld(int ranks, std::unique_ptr<FileMemory> memory)
     : World(ranks, (memory->begin(), std::move(memory)), /*isOneProcess=*/false) {}
 
-ShmWorld::ShmWorld(std::unique_ptr<FileMemory> memory) : World(std::move(memory), /*board=*/nullptr) {
-  board = static_cast<FileMemory &>(*this->memory).board();
+ShmWorld::ShmWorld(std::unique_ptr<FileMemory> memory) : World(std::move(memory), /*segment=*/nullptr) {
+  segment = static_cast<FileMemory &>(*this->memory).segment();
 }
 
 ShmWorld::ShmWorld(int ranks, size_t bytes, int firstOfRun)
@@ -126,7 +126,7 @@ ShmWorld::ShmWorld(int ranks, size_t bytes, int firstOfRun)
 std::unique_ptr<ShmWorld> ShmWorld::openForOthers(int ranks, size_t bytes) {
   auto memory = std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), agreedAddress);
   std::unique_ptr<ShmWorld> world(new ShmWorld(ranks, std::move(memory)));
-  static_cast<FileMemory &>(*world->memory).board() = world->board;
+  static_cast<FileMemory &>(*world->memory).segment() = world->segment;
   return world;
 }
 

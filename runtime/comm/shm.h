@@ -24,7 +24,7 @@ public:
   int firstRank() const { return first; }
 
   /// Returns true to the first process that asks. This process reports the failure to the user.
-  bool claimTelling() { return !board->isTold.exchange(true, std::memory_order_acq_rel); }
+  bool claimReport() { return !segment->isReported.exchange(true, std::memory_order_acq_rel); }
 
 private:
   class FileMemory;

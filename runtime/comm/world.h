@@ -1,7 +1,7 @@
 // The shared state of all ranks, independent of the memory that holds it.
 #pragma once
 
-#include "runtime/comm/board.h"
+#include "runtime/comm/shared_segment.h"
 
 #include <memory>
 #include <optional>
@@ -15,34 +15,34 @@ public:
   World(const World &) = delete;
   World &operator=(const World &) = delete;
 
-  int ranks() const { return board->ranks; }
+  int ranks() const { return segment->ranks; }
 
   /// Makes the communicator of one rank; called at most once per rank.
   std::unique_ptr<Communicator> communicator(int rank);
 
   /// Returns the status of a rank: its current action and its heartbeat.
-  StatusPage &page(int rank) { return board->pages[rank]; }
-  const StatusPage &page(int rank) const { return board->pages[rank]; }
+  RankStatus &status(int rank) { return segment->statuses[rank]; }
+  const RankStatus &status(int rank) const { return segment->statuses[rank]; }
 
   /// Returns the key-value entries that ranks post for each other.
-  Notices &notices() { return *board->notices; }
+  KeyValueStore &keyValues() { return *segment->keyValues; }
 
   /// Stops all ranks, also those without a communicator yet. The first failure is kept.
-  void abort(const Failure &failure) noexcept { board->abort(failure); }
+  void abort(const Failure &failure) noexcept { segment->abort(failure); }
 
   /// Returns whether any rank has failed.
-  bool isStopped() const { return board->isStopped.load(std::memory_order_acquire); }
+  bool isStopped() const { return segment->isStopped.load(std::memory_order_acquire); }
 
   /// Returns the first failure that any rank reported.
-  std::optional<Failure> failure() const { return board->failure(); }
+  std::optional<Failure> failure() const { return segment->failure(); }
 
 protected:
   World(int ranks, std::unique_ptr<SharedMemory> memory, bool isOneProcess);
-  /// Uses a `board` that already lies in `memory`.
-  World(std::unique_ptr<SharedMemory> memory, Board *board);
+  /// Uses a `segment` that already lies in `memory`.
+  World(std::unique_ptr<SharedMemory> memory, SharedSegment *segment);
 
   std::unique_ptr<SharedMemory> memory;
-  Board *board; ///< lies in `memory`
+  SharedSegment *segment; ///< lies in `memory`
 };
 
 } // namespace espalier::rt

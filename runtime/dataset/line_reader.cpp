@@ -74,7 +74,7 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
   if (begin == 0) {
     if (name.ends_with(".gz") && ::gzdirect(file)) {
       ::gzclose_r(file);
-      throw DataError(name, "the name says gzip, the first bytes do not; rename the file or compress it");
+      throw DataError(name, "the name ends in .gz, but the content is not gzip; rename the file or compress it");
     }
     return;
   }

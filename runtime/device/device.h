@@ -44,18 +44,18 @@ struct TransferShape {
   std::vector<int> members = {};  ///< collectives: global ranks in ascending order, with this rank
   CollectiveShape shape = {};     ///< collectives
   int peer = 0;                   ///< SEND and RECEIVE: the other rank
-  uint32_t line = 0;              ///< SEND and RECEIVE: the channel number
+  uint32_t channel = 0;           ///< SEND and RECEIVE: the channel number
   std::vector<size_t> bytes = {}; ///< SEND, RECEIVE and COPY: per buffer
 };
 
 /// The start of a transfer, with one offset per buffer.
-struct FlightStart {
+struct TransferStart {
   uint32_t transfer; ///< as returned by addTransfer()
   std::span<const Place> from, to;
 };
 
 /// A started transfer: its queue, and its number on the device.
-struct FlightTicket {
+struct TransferTicket {
   uint32_t queue = 0;
   uint64_t number = 0;
 };
@@ -91,11 +91,11 @@ public:
 
   /// Starts a transfer after the work issued so far on queue 0 and after earlier transfers of its own queue. The
   /// buffers are in use until wait().
-  virtual FlightTicket start(const FlightStart &flight) = 0;
+  virtual TransferTicket start(const TransferStart &request) = 0;
   /// Makes work issued later on queue 0 wait until the transfer has ended. Throws RankStopped if another rank failed.
-  virtual void wait(FlightTicket ticket) = 0;
+  virtual void wait(TransferTicket ticket) = 0;
   /// Returns whether a started transfer is known to have ended. For measurements.
-  virtual bool hasEnded(FlightTicket /*ticket*/) const { return false; }
+  virtual bool hasEnded(TransferTicket /*ticket*/) const { return false; }
   /// Advances started transfers without blocking; called between instructions.
   virtual void progress() {}
 

@@ -22,8 +22,8 @@ bool decodeAs(const Program &program, const StartingWeights &weights, const Rank
   } catch (const RankStopped &) {
     // The rank that failed first has recorded its failure.
   }
-  if (place.page)
-    place.page->hasEnded.store(true, std::memory_order_release);
+  if (place.status)
+    place.status->hasEnded.store(true, std::memory_order_release);
   return isDone;
 }
 
@@ -42,7 +42,7 @@ void decodeInProcesses(const Program &program, const StartingWeights &weights, c
                     .spins = spinsFor(ranks * options.threads),
                     .open = [&, rank] { return world.communicator(rank); },
                     .abort = abort,
-                    .page = &world.page(rank)};
+                    .status = &world.status(rank)};
     return decodeAs(program, weights, place, work) ? 0 : 1;
   });
   std::optional<RankFailure> failure = watchRun(program, options, world, processes, {});
@@ -59,7 +59,7 @@ void decodeOverMpi(const Program &program, const StartingWeights &weights, const
                     .threads = options.threads,
                     .open = [&] { return std::move(at.communicator); },
                     .abort = at.abort,
-                    .page = &at.page};
+                    .status = &at.status};
     bool isDone = decodeAs(program, weights, place, work);
     if (isDone)
       at.results.write({});

@@ -9,8 +9,8 @@
 
 namespace espalier::rt {
 
-/// The work of a rank's process with its decoder. `speaks` is true in the one process that prints.
-using DecodingWork = std::function<void(Decoder &decoder, bool speaks)>;
+/// The work of a rank's process with its decoder. `prints` is true in the one process that prints.
+using DecodingWork = std::function<void(Decoder &decoder, bool prints)>;
 
 /// Starts a process per rank on this host and waits for them. Uses the options for threads and failure reports. Throws
 /// RankFailure, MemoryError.

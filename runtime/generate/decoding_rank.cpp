@@ -21,7 +21,7 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
       firstSequence(sequences * static_cast<uint32_t>(dataReplica(program.mesh(), place.rank))),
       theCommunicator(place.open()), pool(place.threads, place.spins),
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
-  theExecutor.emplace(program, place.rank, *device, place.page);
+  theExecutor.emplace(program, place.rank, *device, place.status);
   if (weights)
     weights->load(*theExecutor);
   else

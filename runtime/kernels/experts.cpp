@@ -207,19 +207,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeRoute(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops) {
-  return std::make_unique<Route>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ROUTE>(const KernelRequest &request) {
+  return std::make_unique<Route>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeDispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                            const cpu::Loops &loops) {
-  return std::make_unique<Dispatch>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::DISPATCH>(const KernelRequest &request) {
+  return std::make_unique<Dispatch>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeCombine(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                           const cpu::Loops &loops) {
-  return std::make_unique<Combine>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::COMBINE>(const KernelRequest &request) {
+  return std::make_unique<Combine>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

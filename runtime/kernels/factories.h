@@ -1,4 +1,4 @@
-// One factory per function of pb::LibraryCall. kernels.cpp holds the table.
+// One factory per library function. The list follows from functions.def.
 #pragma once
 
 #include "runtime/kernels/call_reader.h"
@@ -7,39 +7,24 @@
 
 namespace espalier::rt {
 
+/// What a CPU kernel is made from: the call, the types of its buffers, and the loops of one instruction set level.
+struct KernelRequest {
+  const pb::LibraryCall &call;
+  std::span<const pb::DataType> types;
+  int threads;
+  const cpu::Loops &loops;
+};
+
 /// Like makeLibraryKernel(call, types, threads), at a given instruction set level.
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                                  int threads, const cpu::Loops &loops);
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                          const cpu::Loops &loops, int threads);
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                    const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                     const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeAttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeTakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types);
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                        const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeRoute(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                         const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeDispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                            const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeCombine(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                           const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call, std::span<const pb::DataType> types);
-std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call, std::span<const pb::DataType> types);
-std::unique_ptr<LibraryKernel> makeRearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types);
-std::unique_ptr<LibraryKernel> makeUpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types);
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops);
+/// Makes the CPU kernel of the library function with this number. Each function of functions.def has a specialization
+/// in a file of this folder.
+template <int function> std::unique_ptr<LibraryKernel> makeKernel(const KernelRequest &request);
+#define FUNCTION(number, name, signature)                                                                              \
+  template <> std::unique_ptr<LibraryKernel> makeKernel<number>(const KernelRequest &request);
+#include "runtime/functions.def"
 
 /// The range [begin, end) of one piece.
 struct Piece {

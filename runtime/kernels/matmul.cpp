@@ -69,7 +69,7 @@ public:
     c_ = reader.storage("c");
     if (hasBias_) {
       if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
-        reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+        reader.refuse("has a bias, which requires k above 0, one matrix and a result that is overwritten");
       if (reader.storage("bias") != c_)
         reader.refuse("has a bias of another type than its result");
     }
@@ -162,9 +162,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                          const cpu::Loops &loops, int threads) {
-  return std::make_unique<Matmul>(call, types, loops, threads);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::MATMUL>(const KernelRequest &request) {
+  return std::make_unique<Matmul>(request.call, request.types, request.loops, request.threads);
 }
 
 } // namespace espalier::rt

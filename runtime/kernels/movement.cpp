@@ -87,16 +87,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<Copy>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::COPY>(const KernelRequest &request) {
+  return std::make_unique<Copy>(request.call, request.types);
 }
 
-std::unique_ptr<LibraryKernel> makeRearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<Rearrange>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::REARRANGE>(const KernelRequest &request) {
+  return std::make_unique<Rearrange>(request.call, request.types);
 }
 
-std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<Zero>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::ZERO>(const KernelRequest &request) {
+  return std::make_unique<Zero>(request.call, request.types);
 }
 
 } // namespace espalier::rt

@@ -70,14 +70,12 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops) {
-  return std::make_unique<SquaredNormKernel>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::SQUARED_NORM>(const KernelRequest &request) {
+  return std::make_unique<SquaredNormKernel>(request.call, request.types, request.loops);
 }
 
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                               const cpu::Loops &loops) {
-  return std::make_unique<ReduceParts>(call, types, loops);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::REDUCE_PARTS>(const KernelRequest &request) {
+  return std::make_unique<ReduceParts>(request.call, request.types, request.loops);
 }
 
 } // namespace espalier::rt

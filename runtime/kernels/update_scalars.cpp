@@ -44,8 +44,8 @@ ScalarUpdate updateScalars(double maxGradNorm, float lossSum, float tokenCount, 
   return {static_cast<float>(clip / (double(tokenCount) * double(lossScale))), 1};
 }
 
-std::unique_ptr<LibraryKernel> makeUpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
-  return std::make_unique<UpdateScalars>(call, types);
+template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::UPDATE_SCALARS>(const KernelRequest &request) {
+  return std::make_unique<UpdateScalars>(request.call, request.types);
 }
 
 } // namespace espalier::rt

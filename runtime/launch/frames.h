@@ -21,19 +21,19 @@ public:
 
 /// The kinds of messages on the control channel.
 enum class MessageKind : uint16_t {
-  Hello,     ///< server: its nonce
-  Join,      ///< client: its identity
-  Refusal,   ///< why the peer is refused
-  Roster,    ///< server: all ranks have launchers
-  Blob,      ///< a library's opaque bytes, such as NCCL's id
-  Heartbeat, ///< the sender is alive
-  Failure,   ///< a rank failed
-  Stop,      ///< stop after the current step
-  Done,      ///< the sender's ranks have completed
-  Settled,   ///< the sender's ranks have ended after a failure
-  Report,    ///< server: the final failure report
-  Words,     ///< a rank's contribution to an all-gather
-  Gathered,  ///< server: the contributions of all members
+  Hello,        ///< server: its nonce
+  Join,         ///< client: its identity
+  Refusal,      ///< why the peer is refused
+  Roster,       ///< server: all ranks have launchers
+  Blob,         ///< a library's opaque bytes, such as NCCL's id
+  Heartbeat,    ///< the sender is alive
+  Failure,      ///< a rank failed
+  Stop,         ///< stop after the current step
+  Done,         ///< the sender's ranks have completed
+  Settled,      ///< the sender's ranks have ended after a failure
+  Report,       ///< server: the final failure report
+  Contribution, ///< a rank's contribution to an all-gather
+  Gathered,     ///< server: the contributions of all members
 };
 constexpr uint16_t messageKinds = 13;
 

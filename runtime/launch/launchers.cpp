@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The number of polls for which the first launcher waits for Settled messages, and the others for its report.
-constexpr int reportLooks = 6;
+constexpr int reportPolls = 6;
 /// Identifies the first launcher itself among the contributors to its all-gathers.
 constexpr int self = -1;
 
@@ -66,26 +66,27 @@ std::pair<Failure, std::map<int, std::string>> parseFailure(const std::string &t
 
 } // namespace
 
-Launchers::Launchers(std::function<std::optional<Meeting>()> whereTo, Notices &notices, const Patience &patience)
-    : whereTo(std::move(whereTo)), notices(notices), patience(patience) {}
+Launchers::Launchers(std::function<std::optional<Rendezvous>()> whereTo, KeyValueStore &keyValues,
+                     const Patience &patience)
+    : whereTo(std::move(whereTo)), keyValues(keyValues), patience(patience) {}
 
 Launchers::~Launchers() = default;
 
-void Launchers::open(const Meeting &meeting) {
-  own = meeting.own;
-  world = meeting.world;
-  isFirst = meeting.isFirst;
+void Launchers::open(const Rendezvous &rendezvous) {
+  own = rendezvous.own;
+  world = rendezvous.world;
+  isFirst = rendezvous.isFirst;
   try {
     if (isFirst) {
-      server = std::make_unique<ControlServer>(meeting.endpoint, meeting.token, own, world);
-      notices.post(channelNotice, fmt::format("{}:{}", meeting.endpoint.host, server->port()));
+      server = std::make_unique<ControlServer>(rendezvous.endpoint, rendezvous.token, own, world);
+      keyValues.post(channelKey, fmt::format("{}:{}", rendezvous.endpoint.host, server->port()));
     } else {
-      client = std::make_unique<ControlClient>(meeting.endpoint, meeting.token, own, meeting.joinTime);
-      peers[-1].member.host = fmt::format("{}:{}", meeting.endpoint.host, meeting.endpoint.port);
+      client = std::make_unique<ControlClient>(rendezvous.endpoint, rendezvous.token, own, rendezvous.joinTime);
+      peers[-1].member.host = fmt::format("{}:{}", rendezvous.endpoint.host, rendezvous.endpoint.port);
       peers[-1].member.ranks = {0};
-      notices.post(joinedNotice, "");
-      if (verdict.failure()) // a rank has failed meanwhile
-        client->send({MessageKind::Failure, printFailure(*verdict.failure(), {})});
+      keyValues.post(joinedKey, "");
+      if (first.failure()) // a rank has failed meanwhile
+        client->send({MessageKind::Failure, printFailure(*first.failure(), {})});
     }
   } catch (const std::exception &error) {
     Failure failure;
@@ -96,7 +97,7 @@ void Launchers::open(const Meeting &meeting) {
   }
 }
 
-void Launchers::serve(std::vector<RankLine> lines) { ranks = RankLines(std::move(lines)); }
+void Launchers::serve(std::vector<RankChannel> channels) { ranks = RankChannels(std::move(channels)); }
 
 void Launchers::addHandles(std::vector<pollfd> &handles) const {
   if (server)
@@ -106,27 +107,27 @@ void Launchers::addHandles(std::vector<pollfd> &handles) const {
   ranks.addHandles(handles);
 }
 
-void Launchers::turn(bool isLook) {
+void Launchers::turn(bool isPoll) {
   if (whereTo)
-    if (std::optional<Meeting> meeting = whereTo()) {
+    if (std::optional<Rendezvous> rendezvous = whereTo()) {
       whereTo = nullptr;
-      open(*meeting);
+      open(*rendezvous);
     }
   if (server || client)
     for (const ControlEvent &event : server ? server->poll(Milliseconds(0)) : client->poll(Milliseconds(0)))
       hear(event);
-  if (server && !isRosterTold && server->isComplete()) {
-    isRosterTold = true;
+  if (server && !isRosterSent && server->isComplete()) {
+    isRosterSent = true;
     roster = server->members();
     send({MessageKind::Roster, printMembers(roster)});
   }
-  carryNotices();
-  carryWords();
-  if (isLook) {
+  sendEntries();
+  sendContributions();
+  if (isPoll) {
     send({MessageKind::Heartbeat, ""});
     countSilence();
-    verdict.look();
-    settlingLooks += isSettled;
+    first.poll();
+    settlingPolls += isSettled;
   }
   decide();
   if (isSettled && !last)
@@ -158,33 +159,33 @@ void Launchers::hear(const ControlEvent &event) {
 void Launchers::greet(int number, const Member &member) {
   peers[number].member = member;
   for (size_t i = 0; i < carried; ++i)
-    if (auto notice = notices.at(i); notice && !notice->first.starts_with(staysHere))
-      server->send(number, {MessageKind::Blob, notice->first + '\0' + notice->second});
-  if (isTold)
-    server->send(number, {MessageKind::Failure, printFailure(*verdict.failure(), {})});
+    if (auto entry = keyValues.at(i); entry && !entry->first.starts_with(staysHere))
+      server->send(number, {MessageKind::Blob, entry->first + '\0' + entry->second});
+  if (isDecisionSent)
+    server->send(number, {MessageKind::Failure, printFailure(*first.failure(), {})});
 }
 
 void Launchers::hearMessage(int from, const Message &message) {
   Peer &peer = peers[from];
-  peer.silentLooks = 0;
+  peer.silentPolls = 0;
   switch (message.kind) {
   case MessageKind::Roster:
     roster = parseMembers(message.payload);
     peer.member = roster.front();
     break;
   case MessageKind::Failure:
-    verdict.consider(parseFailure(message.payload).first);
+    first.consider(parseFailure(message.payload).first);
     break;
   case MessageKind::Settled:
     peer.hasSettled = true;
     waits.merge(parseFailure(message.payload).second);
     break;
   case MessageKind::Report: {
-    auto [failure, told] = parseFailure(message.payload);
+    auto [failure, transfers] = parseFailure(message.payload);
     std::vector<Waiting> waiting;
-    for (const auto &[rank, transfer] : told)
+    for (const auto &[rank, transfer] : transfers)
       waiting.push_back({rank, transfer});
-    verdict.consider(failure);
+    first.consider(failure);
     last.emplace(failure, waiting);
     break;
   }
@@ -192,9 +193,9 @@ void Launchers::hearMessage(int from, const Message &message) {
     peer.isDone = true;
     break;
   case MessageKind::Blob:
-    carry(from, message);
+    copyEntry(from, message);
     break;
-  case MessageKind::Words:
+  case MessageKind::Contribution:
     gather(message.payload, from);
     break;
   case MessageKind::Gathered:
@@ -216,62 +217,62 @@ void Launchers::miss(int number, const Member &member, const std::string &how) {
   failure.message =
       fmt::format("its launcher on {} is lost: {}",
                   member.pid ? fmt::format("{} (process {})", member.host, member.pid) : member.host, how);
-  verdict.consider(failure);
+  first.consider(failure);
 }
 
 /// Reports a refused host of this run as a failure, unless all ranks have launchers without it. Peers without the token
 /// only cause a warning.
 void Launchers::refuse(const ControlEvent &event) {
-  if (event.member.ranks.empty() || isRosterTold) {
+  if (event.member.ranks.empty() || isRosterSent) {
     fmt::print(stderr, "espalier: warning: not let into this run: {}\n", event.text);
     return;
   }
   Failure failure;
   failure.rank = event.member.ranks.front();
   failure.message = event.text;
-  verdict.consider(failure);
+  first.consider(failure);
 }
 
 void Launchers::countSilence() {
   for (auto &[number, peer] : peers)
-    if (++peer.silentLooks >= patience.silentLooks)
+    if (++peer.silentPolls >= patience.silentPolls)
       miss(number, peer.member,
            fmt::format("no sign of life for {:.1f} seconds: the host is down, the link is cut or the process stopped",
-                       patience.silentLooks * patience.lookMilliseconds / 1000.0));
+                       patience.silentPolls * patience.pollMilliseconds / 1000.0));
 }
 
-void Launchers::carryNotices() {
+void Launchers::sendEntries() {
   for (; server || client; ++carried) {
-    auto notice = notices.at(carried);
-    if (!notice)
+    auto entry = keyValues.at(carried);
+    if (!entry)
       return;
-    if (!notice->first.starts_with(staysHere) && !foreign.contains(notice->first))
-      send({MessageKind::Blob, notice->first + '\0' + notice->second});
+    if (!entry->first.starts_with(staysHere) && !foreign.contains(entry->first))
+      send({MessageKind::Blob, entry->first + '\0' + entry->second});
   }
 }
 
-void Launchers::carry(int from, const Message &notice) {
-  size_t end = notice.payload.find('\0');
+void Launchers::copyEntry(int from, const Message &entry) {
+  size_t end = entry.payload.find('\0');
   if (end == std::string::npos)
     throw FrameError("sends a notice without a name");
-  foreign.insert(notice.payload.substr(0, end));
-  notices.post(notice.payload.substr(0, end), notice.payload.substr(end + 1));
+  foreign.insert(entry.payload.substr(0, end));
+  keyValues.post(entry.payload.substr(0, end), entry.payload.substr(end + 1));
   for (auto &[number, peer] : peers)
     if (server && number != from)
-      server->send(number, notice);
+      server->send(number, entry);
 }
 
-void Launchers::carryWords() {
-  for (const std::string &words : ranks.take())
+void Launchers::sendContributions() {
+  for (const std::string &message : ranks.take())
     if (server)
-      gather(words, self);
+      gather(message, self);
     else if (client)
-      client->send({MessageKind::Words, words});
+      client->send({MessageKind::Contribution, message});
 }
 
 /// Adds a contribution to an all-gather, on the first launcher. Sends a complete all-gather to its contributors.
-void Launchers::gather(const std::string &words, int from) {
-  std::optional<Rounds::Whole> whole = server ? rounds.add(parseContribution(words), from) : std::nullopt;
+void Launchers::gather(const std::string &message, int from) {
+  std::optional<AllGathers::Whole> whole = server ? allGathers.add(parseContribution(message), from) : std::nullopt;
   if (!whole)
     return;
   std::string gathered = print(whole->gathered);
@@ -289,19 +290,19 @@ void Launchers::send(const Message &message) {
 }
 
 void Launchers::report(const Failure &failure) {
-  verdict.consider(failure);
+  first.consider(failure);
   if (client)
     client->send({MessageKind::Failure, printFailure(failure, {})});
 }
 
-std::optional<Failure> Launchers::failure() const { return verdict.isDecided() ? verdict.failure() : std::nullopt; }
+std::optional<Failure> Launchers::failure() const { return first.isDecided() ? first.failure() : std::nullopt; }
 
 /// Broadcasts the decision on the first failure, on the first launcher.
 void Launchers::decide() {
-  if (!server || isTold || !verdict.isDecided())
+  if (!server || isDecisionSent || !first.isDecided())
     return;
-  isTold = true;
-  send({MessageKind::Failure, printFailure(*verdict.failure(), {})});
+  isDecisionSent = true;
+  send({MessageKind::Failure, printFailure(*first.failure(), {})});
 }
 
 void Launchers::settle(std::vector<Waiting> waiting) {
@@ -309,11 +310,11 @@ void Launchers::settle(std::vector<Waiting> waiting) {
   for (Waiting &rank : waiting)
     waits[rank.rank] = std::move(rank.transfer);
   if (client && !isServerLost)
-    client->send({MessageKind::Settled, printFailure(verdict.failure().value_or(Failure()), waits)});
+    client->send({MessageKind::Settled, printFailure(first.failure().value_or(Failure()), waits)});
 }
 
 /// Completes the report. The first launcher waits until all others have settled, and the others wait for its report.
-/// Both give up after reportLooks polls.
+/// Both give up after reportPolls polls.
 void Launchers::finishReport() {
   bool isHeard = server ? std::ranges::all_of(peers,
                                               [](auto &entry) {
@@ -321,9 +322,9 @@ void Launchers::finishReport() {
                                                 return peer.hasSettled || peer.isDone || peer.isLost;
                                               })
                         : isServerLost || !client;
-  if (!verdict.failure() || (!(isHeard && verdict.isDecided()) && settlingLooks < reportLooks))
+  if (!first.failure() || (!(isHeard && first.isDecided()) && settlingPolls < reportPolls))
     return;
-  const Failure &failure = *verdict.failure();
+  const Failure &failure = *first.failure();
   std::vector<Waiting> waiting;
   for (int rank = 0; rank < world; ++rank)
     if (rank != failure.rank)
@@ -341,7 +342,7 @@ bool Launchers::hasReport() const { return last.has_value(); }
 
 RankFailure Launchers::report() const { return *last; }
 
-bool Launchers::speaks() const {
+bool Launchers::isReporter() const {
   if (isFirst || !client)
     return true;
   return isServerLost && (roster.size() < 2 || roster[1] == own);

@@ -3,11 +3,11 @@
 // decides for itself.
 #pragma once
 
+#include "runtime/launch/all_gather.h"
 #include "runtime/launch/control_channel.h"
-#include "runtime/launch/notices.h"
-#include "runtime/launch/verdict.h"
+#include "runtime/launch/first_failure.h"
+#include "runtime/launch/key_value_store.h"
 #include "runtime/launch/watch.h"
-#include "runtime/launch/words.h"
 
 #include <functional>
 #include <map>
@@ -17,7 +17,7 @@
 namespace espalier::rt::launch {
 
 /// The rendezvous of the launchers of a run, and the identity of this launcher.
-struct Meeting {
+struct Rendezvous {
   Endpoint endpoint = {}; ///< of the first launcher; port 0 there: any free port
   std::string token = "";
   Member own;
@@ -29,25 +29,25 @@ struct Meeting {
 /// The prefix of keys that are not sent to other hosts.
 constexpr char staysHere = '.';
 /// The key under which the first launcher posts its address "HOST:PORT" when it listens.
-constexpr const char *channelNotice = ".channel";
+constexpr const char *channelKey = ".channel";
 /// The key that any other launcher posts when it has joined.
-constexpr const char *joinedNotice = ".joined";
+constexpr const char *joinedKey = ".joined";
 
 /// This launcher's end of the control channel, with the state of its peers.
 class Launchers {
 public:
   /// Creates a launcher. Each turn calls `whereTo` until it returns the rendezvous; then this launcher listens or
-  /// connects. Entries of `notices` are copied between all hosts. `notices` must outlive this object.
-  Launchers(std::function<std::optional<Meeting>()> whereTo, Notices &notices, const Patience &patience);
+  /// connects. Entries of `keyValues` are copied between all hosts. `keyValues` must outlive this object.
+  Launchers(std::function<std::optional<Rendezvous>()> whereTo, KeyValueStore &keyValues, const Patience &patience);
   ~Launchers();
 
   /// Starts to forward messages between the ranks of this host and of other hosts.
-  void serve(std::vector<RankLine> lines);
+  void serve(std::vector<RankChannel> channels);
 
   /// Adds the handles that become ready when another launcher sends a message.
   void addHandles(std::vector<pollfd> &handles) const;
-  /// Handles received messages and sends a heartbeat. `isLook` tells that a poll interval has passed.
-  void turn(bool isLook);
+  /// Handles received messages and sends a heartbeat. `isPoll` tells that a poll interval has passed.
+  void turn(bool isPoll);
 
   /// Reports the first failure of this host's ranks to the other launchers.
   void report(const Failure &failure);
@@ -62,7 +62,7 @@ public:
   /// all connected launchers.
   RankFailure report() const;
   /// Returns whether this launcher reports to the user.
-  bool speaks() const;
+  bool isReporter() const;
   /// Returns whether the first launcher has ended. Returns false on the first launcher.
   bool hasFirstEnded() const;
 
@@ -79,48 +79,48 @@ public:
   bool haveLeft() const;
 
 private:
-  void open(const Meeting &meeting);
+  void open(const Rendezvous &rendezvous);
   void hear(const ControlEvent &event);
   void greet(int peer, const Member &member);
   void hearMessage(int from, const Message &message);
   void miss(int peer, const Member &member, const std::string &how);
   void refuse(const ControlEvent &event);
   void countSilence();
-  void carryNotices();
-  void carry(int from, const Message &notice);
-  void carryWords();
-  void gather(const std::string &words, int from);
+  void sendEntries();
+  void copyEntry(int from, const Message &entry);
+  void sendContributions();
+  void gather(const std::string &message, int from);
   void decide();
   void send(const Message &message);
   void finishReport();
 
   struct Peer {
     Member member;
-    int silentLooks = 0;
+    int silentPolls = 0;
     bool isDone = false, hasSettled = false, isLost = false;
   };
 
-  std::function<std::optional<Meeting>()> whereTo;
-  Notices &notices;
+  std::function<std::optional<Rendezvous>()> whereTo;
+  KeyValueStore &keyValues;
   Patience patience;
   Member own;
   int world = 0;
-  bool isFirst = false, isServerLost = false, isRosterTold = false;
+  bool isFirst = false, isServerLost = false, isRosterSent = false;
   std::unique_ptr<ControlServer> server; ///< on the first launcher
   std::unique_ptr<ControlClient> client; ///< on the others
-  RankLines ranks{{}};
-  Rounds rounds;              ///< on the first launcher
+  RankChannels ranks{{}};
+  AllGathers allGathers;      ///< on the first launcher
   std::map<int, Peer> peers;  ///< by the server's numbers; a client has only the first launcher, as -1
   std::vector<Member> roster; ///< set when all ranks have launchers
 
   size_t carried = 0;            ///< number of this host's entries that were processed
   std::set<std::string> foreign; ///< keys of entries from other hosts
 
-  Verdict verdict;
-  bool isTold = false;              ///< the decision was sent to all
+  FirstFailure first;
+  bool isDecisionSent = false;      ///< the decision was sent to all
   std::map<int, std::string> waits; ///< the awaited transfer, by rank
   bool isSettled = false;
-  int settlingLooks = 0;
+  int settlingPolls = 0;
   std::optional<RankFailure> last; ///< the report, equal for all launchers
 };
 

@@ -37,7 +37,7 @@ public:
       std::unique_lock lock(mutex);
       for (std::condition_variable_any never; !end.stop_requested();
            never.wait_for(lock, end, beatEvery, [] { return false; }))
-        world.page(rank).beats.fetch_add(1, std::memory_order_relaxed);
+        world.status(rank).beats.fetch_add(1, std::memory_order_relaxed);
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -66,7 +66,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the call of prctl
   if (status == 0)
-    world.page(rank).hasLeft.store(true, std::memory_order_release);
+    world.status(rank).hasLeft.store(true, std::memory_order_release);
   std::fflush(nullptr);
   _exit(status);
 }
@@ -90,9 +90,9 @@ void killAll(std::span<Process> processes) {
 
 /// Counts the poll intervals of a supervisor. An interval ends at its time, however often the supervisor woke up
 /// before. A supervisor that was suspended counts one interval.
-class Looks {
+class PollTimer {
 public:
-  explicit Looks(int milliseconds) : length(milliseconds), end(Clock::now() + length) {}
+  explicit PollTimer(int milliseconds) : length(milliseconds), end(Clock::now() + length) {}
 
   int millisecondsLeft() const {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
@@ -142,16 +142,16 @@ Failure lonely(const ShmWorld &world, const Supervision &how) {
   failure.endSignal = how.endSignal();
   failure.message = fmt::format("not all ranks have begun within {} seconds: one ended before, or their hosts do not "
                                 "reach each other",
-                                how.meetingLooks * how.patience.lookMilliseconds / 1000);
+                                how.rendezvousPolls * how.patience.pollMilliseconds / 1000);
   return failure;
 }
 
 /// Forwards failures from this host to the other hosts and back.
-void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isLook) {
+void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isPoll) {
   std::optional<Failure> own = world.failure();
   if (own && !std::exchange(isReported, true))
     others.report(*own);
-  others.turn(isLook);
+  others.turn(isPoll);
   std::optional<Failure> heard = others.failure();
   if (heard && !world.isStopped()) {
     isReported = true;
@@ -165,8 +165,9 @@ std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &wo
   constexpr Sight notMissed{.status = 0, .hasLeft = true};
   std::vector<Sight> sights;
   auto sightOf = [&](int rank, std::optional<int> status) {
-    const StatusPage &page = world.page(rank);
-    return Sight{status, page.hasLeft.load(std::memory_order_acquire), page.beats.load(std::memory_order_relaxed)};
+    const RankStatus &rankStatus = world.status(rank);
+    return Sight{status, rankStatus.hasLeft.load(std::memory_order_acquire),
+                 rankStatus.beats.load(std::memory_order_relaxed)};
   };
   for (int rank = 0; rank < world.ranks(); ++rank) {
     Sight sight = sightOf(rank, std::nullopt);
@@ -181,7 +182,7 @@ std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &wo
 std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
   for (const Neighbour &neighbour : gone)
     for (int rank : neighbour.ranks)
-      if (!world.page(rank).hasLeft.load(std::memory_order_acquire)) {
+      if (!world.status(rank).hasLeft.load(std::memory_order_acquire)) {
         Failure failure;
         failure.rank = rank;
         failure.message = "the process that started it has ended";
@@ -225,15 +226,15 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how) {
   launch::Launchers *others = how.others;
   Watch watch(world.ranks(), how.patience);
-  Looks looks(how.patience.lookMilliseconds);
+  PollTimer timer(how.patience.pollMilliseconds);
   std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // used if a rank was killed while it recorded its failure
   bool isReported = false;
-  int stopping = 0, apart = 0;
+  int stopping = 0, waitedPolls = 0;
   while (std::ranges::any_of(processes, isRunning)) {
-    waitForNews(processes, neighbours, gone, others, looks.millisecondsLeft());
-    bool isLook = looks.isOver();
-    std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook);
+    waitForNews(processes, neighbours, gone, others, timer.millisecondsLeft());
+    bool isPoll = timer.isOver();
+    std::optional<Failure> failure = watch.judge(lookAt(processes, world), isPoll);
     if (!failure)
       failure = desertionOf(gone, world);
     if (failure) {
@@ -246,42 +247,42 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
       if (!seen)
         seen = std::move(failure);
     }
-    bool isApart = others && isLook && !others->isComplete() && !world.isStopped();
-    if (isApart && (++apart >= how.meetingLooks || how.endSignal() != 0))
+    bool isWaiting = others && isPoll && !others->isComplete() && !world.isStopped();
+    if (isWaiting && (++waitedPolls >= how.rendezvousPolls || how.endSignal() != 0))
       world.abort(lonely(world, how));
     if (others)
-      exchange(*others, world, isReported, isLook);
-    if (world.isStopped() && isLook && ++stopping >= how.patience.stoppingLooks)
+      exchange(*others, world, isReported, isPoll);
+    if (world.isStopped() && isPoll && ++stopping >= how.patience.stoppingPolls)
       killAll(processes);
   }
   if (others)
-    exchange(*others, world, isReported, /*isLook=*/false);
+    exchange(*others, world, isReported, /*isPoll=*/false);
   std::optional<Failure> reported = world.failure();
   return reported ? reported : seen;
 }
 
-bool takeTurns(launch::Launchers &others, const Patience &patience, int mostLooks,
+bool pollUntil(launch::Launchers &others, const Patience &patience, int mostPolls,
                const std::function<bool()> &isOver) {
   std::vector<Neighbour> none, gone;
-  Looks looks(patience.lookMilliseconds);
-  for (int passed = 0; !isOver() && passed < mostLooks;) {
-    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
-    bool isLook = looks.isOver();
-    others.turn(isLook);
-    passed += isLook;
+  PollTimer timer(patience.pollMilliseconds);
+  for (int passed = 0; !isOver() && passed < mostPolls;) {
+    waitForNews({}, none, gone, &others, timer.millisecondsLeft());
+    bool isPoll = timer.isOver();
+    others.turn(isPoll);
+    passed += isPoll;
   }
   return isOver();
 }
 
 RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience) {
   others.settle(std::move(waiting));
-  takeTurns(others, patience, INT_MAX, [&] { return others.hasReport(); });
+  pollUntil(others, patience, INT_MAX, [&] { return others.hasReport(); });
   return others.report();
 }
 
-void awaitSpeaker(launch::Launchers &others, const Patience &patience) {
-  constexpr int mostLooks = 5;
-  takeTurns(others, patience, mostLooks, [&] { return others.hasFirstEnded(); });
+void awaitReporter(launch::Launchers &others, const Patience &patience) {
+  constexpr int mostPolls = 5;
+  pollUntil(others, patience, mostPolls, [&] { return others.hasFirstEnded(); });
 }
 
 } // namespace espalier::rt

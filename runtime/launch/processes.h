@@ -39,7 +39,7 @@ struct Supervision {
   Patience patience = {};
   std::vector<Neighbour> neighbours = {};
   launch::Launchers *others = nullptr; ///< launchers of other hosts; null: none
-  int meetingLooks = INT_MAX;          ///< polls until `others` must be complete; afterwards these ranks stop
+  int rendezvousPolls = INT_MAX;       ///< polls until `others` must be complete; afterwards these ranks stop
   /// Returns the signal that asked this process to end, or 0. As long as `others` are not complete, no rank has begun,
   /// so a signal stops these ranks at once.
   std::function<int()> endSignal = [] { return 0; };
@@ -53,8 +53,8 @@ struct Supervision {
 /// observed. With `others`, failures spread between hosts.
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how = {});
 
-/// Handles messages of other launchers until `isOver`, for at most `mostLooks` polls. Returns whether `isOver` holds.
-bool takeTurns(launch::Launchers &others, const Patience &patience, int mostLooks, const std::function<bool()> &isOver);
+/// Handles messages of other launchers until `isOver`, for at most `mostPolls` polls. Returns whether `isOver` holds.
+bool pollUntil(launch::Launchers &others, const Patience &patience, int mostPolls, const std::function<bool()> &isOver);
 
 /// After a failure: sends the transfers that this host's ranks waited for, and returns the complete report. The wait is
 /// short.
@@ -62,6 +62,6 @@ RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, cons
 
 /// Waits a short time until the launcher that reports has ended. What started these processes may kill all of them
 /// after the first one exits with an error.
-void awaitSpeaker(launch::Launchers &others, const Patience &patience);
+void awaitReporter(launch::Launchers &others, const Patience &patience);
 
 } // namespace espalier::rt

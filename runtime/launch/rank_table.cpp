@@ -204,14 +204,13 @@ RankTable mergeRankTables(std::span<const RankTable> tables) {
   for (const RankTable &table : tables)
     for (const TableServer &server : table.servers) {
       if (!ids.insert(server.id).second)
-        throw PlanError(fmt::format("server {} stands in more than one table; give each server once", server.id));
+        throw PlanError(fmt::format("server {} is in more than one table; give each server once", server.id));
       merged.servers.push_back(server);
       for (TableDevice &device : merged.servers.back().devices) {
         device.rank = rank++;
         if (!device.ip.empty() && !ips.insert(device.ip).second)
-          throw PlanError(
-              fmt::format("device_ip {} of server {} stands in another table, too; give each device its own", device.ip,
-                          server.id));
+          throw PlanError(fmt::format("device_ip {} of server {} is in another table, too; give each device its own",
+                                      device.ip, server.id));
       }
     }
   return merged;
@@ -225,7 +224,7 @@ std::string readHostWord(const std::string &word, Host &host, std::set<std::stri
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
   if (!seen.insert(name).second)
-    return fmt::format("{} stands twice; give it once", name);
+    return fmt::format("{} is given twice; give it once", name);
   if (name == "slots") {
     std::optional<int> slots = numberIn(value);
     if (!slots || *slots == 0)
@@ -288,7 +287,7 @@ std::vector<Host> readHosts(const std::filesystem::path &file) {
       what = fmt::format("{} device_ips for {} slots", host.deviceIps.size(), host.slots);
     for (const std::string &ip : host.deviceIps)
       if (what.empty() && !ips.insert(ip).second)
-        what = fmt::format("device_ip {} stands twice; give each device its own", ip);
+        what = fmt::format("device_ip {} is given twice; give each device its own", ip);
     if (what.empty() && (slots += host.slots) > mostRanks)
       what = fmt::format("more than {} slots in all", mostRanks);
     if (!what.empty())

@@ -104,31 +104,12 @@ std::optional<int> tasksOfNode(const std::string &text, int node) {
   return std::nullopt;
 }
 
-class TopologyFinder {
+/// Reads the variables of a launcher.
+class LauncherVariables {
 public:
-  TopologyFinder(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan)
-      : environment(environment), options(options), plan(plan) {}
+  explicit LauncherVariables(const Environment &environment) : environment(environment) {}
 
-  Topology find() {
-    checkOptions();
-    const RankVariables *launcher = launcherOf();
-    if (options.table)
-      fromTable();
-    else if (options.nodes)
-      fromOptions();
-    else if (launcher)
-      fromRankVariables(*launcher);
-    else if (text("WORLD_SIZE") && text("RANK") && text("MASTER_ADDR") && number("WORLD_SIZE") != 1)
-      fromKubernetes();
-    else
-      alone();
-    if ((options.table || options.nodes) && launcher)
-      throw LaunchError(fmt::format("{} and the variables of {} ({}) both say who this process is; give one of them",
-                                    options.table ? "--rank-table" : "--nodes", launcher->name, launcher->rank));
-    return std::move(found);
-  }
-
-private:
+  /// Returns a variable, or nothing if it is unset or empty.
   std::optional<std::string> text(const char *name) const {
     auto entry = name ? environment.find(name) : environment.end();
     return entry == environment.end() || entry->second.empty() ? std::nullopt : std::optional(entry->second);
@@ -146,6 +127,7 @@ private:
     return result;
   }
 
+  /// Returns a variable that the launcher must have set.
   int needed(const RankVariables &launcher, const char *name) const {
     std::optional<int> value = number(name);
     if (!value)
@@ -154,6 +136,107 @@ private:
     return *value;
   }
 
+private:
+  const Environment &environment;
+};
+
+/// Finds this host's server in the rank table.
+class ServerFinder {
+public:
+  explicit ServerFinder(const LaunchOptions &options) : options(options), servers(options.table->servers) {}
+
+  /// Returns the index of this host's server in the rank table.
+  size_t find() const {
+    auto named = [&](const std::string &id) {
+      return std::ranges::find(servers, id, &TableServer::id) - servers.begin();
+    };
+    if (!options.serverId.empty()) {
+      size_t server = named(options.serverId);
+      if (server == servers.size())
+        throw LaunchError(fmt::format("{} has no server {}; it has {}", options.tableFile, options.serverId,
+                                      listServers(&TableServer::id)));
+      return server;
+    }
+    if (!options.deviceRange.empty()) {
+      auto [first, last] = rangeOf(options.deviceRange);
+      for (size_t i = 0; i < servers.size(); ++i)
+        if (servers[i].devices.front().rank == first && servers[i].devices.back().rank + 1 == last)
+          return i;
+      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}; they have {}", options.tableFile,
+                                    first, last - 1, listServers([](const TableServer &server) {
+                                      return fmt::format("[{},{}]", server.devices.front().rank,
+                                                         server.devices.back().rank + 1);
+                                    })));
+    }
+    if (servers.size() == 1)
+      return 0;
+    size_t server = named(options.hostName);
+    if (server == servers.size())
+      throw LaunchError(fmt::format("{} does not say which of {} this host is; give --server-id or --device-range",
+                                    options.tableFile, listServers(&TableServer::id)));
+    return server;
+  }
+
+private:
+  /// Parses a device range in the format of MindFormers' run_distribute: "[8,16]" means ranks 8 to 15.
+  static std::pair<int, int> rangeOf(const std::string &range) {
+    int first = 0, last = 0;
+    const char *end = range.data() + range.size();
+    bool isGood = range.size() >= 5 && range.front() == '[' && (range.back() == ']' || range.back() == ')');
+    if (isGood) {
+      auto [comma, bad] = std::from_chars(range.data() + 1, end, first);
+      isGood = bad == std::errc() && comma < end && *comma == ',';
+      if (isGood) {
+        auto [closing, error] = std::from_chars(comma + 1, end, last);
+        isGood = error == std::errc() && closing + 1 == end;
+      }
+    }
+    if (!isGood || first < 0 || last <= first)
+      throw LaunchError(fmt::format("--device-range is \"{}\", wanted '[8,16]' for ranks 8 to 15", range));
+    return {first, last};
+  }
+
+  /// Lists the names of the first servers.
+  std::string listServers(const std::function<std::string(const TableServer &)> &name) const {
+    constexpr size_t shown = 8;
+    std::vector<std::string> names;
+    for (const TableServer &server : servers)
+      if (names.size() < shown)
+        names.push_back(name(server));
+    return fmt::format("{}{}", fmt::join(names, ", "), servers.size() > shown ? ", ..." : "");
+  }
+
+  const LaunchOptions &options;
+  const std::vector<TableServer> &servers;
+};
+
+/// Finds the topology from one of its sources.
+class TopologyFinder {
+public:
+  TopologyFinder(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan)
+      : variables(environment), options(options), plan(plan) {}
+
+  Topology find() {
+    checkOptions();
+    const RankVariables *launcher = launcherOf();
+    if (options.table)
+      fromTable();
+    else if (options.nodes)
+      fromOptions();
+    else if (launcher)
+      fromRankVariables(*launcher);
+    else if (variables.text("WORLD_SIZE") && variables.text("RANK") && variables.text("MASTER_ADDR") &&
+             variables.number("WORLD_SIZE") != 1)
+      fromKubernetes();
+    else
+      alone();
+    if ((options.table || options.nodes) && launcher)
+      throw LaunchError(fmt::format("{} and the variables of {} ({}) both say who this process is; give one of them",
+                                    options.table ? "--rank-table" : "--nodes", launcher->name, launcher->rank));
+    return std::move(found);
+  }
+
+private:
   void fact(const char *name, const std::string &value, const std::string &source) {
     found.facts.push_back({name, value, source});
   }
@@ -178,18 +261,20 @@ private:
     const RankVariables *first = nullptr;
     for (const RankVariables &launcher : perRank) {
       // A launcher of one process is ignored, because that process has all ranks.
-      if (!text(launcher.signature) || !text(launcher.rank) || number(launcher.world) == 1)
+      if (!variables.text(launcher.signature) || !variables.text(launcher.rank) ||
+          variables.number(launcher.world) == 1)
         continue;
       if (!first) {
         first = &launcher;
         continue;
       }
       // If one launcher runs inside another, both must assign this process the same rank.
-      std::optional<int> world = number(launcher.world);
-      if (world && number(launcher.rank) != number(first->rank) && *world == number(first->world))
-        throw LaunchError(fmt::format("{} says rank {} ({}), {} says rank {} ({}); unset one", first->name,
-                                      *number(first->rank), first->rank, launcher.name, *number(launcher.rank),
-                                      launcher.rank));
+      std::optional<int> world = variables.number(launcher.world);
+      if (world && variables.number(launcher.rank) != variables.number(first->rank) &&
+          *world == variables.number(first->world))
+        throw LaunchError(fmt::format("{} gives rank {} ({}), {} gives rank {} ({}); unset one", first->name,
+                                      *variables.number(first->rank), first->rank, launcher.name,
+                                      *variables.number(launcher.rank), launcher.rank));
     }
     return first;
   }
@@ -212,30 +297,30 @@ private:
   void fromRankVariables(const RankVariables &v) {
     auto source = [&](const char *name) { return fmt::format("{} of {}", name, v.name); };
     found.launcher = v.launcher;
-    found.world = needed(v, v.world);
+    found.world = variables.needed(v, v.world);
     checkWorld(found.world, source(v.world));
-    int rank = needed(v, v.rank), local = needed(v, v.localRank);
+    int rank = variables.needed(v, v.rank), local = variables.needed(v, v.localRank);
     checkRank(v.rank, rank, v.world, found.world);
     found.ranks = {rank};
     found.devices = {local};
     fact("world", std::to_string(found.world), source(v.world));
     fact("rank", std::to_string(rank), source(v.rank));
     fact("device", std::to_string(local), source(v.localRank));
-    found.node = number(v.node).value_or(0);
-    found.nodes = std::max(1, number(v.nodes).value_or(1));
-    found.hostRanks = number(v.localWorld).value_or(0);
+    found.node = variables.number(v.node).value_or(0);
+    found.nodes = std::max(1, variables.number(v.nodes).value_or(1));
+    found.hostRanks = variables.number(v.localWorld).value_or(0);
     if (v.launcher == Topology::Slurm)
-      found.hostRanks = tasksOfNode(text("SLURM_STEP_TASKS_PER_NODE").value_or(""), found.node).value_or(0);
+      found.hostRanks = tasksOfNode(variables.text("SLURM_STEP_TASKS_PER_NODE").value_or(""), found.node).value_or(0);
     if (found.hostRanks == 0)
       found.hostRanks = found.world / found.nodes;
     if (local >= found.hostRanks)
       throw LaunchError(fmt::format("{} is {}, wanted 0 to {}, as this host has {} ranks", v.localRank, local,
                                     found.hostRanks - 1, found.hostRanks));
     fact("ranks of this host", std::to_string(found.hostRanks),
-         v.localWorld && text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
-    found.meeting = v.name;
+         v.localWorld && variables.text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
+    found.hostRendezvous = v.name;
     for (const char *name : v.run)
-      found.meeting += "-" + text(name).value_or("");
+      found.hostRendezvous += "-" + variables.text(name).value_or("");
     findMaster(v);
   }
 
@@ -243,24 +328,24 @@ private:
     if (!options.rendezvous.empty()) {
       found.rendezvous = options.rendezvous;
       fact("rendezvous", found.rendezvous, "--rendezvous");
-    } else if (v.launcher == Topology::Torchrun || text("MASTER_ADDR")) {
-      std::optional<std::string> host = text("MASTER_ADDR"), port = text("MASTER_PORT");
+    } else if (v.launcher == Topology::Torchrun || variables.text("MASTER_ADDR")) {
+      std::optional<std::string> host = variables.text("MASTER_ADDR"), port = variables.text("MASTER_PORT");
       if (!host || !port)
         throw LaunchError(fmt::format("{} is not set: ranks do not know where to meet; give --rendezvous HOST:PORT",
                                       host ? "MASTER_PORT" : "MASTER_ADDR"));
       // torchrun's own store uses MASTER_PORT, so the run uses the next port.
-      int shifted = *number("MASTER_PORT") + (v.launcher == Topology::Torchrun ? 1 : 0);
+      int shifted = *variables.number("MASTER_PORT") + (v.launcher == Topology::Torchrun ? 1 : 0);
       found.rendezvous = fmt::format("{}:{}", *host, shifted);
       fact("rendezvous", found.rendezvous,
            v.launcher == Topology::Torchrun ? "MASTER_ADDR, and the port behind MASTER_PORT"
                                             : "MASTER_ADDR, MASTER_PORT");
     } else if (v.launcher == Topology::Slurm) {
-      std::optional<std::string> hosts = text("SLURM_STEP_NODELIST");
+      std::optional<std::string> hosts = variables.text("SLURM_STEP_NODELIST");
       if (!hosts)
         throw LaunchError(
             "SLURM_STEP_NODELIST is not set: ranks do not know where to meet; give --rendezvous HOST:PORT");
       found.rendezvous =
-          fmt::format("{}:{}", firstHost(*hosts), firstPort + number("SLURM_JOB_ID").value_or(0) % ports);
+          fmt::format("{}:{}", firstHost(*hosts), firstPort + variables.number("SLURM_JOB_ID").value_or(0) % ports);
       fact("rendezvous", found.rendezvous, "first of SLURM_STEP_NODELIST, port of SLURM_JOB_ID");
     }
   }
@@ -295,15 +380,16 @@ private:
   /// PyTorchJob starts one pod per host. It sets torch's variables except LOCAL_RANK.
   void fromKubernetes() {
     found.launcher = Topology::Kubernetes;
-    int nodes = *number("WORLD_SIZE"), node = *number("RANK");
+    int nodes = *variables.number("WORLD_SIZE"), node = *variables.number("RANK");
     checkRank("RANK", node, "WORLD_SIZE", nodes);
     takeHost(node, nodes);
     fact("nodes", std::to_string(nodes), "WORLD_SIZE of the job (no LOCAL_RANK: a process per host)");
     fact("node", std::to_string(node), "RANK of the job");
-    if (!text("MASTER_PORT"))
+    if (!variables.text("MASTER_PORT"))
       throw LaunchError("MASTER_PORT is not set: ranks do not know where to meet; give --rendezvous HOST:PORT");
-    found.rendezvous = options.rendezvous.empty() ? fmt::format("{}:{}", *text("MASTER_ADDR"), *number("MASTER_PORT"))
-                                                  : options.rendezvous;
+    found.rendezvous = options.rendezvous.empty()
+                           ? fmt::format("{}:{}", *variables.text("MASTER_ADDR"), *variables.number("MASTER_PORT"))
+                           : options.rendezvous;
     fact("rendezvous", found.rendezvous, options.rendezvous.empty() ? "MASTER_ADDR, MASTER_PORT" : "--rendezvous");
   }
 
@@ -312,71 +398,10 @@ private:
     fact("world", std::to_string(found.world), "the plan; nothing started this process as one of several");
   }
 
-  /// Parses a device range in the format of MindFormers' run_distribute: "[8,16]" means ranks 8 to 15.
-  std::pair<int, int> rangeOf(const std::string &range) const {
-    int first = 0, last = 0;
-    const char *end = range.data() + range.size();
-    bool isGood = range.size() >= 5 && range.front() == '[' && (range.back() == ']' || range.back() == ')');
-    if (isGood) {
-      auto [comma, bad] = std::from_chars(range.data() + 1, end, first);
-      isGood = bad == std::errc() && comma < end && *comma == ',';
-      if (isGood) {
-        auto [closing, error] = std::from_chars(comma + 1, end, last);
-        isGood = error == std::errc() && closing + 1 == end;
-      }
-    }
-    if (!isGood || first < 0 || last <= first)
-      throw LaunchError(fmt::format("--device-range is \"{}\", wanted '[8,16]' for ranks 8 to 15", range));
-    return {first, last};
-  }
-
-  /// Returns the index of this host's server in the rank table.
-  size_t ownServer() const {
-    const std::vector<TableServer> &servers = options.table->servers;
-    auto named = [&](const std::string &id) {
-      return std::ranges::find(servers, id, &TableServer::id) - servers.begin();
-    };
-    if (!options.serverId.empty()) {
-      size_t server = named(options.serverId);
-      if (server == servers.size())
-        throw LaunchError(fmt::format("{} has no server {}; it has {}", options.tableFile, options.serverId,
-                                      listServers(&TableServer::id)));
-      return server;
-    }
-    if (!options.deviceRange.empty()) {
-      auto [first, last] = rangeOf(options.deviceRange);
-      for (size_t i = 0; i < servers.size(); ++i)
-        if (servers[i].devices.front().rank == first && servers[i].devices.back().rank + 1 == last)
-          return i;
-      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}; they have {}", options.tableFile,
-                                    first, last - 1, listServers([](const TableServer &server) {
-                                      return fmt::format("[{},{}]", server.devices.front().rank,
-                                                         server.devices.back().rank + 1);
-                                    })));
-    }
-    if (servers.size() == 1)
-      return 0;
-    size_t server = named(options.hostName);
-    if (server == servers.size())
-      throw LaunchError(fmt::format("{} does not say which of {} this host is; give --server-id or --device-range",
-                                    options.tableFile, listServers(&TableServer::id)));
-    return server;
-  }
-
-  /// Lists the names of the first servers.
-  std::string listServers(const std::function<std::string(const TableServer &)> &name) const {
-    constexpr size_t shown = 8;
-    std::vector<std::string> names;
-    for (const TableServer &server : options.table->servers)
-      if (names.size() < shown)
-        names.push_back(name(server));
-    return fmt::format("{}{}", fmt::join(names, ", "), options.table->servers.size() > shown ? ", ..." : "");
-  }
-
   void fromTable() {
     checkWorld(options.table->ranks(), options.tableFile);
     found.launcher = Topology::Table;
-    size_t own = ownServer();
+    size_t own = ServerFinder(options).find();
     const TableServer &server = options.table->servers[own];
     found.node = static_cast<int>(own);
     found.nodes = static_cast<int>(options.table->servers.size());
@@ -400,7 +425,7 @@ private:
          options.rendezvous.empty() ? "first server of " + options.tableFile : "--rendezvous");
   }
 
-  const Environment &environment;
+  const LauncherVariables variables;
   const LaunchOptions &options;
   const PlanNeeds &plan;
   Topology found;
@@ -434,7 +459,7 @@ Topology findTopology(const Environment &environment, const LaunchOptions &optio
   return topology;
 }
 
-Topology findMeeting(const Environment &environment, const LaunchOptions &options) {
+Topology findRendezvous(const Environment &environment, const LaunchOptions &options) {
   return TopologyFinder(environment, options, {.ranks = 0, .name = ""}).find();
 }
 

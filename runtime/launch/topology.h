@@ -61,7 +61,7 @@ struct Topology {
   std::string rendezvous; ///< HOST:PORT; empty if this process has all ranks, or if MPI connects them
   /// The name under which separately started processes of this host find each other. It is empty if this process has
   /// all ranks of the host.
-  std::string meeting;
+  std::string hostRendezvous;
   std::vector<Fact> facts;
 
   /// Returns whether all ranks of the run are on this host.
@@ -79,7 +79,7 @@ Topology findTopology(const Environment &environment, const LaunchOptions &optio
 
 /// Returns the topology that is known without a plan, which is enough for the rendezvous. A process with all ranks of
 /// its host counts as one rank. Throws LaunchError.
-Topology findMeeting(const Environment &environment, const LaunchOptions &options);
+Topology findRendezvous(const Environment &environment, const LaunchOptions &options);
 
 /// Formats the facts, one per line, for example "world 8 (WORLD_SIZE of torchrun)".
 std::string describe(const Topology &topology);

@@ -27,23 +27,23 @@ Failure failureOf(size_t rank, std::string message) {
 
 } // namespace
 
-std::optional<Failure> Watch::judge(std::span<const Sight> ranks, bool isLook) {
+std::optional<Failure> Watch::judge(std::span<const Sight> ranks, bool isPoll) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].status)
       if (std::string fault = faultOf(ranks[rank]); !fault.empty())
         return failureOf(rank, std::move(fault));
   std::optional<Failure> silent;
-  for (size_t rank = 0; isLook && rank < ranks.size(); ++rank)
+  for (size_t rank = 0; isPoll && rank < ranks.size(); ++rank)
     if (isSilent(seen[rank], ranks[rank]) && !silent)
       silent = failureOf(rank, fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
-                                           patience.silentLooks * patience.lookMilliseconds / 1000.0));
+                                           patience.silentPolls * patience.pollMilliseconds / 1000.0));
   return silent;
 }
 
 bool Watch::isSilent(Silence &silence, const Sight &sight) const {
   bool hasChanged = sight.beats != silence.beats;
-  silence = {sight.beats, hasChanged || sight.status ? 0 : silence.looks + 1};
-  return silence.looks >= patience.silentLooks;
+  silence = {sight.beats, hasChanged || sight.status ? 0 : silence.polls + 1};
+  return silence.polls >= patience.silentPolls;
 }
 
 } // namespace espalier::rt

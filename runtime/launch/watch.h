@@ -12,9 +12,9 @@ namespace espalier::rt {
 
 /// The timeouts for silent ranks and for ranks that must stop, in polls.
 struct Patience {
-  int lookMilliseconds = 100;
-  int silentLooks = 30;
-  int stoppingLooks = 10;
+  int pollMilliseconds = 100;
+  int silentPolls = 30;
+  int stoppingPolls = 10;
 };
 
 /// The observed state of one rank.
@@ -30,14 +30,14 @@ public:
   /// Watches `ranks` ranks with the given timeouts.
   Watch(int ranks, const Patience &patience) : patience(patience), seen(ranks) {}
 
-  /// Returns the failure of the first rank whose process ended with an error. If there is none and `isLook` is set,
+  /// Returns the failure of the first rank whose process ended with an error. If there is none and `isPoll` is set,
   /// returns the failure of the first rank that sent no heartbeat for too long.
-  std::optional<Failure> judge(std::span<const Sight> ranks, bool isLook);
+  std::optional<Failure> judge(std::span<const Sight> ranks, bool isPoll);
 
 private:
   struct Silence {
     uint32_t beats = 0;
-    int looks = 0;
+    int polls = 0;
   };
   bool isSilent(Silence &silence, const Sight &sight) const;
 

@@ -37,7 +37,8 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
   auto [op, location] = opAndPlace(failure.op);
   int stage = failure.stage < 0 && failure.rank >= 0 ? program.mesh().stage(failure.rank) : failure.stage;
   std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
-  Json report = {{"rank", numberOrNull(failure.rank)},
+  Json report = {{"schema", 1},
+                 {"rank", numberOrNull(failure.rank)},
                  {"stage", numberOrNull(stage)},
                  {"step", numberOrNull(failure.step < 0 ? -1 : failure.step + 1)}, // counted from 1, as in the metrics
                  {"action", textOrNull(failure.action)},
@@ -58,7 +59,7 @@ std::vector<Waiting> waitingRanks(const Program &program, const World &world, in
   std::vector<Waiting> waiting;
   for (int rank = 0; rank < world.ranks(); ++rank)
     if (first + rank != failed)
-      waiting.push_back({first + rank, waitedFor(program.plan(), world.page(rank))});
+      waiting.push_back({first + rank, waitedFor(program.plan(), world.status(rank))});
   return waiting;
 }
 

@@ -5,10 +5,10 @@
 #include "runtime/crash_report.h"
 #include "runtime/launch/channel_address.h"
 #include "runtime/launch/mpi_daemon.h"
-#include "runtime/run/apart.h"
-#include "runtime/run/decline.h"
 #include "runtime/run/failure_report.h"
+#include "runtime/run/prepare_rank.h"
 #include "runtime/run/rank_processes.h"
+#include "runtime/run/startup_guard.h"
 #include "runtime/run/watched_run.h"
 #include "runtime/train/stop.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 /// The size of the memory that a launcher and its rank share besides the rank's status. Tensors are not part of it.
 constexpr size_t sharedBytes = size_t{1} << 16;
-constexpr const char *tokenNotice = ".token";
+constexpr const char *tokenKey = ".token";
 
 /// Broadcasts the address and the token of the control channel from rank 0's launcher to all ranks. Ranks begin only
 /// after their launchers have connected: a launcher that connects after a failure would find no peer and report that as
@@ -30,15 +30,14 @@ constexpr const char *tokenNotice = ".token";
 void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
   std::string mine;
   if (rank == 0)
-    mine =
-        host.notices().find(launch::channelNotice).value_or("") + " " + host.notices().find(tokenNotice).value_or("");
-  std::string told = agreement.first(mine);
-  size_t end = told.find(' ');
+    mine = host.keyValues().find(launch::channelKey).value_or("") + " " + host.keyValues().find(tokenKey).value_or("");
+  std::string agreed = agreement.first(mine);
+  size_t end = agreed.find(' ');
   if (rank == 0)
     return;
-  host.notices().post(tokenNotice, told.substr(end + 1));
-  host.notices().post(launch::channelNotice, told.substr(0, end));
-  while (!host.notices().find(launch::joinedNotice)) {
+  host.keyValues().post(tokenKey, agreed.substr(end + 1));
+  host.keyValues().post(launch::channelKey, agreed.substr(0, end));
+  while (!host.keyValues().find(launch::joinedKey)) {
     if (host.isStopped())
       throw RankStopped();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -60,7 +59,7 @@ int liveAsRank(const Program &program, ShmWorld &host, const ResultFile &results
     host.abort(failure);
     world.abort(failure);
   };
-  MpiPlace place{world, agreement, host.page(0), std::move(communicator), abort, results, kept};
+  MpiPlace place{world, agreement, host.status(0), std::move(communicator), abort, results, kept};
   bool isDone = work(place);
   if (std::optional<Failure> heard = world.failure())
     host.abort(*heard); // else the launcher would report this rank's exit as the first failure
@@ -76,26 +75,26 @@ std::string makeToken() {
 
 /// Returns the rendezvous of the launchers, once known. The first launcher chooses the address; the others get the
 /// address from their ranks.
-std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
-  std::optional<std::string> token = host.notices().find(tokenNotice),
-                             told = host.notices().find(launch::channelNotice);
+std::optional<launch::Rendezvous> rendezvousOf(const Program &program, const RunOptions &options, ShmWorld &host) {
+  std::optional<std::string> token = host.keyValues().find(tokenKey),
+                             published = host.keyValues().find(launch::channelKey);
   bool isFirst = host.firstRank() == 0;
-  if (!token || (!isFirst && !told))
+  if (!token || (!isFirst && !published))
     return std::nullopt;
   launch::Topology own = options.topology.value_or(launch::Topology());
   own.ranks = {host.firstRank()};
-  launch::Meeting meeting{.own = memberOf(program, own), .world = program.mesh().ranks()};
-  meeting.isFirst = isFirst;
+  launch::Rendezvous rendezvous{.own = memberOf(program, own), .world = program.mesh().ranks()};
+  rendezvous.isFirst = isFirst;
   std::string address;
   if (!isFirst)
-    address = *told;
+    address = *published;
   else if (options.topology && !options.topology->rendezvous.empty())
     address = options.topology->rendezvous;
   else
-    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
-  meeting.token = *token;
-  meeting.endpoint = launch::parseEndpoint(address);
-  return meeting;
+    address = launch::channelHost(launch::environmentOfProcess(), rendezvous.own.host) + ":0";
+  rendezvous.token = *token;
+  rendezvous.endpoint = launch::parseEndpoint(address);
+  return rendezvous;
 }
 
 /// Returns the result of the rank. If another process reports the error, waits for that process first, because mpirun
@@ -104,7 +103,7 @@ RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, 
   try {
     return resultOf(results);
   } catch (const ReportedElsewhere &) {
-    awaitSpeaker(launchers, patienceOf(options));
+    awaitReporter(launchers, patienceOf(options));
     throw;
   }
 }
@@ -116,32 +115,32 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
   ShmWorld host(/*ranks=*/1, sharedBytes, rank);
   ResultFile results;
   shareStopSignal();
-  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(),
+  launch::Launchers launchers([&] { return rendezvousOf(program, options, host); }, host.keyValues(),
                               launcherPatienceOf(options));
   if (rank == 0) {
-    host.notices().post(tokenNotice, makeToken());
-    orDecline(options, [&] { // listens before the rank asks for the address, which the user may have given
-      launchers.turn(/*isLook=*/false);
+    host.keyValues().post(tokenKey, makeToken());
+    guardStartup(options, [&] { // listens before the rank asks for the address, which the user may have given
+      launchers.turn(/*isPoll=*/false);
       if (std::optional<Failure> failure = launchers.failure())
         throw PlanError(failure->message);
     });
   }
   std::vector<Process> processes =
-      spawn(host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
+      spawn(host, [&](int) { return runReporting(results, [&] { return liveAsRank(program, host, results, work); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   // A rank that received a start-up error may exit after the first launcher has gone, and its own launcher then finds
   // no peer.
-  if (std::optional<ToldResult> told = results.read(); !failure || (told && told->refusal))
+  if (std::optional<RankResult> result = results.read(); !failure || (result && result->startupError))
     return resultOfTold(results, launchers, options);
   // If the ranks never connected, this failure only follows from the failure that another process reports.
   if (failure->failure.isEcho && !launchers.isComplete())
     throw std::runtime_error(failure->what());
   if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
     launch::endDaemonBehind(getppid());
-  if (launchers.speaks())
+  if (launchers.isReporter())
     throw *failure;
   writeFailureReport(program, options, *failure);
-  awaitSpeaker(launchers, patienceOf(options));
+  awaitReporter(launchers, patienceOf(options));
   throw ReportedElsewhere(1);
 }
 

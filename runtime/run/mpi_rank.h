@@ -5,8 +5,8 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/executor.h"
 #include "runtime/run/rank.h"
+#include "runtime/run/rank_result.h"
 #include "runtime/run/run.h"
-#include "runtime/run/told_result.h"
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ namespace espalier::rt {
 struct MpiPlace {
   MpiWorld &world;
   Agreement &agreement; ///< over all ranks
-  StatusPage &page;     ///< the status that the launcher polls
+  RankStatus &status;   ///< the status that the launcher polls
   std::unique_ptr<Communicator> communicator;
   std::function<void(const Failure &)> abort; ///< stops all ranks
   const ResultFile &results;                  ///< where a rank that completes writes its result

@@ -19,13 +19,13 @@ std::string hostName() {
 
 /// Writes the host and process id of every rank to the status file, on rank 0, after all ranks have connected.
 void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
-  std::vector<std::string> words = agreement.tell(fmt::format("{} {}", getpid(), hostName()));
+  std::vector<std::string> hosts = agreement.tell(fmt::format("{} {}", getpid(), hostName()));
   if (!agreement.isLeader() || file.empty())
     return;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < words.size(); ++rank) {
-    size_t end = words[rank].find(' ');
-    ranks.push_back({{"rank", rank}, {"pid", std::stoll(words[rank])}, {"host", words[rank].substr(end + 1)}});
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    size_t end = hosts[rank].find(' ');
+    ranks.push_back({{"rank", rank}, {"pid", std::stoll(hosts[rank])}, {"host", hosts[rank].substr(end + 1)}});
   }
   writeWhole(file, ranks.dump() + "\n");
 }
@@ -65,7 +65,7 @@ bool runRank(RunContext &context, const RankPlace &place) {
     pool.emplace(place.threads, place.spins);
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
     device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
-    executor.emplace(context.program, place.rank, *device, place.page);
+    executor.emplace(context.program, place.rank, *device, place.status);
     CrashSite site(&*executor); // covers reads of memory-mapped samples between entries
     executor->fault = context.options.fault;
     Trainer(context, *executor, agreement, *pool).run();
@@ -75,8 +75,8 @@ bool runRank(RunContext &context, const RankPlace &place) {
   } catch (const std::exception &error) {
     abortFor(place.abort, place.rank, executor ? &*executor : nullptr, error);
   }
-  if (place.page)
-    place.page->hasEnded.store(true, std::memory_order_release);
+  if (place.status)
+    place.status->hasEnded.store(true, std::memory_order_release);
   place.leave();
   return isDone;
 }

@@ -18,7 +18,7 @@ struct RankPlace {
   std::function<std::unique_ptr<Communicator>()> open;
   std::function<void(const Failure &)> abort; ///< stops all ranks; never throws
   std::function<void()> leave = [] {};        ///< called before the rank's memory is freed
-  StatusPage *page = nullptr;                 ///< where the rank publishes its status
+  RankStatus *status = nullptr;               ///< where the rank publishes its status
 };
 
 /// Runs one rank to its end, or to the first failure of any rank. Returns whether the rank completed.

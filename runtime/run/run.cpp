@@ -34,7 +34,7 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
                      [&, rank] { return world.communicator(rank); },
                      abort,
                      [&] { ended.arrive_and_wait(); },
-                     &world.page(rank)};
+                     &world.status(rank)};
   };
   int started = 1;
   try {
@@ -58,12 +58,12 @@ constexpr std::chrono::milliseconds crashPatience{1000};
                              const Failure &failure) {
   world.abort(failure);
   auto end = std::chrono::steady_clock::now() + crashPatience;
-  auto isMoving = [&](int rank) { return rank != failure.rank && !world.page(rank).hasEnded.load(); };
+  auto isMoving = [&](int rank) { return rank != failure.rank && !world.status(rank).hasEnded.load(); };
   while (std::ranges::any_of(program.mesh().members(0, allAxes), isMoving) && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  RankFailure told(failure, waitingRanks(program, world, /*first=*/0, failure.rank));
-  writeFailureReport(program, options, told);
-  fmt::print(stderr, "espalier: error: {}\n", told.what());
+  RankFailure report(failure, waitingRanks(program, world, /*first=*/0, failure.rank));
+  writeFailureReport(program, options, report);
+  fmt::print(stderr, "espalier: error: {}\n", report.what());
   std::fflush(nullptr);
   _exit(1);
 }

@@ -2,12 +2,12 @@
 // supervises them. The launchers connect to one address and forward the all-gathers of messages between ranks.
 #include "runtime/comm/hosts.h"
 #include "runtime/crash_report.h"
-#include "runtime/run/apart.h"
-#include "runtime/run/decline.h"
 #include "runtime/run/failure_report.h"
+#include "runtime/run/prepare_rank.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/rank_processes.h"
 #include "runtime/run/run_processes.h"
+#include "runtime/run/startup_guard.h"
 #include "runtime/run/watched_run.h"
 #include "runtime/train/stop.h"
 
@@ -27,11 +27,11 @@ public:
   RunResult run();
 
 private:
-  launch::Meeting meeting() const;
-  void meet();
+  launch::Rendezvous rendezvous() const;
+  void awaitOthers();
   int runProcess(size_t index);
   RunResult result() const;
-  int looksIn(launch::Milliseconds time) const { return static_cast<int>(time.count() / patience.lookMilliseconds); }
+  int pollsIn(launch::Milliseconds time) const { return static_cast<int>(time.count() / patience.pollMilliseconds); }
 
   const Program &program;
   const RunOptions &options;
@@ -39,8 +39,8 @@ private:
   const Patience patience;
   ShmWorld host;
   launch::Launchers launchers;
-  std::deque<launch::RankLine> lines; ///< the ranks' ends of the channels
-  std::deque<ResultFile> results;     ///< by rank of this process
+  std::deque<launch::RankChannel> channels; ///< the ranks' ends of the channels
+  std::deque<ResultFile> results;           ///< by rank of this process
   std::optional<RunData> data;
   std::optional<PreparedRun> prepared;
 };
@@ -49,7 +49,7 @@ private:
 size_t sharedBytes(const Program &program, size_t hostRanks) {
   constexpr size_t besides = size_t{1} << 16;
   size_t ranks = program.mesh().ranks();
-  return hostRanks * (2 * ranks * Agreement::wordBytes + besides);
+  return hostRanks * (2 * ranks * Agreement::messageBytes + besides);
 }
 
 /// Returns the run's topology. Throws PlanError if the ranks of this process are not consecutive.
@@ -69,42 +69,42 @@ HostsRun::HostsRun(const Program &program, const RunOptions &options)
     : program(program), options(options), topology(requireNeighbours(options)), patience(launcherPatienceOf(options)),
       host(static_cast<int>(topology.ranks.size()), sharedBytes(program, topology.ranks.size()),
            topology.ranks.front()),
-      launchers([this] { return std::optional(meeting()); }, host.notices(), patience) {
-  orDecline(options, [&] {
+      launchers([this] { return std::optional(rendezvous()); }, host.keyValues(), patience) {
+  guardStartup(options, [&] {
     requireRecordsOnly(options);
     requireDevices(program, options, topology.ranks);
     // The forked ranks of this process share the datasets.
     data = openData(program, options, {.hostRanks = options.hostRanks(topology.world)});
   });
   shareStopSignal();
-  meet();
-  std::vector<launch::RankLine> own;
+  awaitOthers();
+  std::vector<launch::RankChannel> own;
   for (size_t i = 0; i < topology.ranks.size(); ++i) {
-    auto [launchersEnd, ranksEnd] = launch::makeRankLine();
+    auto [launchersEnd, ranksEnd] = launch::makeRankChannel();
     own.push_back(std::move(launchersEnd));
-    lines.push_back(std::move(ranksEnd));
+    channels.push_back(std::move(ranksEnd));
     results.emplace_back();
   }
   launchers.serve(std::move(own));
 }
 
-launch::Meeting HostsRun::meeting() const {
-  launch::Meeting meeting{.endpoint = launch::parseEndpoint(topology.rendezvous),
-                          .token = options.token,
-                          .own = memberOf(program, topology)};
-  meeting.world = topology.world;
-  meeting.isFirst = topology.ranks.front() == 0;
-  meeting.joinTime = startTogether;
-  return meeting;
+launch::Rendezvous HostsRun::rendezvous() const {
+  launch::Rendezvous rendezvous{.endpoint = launch::parseEndpoint(topology.rendezvous),
+                                .token = options.token,
+                                .own = memberOf(program, topology)};
+  rendezvous.world = topology.world;
+  rendezvous.isFirst = topology.ranks.front() == 0;
+  rendezvous.joinTime = startTogether;
+  return rendezvous;
 }
 
 /// Waits until all ranks have a launcher. A failure here is a user error, because no rank has begun. The failure also
 /// reaches launchers that connect later, so that they do not wait.
-void HostsRun::meet() {
+void HostsRun::awaitOthers() {
   auto signal = [&] { return options.stopSignal ? options.stopSignal() : 0; };
   auto isOver = [&] { return launchers.isComplete() || launchers.failure() || signal() != 0; };
-  launchers.turn(/*isLook=*/false);
-  takeTurns(launchers, patience, looksIn(startTogether), isOver);
+  launchers.turn(/*isPoll=*/false);
+  pollUntil(launchers, patience, pollsIn(startTogether), isOver);
   if (int received = signal())
     throw ReportedElsewhere(128 + received);
   if (std::optional<Failure> failure = launchers.failure()) {
@@ -112,7 +112,7 @@ void HostsRun::meet() {
     if (launchers.haveAllCome())
       throw error;
     printAtOnce(error);
-    takeTurns(launchers, patience, looksIn(startTogether), [&] { return launchers.haveAllCome() || signal() != 0; });
+    pollUntil(launchers, patience, pollsIn(startTogether), [&] { return launchers.haveAllCome() || signal() != 0; });
     throw ReportedElsewhere(2);
   }
   if (!launchers.isComplete())
@@ -124,13 +124,13 @@ void HostsRun::meet() {
 int HostsRun::runProcess(size_t index) {
   onCrash([&](const Failure &failure) { host.abort(failure); });
   int rank = topology.ranks[index];
-  std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(lines[index]));
+  std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(channels[index]));
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
-  prepareApart(prepared, program, options, agreement, rank, data);
+  prepareRank(prepared, program, options, agreement, rank, data);
   bool isDone = runRank(prepared->context,
                         {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, deviceOf(options, rank),
                          [&] { return std::move(communicator); }, [&](const Failure &failure) { host.abort(failure); },
-                         [] {}, &host.page(static_cast<int>(index))});
+                         [] {}, &host.status(static_cast<int>(index))});
   if (isDone)
     leaveResult(*prepared, rank, results[index]);
   return isDone ? 0 : 1;
@@ -139,24 +139,25 @@ int HostsRun::runProcess(size_t index) {
 /// Returns the result of the first rank of this process. Throws the start-up error of any rank.
 RunResult HostsRun::result() const {
   for (const ResultFile &file : results)
-    if (std::optional<ToldResult> told = file.read(); told && told->refusal && !told->refusal->isElsewhere)
-      told->refusal->raise();
+    if (std::optional<RankResult> result = file.read();
+        result && result->startupError && !result->startupError->isElsewhere)
+      result->startupError->raise();
   return resultOf(results.front());
 }
 
 RunResult HostsRun::run() {
   std::vector<Process> processes =
-      spawn(host, [&](int index) { return runTold(results[index], [&] { return runProcess(index); }); });
+      spawn(host, [&](int index) { return runReporting(results[index], [&] { return runProcess(index); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure) {
     // Messages for other hosts may still be in flight, so the first launcher exits last.
-    takeTurns(launchers, patience, looksIn(endTogether), [&] { return launchers.haveLeft(); });
+    pollUntil(launchers, patience, pollsIn(endTogether), [&] { return launchers.haveLeft(); });
     return result();
   }
-  if (launchers.speaks())
+  if (launchers.isReporter())
     throw *failure;
   writeFailureReport(program, options, *failure);
-  awaitSpeaker(launchers, patience);
+  awaitReporter(launchers, patience);
   throw ReportedElsewhere(1);
 }
 

@@ -1,7 +1,7 @@
 // Every rank opens its own inputs. Rank 0 does so first, because it locks the checkpoint folder. A start-up error of
 // any rank stops all ranks, and one rank reports it.
-#include "runtime/run/apart.h"
 #include "runtime/run/mpi_rank.h"
+#include "runtime/run/prepare_rank.h"
 #include "runtime/run/run_processes.h"
 #include "runtime/run/watched_run.h"
 #include "runtime/status.h"
@@ -16,7 +16,7 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
     auto kept = std::make_shared<std::optional<PreparedRun>>();
     place.kept = kept;
     std::optional<PreparedRun> &prepared = *kept;
-    prepareApart(prepared, program, options, place.agreement, rank);
+    prepareRank(prepared, program, options, place.agreement, rank);
     bool isDone = runRank(prepared->context, {rank,
                                               /*isFirstHere=*/true,
                                               prepared->threads,
@@ -25,7 +25,7 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
                                               [&] { return std::move(place.communicator); },
                                               place.abort,
                                               [] {},
-                                              &place.page});
+                                              &place.status});
     if (isDone)
       leaveResult(*prepared, rank, place.results);
     return isDone;

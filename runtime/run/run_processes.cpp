@@ -3,12 +3,12 @@
 #include "runtime/run/run_processes.h"
 
 #include "runtime/crash_report.h"
-#include "runtime/launch/host_meeting.h"
-#include "runtime/run/decline.h"
+#include "runtime/launch/host_rendezvous.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/rank_processes.h"
+#include "runtime/run/startup_guard.h"
 #include "runtime/run/watched_run.h"
 #include "runtime/train/stop.h"
 
@@ -36,7 +36,7 @@ private:
   const Program &program;
   const RunOptions &options;
   const std::vector<int> ranks; ///< of this process
-  std::optional<launch::HostMeeting> meeting;
+  std::optional<launch::HostRendezvous> rendezvous;
   std::optional<PreparedRun> prepared;
   std::unique_ptr<ShmWorld> world;
   ResultFile results;
@@ -52,13 +52,13 @@ std::vector<int> ranksOf(const Program &program, const RunOptions &options) {
 
 HostRun::HostRun(const Program &program, const RunOptions &options)
     : program(program), options(options), ranks(ranksOf(program, options)) {
-  orDecline(options, [&] {
+  guardStartup(options, [&] {
     requireRecordsOnly(options);
     requireDevices(program, options, ranks);
   });
   shareStopSignal();
-  if (options.topology && !options.topology->meeting.empty())
-    meeting.emplace(*options.topology, memberOf(program, *options.topology), startTogether, options.stopSignal);
+  if (options.topology && !options.topology->hostRendezvous.empty())
+    rendezvous.emplace(*options.topology, memberOf(program, *options.topology), startTogether, options.stopSignal);
   if (hasFirst())
     open();
   else
@@ -70,24 +70,25 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
 void HostRun::open() {
   int all = program.mesh().ranks();
   prepared.emplace(program, options, ProcessPlace{.hostRanks = all});
-  world = meeting ? ShmWorld::openForOthers(all, sharedBytesOf(program))
-                  : std::make_unique<ShmWorld>(all, sharedBytesOf(program));
-  if (meeting)
-    meeting->give({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
+  world = rendezvous ? ShmWorld::openForOthers(all, sharedBytesOf(program))
+                     : std::make_unique<ShmWorld>(all, sharedBytesOf(program));
+  if (rendezvous)
+    rendezvous->send({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
 }
 
 /// Opens the inputs in the other processes. A start-up error in one process stops its peers, and that process reports
 /// it.
 void HostRun::visit() {
-  launch::HostMeeting::Gift gift = meeting->take();
-  world = ShmWorld::join(gift.file);
+  launch::HostRendezvous::Setup setup = rendezvous->receive();
+  world = ShmWorld::join(setup.file);
   try {
-    prepared.emplace(
-        program, options,
-        ProcessPlace{
-            .hostRanks = program.mesh().ranks(), .token = gift.words, .hasFirst = false, .isMemoryChecked = true});
+    prepared.emplace(program, options,
+                     ProcessPlace{.hostRanks = program.mesh().ranks(),
+                                  .token = setup.checkpointToken,
+                                  .hasFirst = false,
+                                  .isMemoryChecked = true});
   } catch (const std::exception &error) {
-    world->claimTelling();
+    world->claimReport();
     abortFor([&](const Failure &failure) { world->abort(failure); }, ranks.front(), nullptr, error);
     throw;
   }
@@ -99,7 +100,7 @@ int HostRun::runProcess(int rank) {
   RunContext &context = prepared->context;
   bool isDone =
       runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, deviceOf(options, rank),
-                        [&] { return world->communicator(rank); }, abort, [] {}, &world->page(rank)});
+                        [&] { return world->communicator(rank); }, abort, [] {}, &world->status(rank)});
   if (rank == ranks.front() && isDone)
     leaveResult(*prepared, rank, results);
   return isDone ? 0 : 1;
@@ -107,7 +108,7 @@ int HostRun::runProcess(int rank) {
 
 /// Reports a failure. One of the surviving processes prints the error; each process writes the report.
 void HostRun::tellFailure(const RankFailure &failure) {
-  if (world->claimTelling())
+  if (world->claimReport())
     throw failure;
   writeFailureReport(program, options, failure);
   throw ReportedElsewhere(1);
@@ -116,8 +117,8 @@ void HostRun::tellFailure(const RankFailure &failure) {
 RunResult HostRun::run() {
   std::vector<Process> processes = spawn(*world, ranks, [&](int rank) { return runProcess(rank); });
   std::vector<Neighbour> neighbours;
-  if (meeting)
-    neighbours = meeting->neighbours();
+  if (rendezvous)
+    neighbours = rendezvous->neighbours();
   if (std::optional<RankFailure> failure = watchRun(program, options, *world, processes, {neighbours}))
     tellFailure(*failure);
   return resultOf(results);

@@ -22,13 +22,13 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
     return text;
   std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
   if (options.resume && result.steps.empty() && text == "done" && !checkpoint.empty())
-    return fmt::format("nothing to do: {} is not before step {}; --steps N says up to which step to go on", checkpoint,
+    return fmt::format("nothing to do: {} is not before step {}; --steps N sets the last step", checkpoint,
                        options.steps);
   if (!result.steps.empty())
     text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
   text += fmt::format(": {} in {:.1f} s", counted(static_cast<int64_t>(result.steps.size()), "step"), seconds);
   if (!checkpoint.empty())
-    return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume goes on from it" : "");
+    return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume continues from it" : "");
   if (!result.stopSignal)
     return text;
   return text + (options.checkpoint.empty() ? "; nothing is saved without --checkpoint" : "; no checkpoint yet");

@@ -8,7 +8,7 @@
 namespace espalier::rt {
 
 /// Returns the closing message, for example "stopped by SIGTERM after step 12 of 100: 12 steps in 3.4 s; checkpoint
-/// ckpt/step-00000012, --resume goes on from it".
+/// ckpt/step-00000012, --resume continues from it".
 std::string closingSummary(const RunResult &result, const RunOptions &options);
 
 /// Returns why the run diverged, which good checkpoint exists, and what may help.

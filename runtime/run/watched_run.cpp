@@ -38,15 +38,15 @@ void endAsRanksDid(const Failure &failure, std::span<const Process> processes) {
 
 Patience patienceOf(const RunOptions &options) {
   Patience patience;
-  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
-  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
-  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
+  double polls = options.failureSeconds * 1000 / patience.pollMilliseconds;
+  patience.silentPolls = std::max(1, static_cast<int>(polls * 3 / 5));
+  patience.stoppingPolls = std::max(1, static_cast<int>(polls / 5));
   return patience;
 }
 
 Patience launcherPatienceOf(const RunOptions &options) {
   Patience patience = patienceOf(options);
-  patience.silentLooks = std::max(1, static_cast<int>(options.failureSeconds * 1000 / patience.lookMilliseconds / 2));
+  patience.silentPolls = std::max(1, static_cast<int>(options.failureSeconds * 1000 / patience.pollMilliseconds / 2));
   return patience;
 }
 
@@ -54,16 +54,16 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
                                     std::vector<Process> &processes, const OtherWatchers &others) {
   Supervision how{.patience = patienceOf(options), .neighbours = others.neighbours, .others = others.launchers};
   // mpirun kills its processes one second after the first error, so the report must appear within that second.
-  constexpr int stoppingLooks = 3;
+  constexpr int stoppingPolls = 3;
   if (others.launchers)
-    how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);
+    how.patience.stoppingPolls = std::min(how.patience.stoppingPolls, stoppingPolls);
   if (options.stopSignal)
     how.endSignal = options.stopSignal;
-  how.meetingLooks = static_cast<int>(startTogether / launch::Milliseconds(how.patience.lookMilliseconds));
+  how.rendezvousPolls = static_cast<int>(startTogether / launch::Milliseconds(how.patience.pollMilliseconds));
   how.describe = [&](int rank, Failure &failure) {
     if (auto own = std::ranges::find(processes, rank, &Process::rank); own != processes.end())
       failure.endSignal = endSignalOf(options, *own);
-    describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.page(rank), failure);
+    describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.status(rank), failure);
   };
   std::optional<Failure> failure = supervise(processes, world, how);
   if (!failure) {
@@ -81,23 +81,23 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
 void leaveResult(PreparedRun &run, int rank, const ResultFile &results) {
   if (rank == 0)
     run.close();
-  ToldResult told{run.context.result, run.context.loadFault, run.context.metrics.fault(), {}};
-  if (rank > 0 && (!told.loadFault.empty() || !told.result.divergence.empty()))
-    told.refusal = Refusal{.status = told.loadFault.empty() ? 1 : 2, .isElsewhere = true};
-  results.write(told);
+  RankResult result{run.context.result, run.context.loadFault, run.context.metrics.fault(), {}};
+  if (rank > 0 && (!result.loadFault.empty() || !result.run.divergence.empty()))
+    result.startupError = StartupError{.status = result.loadFault.empty() ? 1 : 2, .isElsewhere = true};
+  results.write(result);
 }
 
 RunResult resultOf(const ResultFile &results) {
-  std::optional<ToldResult> told = results.read();
-  if (!told)
+  std::optional<RankResult> result = results.read();
+  if (!result)
     throw std::runtime_error("a rank ended without the run's result");
-  if (told->refusal)
-    told->refusal->raise();
-  if (!told->loadFault.empty())
-    throw PlanError(told->loadFault);
-  if (!told->metricsFault.empty())
-    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told->metricsFault));
-  return std::move(told->result);
+  if (result->startupError)
+    result->startupError->raise();
+  if (!result->loadFault.empty())
+    throw PlanError(result->loadFault);
+  if (!result->metricsFault.empty())
+    throw std::runtime_error(fmt::format("the metrics are not complete: {}", result->metricsFault));
+  return std::move(result->run);
 }
 
 } // namespace espalier::rt

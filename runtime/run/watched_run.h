@@ -3,8 +3,8 @@
 
 #include "runtime/launch/processes.h"
 #include "runtime/run/prepared_run.h"
+#include "runtime/run/rank_result.h"
 #include "runtime/run/run.h"
-#include "runtime/run/told_result.h"
 
 namespace espalier::rt {
 

@@ -43,7 +43,7 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
       continue;
     const void *from = sampleField(exchange.name());
     if (!from)
-      throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, loss_weights, positions",
+      throw PlanError(fmt::format("the plan reads input '{}'; samples have tokens, labels, loss_weights, positions",
                                   exchange.name()));
     pb::DataType type = plan.values(exchange.buffer().value()).type();
     pb::DataType wanted = from == sample.lossWeights.data() + first ? pb::F32 : pb::I32;

@@ -59,7 +59,7 @@ void LineFile::add(std::string line) {
 
 void LineFile::refuse(int reason) {
   theFault = fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason));
-  fmt::print(stderr, "espalier: warning: {}; the run goes on without\n", theFault);
+  fmt::print(stderr, "espalier: warning: {}; the run continues without it\n", theFault);
 }
 
 int64_t LineFile::dropLast(const std::function<bool(std::string_view)> &isDropped) {

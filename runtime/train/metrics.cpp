@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -44,7 +45,19 @@ double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number)
 
 } // namespace
 
-std::string logLine(const StepRecord &record, int64_t steps) {
+std::string durationText(double seconds) {
+  auto whole = static_cast<int64_t>(std::ceil(seconds));
+  for (auto [name, length, smaller, part] : {std::tuple("d", int64_t(86400), "h", int64_t(3600)),
+                                             {"h", int64_t(3600), "min", int64_t(60)},
+                                             {"min", int64_t(60), "s", int64_t(1)}})
+    if (whole >= length) {
+      int64_t rest = whole % length / part;
+      return fmt::format("{} {}{}", whole / length, name, rest > 0 ? fmt::format(" {} {}", rest, smaller) : "");
+    }
+  return fmt::format("{} s", whole);
+}
+
+std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft) {
   std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", unsignedNaN(record.loss),
                                                        unsignedNaN(record.gradNorm))
                                          : std::string("no labels in the batch: no update");
@@ -55,37 +68,55 @@ std::string logLine(const StepRecord &record, int64_t steps) {
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
   if (!record.isApplied && record.labels > 0)
     line += fmt::format("  skipped: overflow, loss scale {:g}", record.lossScale);
+  if (secondsLeft > 0)
+    line += fmt::format("  {} left", durationText(secondsLeft));
   return line;
 }
 
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (!options.metrics.empty())
     file.open(options.metrics, /*isContinued=*/options.resume);
+  if (!options.tensorboard.empty())
+    events.open(options.tensorboard);
 }
 
-void Metrics::show(const std::string &line, int64_t step) {
-  if (!options.log)
-    return;
-  if (!isTerminal)
-    return print(line + "\n");
-  int done = static_cast<int>(barWidth * step / std::max<int64_t>(1, options.steps));
-  hasBar = step < options.steps;
-  print(fmt::format("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}{}", line, "", done, "", barWidth - done, step, options.steps,
-                    hasBar ? "" : "\n"));
+void Metrics::show(const std::string &line) {
+  if (options.log)
+    print(isTerminal ? fmt::format("\r\x1b[K{}\n{}", line, bar) : line + "\n");
 }
 
-void Metrics::say(const std::string &line, int64_t step) { show(line, step); }
+void Metrics::say(const std::string &line) { show(line); }
+
+double Metrics::secondsLeft(const StepRecord &record) {
+  constexpr double weight = 0.1; // of the latest step
+  auto now = std::chrono::steady_clock::now();
+  double seconds = std::chrono::duration<double>(now - lastStep).count();
+  bool isFirst = lastStep == std::chrono::steady_clock::time_point();
+  lastStep = now;
+  if (isFirst)
+    return record.seconds * static_cast<double>(options.steps - record.step);
+  meanSeconds = meanSeconds > 0 ? (1 - weight) * meanSeconds + weight * seconds : seconds;
+  return meanSeconds * static_cast<double>(options.steps - record.step);
+}
+
+bool Metrics::isDue(int64_t step) {
+  bool isFirst = !hasSteps;
+  hasSteps = true;
+  if (!options.logEvery)
+    return !isTerminal;
+  return isFirst || step % *options.logEvery == 0 || step == options.steps;
+}
 
 void Metrics::continueAfter(int64_t step) {
   int64_t dropped = file.dropLast([step](std::string_view line) { return isOfLaterStep(line, step); });
   if (dropped > 0)
-    fmt::print(stderr, "{}: note: {} of steps after {}, where the run goes on, dropped\n", options.metrics.string(),
-               counted(dropped, "line"), step);
+    fmt::print(stderr, "{}: note: {} of steps after {}, from which the run resumes, dropped\n",
+               options.metrics.string(), counted(dropped, "line"), step);
 }
 
 void Metrics::close(const std::string &line) {
   if (options.log)
-    print((hasBar ? "\n" : "") + line + "\n");
+    print((bar.empty() ? "" : "\n") + line + "\n");
 }
 
 /// Writes to standard output. If the reader has closed the pipe (`| head`), a run that writes other files continues
@@ -98,7 +129,7 @@ void Metrics::print(const std::string &text) {
       !options.metrics.empty() || !options.checkpoint.empty() || options.keepGradients || options.keepParameters;
   isSilent = true;
   if (leavesFiles && reason != EPIPE)
-    fmt::print(stderr, "standard output cannot be written: {}; the run goes on without\n", std::strerror(reason));
+    fmt::print(stderr, "standard output cannot be written: {}; the run continues without it\n", std::strerror(reason));
   if (leavesFiles)
     return;
   if (reason != EPIPE)
@@ -118,7 +149,8 @@ std::string metricsLine(const StepRecord &record) {
                                  {"mfu", record.mfu},
                                  {"loss_scale", record.lossScale},
                                  {"labels", record.labels},
-                                 {"applied", record.isApplied}};
+                                 {"applied", record.isApplied},
+                                 {"schema", 1}};
   return line.dump();
 }
 
@@ -126,21 +158,35 @@ std::string metricsLine(const EvaluationRecord &record) {
   nlohmann::ordered_json line = {{evaluationKey, record.step},
                                  {"evaluation_loss", number(record.loss)},
                                  {"evaluation_perplexity", number(std::exp(record.loss))},
-                                 {"evaluation_tokens", record.tokens}};
+                                 {"evaluation_tokens", record.tokens},
+                                 {"schema", 1}};
   return line.dump();
 }
 
 void Metrics::add(const StepRecord &record) {
-  if (options.log)
-    show(logLine(record, options.steps), record.step);
+  events.add(record.step, {{"loss", record.loss},
+                           {"gradient_norm", record.gradNorm},
+                           {"learning_rate", record.learningRate},
+                           {"step_seconds", record.seconds},
+                           {"tokens_per_second", record.tokensPerSecond},
+                           {"loss_scale", record.lossScale}});
+  double left = secondsLeft(record);
+  if (isTerminal) {
+    int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));
+    bar = fmt::format("[{:#<{}}{:.<{}}] {}", "", done, "", barWidth - done, logLine(record, options.steps, left));
+  }
+  if (isDue(record.step))
+    show(logLine(record, options.steps, left));
+  else if (isTerminal)
+    print("\r\x1b[K" + bar);
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }
 
 void Metrics::add(const EvaluationRecord &record) {
+  events.add(record.step, {{"evaluation/loss", record.loss}, {"evaluation/perplexity", std::exp(record.loss)}});
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
-                   unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens),
-       record.step);
+                   unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens));
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

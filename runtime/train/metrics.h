@@ -1,16 +1,22 @@
 // The output of a run: a log line per step, JSON lines, and a progress bar on a terminal.
 #pragma once
 
+#include "runtime/train/event_file.h"
 #include "runtime/train/line_file.h"
 #include "runtime/train/run_options.h"
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
 namespace espalier::rt {
 
-/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
-std::string logLine(const StepRecord &record, int64_t steps);
+/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU, and the time until the
+/// last step if `secondsLeft` is positive.
+std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft = 0);
+
+/// Formats a duration with two units at most: "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
+std::string durationText(double seconds);
 
 /// Formats a line of --metrics: a JSON object without line breaks.
 std::string metricsLine(const StepRecord &record);
@@ -20,20 +26,21 @@ std::string metricsLine(const EvaluationRecord &record);
 /// Writes the records of rank 0.
 class Metrics {
 public:
-  /// Opens `options.metrics`, for appending if the run resumes, else empty. Throws PlanError if the file cannot be
-  /// opened.
+  /// Opens `options.metrics`, for appending if the run resumes, else empty, and a new event file of
+  /// `options.tensorboard`. Throws PlanError if a file cannot be opened.
   explicit Metrics(const RunOptions &options);
 
   /// Removes the lines of steps after `step`, because a resumed run trains these steps again. Call it before the first
   /// add.
   void continueAfter(int64_t step);
 
-  /// Logs a step, and appends the record to the metrics file.
+  /// Logs a step if one is due (RunOptions::logEvery), and appends the record to the metrics file. A terminal shows
+  /// every step in one line that is overwritten.
   void add(const StepRecord &record);
   /// Logs an evaluation, and appends the record to the metrics file.
   void add(const EvaluationRecord &record);
-  /// Prints a line between the lines of the steps. `step` is the last step that was trained.
-  void say(const std::string &line, int64_t step);
+  /// Prints a line between the lines of the steps.
+  void say(const std::string &line);
   /// Prints the last line, below the progress bar.
   void close(const std::string &line);
 
@@ -41,14 +48,23 @@ public:
   const std::string &fault() const { return file.fault(); }
 
 private:
-  void show(const std::string &line, int64_t step);
+  void show(const std::string &line);
+  /// Returns the seconds until the last step, from the wall time of the latest steps. The first step is not
+  /// representative.
+  double secondsLeft(const StepRecord &record);
+  /// Returns whether a line of this step is logged.
+  bool isDue(int64_t step);
   void print(const std::string &text);
 
   const RunOptions &options;
   LineFile file;
+  EventFile events; ///< for TensorBoard
   const bool isTerminal;
   bool isSilent = false; ///< the reader of the standard output has gone
-  bool hasBar = false;   ///< the cursor is behind a progress bar
+  std::string bar;       ///< the progress line below the log of a terminal; the cursor is behind it
+  std::chrono::steady_clock::time_point lastStep;
+  double meanSeconds = 0; ///< of a step with its evaluations and checkpoints, weighted towards the latest ones
+  bool hasSteps = false;
 };
 
 } // namespace espalier::rt

@@ -62,6 +62,7 @@ struct RunOptions {
   std::optional<launch::Topology> topology;       ///< the ranks of this process; unset: all
   std::string token;                              ///< the shared secret of the processes of several hosts; empty: none
   std::filesystem::path metrics;                  ///< JSON lines; empty: none
+  std::filesystem::path tensorboard;              ///< folder for an event file of TensorBoard; empty: none
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only
@@ -73,7 +74,8 @@ struct RunOptions {
   std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all
   bool keepGradients = false;                     ///< fill RunResult::gradients
   bool keepParameters = false;                    ///< fill RunResult::parameters
-  bool log = false;                               ///< a line per step on standard output
+  bool log = false;                               ///< lines on standard output
+  std::optional<int64_t> logEvery;                ///< steps between log lines; unset: 1, but none on a terminal
   std::filesystem::path status;                   ///< JSON file with the host of each rank; empty: none
   std::filesystem::path trace;                    ///< trace file of the last trained step; empty: none
   std::filesystem::path failureReport;            ///< written if a rank fails; empty: none

@@ -30,7 +30,7 @@ Trainer::EntryPlace Trainer::entryNamed(const char *name) const {
   const pb::Plan &plan = context.program.plan();
   std::optional<uint32_t> entry = findEntry(plan, name);
   if (!entry)
-    throw PlanError(fmt::format("the plan has no entry '{}': it is none for training", name));
+    throw PlanError(fmt::format("the plan has no entry '{}': it is not a plan for training", name));
   return {*entry, plan.entries(*entry).micro_batches()};
 }
 
@@ -143,8 +143,7 @@ void Trainer::saveIfDue() {
   bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0, waits = divergenceRule.skipped() > 0;
   if (isLeader() && isDueNow && !isSaveDue && waits && !isLast)
     context.metrics.say(
-        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step),
-        state.step);
+        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step));
   isSaveDue |= isDueNow;
   if (!isLast && (!isSaveDue || waits))
     return;

@@ -11,8 +11,10 @@
 namespace espalier::rt {
 
 /// Formats the events of a stage's first rank in Chrome's trace format, for chrome://tracing or Perfetto. A comma
-/// precedes each event but the first. The process is the stage. Tracks: 0 "micro-batches" (F, B and W with micro-batch
-/// and chunk, with nested calls), 1 "once per step", 2 "waits", and 3 + queue with the duration of each transfer. Times
+/// precedes each event but the first. The process is the stage. Tracks: 0 "micro-batches" ("forward mb 0", with nested
+/// calls such as "layer 3 forward"), 1 "once per step", 2 "waits", and 3 + queue with the duration of each transfer
+/// ("all-reduce in block forward (tp)"). `args` has the micro-batch; of an action, its letter and chunk as `plan
+/// --trace` has them; of a transfer, its name in the plan, its bytes per rank and its place in the model file. Times
 /// are microseconds.
 std::string traceEvents(const pb::Plan &plan, int stage, const std::vector<TraceEvent> &events);
 

@@ -233,7 +233,7 @@ void Bounds::checkExchange(int index, const pb::Exchange &exchange) {
   checkBuffer(name, stage, call, exchange.buffer());
   const pb::Place *place = placeOf(stage, call, exchange.buffer().region());
   if (!place || !place->exchanged())
-    add("{}: lies where nothing is exchanged with the host", name);
+    add("{}: is in a region that is not exchanged with the host", name);
 }
 
 void Bounds::checkFlights(int index) {
@@ -260,7 +260,7 @@ void Bounds::checkTransfer(const std::string &name, const pb::Stage &stage, cons
       if (place)
         checkLifetime(name, stage, call, *place);
       if (place && place->memory() != pb::DEVICE && transfer.kind() != pb::Transfer::COPY)
-        add("{}: ranks exchange what lies in the device's memory", name);
+        add("{}: ranks exchange values in the device's memory only", name);
     }
 }
 

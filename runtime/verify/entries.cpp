@@ -131,9 +131,9 @@ void Play::fill(const pb::Exchange &exchange) {
 }
 
 void Play::end() {
-  for (const auto &[key, flight] : flights)
+  for (const auto &[key, transfer] : inFlight)
     add("{}/{} is never waited for", view.plan.transfers(static_cast<int>(std::get<0>(key))).name(), std::get<2>(key));
-  if (!flights.empty())
+  if (!inFlight.empty())
     return;
   for (call = 0; call < stage.calls_size(); ++call)
     for (const pb::BucketUse &use : stage.calls(call).buckets())

@@ -127,7 +127,7 @@ void Layout::checkParameters(const pb::Bucket &bucket) {
   std::ranges::sort(ranges);
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
-      add("bucket '{}': two parameters lie at element {}", bucket.name(), ranges[i].first);
+      add("bucket '{}': two parameters begin at element {}", bucket.name(), ranges[i].first);
 }
 
 void Layout::checkBuffers(const pb::Bucket &bucket) {
@@ -143,7 +143,7 @@ void Layout::checkBuffers(const pb::Bucket &bucket) {
   if (bucket.has_gradient())
     checkGradients(bucket);
   else if (bucket.has_whole_gradient())
-    add("bucket '{}': has whole gradients, and none of its own", bucket.name());
+    add("bucket '{}': has whole gradients, but no gradients", bucket.name());
 }
 
 /// Checks that accumulated gradients are partial over the bucket's axes. The sharded gradient is partial over the axes
@@ -221,9 +221,9 @@ void Layout::checkPlaces(int index) {
         Extent extent = {room.memory(), base + bytes.least, base + bytes.greatest};
         auto [entry, isNew] = known.emplace(std::tuple(owned, number++), extent);
         if (!isNew && entry->second != extent)
-          add("stage {}: bucket '{}' of layer {} lies in two places", index, bucket.name(), use.owner());
+          add("stage {}: bucket '{}' of layer {} is in two places", index, bucket.name(), use.owner());
         if (isNew && !taken.emplace(extent, owned).second)
-          add("stage {}: bucket '{}' of layer {} lies where another does", index, bucket.name(), use.owner());
+          add("stage {}: bucket '{}' of layer {} overlaps another", index, bucket.name(), use.owner());
       };
       place(bucket.stored());
       if (bucket.has_gradient())
@@ -235,7 +235,7 @@ void Layout::checkPlaces(int index) {
   const Extent *before = nullptr;
   for (const auto &[extent, owned] : taken) {
     if (before && before->memory == extent.memory && extent.begin < before->end)
-      add("stage {}: bucket '{}' of layer {} lies where another does", index,
+      add("stage {}: bucket '{}' of layer {} overlaps another", index,
           plan.buckets(static_cast<int>(owned.first)).name(), owned.second);
     before = &extent;
   }

@@ -1,27 +1,11 @@
 #include "runtime/verify/library_functions.h"
 
+#include "runtime/plan_access.h"
+
 #include <algorithm>
 
 namespace espalier::rt {
 namespace {
-
-using Access = OperandSignature::Access;
-
-pb::Operand::Access accessOf(Access access, pb::Store store) {
-  switch (access) {
-  case Access::Read:
-    return pb::Operand::READ;
-  case Access::Write:
-    return pb::Operand::WRITE;
-  case Access::Update:
-    return pb::Operand::UPDATE;
-  case Access::Add:
-    return pb::Operand::ADD;
-  case Access::Store:
-    break;
-  }
-  return store == pb::OVERWRITE ? pb::Operand::WRITE : pb::Operand::ADD;
-}
 
 /// Returns the bit of the operand with this name, or 0 for an unknown name.
 uint32_t bitOf(const std::vector<const OperandSignature *> &operands, const std::string &name) {
@@ -44,7 +28,7 @@ std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) 
       return std::nullopt;
     OperandRule &rule = rules.emplace_back();
     rule.row = operand;
-    rule.access = accessOf(operand->access, call.store());
+    rule.access = planAccess(operand->access, call.store() == pb::OVERWRITE);
     rule.elements = *elements;
     rule.unlessFirst = operand->isStored() && call.store() == pb::ADD_UNLESS_FIRST;
     rule.over = bitOf(operands, operand->over);

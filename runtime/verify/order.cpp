@@ -14,36 +14,36 @@ public:
   Matcher(const pb::Plan &plan, const Mesh &mesh, const Values &values, int entry, PlanErrors &errors)
       : plan(plan), mesh(mesh), values(values), entry(entry), errors(errors) {}
 
-  std::vector<Line> list();
+  std::vector<StageStream> list();
 
 private:
   void listAction(const pb::Action &action, uint64_t moved);
   void listRun(const pb::Run &run);
   void issue(const pb::Flight &flight, uint64_t moved);
-  void meet(uint32_t flight, const Issued &issued);
+  void pair(uint32_t number, const Issued &issued);
   void match(const std::string &what, const std::vector<std::vector<uint32_t>> &sequences,
              const std::vector<uint32_t> &members);
   bool isSame(const Issued &a, const Issued &b, int stageA, int stageB) const;
-  std::string nameOf(uint32_t stage, uint32_t flight) const;
+  std::string nameOf(uint32_t stage, uint32_t number) const;
 
   const pb::Plan &plan;
   const Mesh &mesh;
   const Values &values;
   const int entry;
   PlanErrors &errors;
-  std::vector<Line> lines;
+  std::vector<StageStream> streams;
   uint32_t stage = 0;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> open; ///< in flight: transfer, call, micro-batch
   /// By channel, sender and receiver: the sequence of sends and the sequence of receives.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::array<std::vector<uint32_t>, 2>> exchanges;
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> groups; ///< group, queue; stage
-  uint32_t meetings = 0;
+  uint32_t rendezvousCount = 0;
 };
 
-std::vector<Line> Matcher::list() {
+std::vector<StageStream> Matcher::list() {
   for (const pb::Stage &holder : plan.stages()) {
-    stage = static_cast<uint32_t>(lines.size());
-    lines.emplace_back();
+    stage = static_cast<uint32_t>(streams.size());
+    streams.emplace_back();
     open.clear();
     for (const pb::Block &block : holder.entries(entry).blocks())
       for (uint32_t round = 0; round < block.rounds(); ++round)
@@ -51,24 +51,24 @@ std::vector<Line> Matcher::list() {
           listAction(action, uint64_t(round) * block.advance());
   }
   for (const auto &[key, sequences] : exchanges) {
-    auto [line, sender, receiver] = key;
-    match(fmt::format("line {}", line), {sequences[0], sequences[1]}, {sender, receiver});
+    auto [channel, sender, receiver] = key;
+    match(fmt::format("line {}", channel), {sequences[0], sequences[1]}, {sender, receiver});
   }
   for (const auto &[key, sequences] : groups) {
     const pb::Group &group = plan.groups(static_cast<int>(key.first));
     std::vector<uint32_t> members(group.stages().begin(), group.stages().end());
-    for (uint32_t i = 0; group.stages().empty() && i < lines.size(); ++i)
+    for (uint32_t i = 0; group.stages().empty() && i < streams.size(); ++i)
       members.push_back(i);
     std::vector<std::vector<uint32_t>> all;
     for (uint32_t member : members)
       all.push_back(sequences.count(member) ? sequences.at(member) : std::vector<uint32_t>());
     match(fmt::format("group {}", key.first), all, members);
   }
-  return std::move(lines);
+  return std::move(streams);
 }
 
 void Matcher::listAction(const pb::Action &action, uint64_t moved) {
-  lines[stage].actions.push_back({&action, moved});
+  streams[stage].actions.push_back({&action, moved});
   if (action.has_run())
     return listRun(action.run());
   for (const pb::Flight &flight : action.start().flights())
@@ -77,7 +77,7 @@ void Matcher::listAction(const pb::Action &action, uint64_t moved) {
     auto found = open.find({flight.transfer(), flight.call(), static_cast<uint32_t>(flight.micro_batch() + moved)});
     if (found == open.end())
       continue; // the simulation of the stage reports this error
-    lines[stage].steps.push_back({found->second, true});
+    streams[stage].steps.push_back({found->second, true});
     open.erase(found);
   }
 }
@@ -95,27 +95,27 @@ void Matcher::listRun(const pb::Run &run) {
     bool communicates = std::ranges::any_of(subprogram.instructions(), &pb::Instruction::has_start);
     if (!communicates)
       continue;
-    Line &line = lines[stage];
-    uint32_t flight = static_cast<uint32_t>(line.flights.size());
-    line.flights.push_back({nullptr, 0, 0, static_cast<uint32_t>(line.actions.size() - 1)});
-    line.steps.push_back({flight, false});
-    line.steps.push_back({flight, true});
+    StageStream &stream = streams[stage];
+    uint32_t issued = static_cast<uint32_t>(stream.transfers.size());
+    stream.transfers.push_back({nullptr, 0, 0, static_cast<uint32_t>(stream.actions.size() - 1)});
+    stream.steps.push_back({issued, false});
+    stream.steps.push_back({issued, true});
     return; // one transfer represents all transfers of a RUN
   }
 }
 
 void Matcher::issue(const pb::Flight &flight, uint64_t moved) {
-  Line &line = lines[stage];
+  StageStream &stream = streams[stage];
   uint32_t microBatch = static_cast<uint32_t>(flight.micro_batch() + moved);
-  uint32_t number = static_cast<uint32_t>(line.flights.size());
-  line.flights.push_back({&plan.transfers(static_cast<int>(flight.transfer())), flight.call(), microBatch,
-                          static_cast<uint32_t>(line.actions.size() - 1)});
-  line.steps.push_back({number, false});
+  uint32_t number = static_cast<uint32_t>(stream.transfers.size());
+  stream.transfers.push_back({&plan.transfers(static_cast<int>(flight.transfer())), flight.call(), microBatch,
+                              static_cast<uint32_t>(stream.actions.size() - 1)});
+  stream.steps.push_back({number, false});
   open[{flight.transfer(), flight.call(), microBatch}] = number;
-  meet(number, line.flights.back());
+  pair(number, stream.transfers.back());
 }
 
-void Matcher::meet(uint32_t flight, const Issued &issued) {
+void Matcher::pair(uint32_t number, const Issued &issued) {
   const pb::Transfer &transfer = *issued.transfer;
   if (transfer.kind() == pb::Transfer::COPY)
     return;
@@ -124,21 +124,21 @@ void Matcher::meet(uint32_t flight, const Issued &issued) {
     int64_t peer = (int64_t(stage) + transfer.shift()) % stages;
     uint32_t other = static_cast<uint32_t>(peer < 0 ? peer + stages : peer);
     if (other == stage)
-      return errors.add(fmt::format("{}: there is no stage on the other side", nameOf(stage, flight)));
+      return errors.add(fmt::format("{}: there is no stage on the other side", nameOf(stage, number)));
     bool sends = transfer.kind() == pb::Transfer::SEND;
-    exchanges[{transfer.line(), sends ? stage : other, sends ? other : stage}][sends ? 0 : 1].push_back(flight);
+    exchanges[{transfer.line(), sends ? stage : other, sends ? other : stage}][sends ? 0 : 1].push_back(number);
     return;
   }
   const pb::Group &group = plan.groups(static_cast<int>(transfer.group()));
   if (!mesh.divided(group.axes() & PP))
     return;
   if (!group.stages().empty() && std::ranges::count(group.stages(), stage) == 0)
-    return errors.add(fmt::format("{}: stage {} is no member of the group it starts", nameOf(stage, flight), stage));
-  groups[{transfer.group(), transfer.queue()}][stage].push_back(flight);
+    return errors.add(fmt::format("{}: stage {} is no member of the group it starts", nameOf(stage, number), stage));
+  groups[{transfer.group(), transfer.queue()}][stage].push_back(number);
 }
 
-std::string Matcher::nameOf(uint32_t which, uint32_t flight) const {
-  const Issued &issued = lines[which].flights[flight];
+std::string Matcher::nameOf(uint32_t which, uint32_t number) const {
+  const Issued &issued = streams[which].transfers[number];
   return fmt::format("stage {}, {}, {}/{}", which, plan.entries(entry).name(), issued.transfer->name(),
                      issued.microBatch);
 }
@@ -152,12 +152,12 @@ void Matcher::match(const std::string &what, const std::vector<std::vector<uint3
                                     plan.entries(entry).name(), what, members[i], sequences[i].size(), members[0],
                                     sequences[0].size()));
   for (size_t n = 0; n < sequences[0].size(); ++n) {
-    ++meetings;
+    ++rendezvousCount;
     for (size_t i = 0; i < members.size(); ++i) {
-      Issued &issued = lines[members[i]].flights[sequences[i][n]];
-      issued.meeting = meetings;
+      Issued &issued = streams[members[i]].transfers[sequences[i][n]];
+      issued.rendezvous = rendezvousCount;
       issued.members = static_cast<uint32_t>(members.size());
-      if (!isSame(issued, lines[members[0]].flights[sequences[0][n]], static_cast<int>(members[i]),
+      if (!isSame(issued, streams[members[0]].transfers[sequences[0][n]], static_cast<int>(members[i]),
                   static_cast<int>(members[0])))
         return errors.add(fmt::format("{}: meets {}, which is another", nameOf(members[i], sequences[i][n]),
                                       nameOf(members[0], sequences[0][n])));
@@ -188,8 +188,8 @@ bool Matcher::isSame(const Issued &a, const Issued &b, int stageA, int stageB) c
 /// Advances every stage as far as possible. A stage that does not reach its end is deadlocked.
 class Order {
 public:
-  Order(const pb::Plan &plan, int entry, std::vector<Line> lines, PlanErrors &errors)
-      : plan(plan), entry(entry), lines(std::move(lines)), errors(errors) {}
+  Order(const pb::Plan &plan, int entry, std::vector<StageStream> streams, PlanErrors &errors)
+      : plan(plan), entry(entry), streams(std::move(streams)), errors(errors) {}
 
   void check();
 
@@ -199,14 +199,14 @@ private:
 
   const pb::Plan &plan;
   const int entry;
-  std::vector<Line> lines;
+  std::vector<StageStream> streams;
   PlanErrors &errors;
   std::vector<uint32_t> waiting;                    ///< stages that may be able to advance
   std::map<uint32_t, std::vector<uint32_t>> fronts; ///< by incomplete collective: the stages that have it in front
 };
 
 void Order::check() {
-  for (uint32_t stage = 0; stage < lines.size(); ++stage)
+  for (uint32_t stage = 0; stage < streams.size(); ++stage)
     waiting.push_back(stage);
   while (!waiting.empty()) {
     uint32_t stage = waiting.back();
@@ -214,17 +214,17 @@ void Order::check() {
     while (advance(stage)) {
     }
   }
-  for (size_t stage = 0; stage < lines.size(); ++stage) {
-    const Line &line = lines[stage];
-    if (line.next == line.steps.size() && line.front == line.issued.size())
+  for (size_t stage = 0; stage < streams.size(); ++stage) {
+    const StageStream &stream = streams[stage];
+    if (stream.next == stream.steps.size() && stream.front == stream.issued.size())
       continue;
     std::string front = "a transfer of the stage";
-    if (line.front < line.issued.size() && line.flights[line.issued[line.front]].transfer) {
-      const Issued &issued = line.flights[line.issued[line.front]];
+    if (stream.front < stream.issued.size() && stream.transfers[stream.issued[stream.front]].transfer) {
+      const Issued &issued = stream.transfers[stream.issued[stream.front]];
       front = fmt::format("{}/{}", issued.transfer->name(), issued.microBatch);
     }
-    size_t step = std::min(line.next, line.steps.size() - 1);
-    auto [action, moved] = line.actions[line.flights[line.steps[step].flight].action];
+    size_t step = std::min(stream.next, stream.steps.size() - 1);
+    auto [action, moved] = stream.actions[stream.transfers[stream.steps[step].transfer].action];
     errors.add(fmt::format("stage {}, {}: waits for ever: behind {} the front of its line is {}", stage,
                            plan.entries(entry).name(),
                            actionText(plan, plan.stages(static_cast<int>(stage)), *action, moved), front));
@@ -233,39 +233,39 @@ void Order::check() {
 
 /// Advances a stage by one step, or ends its front transfer. Returns whether either was possible.
 bool Order::advance(uint32_t stage) {
-  Line &line = lines[stage];
-  if (line.next < line.steps.size()) {
-    const LineStep &step = line.steps[line.next];
-    if (!step.isWait || line.flights[step.flight].hasEnded) {
+  StageStream &stream = streams[stage];
+  if (stream.next < stream.steps.size()) {
+    const StreamStep &step = stream.steps[stream.next];
+    if (!step.isWait || stream.transfers[step.transfer].hasEnded) {
       if (!step.isWait)
-        line.issued.push_back(step.flight);
-      ++line.next;
+        stream.issued.push_back(step.transfer);
+      ++stream.next;
       return true;
     }
   }
-  return line.front < line.issued.size() && endFront(stage);
+  return stream.front < stream.issued.size() && endFront(stage);
 }
 
 /// Ends the front transfer of a stage if that transfer is in front on all its members.
 bool Order::endFront(uint32_t stage) {
-  Line &line = lines[stage];
-  Issued &issued = line.flights[line.issued[line.front]];
-  if (issued.meeting == 0) {
+  StageStream &stream = streams[stage];
+  Issued &issued = stream.transfers[stream.issued[stream.front]];
+  if (issued.rendezvous == 0) {
     issued.hasEnded = true;
-    ++line.front;
+    ++stream.front;
     return true;
   }
-  std::vector<uint32_t> &here = fronts[issued.meeting];
+  std::vector<uint32_t> &here = fronts[issued.rendezvous];
   if (std::ranges::count(here, stage) > 0)
     return false;
   here.push_back(stage);
   if (here.size() < issued.members)
     return false;
   std::vector<uint32_t> members = std::move(here);
-  fronts.erase(issued.meeting);
+  fronts.erase(issued.rendezvous);
   for (uint32_t member : members) {
-    Line &other = lines[member];
-    other.flights[other.issued[other.front]].hasEnded = true;
+    StageStream &other = streams[member];
+    other.transfers[other.issued[other.front]].hasEnded = true;
     ++other.front;
     waiting.push_back(member);
   }
@@ -353,9 +353,9 @@ void verifyOrder(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
   size_t before = errors.list.size();
   Values values(plan, mesh);
   for (int entry = 0; entry < plan.entries_size() && errors.list.size() == before; ++entry) {
-    std::vector<Line> lines = Matcher(plan, mesh, values, entry, errors).list();
+    std::vector<StageStream> streams = Matcher(plan, mesh, values, entry, errors).list();
     if (errors.list.size() == before)
-      Order(plan, entry, std::move(lines), errors).check();
+      Order(plan, entry, std::move(streams), errors).check();
   }
 }
 

@@ -66,7 +66,7 @@ std::string Play::explain(const Fault &fault) const {
   case Fault::Read:
     return fmt::format("a transfer reads byte {}", fault.byte);
   case Fault::OtherCut:
-    return fmt::format("byte {} lies in other parts", fault.byte);
+    return fmt::format("byte {} is split otherwise", fault.byte);
   case Fault::OtherContent:
     break;
   }
@@ -99,9 +99,9 @@ void Play::act(const pb::Block &block) {
     if (next.has_run())
       run(next.run());
     for (const pb::Flight &flight : next.start().flights())
-      startFlight(flight);
+      startTransfer(flight);
     for (const pb::Flight &flight : next.wait().flights())
-      waitFlight(flight);
+      waitForTransfer(flight);
   }
 }
 

@@ -36,7 +36,7 @@ private:
     int call = -1;
   };
   /// The byte ranges that an in-flight transfer reads and writes.
-  struct Flight {
+  struct OpenTransfer {
     std::vector<std::pair<int, Span>> read, written; ///< spans, each with the index of its memory
   };
 
@@ -68,13 +68,13 @@ private:
   void applyGives(const Summary &summary);
   void setSlots(uint32_t call, const google::protobuf::RepeatedField<uint32_t> &slots);
 
-  // flights.cpp
-  void startFlight(const pb::Flight &flight);
-  void readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
-  void writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
+  // transfers.cpp
+  void startTransfer(const pb::Flight &flight);
+  void readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, OpenTransfer &opened);
+  void writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, OpenTransfer &opened);
   void copyTags(const Operand &from, const Where &to, const Span &target);
   void beginSums(const Operand &from, const Operand &to, const Instance &instance);
-  void waitFlight(const pb::Flight &flight);
+  void waitForTransfer(const pb::Flight &flight);
 
   // Used by all three files.
   ByteState &bytesOf(const Where &where) { return memories[static_cast<size_t>(where.memory)]; }
@@ -110,7 +110,7 @@ private:
   std::vector<Writer> writers = {Writer()};           ///< by Content.writer; 0 is before the entry
   std::set<std::tuple<uint32_t, int, uint32_t>> done; ///< role, call, micro-batch
   std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions are known to be disjoint
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Flight> flights; ///< by transfer, call, micro-batch
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, OpenTransfer> inFlight; ///< by transfer, call, micro-batch
   std::map<uint32_t, int> openOnQueue;
   // The last addition to a sum: its micro-batch, by sum, role and call; its call, by sum, role and micro-batch.
   std::map<std::tuple<uint32_t, uint32_t, int>, uint32_t> lastMicroBatch;

@@ -141,10 +141,10 @@ void ShapeRule::checkExchange(const pb::Exchange &exchange) {
     return;
   int dims = std::min(value.dims_size(), 2);
   for (int d = 0; d < std::max(dims, exchange.split_size()); ++d) {
-    uint32_t told = d < exchange.split_size() ? mesh.divided(exchange.split(d)) : 0;
+    uint32_t given = d < exchange.split_size() ? mesh.divided(exchange.split(d)) : 0;
     uint32_t wanted = d < dims ? mesh.divided(plan.dims(static_cast<int>(value.dims(d))).split()) : 0;
-    if (told != wanted)
-      add("exchange '{}': is split over {} along dimension {}, value '{}' over {}", exchange.name(), told, d,
+    if (given != wanted)
+      add("exchange '{}': is split over {} along dimension {}, value '{}' over {}", exchange.name(), given, d,
           value.name(), wanted);
   }
 }
@@ -210,7 +210,7 @@ void ShapeRule::checkScalars(const pb::Instruction &instruction, const std::stri
     std::pair place(buffer.region(),
                     static_cast<int64_t>(buffer.offset() - value.first() * sizeof(Scalars::value_type)));
     if (scalars.value_or(place) != place)
-      add("{}: '{}' lies at {} of {}, where no other scalar does", name, value.name(), buffer.offset(),
+      add("{}: '{}' is at {} of {}, apart from all other scalars", name, value.name(), buffer.offset(),
           plan.regions(static_cast<int>(buffer.region())));
     else
       scalars = place;
@@ -234,8 +234,8 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
 void ShapeRule::checkLocation(const pb::Instruction &instruction, const std::string &name) {
   if (plan.locations().empty() || !instruction.has_launch())
     return;
-  auto told = kernels.find(plan.locations(static_cast<int>(instruction.location())).op());
-  if (told != kernels.end() && told->second != instruction.launch().kernel())
+  auto given = kernels.find(plan.locations(static_cast<int>(instruction.location())).op());
+  if (given != kernels.end() && given->second != instruction.launch().kernel())
     add("{}: runs {}", name, plan.kernels(static_cast<int>(instruction.launch().kernel())).symbol());
 }
 

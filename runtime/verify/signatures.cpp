@@ -96,7 +96,7 @@ std::string DimBinding::faultOfWhole() const {
     if (auto meaning = meanings.find(name); meaning != meanings.end())
       for (const Dim &dim : meaning->second.dims)
         if (dim.split)
-          return fmt::format("buffer {} holds {}, whose {} must not lie in parts", meaning->second.from->buffer,
+          return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
                              textOf(meaning->second.from->dims), name);
   return "";
 }

@@ -82,8 +82,7 @@ void Structure::checkSettings(const Mesh &mesh) {
   for (uint64_t size :
        {settings.micro_batch_size(), settings.micro_batches(), settings.global_batch(), settings.sequence()})
     if (size == 0 || size > maxCount)
-      return add("micro-batch size, micro-batches, global batch and sequence must lie in 1 to {}, got: {}", maxCount,
-                 size);
+      return add("micro-batch size, micro-batches, global batch and sequence must be 1 to {}, got: {}", maxCount, size);
   // Divides, because the product of three counts may overflow.
   uint64_t replicas = mesh.count(DP | EP), perReplica = settings.global_batch() / replicas;
   if (settings.global_batch() % replicas != 0 || perReplica % settings.micro_batches() != 0 ||
@@ -363,10 +362,13 @@ void Structure::checkBuffer(const pb::Buffer &buffer, const std::string &name) {
 }
 
 void Structure::checkAffine(const pb::Affine &affine, const std::string &name) {
-  for (int64_t term :
-       {affine.micro_batch(), affine.layer(), affine.pp(), affine.dp(), affine.cp(), affine.ep(), affine.tp()})
-    if (term > maxCoefficient || term < -maxCoefficient)
-      add("{}: a step of {} is out of range", name, term);
+  auto check = [&](int64_t step) {
+    if (step > maxCoefficient || step < -maxCoefficient)
+      add("{}: a step of {} is out of range", name, step);
+  };
+  check(affine.micro_batch());
+  check(affine.layer());
+  std::ranges::for_each(axisFields(affine), check);
   index(affine.first(), plan.buckets_size() + 1, "bucket", name);
   pb::Affine alone;
   alone.set_first(affine.first());

@@ -113,7 +113,7 @@ void Stages::checkPlace(const pb::Stage &stage, const pb::Place &place) {
   if (place.offsets_size() != 1 && !hasAll)
     add("a place has {} offsets for {} slots", place.offsets_size(), slots);
   if (place.exchanged() && (place.memory() != pb::HOST || place.offsets_size() != 1))
-    add("what is exchanged with the host lies in its memory, at one offset and a stride");
+    add("a value exchanged with the host must be in host memory, at one offset and a stride");
   for (uint64_t offset : place.offsets())
     if (offset > maxBytes)
       add("a place at {}", offset);

@@ -114,7 +114,7 @@ void Summarizer::checkDisjoint(const Step &step) {
         continue;
       bool mayLieThere = i < step.over.size() && (step.over[i] >> j & 1) && written.span == other.span;
       if (!mayLieThere)
-        add(step, "writes {} while operand {} lies at bytes {} to {} there", placeOf(written), j, other.span.begin,
+        add(step, "writes {} while operand {} is at bytes {} to {} there", placeOf(written), j, other.span.begin,
             other.span.end);
     }
 }
@@ -139,7 +139,7 @@ void Summarizer::compute(const Step &step) {
       else if (isSum(operand))
         add(step, "writes over a sum at {}", placeOf(operand));
       else if (operand.access == Access::AddUnlessFirst)
-        add(step, "adds to {} but in the first micro-batch, and no bucket's gradient lies there", placeOf(operand));
+        add(step, "adds to {} but in the first micro-batch, and no bucket's gradient is there", placeOf(operand));
       else
         write(operand, 1);
       if (step.isGenerated && operand.access == Access::Write && info(operand).part == ValueInfo::None)
@@ -219,7 +219,7 @@ void Summarizer::read(const Step &step, const Operand &operand, uint32_t queue) 
   if (fault && fault->kind == Fault::OtherCut)
     return add(step, "touches {} in other parts than they were written in", placeOf(operand));
   if (fault)
-    return add(step, "reads {}, where another value lies at byte {}", placeOf(operand), fault->byte);
+    return add(step, "reads {}, which holds another value at byte {}", placeOf(operand), fault->byte);
   if (isFound && isHere)
     return add(step, "reads {}, of which only a piece was written before", placeOf(operand));
   auto key =
@@ -311,12 +311,12 @@ void Summarizer::start(const Step &step) {
 }
 
 void Summarizer::wait(const Step &step) {
-  auto flight = open.find(step.transfer);
-  if (flight == open.end())
+  auto found = open.find(step.transfer);
+  if (found == open.end())
     return add(step, "waits for a transfer that was not started");
-  for (const Operand &operand : flight->second.operands)
+  for (const Operand &operand : found->second.operands)
     stateOf(operand).close({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
-  open.erase(flight);
+  open.erase(found);
 }
 
 void Summarizer::collectGives() {

@@ -122,7 +122,7 @@ void Terms::checkColumns(const pb::Launch &launch) {
       continue;
     Dims row = columnsOf(*dims, launch.scalars(0).constant());
     if (std::ranges::any_of(row, [](const Dim &dim) { return dim.split != 0; }))
-      return add("goes on with sums over the columns {}, which lie in parts", textOf(row));
+      return add("uses sums over the columns {}, which are split", textOf(row));
   }
 }
 

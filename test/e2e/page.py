@@ -8,7 +8,7 @@ from patience import slowdown
 
 source, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[3]).resolve()
 lines = [line.strip()[2:] for line in (source / "docs" / sys.argv[2]).read_text().splitlines()
-         if line.startswith("    $ ")]
+         if line.startswith("    ") and line.strip().startswith("$ ")]  # deeper inside of lists
 folder.mkdir(parents=True)
 for name in ("configs", "README.md"):
     (folder / name).symlink_to(source / name)

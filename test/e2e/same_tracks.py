@@ -18,8 +18,11 @@ def actions(events):
     """Returns {stage: [F0.0, B0.0, ...]} ordered by start time."""
     found = collections.defaultdict(list)
     for event in sorted((e for e in events if e["ph"] == "X" and e["tid"] == 0), key=lambda e: e["ts"]):
-        if event["name"][0] in "FBW" and event["name"][1].isdigit():
-            name = event["name"]
+        of = event["args"]
+        if "action" in of:
+            name = f"{of['action']}{of['micro_batch']}.{of['chunk']}"
+            said = {"F": "forward", "B": "backward", "W": "weight gradient"}[of["action"]]
+            assert event["name"].startswith(f"{said} mb {of['micro_batch']}"), event
             if found[event["pid"]][-1:] != [name]:  # the all-reduces split a chunk's last backward
                 found[event["pid"]].append(name)
     return found
@@ -39,6 +42,8 @@ def check(path, simulated):
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     for event in events:
         if event["ph"] == "X":
+            if "transfer" in event["args"]:
+                assert event["args"]["bytes"] > 0, f"{path}: {event}"
             assert event["dur"] >= 0 and event["ts"] >= 0, f"{path}: {event}"
             assert (event["pid"], event["tid"]) in tracks, f"{path}: {event} lies on no track"
     assert any(tracks[e["pid"], e["tid"]] not in ("micro-batches", "once per step", "waits")

@@ -399,19 +399,19 @@ const Refusal subprograms[] = {
        pb::LibraryCall *call = rt::instructionOf(p, "block.none.forward", route)->mutable_call();
        call->set_sizes(4, call->sizes(4) - 1);
      }},
-    {"ProductOntoItsOperand", &pipeline, "while operand 0 lies at bytes",
+    {"ProductOntoItsOperand", &pipeline, "while operand 0 is at bytes",
      [](pb::Plan &p) {
        pb::LibraryCall *product = productOf(p, "block.none.backward");
        product->mutable_buffers(2)->set_offset(product->buffers(0).offset());
      }},
-    {"WorkspaceOverlaps", &pipeline, "where another value lies at byte",
+    {"WorkspaceOverlaps", &pipeline, "which holds another value at byte",
      [](pb::Plan &p) { overlapWorkspace(p, "block.none.backward"); }},
     // The inputs of the second ring slot would overlap the settings, or both slots would share one allocation.
     {"TurnsOverlapSettings", &pipeline, "both turns of place",
      [](pb::Plan &p) { exchangedPlace(p, 0)->set_stride(exchangedPlace(p, 0)->stride() + 64); }},
     {"TurnsInOnePlace", &pipeline, "bytes for the host every 0",
      [](pb::Plan &p) { exchangedPlace(p, 1)->set_stride(0); }},
-    {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 lies where another does",
+    {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 overlaps another",
      [](pb::Plan &p) { *rt::bindingOf(p, 0, 2, "state") = *rt::bindingOf(p, 0, 1, "state"); }},
     {"BufferDropped", &pipeline, "takes",
      [](pb::Plan &p) { launchOf(p, "block.none.forward")->mutable_buffers()->RemoveLast(); }},

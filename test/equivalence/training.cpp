@@ -1,10 +1,10 @@
 #include "test/equivalence/training.h"
 
-#include "compiler/interpret/train_ranks.h"
 #include "compiler/plan/choose_plan.h"
 #include "planner/model/schedule.h"
 #include "runtime/run/run.h"
 #include "runtime/train/learning_rate.h"
+#include "test/equivalence/train_ranks.h"
 
 #include <cmath>
 #include <filesystem>

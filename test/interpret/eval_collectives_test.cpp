@@ -1,6 +1,6 @@
 // Tests collectives on a mesh of 2 x 3 ranks, with groups over either axis and over both.
-#include "compiler/interpret/run_ranks.h"
 #include "test/interpret/program.h"
+#include "test/interpret/run_ranks.h"
 
 namespace espalier {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler/interpret/run_ranks.h"
+#include "test/interpret/run_ranks.h"
 
 #include "test/interpret/program.h"
 

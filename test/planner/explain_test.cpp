@@ -126,6 +126,47 @@ TEST(Explain, TableHasAStagePerLineAndTheProof) {
   EXPECT_THAT(text, HasSubstr("compute is"));
 }
 
+// A plan of the run file comes first, and the planner's choice is compared with it.
+TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
+  SearchResult result = search(problem());
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("\nbest   "));
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("use it; the lines below describe the best"));
+  PricedPlan own = result.plans.front();
+  own.prediction.stepSeconds *= 2;
+  result.plans.insert(result.plans.begin(), own);
+  std::string text = explainPlans(result, FirstPlan::Own, "use it");
+  EXPECT_THAT(text, HasSubstr("\nyours  "));
+  EXPECT_THAT(text, testing::ContainsRegex("\nbest   .*2.0 x faster"));
+  EXPECT_THAT(text, HasSubstr("use it; the lines below describe yours\n"));
+  result.plans.resize(1);
+  EXPECT_THAT(explainPlans(result, FirstPlan::Own, "use it"), testing::Not(HasSubstr("use it")));
+  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan; the lines below"));
+}
+
+// A wide gap is explained, with the plain plan beside it.
+TEST(Explain, AWideGapIsSaidWithThePlainPlan) {
+  SearchResult result = search(problem());
+  EXPECT_FALSE(result.plain);
+  EXPECT_THAT(explainPlans(result), testing::Not(HasSubstr("not searched in full")));
+  result.statistics.optimal = false;
+  result.statistics.lowerBoundSeconds = 0.75 * result.statistics.fastestSeconds;
+  result.plain = result.plans.back();
+  result.plain->plan.schedule = Schedule::OneFOneB;
+  result.plainStatistics.optimal = true;
+  EXPECT_NEAR(result.statistics.gap(), 0.25, 1e-12);
+  std::string text = explainPlans(result);
+  EXPECT_THAT(text, HasSubstr("up to 25 % faster"));
+  EXPECT_THAT(text, HasSubstr("plain 1F1B takes " + describeSeconds(result.plain->prediction)));
+}
+
+// The memory of a plan stands beside its limit.
+TEST(Explain, TableShowsMemoryWithItsLimit) {
+  SearchResult result = search(problem());
+  result.plans.resize(1);
+  result.plans[0].prediction.peakBytes = 16.4 * 0x1p30, result.plans[0].prediction.memoryLimitBytes = 30 * 0x1p30;
+  EXPECT_THAT(explainPlans(result), HasSubstr(" 16.4/30 GB\n"));
+}
+
 TEST(Explain, LinesHaveAtMostAHundredColumns) {
   Problem large = shapeProblem(gpt(24, 8192, 64), System{}, withHost(testMachine(16, 8, 24e9)), 1024);
   SearchOptions all;
@@ -143,7 +184,7 @@ TEST(Explain, BytesAreInTheUnitsOfRunFiles) {
   EXPECT_EQ(describeBytes(200), "200 B");
   // No class of a small model is printed as zero.
   std::string text = explainPlans(search(shapeProblem(gpt(2, 64, 4, 256, 64), System{}, testMachine(1, 1, 2e9), 4)));
-  EXPECT_THAT(text, HasSubstr("memory MB"));
+  EXPECT_THAT(text, HasSubstr(" MB\n"));
   EXPECT_THAT(text, HasSubstr("(MB per rank)"));
   EXPECT_THAT(text, HasSubstr(" MB of 1.86 GB)"));
 }
@@ -190,11 +231,11 @@ TEST(Explain, SlicesOfATrackDoNotOverlap) {
   int slices = 0;
   for (std::string line; std::getline(lines, line);) {
     int stage = 0, track = 0;
-    char name[16] = {};
+    char name[32] = {};
     int64_t start = 0, startRest = 0, duration = 0, durationRest = 0;
     if (std::sscanf(line.c_str(),
-                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%15[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
-                    ",\"dur\":%" SCNd64 ".%" SCNd64 "}",
+                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%31[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
+                    ",\"dur\":%" SCNd64 ".%" SCNd64 ",",
                     &stage, &track, name, &start, &startRest, &duration, &durationRest) != 7)
       continue;
     ++slices;

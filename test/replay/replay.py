@@ -4,7 +4,8 @@
 Usage: replay.py BUILD [--share N] [--update] [--against OTHER/bin/espalier]
 
 Each case is a run file of configs/ under one split, for one target. The record holds one hash for the IR after each
-phase and one for the plan. Plans hold machine code, so they are compared only if LLVM's version is the record's.
+phase, one for the plan as text and one for the plan. Plans hold machine code, which the text leaves out, so they are
+compared only if LLVM's version is the record's.
 --share N replays every N-th case. --update writes the record anew. --against prints, for
 the first case that differs, the difference of the first phase that differs between two builds.
 """
@@ -124,8 +125,8 @@ def show_difference(ours, theirs, case):
         for file in sorted(pathlib.Path(new).iterdir()):
             before = pathlib.Path(old, file.name)
             if before.exists() and before.read_bytes() != file.read_bytes():
-                if file.suffix != ".mlir":
-                    print(f"{name}: the plans differ, all IR is equal")
+                if file.name == "plan":
+                    print(f"{name}: only the machine code of the plans differs")
                     return
                 lines = difflib.unified_diff(before.read_text().splitlines(), file.read_text().splitlines(),
                                              f"{theirs} {file.name}", f"{ours} {file.name}", lineterm="", n=2)

@@ -51,8 +51,8 @@ public:
   void launch(const KernelLaunch &launch) override { device->launch(launch); }
   void call(const LibraryLaunch &launch) override { device->call(launch); }
   uint32_t addTransfer(const TransferShape &transfer) override { return device->addTransfer(transfer); }
-  FlightTicket start(const FlightStart &flight) override { return device->start(flight); }
-  void wait(FlightTicket ticket) override { device->wait(ticket); }
+  TransferTicket start(const TransferStart &transfer) override { return device->start(transfer); }
+  void wait(TransferTicket ticket) override { device->wait(ticket); }
   void progress() override { device->progress(); }
 
 protected:
@@ -67,7 +67,7 @@ public:
     pause();
     device->launch(launch);
   }
-  void wait(FlightTicket ticket) override {
+  void wait(TransferTicket ticket) override {
     pause();
     device->wait(ticket);
   }
@@ -253,7 +253,7 @@ TEST(Executor, AddressesSelectTheShardOfTheRank) {
       part.set_bytes(part.bytes() / 2);
       part.set_part(DP);
       begin[rank] = executor.address(1, part);
-      executor.meet();
+      executor.barrier();
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -286,7 +286,7 @@ TEST(Executor, ReportsTheAwaitedTransfer) {
   class Broken final : public Wrapped {
   public:
     using Wrapped::Wrapped;
-    void wait(FlightTicket ticket) override {
+    void wait(TransferTicket ticket) override {
       if (ticket.number == 2)
         throw std::runtime_error("the line is cut");
       device->wait(ticket);

@@ -52,7 +52,7 @@ void PrintTo(const Loss &loss, std::ostream *out) {
 }
 
 /// Shorter than in a real run, to keep the tests fast.
-constexpr Patience aSecond{.silentLooks = 10};
+constexpr Patience aSecond{.silentPolls = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
 
@@ -77,7 +77,7 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
             GetParam().signal == SIGKILL
                 ? "its process was killed by signal 9 (Killed)"
                 : fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
-                              GetParam().patience.silentLooks / 10.0));
+                              GetParam().patience.silentPolls / 10.0));
   for (const Process &process : processes)
     EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
 }
@@ -136,8 +136,8 @@ TEST(Processes, RanksThatDoNotStopAreKilled) {
 /// Returns the failure of a rank that waits for peers whose launchers never arrive.
 std::optional<Failure> failureAlone(Supervision how) {
   ShmWorld world(1, operandBytes, /*first=*/3);
-  how.patience = {.stoppingLooks = 2};
-  launch::Launchers others([] { return std::optional<launch::Meeting>(); }, world.notices(), how.patience);
+  how.patience = {.stoppingPolls = 2};
+  launch::Launchers others([] { return std::optional<launch::Rendezvous>(); }, world.keyValues(), how.patience);
   how.others = &others;
   std::vector<Process> processes = spawn(world, [](int) {
     std::this_thread::sleep_for(seconds(60));
@@ -158,7 +158,7 @@ TEST(Processes, ASignalEndsAWaitForPeers) {
 }
 
 TEST(Processes, GivesUpWaitingForPeers) {
-  std::optional<Failure> failure = failureAlone({.meetingLooks = 10});
+  std::optional<Failure> failure = failureAlone({.rendezvousPolls = 10});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 3);
   EXPECT_TRUE(failure->isEcho);
@@ -292,38 +292,38 @@ TEST(Processes, ReportSystemErrors) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left";
 }
 
-constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
+constexpr Patience threePolls{.pollMilliseconds = 100, .silentPolls = 3};
 
 /// Polls that another rank's end woke early do not count towards the timeout.
 TEST(Watch, CountsOnlyItsOwnPolls) {
-  Watch watch(2, threeLooks);
+  Watch watch(2, threePolls);
   std::vector<Sight> sights{{.beats = 5}, {.beats = 1}};
-  EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+  EXPECT_FALSE(watch.judge(sights, /*isPoll=*/true));
   for (int i = 0; i < 100; ++i)
-    EXPECT_FALSE(watch.judge(sights, /*isLook=*/false));
-  for (int look = 0; look < 3; ++look) {
+    EXPECT_FALSE(watch.judge(sights, /*isPoll=*/false));
+  for (int poll = 0; poll < 3; ++poll) {
     ++sights[0].beats;
-    std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
-    EXPECT_EQ(failure.has_value(), look == 2);
+    std::optional<Failure> failure = watch.judge(sights, /*isPoll=*/true);
+    EXPECT_EQ(failure.has_value(), poll == 2);
     if (failure)
       EXPECT_EQ(failure->rank, 1);
   }
 }
 
 TEST(Watch, AnExitPrecedesSilence) {
-  Watch watch(2, {.lookMilliseconds = 100, .silentLooks = 1});
+  Watch watch(2, {.pollMilliseconds = 100, .silentPolls = 1});
   std::vector<Sight> sights{{.beats = 0}, {.status = SIGSEGV}};
-  std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
+  std::optional<Failure> failure = watch.judge(sights, /*isPoll=*/true);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->message, "its process was killed by signal 11 (Segmentation fault)");
 }
 
 TEST(Watch, FinishedRanksMayBeSilent) {
-  Watch watch(1, threeLooks);
+  Watch watch(1, threePolls);
   std::vector<Sight> sights{{.status = 0, .hasLeft = true, .beats = 7}};
-  for (int look = 0; look < 10; ++look)
-    EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+  for (int poll = 0; poll < 10; ++poll)
+    EXPECT_FALSE(watch.judge(sights, /*isPoll=*/true));
 }
 
 } // namespace

@@ -51,7 +51,7 @@ void runRank(Executor &executor, const Program &program, int steps, RanksResult 
   int rank = executor.rankProgram().rank;
   const pb::Stage &stage = program.plan().stages(executor.rankProgram().stage);
   initialize(executor, program);
-  executor.meet();
+  executor.barrier();
   for (int step = 0; step <= steps; ++step) {
     uint32_t entry = *findEntry(program.plan(), step < steps ? "train_step" : "evaluate");
     executor.step = step;

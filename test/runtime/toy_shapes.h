@@ -22,12 +22,12 @@ public:
     plan.set_target("cpu");
     plan.mutable_settings()->set_vocabulary(250);
     for (auto [name, size, split] :
-         {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
+         {std::tuple("batch", 4, DP), std::tuple("seq", 6, AxisBit(0)), std::tuple("hidden", 16, AxisBit(0)),
           std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
-          std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)), std::tuple("seq", 3, TP),
-          std::tuple("seq", 3, Axis(0)), std::tuple("choice", 3, Axis(0)), std::tuple("router", 8, Axis(0)),
-          std::tuple("expert", 8, Axis(0)), std::tuple("capacity", 7, Axis(0)), std::tuple("expert", 4, TP),
-          std::tuple("row", 1, Axis(0)), std::tuple("heads", 4, Axis(0))}) {
+          std::tuple("head_dim", 5, AxisBit(0)), std::tuple("part", 2, AxisBit(0)), std::tuple("seq", 3, TP),
+          std::tuple("seq", 3, AxisBit(0)), std::tuple("choice", 3, AxisBit(0)), std::tuple("router", 8, AxisBit(0)),
+          std::tuple("expert", 8, AxisBit(0)), std::tuple("capacity", 7, AxisBit(0)), std::tuple("expert", 4, TP),
+          std::tuple("row", 1, AxisBit(0)), std::tuple("heads", 4, AxisBit(0))}) {
       pb::Dim &dim = *plan.add_dims();
       dim.set_name(name);
       dim.set_size(static_cast<uint64_t>(size));

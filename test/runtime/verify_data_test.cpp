@@ -93,7 +93,7 @@ const VerifyCase bytes[] = {
     {"RunsTwice", "runs a second time", [](pb::Plan &p) { repeat(p, 0, findRun(p, 0, "norm")); }},
     {"WithoutGradient", "updates a bucket without its gradient",
      [](pb::Plan &p) { *launchOf(p, "embed.update")->mutable_buffers(1) = launchOf(p, "embed.update")->buffers(2); }},
-    {"PieceOnly", "where another value lies at byte",
+    {"PieceOnly", "which holds another value at byte",
      [](pb::Plan &p) {
        pb::Launch *launch = launchOf(p, "head.forward", 3);
        launch->mutable_buffers(0)->set_value(numberOf(p, "head.loss"));

@@ -125,7 +125,7 @@ const VerifyCase bounds[] = {
 };
 
 const VerifyCase layout[] = {
-    {"ParameterAtAnother", "two parameters lie at element 0",
+    {"ParameterAtAnother", "two parameters begin at element 0",
      [](pb::Plan &p) {
        pb::Bucket *bucket = bucketOf(p, "block.plain");
        *bucket->add_parameters() = bucket->parameters(0);
@@ -135,7 +135,7 @@ const VerifyCase layout[] = {
     {"SplitAndSummed", "split and summed",
      [](pb::Plan &p) { bucketOf(p, "embed.weight")->mutable_parameters(0)->set_split(0, 2); }},
     {"NormWeight", "in the norm it counts", [](pb::Plan &p) { bucketOf(p, "embed.weight")->set_norm_weight(1); }},
-    {"StatesOverlap", "lies where another does",
+    {"StatesOverlap", "overlaps another",
      [](pb::Plan &p) { *bindingOf(p, 0, 2, "state") = *bindingOf(p, 0, 1, "state"); }},
     {"NobodyUpdates", "0 calls update bucket",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(1)->mutable_buckets(0)->set_updates(false); }},

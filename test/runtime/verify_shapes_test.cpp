@@ -112,10 +112,10 @@ const CallCase calls[] = {
        call.mutable_sizes()->SwapElements(0, 1);
        return call;
      }},
-    {"RouteOverPartOfASequence", "whose seq must not lie in parts",
+    {"RouteOverPartOfASequence", "whose seq must not be split",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
-    {"DispatchToPartOfTheExperts", "whose experts must not lie in parts",
+    {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
     {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0",
      [](Toy &toy) {
@@ -144,6 +144,12 @@ const CallCase calls[] = {
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("sbnd"), toy("bs"), toy("sbnd")}, {24, 2, 5, 1}); }},
     {"RopeByHeads", "has sizes 48 1 5 1, its dims give 24 2 5 1",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {48, 1, 5, 1}); }},
+    {"RopeOfTheFirstColumns", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {24, 2, 5, 1, 4, 1});
+     }},
+    {"RopeOfTheFirstColumnsByHeads", "has sizes 48 1 5 1 4, its dims give 24 2 5 1 4",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {48, 1, 5, 1, 4}); }},
     {"RowOfEachSequence", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::TAKE_ROW, {toy("bsh"), toy("b"), toy("boh")}, {4, 6, 64}); }},
     {"RowsOfElements", "has sizes 4 6 16, its dims give 4 6 64",
@@ -167,6 +173,20 @@ const CallCase calls[] = {
        call.add_sizes(6);
        call.mutable_scalars(2)->clear_tp();
        call.mutable_scalars(4)->set_tp(3);
+       return call;
+     }},
+    {"AttentionInAWindow", "",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.add_sizes(6);
+       call.add_sizes(3);
+       return call;
+     }},
+    {"AttentionInAWindowOfOtherKeys", "has sizes 4 6 2 1 5 5 3, its dims give 4 6 2 1 5 6 3",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.add_sizes(5);
+       call.add_sizes(3);
        return call;
      }},
     {"AttentionOfAnotherPart", "neither the seq of buffer 0 nor the whole of it",

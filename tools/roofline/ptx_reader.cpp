@@ -1,5 +1,7 @@
 #include "tools/roofline/ptx_reader.h"
 
+#include "tools/ptx/syntax.h"
+
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -8,64 +10,42 @@
 namespace espalier {
 namespace {
 
-using Kernels = std::map<std::string, PtxKernel, std::less<>>;
 using Kind = PtxOperand::Kind;
-
-std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n") {
-  size_t begin = text.find_first_not_of(blanks);
-  return begin == std::string_view::npos ? std::string_view()
-                                         : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
-
-/// Splits at `separator` outside of brackets and braces.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i <= text.size(); ++i) {
-    char c = i < text.size() ? text[i] : separator;
-    depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-    if (i == text.size() || (c == separator && depth == 0)) {
-      if (std::string_view part = trim(text.substr(begin, i - begin)); !part.empty())
-        parts.push_back(part);
-      begin = i + 1;
-    }
-  }
-  return parts;
-}
 
 bool isOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Parses the body of one entry.
+/// Translates the body of one kernel.
 class Body {
 public:
-  Body(std::string_view name, PtxKernel &kernel) : name(name), kernel(kernel) {}
+  Body(const ptx::Kernel &syntax, PtxKernel &kernel) : syntax(syntax), kernel(kernel) {}
 
-  void add(std::string_view statement);
-  void label(std::string_view label) { labels[label] = static_cast<uint32_t>(kernel.instructions.size()); }
-  void finish();
+  void run();
 
 private:
   uint32_t registerNumber(std::string_view word) {
     return registers.try_emplace(word, static_cast<uint32_t>(registers.size())).first->second;
   }
-  PtxOperand operand(std::string_view word);
-  void addOperands(PtxInstruction &instruction, std::string_view rest);
-  [[noreturn]] void fail(std::string_view statement) const {
-    throw std::invalid_argument(fmt::format("kernel {}: '{}' is no PTX that can be counted", name, statement));
+  PtxOperand operand(const ptx::Operand &operand);
+  PtxOperand named(std::string_view name);
+  void addOperands(PtxInstruction &instruction, const std::vector<ptx::Operand> &operands);
+  void addStatement(const ptx::Statement &statement);
+  [[noreturn]] void fail(uint32_t line, std::string_view what) const {
+    throw std::invalid_argument(fmt::format("kernel {}, line {} of the PTX: {}", syntax.name, line, what));
   }
 
-  std::string_view name;
+  const ptx::Kernel &syntax;
   PtxKernel &kernel;
   std::map<std::string_view, uint32_t> registers, labels;
-  std::vector<std::pair<size_t, std::string_view>> branches; ///< instruction, label
+  std::vector<std::pair<size_t, const ptx::Statement *>> branches; ///< index of the instruction, and its statement
 };
 
 /// Sets width and kind from the last type modifier. The vector modifiers of loads precede it.
 void readType(PtxInstruction &instruction) {
-  for (std::string_view part : split(instruction.opcode, '.')) {
+  for (size_t begin = 0, end = 0; end < instruction.opcode.size(); begin = end + 1) {
+    end = std::min(instruction.opcode.find('.', begin), instruction.opcode.size());
+    std::string_view part = instruction.opcode.substr(begin, end - begin);
     bool isType = part.size() >= 2 && std::string_view("usbf").find(part[0]) != std::string_view::npos &&
                   std::isdigit(static_cast<unsigned char>(part[1]));
     if (!isType && part != "pred" && !part.starts_with("bf16"))
@@ -123,148 +103,124 @@ void classify(PtxInstruction &op) {
     op.slots = 1;
 }
 
-PtxOperand Body::operand(std::string_view word) {
-  if (word.starts_with('[')) {
-    word = trim(word.substr(1, word.size() - 2));
-    word = trim(word.substr(0, word.find_first_of("+-", 1)));
-    size_t mark = word.rfind("_param_");
-    if (mark == std::string_view::npos)
-      return operand(word);
-    PtxOperand parameter{Kind::Parameter};
-    std::from_chars(word.data() + mark + 7, word.data() + word.size(), parameter.number);
-    return parameter;
-  }
-  if (word.starts_with('!'))
-    return {Kind::Other};
-  if (word == "%tid.x")
-    return {Kind::ThreadIndex};
-  if (word == "%ctaid.x")
-    return {Kind::BlockX};
-  if (word == "%ctaid.y")
-    return {Kind::BlockY};
-  if (word.starts_with('%'))
-    return word.find('.') == std::string_view::npos ? PtxOperand{Kind::Register, registerNumber(word)}
-                                                    : PtxOperand{Kind::Other};
+/// Returns the value of an integer, or another kind of operand for a float.
+PtxOperand numberOf(std::string_view word) {
   PtxOperand number{Kind::Number};
   bool isNegative = word.starts_with('-'), isHex = word.substr(isNegative).starts_with("0x");
   std::string_view digits = word.substr(isNegative + 2 * isHex);
   uint64_t value = 0;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, isHex ? 16 : 10);
   bool isWhole = error == std::errc() && (end == digits.data() + digits.size() || *end == 'U');
-  if (!isWhole) // a float or a variable of shared memory
+  if (!isWhole)
     return {Kind::Other};
   number.value = static_cast<int64_t>(isNegative ? -value : value);
   return number;
 }
 
-void Body::addOperands(PtxInstruction &instruction, std::string_view rest) {
-  std::vector<std::string_view> words = split(rest, ',');
+PtxOperand Body::named(std::string_view name) {
+  if (name == "%tid.x")
+    return {Kind::ThreadIndex};
+  if (name == "%ctaid.x")
+    return {Kind::BlockX};
+  if (name == "%ctaid.y")
+    return {Kind::BlockY};
+  if (name.starts_with('%') && name.find('.') == std::string_view::npos)
+    return {Kind::Register, registerNumber(name)};
+  auto parameter = std::ranges::find(syntax.parameters, name, &ptx::Parameter::name);
+  if (parameter != syntax.parameters.end())
+    return {Kind::Parameter, static_cast<uint32_t>(parameter - syntax.parameters.begin())};
+  return {Kind::Other}; // a variable of shared memory, or a special register
+}
+
+PtxOperand Body::operand(const ptx::Operand &operand) {
+  switch (operand.kind) {
+  case ptx::Operand::Kind::number:
+    return numberOf(operand.text);
+  case ptx::Operand::Kind::name:
+    return operand.isNegated ? PtxOperand{Kind::Other} : named(operand.text);
+  case ptx::Operand::Kind::address:
+    return operand.text.empty() ? PtxOperand{Kind::Number} : named(operand.text);
+  default:
+    return {Kind::Other};
+  }
+}
+
+void Body::addOperands(PtxInstruction &instruction, const std::vector<ptx::Operand> &operands) {
   instruction.isStore = isOneOf(instruction.base, {"st", "red"});
   bool hasResult = !instruction.isStore && !isOneOf(instruction.base, {"bar", "cp", "ret", "exit"});
   size_t first = 0;
-  int64_t elements = 1;
-  auto registersOf = [&](std::string_view word) {
-    bool isVector = word.starts_with('{');
-    std::vector<std::string_view> parts = isVector ? split(word.substr(1, word.size() - 2), ',') : split(word, '|');
-    elements = isVector ? static_cast<int64_t>(parts.size()) : 1;
-    return parts;
-  };
-  if (hasResult && !words.empty())
-    for (std::string_view word : registersOf(words[first++]))
-      if (word.starts_with('%'))
-        instruction.results.push_back(registerNumber(word));
-  if (instruction.base == "st" && words.size() > 1)
-    registersOf(words[1]);
-  bool isCopy = instruction.base == "cp" && words.size() >= 3;
+  if (hasResult && !operands.empty()) {
+    const ptx::Operand &result = operands[first++];
+    auto add = [&](const ptx::Operand &one) {
+      if (one.kind == ptx::Operand::Kind::name && one.text.starts_with('%'))
+        instruction.results.push_back(registerNumber(one.text));
+    };
+    add(result);
+    std::ranges::for_each(result.elements, add);
+    std::ranges::for_each(result.second, add);
+  }
+  std::vector<const ptx::Operand *> sources;
+  for (const ptx::Operand &operand : operands)
+    sources.push_back(&operand);
+  bool isCopy = instruction.base == "cp" && operands.size() >= 3;
   if (isCopy)
-    std::swap(words[0], words[1]); // its second address is the one in global memory
+    std::swap(sources[0], sources[1]); // its second address is the one in global memory
   size_t count = 0;
-  for (; first < words.size() && count < instruction.sources.size(); ++first)
-    instruction.sources[count++] = operand(words[first]);
+  for (; first < sources.size() && count < instruction.sources.size(); ++first)
+    instruction.sources[count++] = operand(*sources[first]);
+  // The data of a load or store may be a vector.
+  const std::vector<ptx::Operand> *data = hasResult && !operands.empty()                    ? &operands[0].elements
+                                          : instruction.base == "st" && operands.size() > 1 ? &operands[1].elements
+                                                                                            : nullptr;
+  int64_t elements = data && !data->empty() ? static_cast<int64_t>(data->size()) : 1;
   if (isCopy)
-    instruction.globalBytes = operand(words[2]).value;
+    instruction.globalBytes = operand(operands[2]).value;
   else if (instruction.opcode.find(".global") != std::string_view::npos)
     instruction.globalBytes = elements * instruction.bits / 8;
 }
 
-void Body::add(std::string_view statement) {
-  statement = trim(statement, " \t\r\n{}");
-  if (statement.empty() || statement[0] == '.')
-    return;
+void Body::addStatement(const ptx::Statement &statement) {
   PtxInstruction instruction;
-  std::string_view text = statement;
-  if (text[0] == '@') {
-    size_t end = text.find_first_of(" \t");
-    if (end == std::string_view::npos)
-      fail(statement);
-    std::string_view guard = text.substr(1, end - 1);
-    instruction.guardNegated = guard.starts_with('!');
-    instruction.guard = registerNumber(guard.substr(instruction.guardNegated));
-    text = trim(text.substr(end));
+  for (const ptx::Operand &guard : statement.guard) {
+    instruction.guardNegated = guard.isNegated;
+    instruction.guard = registerNumber(guard.text);
   }
-  size_t end = text.find_first_of(" \t");
-  instruction.opcode = text.substr(0, end);
+  instruction.opcode = statement.opcode;
   instruction.base = instruction.opcode.substr(0, instruction.opcode.find('.'));
-  if (instruction.base.empty() || !std::islower(static_cast<unsigned char>(instruction.base[0])))
-    fail(statement);
   classify(instruction);
-  std::string_view rest = end == std::string_view::npos ? std::string_view() : trim(text.substr(end));
   if (instruction.base == "bra")
-    branches.emplace_back(kernel.instructions.size(), rest);
+    branches.emplace_back(kernel.instructions.size(), &statement);
   else
-    addOperands(instruction, rest);
+    addOperands(instruction, statement.operands);
   kernel.instructions.push_back(std::move(instruction));
 }
 
-void Body::finish() {
-  for (auto [index, label] : branches) {
-    auto found = labels.find(label);
+void Body::run() {
+  for (const ptx::Item &item : syntax.body) {
+    if (const auto *statement = std::get_if<ptx::Statement>(&item))
+      addStatement(*statement);
+    else if (const auto *label = std::get_if<ptx::Label>(&item))
+      labels[label->name] = static_cast<uint32_t>(kernel.instructions.size());
+  }
+  for (auto [index, statement] : branches) {
+    auto found = statement->operands.empty() ? labels.end() : labels.find(statement->operands.back().text);
     if (found == labels.end())
-      fail(label);
+      fail(statement->line, "the branch has no target");
     kernel.instructions[index].target = found->second;
   }
   kernel.registers = static_cast<uint32_t>(registers.size());
 }
 
-/// Returns the text between the first braces at or after `from`.
-std::string_view bodyOf(std::string_view text, size_t from) {
-  size_t open = text.find('{', from);
-  int depth = 0;
-  for (size_t i = open; i < text.size(); ++i) {
-    depth += (text[i] == '{') - (text[i] == '}');
-    if (depth == 0)
-      return text.substr(open + 1, i - open - 1);
-  }
-  throw std::invalid_argument("a kernel's text has no end");
-}
-
 } // namespace
 
-Kernels readPtx(std::string_view text) {
-  constexpr std::string_view entryWord = ".entry ";
-  Kernels kernels;
-  for (size_t at = text.find(entryWord); at != std::string_view::npos; at = text.find(entryWord, at + 1)) {
-    size_t begin = at + entryWord.size();
-    std::string_view name = trim(text.substr(begin, text.find('(', begin) - begin));
-    PtxKernel &kernel = kernels[std::string(name)];
-    Body body(name, kernel);
-    // Labels and comments end with their line, statements with a semicolon.
-    std::string_view rest = bodyOf(text, begin);
-    while (!(rest = trim(rest)).empty()) {
-      if (rest.starts_with("//")) {
-        rest.remove_prefix(std::min(rest.find('\n'), rest.size()));
-        continue;
-      }
-      size_t end = std::min(rest.find(';'), rest.size()), colon = rest.find(':');
-      if (rest[0] == '$' && colon < end) {
-        body.label(rest.substr(0, colon));
-        rest.remove_prefix(colon + 1);
-        continue;
-      }
-      body.add(rest.substr(0, end));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    body.finish();
+std::map<std::string, PtxKernel, std::less<>> readPtx(std::string_view text) {
+  std::map<std::string, PtxKernel, std::less<>> kernels;
+  try {
+    for (const ptx::Kernel &kernel : ptx::readModule(text).kernels)
+      Body(kernel, kernels[std::string(kernel.name)]).run();
+  } catch (const ptx::SyntaxError &error) {
+    throw std::invalid_argument(
+        fmt::format("kernel {}, line {} of the PTX: {}", error.kernel, error.line, error.what()));
   }
   return kernels;
 }

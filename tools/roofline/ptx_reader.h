@@ -1,5 +1,5 @@
-// Parses the PTX text of a plan into instructions with numbered registers. It reads what the compiler emits, one entry
-// at a time. The interpreter in test/emulator is the one that rejects invalid PTX.
+// Translates the PTX text of a plan to instructions with numbered registers and the costs of their opcodes. It accepts
+// unknown opcodes and registers without a declaration. The emulator in test/emulator rejects them.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ struct PtxKernel {
   uint32_t registers = 0;
 };
 
-/// Returns the kernels of a text by symbol. They point into the text. Throws std::invalid_argument for invalid
-/// statements.
+/// Returns the kernels of a text by symbol. They point into the text. Throws std::invalid_argument for a text that is
+/// no PTX.
 std::map<std::string, PtxKernel, std::less<>> readPtx(std::string_view text);
 
 } // namespace espalier

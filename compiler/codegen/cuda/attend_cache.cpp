@@ -3,6 +3,7 @@
 // with a running maximum, and the sums of the warps are combined in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numbers>
@@ -71,25 +72,29 @@ private:
   const int pieces;
 };
 
-/// Buffers: q, positions, keys, values, out. Scalars: see CacheScalar. Extent: queries, heads innermost.
+/// Builds attend_cache.
 class AttendCache {
 public:
   AttendCache(KernelFunction &f, exec::KernelOp kernel)
       : f(f), element(typeParameter(kernel, "type")), headDim(integerParameter(kernel, "head_dim")),
-        scale(realParameter(kernel, "scale")),
+        scale(realParameter(kernel, "scale")), softCap(realParameter(kernel, "soft_cap", 0)),
+        window(integerParameter(kernel, "window", 0)),
         columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))) {}
 
   void build() {
-    Expr row = wide(Expr(f, f.blockX())), heads = at(CacheKvHeads), group = at(CacheGroup);
-    Expr head = row / group % heads, token = row / group / heads, sequence = token / at(CacheTokens);
-    Expr position = loadValue(elementAt(Expr(f, f.buffer(1)), token, f.b.getI32Type()), f.b.getI32Type());
-    Expr isPadding = (position < 0) | (wide(position) >= at(CacheContext));
-    Expr first = (sequence * heads + head) * at(CacheContext) * headDim;
-    std::vector<Expr> query = columns.load(rowAt(0, row * headDim));
+    Expr row = wide(Expr(f, f.blockX())), heads = at("kv_heads"), group = at("group");
+    Expr head = row / group % heads, token = row / group / heads, sequence = token / at("seq");
+    Expr position = loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type());
+    Expr isPadding = (position < 0) | (wide(position) >= at("context"));
+    Expr first = (sequence * heads + head) * at("context") * headDim;
+    std::vector<Expr> query = columns.load(rowAt("q", row * headDim));
     Variable largest(Expr(f, f.number(lowest))), sum(Expr(f, f.number(0)));
     std::vector<Variable> out = columns.zeros();
+    Expr begin = wide(Expr(f, f.warpIndex()));
+    if (window > 0)
+      begin = begin + atLeast(wide(position) + (1 - window), 0);
     // All lanes of a warp run the loop together, because all take part in the warp reductions.
-    loop(wide(Expr(f, f.warpIndex())), select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
+    loop(begin, select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
          [&](Expr key) { see(query, first + key * headDim, largest, sum, out); });
     leave(largest.get(), sum.get(), LaneColumns::gets(out));
     f.barrier();
@@ -98,17 +103,19 @@ public:
 
 private:
   int64_t warps() const { return f.geometry.getThreads() / 32; }
-  Expr at(CacheScalar which) { return {f, f.scalar(which)}; }
-  Expr rowAt(unsigned buffer, Expr place) { return elementAt(Expr(f, f.buffer(buffer)), place, element); }
+  Expr at(StringRef size) { return {f, f.scalar(size)}; }
+  Expr rowAt(StringRef operand, Expr place) { return elementAt(Expr(f, f.buffer(operand)), place, element); }
 
   /// Adds one key. Earlier sums are rescaled to the new maximum.
   void see(const std::vector<Expr> &query, Expr place, Variable &largest, Variable &sum, std::vector<Variable> &out) {
-    std::vector<Expr> key = columns.load(rowAt(2, place)), value = columns.load(rowAt(3, place));
+    std::vector<Expr> key = columns.load(rowAt("keys", place)), value = columns.load(rowAt("values", place));
     Expr product = query[0] * key[0];
     for (int i = 1; i < columns.count(); ++i)
       product = product + query[i] * key[i];
     // Scores are in units of log2, for ex2.
-    Expr score = Expr(f, f.reduceWarp(product.get(), Reduction::Add)) * (scale * std::numbers::log2e);
+    Expr total(f, f.reduceWarp(product.get(), Reduction::Add)), score = total * (scale * std::numbers::log2e);
+    if (softCap > 0)
+      score = Expr(f, f.b.create<math::TanhOp>((total * (scale / softCap)).get())) * (softCap * std::numbers::log2e);
     Expr before = largest.get(), now = atLeast(before, score);
     Expr shrunk = exp2(before - now), weight = exp2(score - now);
     largest.set(now);
@@ -146,42 +153,43 @@ private:
       for (int64_t warp = 0; warp < warps(); ++warp)
         total = total + weights[warp] * number(column + (warp * headDim + 2 * warps()));
       Expr mean(f, f.divide(total.get(), sum.get()));
-      storeElements({select(isPadding, 0.0, mean)}, rowAt(4, row * headDim + wide(column)), element);
+      storeElements({select(isPadding, 0.0, mean)}, rowAt("out", row * headDim + wide(column)), element);
     });
   }
 
   KernelFunction &f;
   Type element;
   int64_t headDim;
-  double scale;
+  double scale, softCap;
+  int64_t window;
   LaneColumns columns;
 };
 
 } // namespace
 
-LogicalResult buildAttendCache(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attend_cache>(KernelFunction &f, exec::KernelOp kernel) {
   AttendCache(f, kernel).build();
   return success();
 }
 
 /// keys[b, head, positions[b, t]] = k[b, t, head], and values likewise; padding is skipped. One warp per (token, head).
-/// Buffers: k, v, positions, keys, values. Scalars: see CacheScalar. Extent: tokens of all sequences, heads innermost.
-LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::keep_rows>(KernelFunction &f, exec::KernelOp kernel) {
   Type element = typeParameter(kernel, "type");
   int64_t headDim = integerParameter(kernel, "head_dim");
   auto width = static_cast<int>(integerParameter(kernel, "width"));
   LaneColumns columns(f, element, headDim, width);
   Expr row = Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex()));
-  Expr heads(f, f.scalar(CacheKvHeads)), context(f, f.scalar(CacheContext));
+  Expr heads(f, f.scalar("kv_heads")), context(f, f.scalar("context"));
   when(row < Expr(f, f.extent()), [&] {
-    Expr token = row / heads, sequence = token / Expr(f, f.scalar(CacheTokens));
-    Expr position = wide(loadValue(elementAt(Expr(f, f.buffer(2)), token, f.b.getI32Type()), f.b.getI32Type()));
+    Expr token = row / heads, sequence = token / Expr(f, f.scalar("seq"));
+    Expr position =
+        wide(loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type()));
     when((position >= 0) & (position < context), [&] {
       Expr to = ((sequence * heads + row % heads) * context + position) * headDim;
-      for (unsigned i = 0; i < 2; ++i)
-        columns.forEach([&](int, Expr column) {
-          Expr from = elementAt(Expr(f, f.buffer(i)), row * headDim + wide(column), element);
-          Expr place = elementAt(Expr(f, f.buffer(3 + i)), to + wide(column), element);
+      for (auto [given, cache] : {std::pair("k", "keys"), std::pair("v", "values")})
+        columns.forEach([&, given = given, cache = cache](int, Expr column) {
+          Expr from = elementAt(Expr(f, f.buffer(given)), row * headDim + wide(column), element);
+          Expr place = elementAt(Expr(f, f.buffer(cache)), to + wide(column), element);
           storeElements(loadElements(from, element, width), place, element);
         });
     });
@@ -189,19 +197,18 @@ LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out[b] = x[b, rows[b]], or zeros if the row does not exist. One block per sequence. Buffers: x, rows, out. Scalars:
-/// rows per sequence, columns. Extent: sequences.
-LogicalResult buildTakeRow(KernelFunction &f, exec::KernelOp kernel) {
+/// out[b] = x[b, rows[b]], or zeros if the row does not exist. One block per sequence.
+template <> LogicalResult build<SpecialKernel::take_row>(KernelFunction &f, exec::KernelOp kernel) {
   Type element = typeParameter(kernel, "type");
   auto width = static_cast<int>(integerParameter(kernel, "width"));
-  Expr sequence = wide(Expr(f, f.blockX())), rows(f, f.scalar(0)), columns(f, f.scalar(1));
-  Expr row = wide(loadValue(elementAt(Expr(f, f.buffer(1)), sequence, f.b.getI32Type()), f.b.getI32Type()));
+  Expr sequence = wide(Expr(f, f.blockX())), rows(f, f.scalar("b")), columns(f, f.scalar("bytes"));
+  Expr row = wide(loadValue(elementAt(Expr(f, f.buffer("rows")), sequence, f.b.getI32Type()), f.b.getI32Type()));
   Expr isRow = (row >= 0) & (row < rows), first = (sequence * rows + select(isRow, row, 0)) * columns;
   loop(wide(Expr(f, f.threadIndex())) * width, columns, f.geometry.getThreads() * width, [&](Expr column) {
-    std::vector<Expr> values = loadElements(elementAt(Expr(f, f.buffer(0)), first + column, element), element, width);
+    std::vector<Expr> values = loadElements(elementAt(Expr(f, f.buffer("x")), first + column, element), element, width);
     for (Expr &value : values)
       value = select(isRow, value, 0.0);
-    storeElements(values, elementAt(Expr(f, f.buffer(2)), sequence * columns + column, element), element);
+    storeElements(values, elementAt(Expr(f, f.buffer("row")), sequence * columns + column, element), element);
   });
   return success();
 }

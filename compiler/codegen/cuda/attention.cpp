@@ -2,6 +2,8 @@
 
 #include "runtime/abi.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -9,13 +11,19 @@ using namespace mlir;
 namespace espalier::codegen::cuda {
 
 AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
-  auto real = [&](StringRef name) { return cast<FloatAttr>(parameters.get(name)).getValueAsDouble(); };
+  auto real = [&](StringRef name, double otherwise) {
+    auto number = parameters.getAs<FloatAttr>(name);
+    return number ? number.getValueAsDouble() : otherwise;
+  };
+  auto window = parameters.getAs<IntegerAttr>("window");
   return {.element = cast<TypeAttr>(parameters.get("type")).getValue(),
           .headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt(),
           .isCausal = parameters.contains("causal"),
           .isPart = parameters.contains("keys"),
-          .scale = real("scale"),
-          .rate = real("rate")};
+          .scale = real("scale", 1),
+          .rate = real("rate", 0),
+          .window = window ? window.getInt() : 0,
+          .softCap = real("soft_cap", 0)};
 }
 
 namespace {
@@ -58,18 +66,17 @@ int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) 
   return resident * tiles.rowBytes() + 2 * tiles.stages * tiles.columnBytes() + tiles.scratchBytes() + statistics;
 }
 
-AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys,
-                               unsigned step)
+AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys)
     : f(f), config(config), sizes(sizes) {
-  auto size = [&](unsigned index) { return narrow(scalar(index)); };
-  queryCount = size(Queries);
-  keyCount = size(Keys);
-  kvHeads = size(KvHeads);
-  group = size(Group);
-  firstPosition = config.isPart ? narrow(atMost(atLeast(scalar(FirstPosition), 0), scalar(Keys))) : integer(0);
+  auto size = [&](StringRef name) { return narrow(scalar(name)); };
+  queryCount = size("seq");
+  keyCount = size("keys");
+  kvHeads = size("kv_heads");
+  group = size("group");
+  firstPosition = config.isPart ? narrow(atMost(atLeast(scalar("FIRST_QUERY"), 0), scalar("keys"))) : integer(0);
   // Under a causal mask, the last queries attend to the most keys, and the first keys are attended to by the most
   // queries. These blocks come first, so that short blocks balance the end.
-  Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size(Batch) * rowHeads;
+  Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size("batch") * rowHeads;
   Expr tile = block / pairs, pair = block % pairs;
   if (!ofKeys)
     tile = ceilDivide(queryCount, sizes.rows) - 1 - tile;
@@ -80,7 +87,7 @@ AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config,
   if (ofKeys)
     head = head * group;
   if (config.rate > 0)
-    makeRoundKeys(step);
+    makeRoundKeys();
 }
 
 Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen) {
@@ -100,25 +107,44 @@ Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size
   return result;
 }
 
-TileSource AttentionBlock::queries(unsigned index, Expr head, Expr first) {
+TileSource AttentionBlock::queries(StringRef operand, Expr head, Expr first) {
   Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads()) * config.headDim;
   Expr begin = row * stride + wide(head * config.headDim);
-  return {elementAt({f, f.buffer(index)}, begin, config.element), stride, queryCount - first};
+  return {elementAt({f, f.buffer(operand)}, begin, config.element), stride, queryCount - first};
 }
 
-TileSource AttentionBlock::keys(unsigned index, Expr first) {
+TileSource AttentionBlock::keys(StringRef operand, Expr first) {
   Expr row = wide(sample) * wide(keyCount) + wide(first), stride = wide(kvHeads) * config.headDim;
   Expr begin = row * stride + wide(kvHead * config.headDim);
-  return {elementAt({f, f.buffer(index)}, begin, config.element), stride, keyCount - first};
+  return {elementAt({f, f.buffer(operand)}, begin, config.element), stride, keyCount - first};
 }
 
-TileSource AttentionBlock::statistics(unsigned index, Expr head, Expr first) {
+TileSource AttentionBlock::statistics(StringRef operand, Expr head, Expr first) {
   Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads());
-  return {elementAt({f, f.buffer(index)}, row * stride + wide(head), f.b.getF32Type()), stride, queryCount - first};
+  return {elementAt({f, f.buffer(operand)}, row * stride + wide(head), f.b.getF32Type()), stride, queryCount - first};
 }
 
 Expr AttentionBlock::visibleKeys(Expr query) {
   return config.isCausal ? atMost(keyCount, firstPosition + query + 1) : keyCount;
+}
+
+Expr AttentionBlock::firstVisible(Expr query) {
+  return hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
+}
+
+void AttentionBlock::limit(Grid &scores) {
+  if (config.softCap == 0)
+    return;
+  for (std::vector<Expr> &row : scores)
+    for (Expr &score : row) {
+      Expr part = score * (config.scale / config.softCap);
+      score = Expr(f, f.b.create<math::TanhOp>(part.get())) * config.softCap;
+    }
+}
+
+Expr AttentionBlock::slopeOf(Expr score) {
+  Expr tangent = score * (1 / config.softCap);
+  return tangent * tangent * -1.0 + 1.0;
 }
 
 void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
@@ -149,17 +175,17 @@ void AttentionBlock::whenSeen(Expr isSeen, const std::function<void()> &body) {
 }
 
 /// The part of randomBits() in runtime/abi.h that does not depend on the element.
-void AttentionBlock::makeRoundKeys(unsigned step) {
-  auto word = [&](unsigned index) { return narrow(scalar(index)); };
-  Expr begun = loadValue({f, f.buffer(step)}, f.b.getI32Type());
-  Expr key = word(Seed) * 0x9E3779B9LL + begun * 0x85EBCA6BLL + word(Stream) * 0xC2B2AE35LL;
+void AttentionBlock::makeRoundKeys() {
+  auto word = [&](StringRef name) { return narrow(scalar(name)); };
+  Expr begun = loadValue({f, f.buffer("step")}, f.b.getI32Type());
+  Expr key = word("SEED") * 0x9E3779B9LL + begun * 0x85EBCA6BLL + word("STREAM") * 0xC2B2AE35LL;
   for (int round = 0; round < 7; ++round)
     roundKeys.push_back(round == 0 ? key : roundKeys.back() + 0x9E3779B9LL);
-  sampleBits = (word(FirstSample) + sample) * 0x27D4EB2FLL;
+  sampleBits = (word("FIRST_SAMPLE") + sample) * 0x27D4EB2FLL;
 }
 
 Expr AttentionBlock::isKept(Expr head, Expr query, Expr key) {
-  Expr sequence = scalar(UnsplitSequence), row = scalar(FirstHead) + wide(head);
+  Expr sequence = scalar("WHOLE_SEQUENCE"), row = scalar("FIRST_HEAD") + wide(head);
   Expr element = (row * sequence + wide(firstPosition + query)) * sequence + wide(key);
   Expr counter0 = narrow(element), counter1 = high(element) ^ sampleBits;
   for (Expr roundKey : roundKeys) {

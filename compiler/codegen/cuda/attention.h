@@ -6,6 +6,8 @@
 
 #include "compiler/codegen/cuda/tiles.h"
 
+#include <numbers>
+
 namespace espalier::codegen::cuda {
 
 /// The compile-time parameters of a kernel.
@@ -14,6 +16,8 @@ struct AttentionConfig {
   int64_t headDim;
   bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
+  int64_t window; ///< keys that a query attends to, itself last; 0: no limit
+  double softCap; ///< c: scores s become c tanh(s / c); 0: none
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
@@ -25,24 +29,6 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config);
 /// Returns the dynamic shared memory of a block in bytes.
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config);
 
-/// The scalars of a launch, in order: five sizes, of which head_dim is also a compile-time parameter, then the inputs
-/// of positions and random bits.
-enum AttentionScalar : unsigned {
-  Batch,
-  Queries,
-  Keys,
-  KvHeads,
-  Group,
-  HeadDim,
-  FirstPosition, ///< the position of q's first query
-  Stream,
-  FirstSample,
-  FirstHead,
-  UnsplitSequence,
-  Seed,
-  AttentionScalarCount
-};
-
 /// Sets scores to -infinity where `isSeen(row slot, column slot)` is false. Skipped unless `isNeeded`, which must be
 /// equal for all threads.
 Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen);
@@ -51,18 +37,26 @@ Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size
 /// head.
 class AttentionBlock {
 public:
-  /// If `ofKeys`, blocks are tiles of keys of a key-value head, else tiles of queries of a query head. `step` is the
-  /// index of the buffer that holds the step.
-  AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys, unsigned step);
+  /// If `ofKeys`, blocks are tiles of keys of a key-value head, else tiles of queries of a query head.
+  AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys);
 
-  /// Returns the rows of a q-like tensor in buffer `index` from query `first` of query head `head` on.
-  TileSource queries(unsigned index, Expr head, Expr first);
-  /// Returns rows of a k-like tensor for the block's key-value head.
-  TileSource keys(unsigned index, Expr first);
-  /// Returns rows of an lse-like tensor.
-  TileSource statistics(unsigned index, Expr head, Expr first);
-  /// Returns how many keys the query attends to.
+  /// Returns the rows of a q-like operand from query `first` of query head `head` on.
+  TileSource queries(llvm::StringRef operand, Expr head, Expr first);
+  /// Returns rows of a k-like operand for the block's key-value head.
+  TileSource keys(llvm::StringRef operand, Expr first);
+  /// Returns rows of an lse-like operand.
+  TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
+  /// Returns the end of the keys that the query attends to.
   Expr visibleKeys(Expr query);
+  /// Returns the first key that the query attends to.
+  Expr firstVisible(Expr query);
+  bool hasWindow() const { return config.window > 0; }
+  /// Replaces products of q and k by scores, so that multiplying them by unit() gives base-2 logarithms. Without a cap
+  /// a score is the product.
+  void limit(Grid &scores);
+  double unit() const { return (config.softCap > 0 ? 1 : config.scale) * std::numbers::log2e; }
+  /// Returns the derivative of a score with respect to scale * product.
+  Expr slopeOf(Expr score);
   /// Pipelines tiles [0, count): `issue(tile, buffer)` loads tile + 1 while `use(tile, buffer)` runs.
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);
@@ -72,7 +66,7 @@ public:
   /// Returns 1 if dropout keeps the probability of (query, key), both i32, of the block's sample and query head `head`.
   Expr isKept(Expr head, Expr query, Expr key);
 
-  Expr scalar(unsigned index) { return {f, f.scalar(index)}; }
+  Expr scalar(llvm::StringRef name) { return {f, f.scalar(name)}; }
   Expr integer(int64_t value) { return {f, f.integer(value)}; }
   Expr number(double value) { return {f, f.number(value)}; }
 
@@ -86,7 +80,7 @@ public:
   Expr firstPosition;
 
 private:
-  void makeRoundKeys(unsigned step);
+  void makeRoundKeys();
   Expr heads() { return kvHeads * group; }
 
   std::vector<Expr> roundKeys;

@@ -1,6 +1,7 @@
 // The gradient of attention. Probabilities are recomputed from lse. With p the probabilities, r the dropout factors (0
 // or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
+// A soft cap multiplies ds by the derivative of the capped score.
 // Two kernels: one computes dq by blocks of queries and stores delta; one computes dk and dv by blocks of keys, each of
 // which loops over the queries of its group in order. No two blocks add to one element, so the order of all sums is
 // fixed.
@@ -15,14 +16,12 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Lse, Dout, DeltaOrOut, Step, Result, SecondResult };
-
 /// The work on a tile of scores that both gradients share.
 class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
-      : block(f, config, attentionTiles(pass, config), ofKeys, Step), f(f), sizes(block.sizes),
-        firstTile(block.integer(0)), secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
+      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
+        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
         statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
 
@@ -59,8 +58,18 @@ protected:
     }
   }
 
-  /// Multiplying scores by this gives base-2 logarithms.
-  double unit() const { return block.config.scale * std::numbers::log2e; }
+  /// Returns the derivatives of scores, before any of them is hidden; empty without a soft cap.
+  Grid slopesOf(const Grid &scores) {
+    Grid slopes;
+    for (size_t row = 0; block.config.softCap > 0 && row < scores.size(); ++row) {
+      slopes.emplace_back();
+      for (Expr score : scores[row])
+        slopes.back().push_back(block.slopeOf(score));
+    }
+    return slopes;
+  }
+
+  double unit() const { return block.unit(); }
   double keptFactor() const { return 1 / (1 - block.config.rate); }
 
   AttentionBlock block;
@@ -78,12 +87,15 @@ public:
       : Gradient(f, config, AttentionPass::KeyGradient, /*ofKeys=*/true) {
     Expr firstQuery = config.isCausal ? atLeast(block.first - block.firstPosition, 0) : block.integer(0);
     firstColumns = firstQuery / sizes.columns;
-    perHead = atLeast(ceilDivide(block.queryCount, sizes.columns) - firstColumns, 0);
+    Expr endQuery = block.queryCount;
+    if (block.hasWindow()) // the block's last key is in the window of `window` queries
+      endQuery = atMost(endQuery, atLeast(block.first + (sizes.rows - 1 + config.window) - block.firstPosition, 0));
+    perHead = atLeast(ceilDivide(endQuery, sizes.columns) - firstColumns, 0);
   }
 
   void build() {
-    tiles->startCopy(block.keys(K, block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.keys(V, block.first), sizes.rows, secondTile);
+    tiles->startCopy(block.keys("k", block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.keys("v", block.first), sizes.rows, secondTile);
     if (sizes.headDim <= 128) {
       run(/*withValues=*/true, /*withKeys=*/true);
       return;
@@ -109,9 +121,9 @@ private:
                          [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
-      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys(Result, key); });
+      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys("dk", key); });
     if (withValues)
-      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys(SecondResult, key); });
+      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys("dv", key); });
   }
 
   Expr headOf(Expr tile) { return block.head + tile / atLeast(perHead, 1); }
@@ -121,27 +133,32 @@ private:
 
   void issue(Expr tile, Expr buffer) {
     Expr head = headOf(tile), query = queryOf(tile);
-    tiles->startCopy(block.queries(Q, head, query), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.queries(Dout, head, query), sizes.columns, secondStreamed(buffer));
-    tiles->startFloats(block.statistics(Lse, head, query), sizes.columns, lseOf(buffer));
-    tiles->startFloats(block.statistics(DeltaOrOut, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
+    tiles->startCopy(block.queries("q", head, query), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.queries("dout", head, query), sizes.columns, secondStreamed(buffer));
+    tiles->startFloats(block.statistics("lse", head, query), sizes.columns, lseOf(buffer));
+    tiles->startFloats(block.statistics("delta", head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
   }
 
   /// Queries after the last are zeros and add nothing.
-  Grid scoresOf(Expr firstQuery, Expr buffer) {
-    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+  Grid hide(const Grid &scores, Expr firstQuery) {
     if (!block.config.isCausal)
       return scores;
     Expr isNeeded = block.first + sizes.rows > block.firstPosition + firstQuery + 1;
+    if (block.hasWindow())
+      isNeeded = isNeeded | (block.first + block.config.window < block.firstPosition + firstQuery + sizes.columns);
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      return block.first + tiles->rows[row] <= block.firstPosition + firstQuery + tiles->columns[column];
+      Expr key = block.first + tiles->rows[row], query = block.firstPosition + firstQuery + tiles->columns[column];
+      Expr isSeen = key <= query;
+      return block.hasWindow() ? isSeen & (key + block.config.window > query) : isSeen;
     });
   }
 
   void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
     Expr head = headOf(tile), firstQuery = queryOf(tile);
     // The sign of a weight encodes whether dropout drops it.
-    Grid weights = scoresOf(firstQuery, buffer), kept = weights;
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    block.limit(scores);
+    Grid scoreSlopes = slopesOf(scores), weights = hide(scores, firstQuery), kept = weights;
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
       for (size_t row = 0; row < weights.size(); ++row) {
@@ -168,6 +185,8 @@ private:
           weight = atLeast(weight, weight * -1.0);
         }
         slopes[row][column] = weight * (slope - delta);
+        if (!scoreSlopes.empty())
+          slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
     }
     add(keySums, slopes, firstStreamed(buffer));
@@ -183,39 +202,43 @@ public:
       : Gradient(f, config, AttentionPass::QueryGradient, /*ofKeys=*/false), sums(zeroSums()) {}
 
   void build() {
-    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.queries(Dout, block.head, block.first), sizes.rows, secondTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.queries("dout", block.head, block.first), sizes.rows, secondTile);
     for (Expr row : tiles->rows) {
       visible.push_back(block.visibleKeys(block.first + row));
-      lse.push_back(statistic(Lse, row) * std::numbers::log2e);
+      lse.push_back(statistic("lse", row) * std::numbers::log2e);
       delta.push_back(makeDelta(row));
     }
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
+    Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
+    if (block.hasWindow()) {
+      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+      seen = seen - hiddenTiles;
+    }
     block.stream(
-        *tiles, ceilDivide(block.visibleKeys(last), sizes.columns),
-        [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        *tiles, seen, [&](Expr tile, Expr buffer) { issue(keyOf(tile), buffer); },
         [&](Expr tile, Expr buffer) {
-          Expr firstKey = tile * sizes.columns;
+          Expr firstKey = keyOf(tile);
           if (sizes.columns > 32) // without a branch, fewer registers are live
             return use(firstKey, buffer);
           block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
         });
     store(sums, block.config.scale, block.queryCount,
-          [&](Expr query) { return block.queries(Result, block.head, query); });
+          [&](Expr query) { return block.queries("dq", block.head, query); });
   }
 
 private:
   /// Loads a statistic of a row of the block; rows after the last query use the last query.
-  Expr statistic(unsigned index, Expr row) {
+  Expr statistic(StringRef operand, Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
-    return loadValue(block.statistics(index, block.head, query).base, f.b.getF32Type());
+    return loadValue(block.statistics(operand, block.head, query).base, f.b.getF32Type());
   }
 
   /// Computes delta, which is subtracted from every slope of a row. The lanes of a row load 16 bytes of dout and out
   /// each in turn.
   Expr makeDelta(Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
-    Expr out = block.queries(DeltaOrOut, block.head, query).base, dout = block.queries(Dout, block.head, query).base;
+    Expr out = block.queries("out", block.head, query).base, dout = block.queries("dout", block.head, query).base;
     int perPiece = static_cast<int>(16 / sizes.elementBytes());
     Variable sum(block.number(0));
     for (int64_t first = 0; first < sizes.headDim; first += tiles->rowLanes * perPiece) {
@@ -229,20 +252,29 @@ private:
     }
     Expr total = tiles->reduceRow(sum.get(), Reduction::Add);
     when((block.first + row < block.queryCount) & (tiles->rowLane == 0),
-         [&] { storeValue(total, block.statistics(SecondResult, block.head, query).base); });
+         [&] { storeValue(total, block.statistics("delta", block.head, query).base); });
     return total;
   }
 
-  void issue(Expr tile, Expr buffer) {
-    tiles->startCopy(block.keys(K, tile * sizes.columns), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.keys(V, tile * sizes.columns), sizes.columns, secondStreamed(buffer));
+  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
+  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+
+  void issue(Expr firstKey, Expr buffer) {
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, secondStreamed(buffer));
   }
 
   void use(Expr firstKey, Expr buffer) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    Grid weights =
-        hideScores(tiles->multiplyAcross(firstTile, firstStreamed(buffer)), isNeeded,
-                   [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+    if (block.hasWindow())
+      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    block.limit(scores);
+    Grid scoreSlopes = slopesOf(scores);
+    Grid weights = hideScores(scores, isNeeded, [&](size_t row, size_t column) {
+      Expr key = firstKey + tiles->columns[column], isSeen = key < visible[row];
+      return block.hasWindow() ? isSeen & (key + block.config.window >= visible[row]) : isSeen;
+    });
     Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
     for (size_t row = 0; row < weights.size(); ++row)
       for (size_t column = 0; column < tiles->columns.size(); ++column) {
@@ -251,22 +283,25 @@ private:
           slope = select(block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]),
                          slope * keptFactor(), 0);
         slopes[row][column] = weight * (slope - delta[row]);
+        if (!scoreSlopes.empty())
+          slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
     add(sums, slopes, firstStreamed(buffer));
   }
 
+  Expr hiddenTiles; ///< tiles of keys before the block's window
   std::vector<Variable> sums;
   std::vector<Expr> visible, lse, delta; ///< per row
 };
 
 } // namespace
 
-LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_key_gradient>(KernelFunction &f, exec::KernelOp kernel) {
   KeyGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }
 
-LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::attention_query_gradient>(KernelFunction &f, exec::KernelOp kernel) {
   QueryGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
   return success();
 }

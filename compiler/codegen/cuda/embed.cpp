@@ -5,12 +5,11 @@ using namespace mlir;
 
 namespace espalier::codegen::cuda {
 
-/// Buffers: table, ids, out. Scalars: first row, rows, hidden.
-LogicalResult buildEmbed(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::embed>(KernelFunction &f, exec::KernelOp kernel) {
   Type from = typeParameter(kernel, "table"), to = typeParameter(kernel, "out");
   int width = static_cast<int>(integerParameter(kernel, "width"));
-  Expr table(f, f.buffer(0)), ids(f, f.buffer(1)), out(f, f.buffer(2));
-  Expr firstRow(f, f.scalar(0)), rows(f, f.scalar(1)), hidden(f, f.scalar(2));
+  Expr table(f, f.buffer("table")), ids(f, f.buffer("ids")), out(f, f.buffer("out"));
+  Expr firstRow(f, f.scalar("FIRST_ROW")), rows(f, f.scalar("rows")), hidden(f, f.scalar("hidden"));
   Expr token = Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex())), lane(f, f.laneIndex());
   when(token < Expr(f, f.extent()), [&] {
     Expr row = wide(loadValue(elementAt(ids, token, f.b.getI32Type()), f.b.getI32Type())) - firstRow;

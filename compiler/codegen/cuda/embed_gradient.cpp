@@ -13,15 +13,13 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// order_tokens. Buffers: ids, order (i32 [tokens], -1 after the last), dtable, which is cleared unless the call always
-/// adds. Scalars: first row, rows, hidden, tokens, and, if it accumulates, whether this is the first term. Extent:
-/// rows.
+/// Builds order_tokens. `order` has -1 after the last token. `dtable` is cleared unless the call always adds.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)
-      : f(f), destination(destination), ids(f, f.buffer(0)), order(f, f.buffer(1)), lane(f, f.laneIndex()),
-        warp(f, f.warpIndex()), thread(f, f.threadIndex()), rows(narrow(Expr(f, f.scalar(1)))),
-        tokens(narrow(Expr(f, f.scalar(3)))) {
+      : f(f), destination(destination), ids(f, f.buffer("ids")), order(f, f.buffer("order")), lane(f, f.laneIndex()),
+        warp(f, f.warpIndex()), thread(f, f.threadIndex()), rows(narrow(Expr(f, f.scalar("rows")))),
+        tokens(narrow(Expr(f, f.scalar("tokens")))) {
     beginRow = narrow(Expr(f, f.blockBegin()));
     endRow = atMost(beginRow + rowsPerOrderBlock, rows);
     Expr perWarp = ceilDivide(tokens, warps * step) * step;
@@ -33,7 +31,7 @@ public:
     if (destination == Destination::Overwrite)
       clearRows();
     if (destination == Destination::AddUnlessFirst)
-      when(Expr(f, f.scalar(4)) != 0, [&] { clearRows(); });
+      when(Expr(f, f.scalar("FIRST")) != 0, [&] { clearRows(); });
     for (int64_t i = 0; i < rowsPerOrderBlock * warps; i += warps * 32)
       storeValue(integer(0), counter(thread + i));
     f.barrier();
@@ -59,7 +57,7 @@ private:
   void syncWarp() { f.intrinsic("llvm.nvvm.bar.warp.sync", {}, f.integer(-1)); }
 
   void clearRows() {
-    Expr hidden(f, f.scalar(2)), table(f, f.buffer(2));
+    Expr hidden(f, f.scalar("hidden")), table(f, f.buffer("dtable"));
     loop(wide(beginRow) * hidden + wide(thread), wide(endRow) * hidden, warps * 32,
          [&](Expr i) { storeValue(Expr(f, f.number(0)), elementAt(table, i, f.b.getF32Type())); });
   }
@@ -71,8 +69,8 @@ private:
       for (int64_t i = 0; i < unrolled; ++i) {
         Expr token = first + lane + 32 * i;
         Expr id = word(elementAt(ids, atMost(token, tokens - 1), f.b.getI32Type()));
-        Expr row = wide(id) - Expr(f, f.scalar(0));
-        Expr isHeld = (token < end) & (row >= 0) & (row < Expr(f, f.scalar(1)));
+        Expr row = wide(id) - Expr(f, f.scalar("FIRST_ROW"));
+        Expr isHeld = (token < end) & (row >= 0) & (row < Expr(f, f.scalar("rows")));
         found.push_back(select(isHeld, narrow(row), -1));
       }
       for (int64_t i = 0; i < unrolled; ++i)
@@ -163,12 +161,11 @@ private:
   Expr begin, end;       ///< the warp's tokens
 };
 
-/// Code shared by sum_segments and join_segments. Buffers: ids, order, ... Scalars: hidden, first row, tokens, rows,
-/// sides of a segment.
+/// Code shared by sum_segments and join_segments.
 class Segments {
 public:
   explicit Segments(KernelFunction &f, int width)
-      : f(f), width(width), hidden(f, f.scalar(0)), tokens(narrow(Expr(f, f.scalar(2)))),
+      : f(f), width(width), hidden(f, f.scalar("hidden")), tokens(narrow(Expr(f, f.scalar("tokens")))),
         segment(narrow(Expr(f, f.blockBegin()))) {
     column = (Expr(f, f.blockY()) * f.geometry.getThreads() + Expr(f, f.threadIndex())) * width;
     isColumn = wide(column) < hidden;
@@ -178,24 +175,25 @@ public:
   /// Returns the token at position `at` of the order; -1 outside of it.
   Expr tokenAt(Expr at) {
     Expr isInside = (at >= 0) & (at < tokens);
-    Expr token = loadValue(elementAt(Expr(f, f.buffer(1)), atLeast(atMost(at, tokens - 1), 0), f.b.getI32Type()),
+    Expr token = loadValue(elementAt(Expr(f, f.buffer("order")), atLeast(atMost(at, tokens - 1), 0), f.b.getI32Type()),
                            f.b.getI32Type());
     return select(isInside, token, -1);
   }
   /// Returns the id of a token; -1 for none. Ids identify rows: ids of the table's rows are not negative.
   Expr idOf(Expr token) {
-    Expr id = loadValue(elementAt(Expr(f, f.buffer(0)), atLeast(token, 0), f.b.getI32Type()), f.b.getI32Type());
+    Expr id = loadValue(elementAt(Expr(f, f.buffer("ids")), atLeast(token, 0), f.b.getI32Type()), f.b.getI32Type());
     return select(token >= 0, id, -1);
   }
   Expr idAt(Expr at) { return idOf(tokenAt(at)); }
   /// Returns the address of dtable's row `id` at the thread's columns.
-  Expr rowOf(unsigned buffer, Expr id) {
-    Expr row = wide(id) - Expr(f, f.scalar(1));
-    return elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), f.b.getF32Type());
+  Expr rowOf(Expr id) {
+    Expr row = wide(id) - Expr(f, f.scalar("FIRST_ROW"));
+    return elementAt(Expr(f, f.buffer("dtable")), row * hidden + wide(column), f.b.getF32Type());
   }
   /// Returns the address of a partial sum of a segment: of the run that began before it (0), or begins in it (1).
-  Expr partial(unsigned buffer, Expr segment, int which) {
-    return elementAt(Expr(f, f.buffer(buffer)), (wide(segment) * 2 + which) * hidden + wide(column), f.b.getF32Type());
+  Expr partial(Expr segment, int which) {
+    return elementAt(Expr(f, f.buffer("partial")), (wide(segment) * 2 + which) * hidden + wide(column),
+                     f.b.getF32Type());
   }
   std::vector<Variable> zeros() {
     std::vector<Variable> sums;
@@ -228,13 +226,12 @@ public:
 
 } // namespace
 
-LogicalResult buildOrderTokens(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::order_tokens>(KernelFunction &f, exec::KernelOp kernel) {
   OrderTokens(f, destinationOf(kernel)).build();
   return success();
 }
 
-/// Buffers: ids, order, dout, partial sums f32 [segments, 2, hidden], dtable.
-LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::sum_segments>(KernelFunction &f, exec::KernelOp kernel) {
   constexpr int64_t atOnce = 8;
   Type element = typeParameter(kernel, "dout");
   Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
@@ -252,7 +249,7 @@ LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
       isToken.push_back(token >= 0);
       rows.push_back(s.zeros());
       when(isToken[i] & s.isColumn, [&] {
-        Expr place = elementAt(Expr(f, f.buffer(2)), wide(token) * s.hidden + wide(s.column), element);
+        Expr place = elementAt(Expr(f, f.buffer("dout")), wide(token) * s.hidden + wide(s.column), element);
         s.add(rows[i], loadElements(place, element, s.width));
       });
     }
@@ -260,9 +257,9 @@ LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
       s.add(sums, s.values(rows[i]));
       id.set(ids[i]);
       when(isToken[i] & (ids[i + 1] != ids[i]), [&] {
-        when(s.isColumn & isWhole.get(), [&] { s.addToRow(s.rowOf(4, ids[i]), sums); });
+        when(s.isColumn & isWhole.get(), [&] { s.addToRow(s.rowOf(ids[i]), sums); });
         when(s.isColumn & (isWhole.get() == 0),
-             [&] { storeElements(s.values(sums), s.partial(3, s.segment, 0), f.b.getF32Type()); });
+             [&] { storeElements(s.values(sums), s.partial(s.segment, 0), f.b.getF32Type()); });
         for (Variable &sum : sums)
           sum.set(0.0);
         isWhole.set(Expr(1));
@@ -271,30 +268,29 @@ LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
   });
   // The rest of the run continues in the next segment.
   Expr goesOn = (id.get() >= 0) & (s.idAt(first + tokensPerSegment) == id.get()) & s.isColumn;
-  when(goesOn & isWhole.get(), [&] { storeElements(s.values(sums), s.partial(3, s.segment, 1), f.b.getF32Type()); });
+  when(goesOn & isWhole.get(), [&] { storeElements(s.values(sums), s.partial(s.segment, 1), f.b.getF32Type()); });
   when(goesOn & (isWhole.get() == 0),
-       [&] { storeElements(s.values(sums), s.partial(3, s.segment, 0), f.b.getF32Type()); });
+       [&] { storeElements(s.values(sums), s.partial(s.segment, 0), f.b.getF32Type()); });
   return success();
 }
 
-/// Buffers: ids, order, partial sums, dtable.
-LogicalResult buildJoinSegments(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::join_segments>(KernelFunction &f, exec::KernelOp kernel) {
   Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
   Expr first = s.segment * tokensPerSegment, id = s.idAt(first + (tokensPerSegment - 1));
   Expr beginsHere = (s.idAt(first) != id) | (s.idAt(first - 1) != id);
   Expr goesOn = s.idAt(first + tokensPerSegment) == id;
   when((id >= 0) & beginsHere & goesOn & s.isColumn, [&] {
     std::vector<Variable> sums = s.zeros();
-    s.add(sums, loadElements(s.partial(2, s.segment, 1), f.b.getF32Type(), s.width));
+    s.add(sums, loadElements(s.partial(s.segment, 1), f.b.getF32Type(), s.width));
     Variable next(s.segment + 1), isOn(Expr(f, f.integer(1, 1)));
     loopWhile([&] { return isOn.get(); },
               [&] {
-                s.add(sums, loadElements(s.partial(2, next.get(), 0), f.b.getF32Type(), s.width));
+                s.add(sums, loadElements(s.partial(next.get(), 0), f.b.getF32Type(), s.width));
                 next.set(next.get() + 1);
                 Expr begin = next.get() * tokensPerSegment;
                 isOn.set((s.idAt(begin - 1) == id) & (s.idAt(begin) == id));
               });
-    s.addToRow(s.rowOf(3, id), sums);
+    s.addToRow(s.rowOf(id), sums);
   });
   return success();
 }

@@ -43,7 +43,7 @@ LogicalResult buildSpecial(ImplicitLocOpBuilder &builder, exec::KernelOp kernel)
   if (!build || !kernel.getGeometry() || !count("buffers") || !count("scalars"))
     return kernel.emitOpError("of shape ") << kernel.getShape() << " has no builder for cuda";
   KernelFunction function(builder, kernel.getSymName(), count("buffers").getInt(), count("scalars").getInt(),
-                          *kernel.getGeometry());
+                          *kernel.getGeometry(), rt::findKernel(kernel.getShape()));
   if (failed(build(function, kernel)))
     return failure();
   function.finish();

@@ -17,13 +17,13 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Loads the i32 at `index` of a buffer.
-Expr integerAt(KernelFunction &f, unsigned buffer, Expr index) {
-  return loadValue(elementAt(Expr(f, f.buffer(buffer)), index, f.b.getI32Type()), f.b.getI32Type());
+/// Loads the i32 at `index` of an operand.
+Expr integerAt(KernelFunction &f, StringRef operand, Expr index) {
+  return loadValue(elementAt(Expr(f, f.buffer(operand)), index, f.b.getI32Type()), f.b.getI32Type());
 }
 
-void setInteger(Expr value, KernelFunction &f, unsigned buffer, Expr index) {
-  storeValue(value, elementAt(Expr(f, f.buffer(buffer)), index, f.b.getI32Type()));
+void setInteger(Expr value, KernelFunction &f, StringRef operand, Expr index) {
+  storeValue(value, elementAt(Expr(f, f.buffer(operand)), index, f.b.getI32Type()));
 }
 
 /// Returns the iteration of the extent that the thread's warp processes.
@@ -33,8 +33,8 @@ Expr warpIteration(KernelFunction &f) { return Expr(f, f.blockBegin()) + wide(Ex
 class Choice {
 public:
   Choice(KernelFunction &f, Type element, Expr token)
-      : f(f), element(element), experts(narrow(Expr(f, f.scalar(RouteExperts)))), lane(f, f.laneIndex()),
-        first(token * Expr(f, f.scalar(RouteExperts))), lastScore(Expr(f, f.number(infinity))),
+      : f(f), element(element), experts(narrow(Expr(f, f.scalar("experts")))), lane(f, f.laneIndex()),
+        first(token * Expr(f, f.scalar("experts"))), lastScore(Expr(f, f.number(infinity))),
         last(Expr(f, f.integer(-1))) {}
 
   Expr next() {
@@ -44,7 +44,7 @@ public:
       expert.set(select(isBetter, other, expert.get()));
     };
     loop(lane, experts, 32, [&](Expr candidate) {
-      Expr loaded(f, f.load(f.buffer(0), (first + wide(candidate)).get(), element));
+      Expr loaded(f, f.load(f.buffer("scores"), (first + wide(candidate)).get(), element));
       Expr given = select(loaded == loaded, loaded, -infinity); // NaN comes last
       Expr isLeft = (given < lastScore.get()) | ((given == lastScore.get()) & (candidate > last.get()));
       take(isLeft & ((given > score.get()) | (expert.get() == none)), given, candidate);
@@ -72,10 +72,10 @@ class Moves {
 public:
   Moves(KernelFunction &f, exec::KernelOp kernel)
       : f(f), hasChoice(kernel.getParameters()->contains("by_choice")),
-        hasWeights(kernel.getParameters()->contains("weights")), batch(at(MoveBatch)), seq(at(MoveSeq)),
-        tokens(batch * seq), hidden(at(MoveHidden)) {}
+        hasWeights(kernel.getParameters()->contains("weights")), batch(at("batch")), seq(at("seq")),
+        tokens(batch * seq), hidden(at("hidden")) {}
 
-  Expr at(MoveScalar which) { return {f, f.scalar(which)}; }
+  Expr at(StringRef size) { return {f, f.scalar(size)}; }
 
   KernelFunction &f;
   const bool hasChoice, hasWeights;
@@ -93,15 +93,15 @@ public:
   void forEachPiece(const std::function<void(Expr)> &body) {
     loop(Expr(f, f.laneIndex()) * width, narrow(hidden), 32 * width, body);
   }
-  std::vector<Expr> load(unsigned buffer, Expr row, Expr column) {
-    return loadElements(elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), from), from, width);
+  std::vector<Expr> load(Expr row, Expr column) {
+    return loadElements(elementAt(Expr(f, f.buffer("x")), row * hidden + wide(column), from), from, width);
   }
-  void store(const std::vector<Expr> &values, unsigned buffer, Expr row, Expr column) {
-    storeElements(values, elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), to), to);
+  void store(const std::vector<Expr> &values, Expr row, Expr column) {
+    storeElements(values, elementAt(Expr(f, f.buffer("y")), row * hidden + wide(column), to), to);
   }
   /// Returns the weight of a choice; 1 without weights.
-  Expr weight(unsigned buffer, Expr at) {
-    return hasWeights ? Expr(f, f.load(f.buffer(buffer), at.get(), typeParameter(kernel, "weights"))) : Expr(1);
+  Expr weight(Expr at) {
+    return hasWeights ? Expr(f, f.load(f.buffer("weights"), at.get(), typeParameter(kernel, "weights"))) : Expr(1);
   }
 
   const Type from, to;
@@ -113,40 +113,40 @@ private:
 
 } // namespace
 
-/// Buffers: scores, ids. Scalars: see RouteScalar. Extent: tokens, one warp each.
-LogicalResult buildChooseExperts(KernelFunction &f, exec::KernelOp kernel) {
+/// One warp per token.
+template <> LogicalResult build<SpecialKernel::choose_experts>(KernelFunction &f, exec::KernelOp kernel) {
   Expr token = warpIteration(f), tokens(f, f.extent());
   when(token < tokens, [&] {
     Choice experts(f, typeParameter(kernel, "scores"), token);
-    loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar(RouteChoices)), 1, [&](Expr choice) {
+    loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
       Expr expert = experts.next();
-      when(Expr(f, f.laneIndex()) == 0, [&] { setInteger(expert, f, 1, choice * tokens + token); });
+      when(Expr(f, f.laneIndex()) == 0, [&] { setInteger(expert, f, "ids", choice * tokens + token); });
     });
   });
   return success();
 }
 
-/// Buffers: ids, slots. Scalars: see RouteScalar. Extent: samples of all experts, one warp each.
-LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp) {
+/// One warp per expert and sample.
+template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, exec::KernelOp) {
   constexpr int unrolled = 8; // number of loads in flight
-  Expr batch(f, f.scalar(RouteBatch)), seq(f, f.scalar(RouteSeq)), unit = warpIteration(f), lane(f, f.laneIndex());
+  Expr batch(f, f.scalar("batch")), seq(f, f.scalar("seq")), unit = warpIteration(f), lane(f, f.laneIndex());
   when(unit < Expr(f, f.extent()), [&] {
-    Expr expert = narrow(unit / batch), sample = unit % batch, capacity = narrow(Expr(f, f.scalar(RouteCapacity)));
+    Expr expert = narrow(unit / batch), sample = unit % batch, capacity = narrow(Expr(f, f.scalar("capacity")));
     Expr lanesBefore = (Expr(f, f.integer(1)) << lane) - 1;
     Variable taken(Expr(f, f.integer(0)));
-    loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar(RouteChoices)), 1, [&](Expr choice) {
+    loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
       Expr first = (choice * batch + sample) * seq;
       loop(Expr(f, f.integer(0, 64)), seq, 32 * unrolled, [&](Expr begin) {
         std::vector<Expr> isMine;
         for (int i = 0; i < unrolled; ++i) {
           Expr position = begin + wide(lane) + 32 * i;
-          isMine.push_back((integerAt(f, 0, first + atMost(position, seq - 1)) == expert) & (position < seq));
+          isMine.push_back((integerAt(f, "ids", first + atMost(position, seq - 1)) == expert) & (position < seq));
         }
         for (int i = 0; i < unrolled; ++i) {
           Expr mine(f, f.ballot(isMine[i].get()));
           Expr slot = taken.get() + Expr(f, f.countOnes((mine & lanesBefore).get()));
           when(isMine[i],
-               [&] { setInteger(select(slot < capacity, slot, -1), f, 1, first + begin + wide(lane) + 32 * i); });
+               [&] { setInteger(select(slot < capacity, slot, -1), f, "slots", first + begin + wide(lane) + 32 * i); });
           taken.set(taken.get() + Expr(f, f.countOnes(mine.get())));
         }
       });
@@ -155,56 +155,53 @@ LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp) {
   return success();
 }
 
-/// Buffers: ids, slots, places (i32 [experts, batch, capacity], -1 for empty slots). Scalars: see MoveScalar. Extent:
-/// samples of all experts, one block each.
-LogicalResult buildFindRows(KernelFunction &f, exec::KernelOp kernel) {
+/// `places` has -1 for empty slots. One block per expert and sample.
+template <> LogicalResult build<SpecialKernel::find_rows>(KernelFunction &f, exec::KernelOp kernel) {
   Moves moves(f, kernel);
   Expr unit(f, f.blockBegin()), expert = narrow(unit / moves.batch), sample = unit % moves.batch;
-  Expr capacity = moves.at(MoveCapacity), thread = wide(Expr(f, f.threadIndex()));
+  Expr capacity = moves.at("capacity"), thread = wide(Expr(f, f.threadIndex()));
   int64_t threads = f.geometry.getThreads();
-  loop(thread, capacity, threads, [&](Expr slot) { setInteger(Expr(f, f.integer(-1)), f, 2, unit * capacity + slot); });
+  loop(thread, capacity, threads,
+       [&](Expr slot) { setInteger(Expr(f, f.integer(-1)), f, "places", unit * capacity + slot); });
   f.barrier();
-  loop(Expr(f, f.integer(0, 64)), moves.at(MoveChoices), 1, [&](Expr choice) {
+  loop(Expr(f, f.integer(0, 64)), moves.at("choices"), 1, [&](Expr choice) {
     loop(thread, moves.seq, threads, [&](Expr position) {
-      Expr at = (choice * moves.batch + sample) * moves.seq + position, slot = wide(integerAt(f, 1, at));
-      when((integerAt(f, 0, at) == expert) & (slot >= 0) & (slot < capacity),
-           [&] { setInteger(narrow(at), f, 2, unit * capacity + slot); });
+      Expr at = (choice * moves.batch + sample) * moves.seq + position, slot = wide(integerAt(f, "slots", at));
+      when((integerAt(f, "ids", at) == expert) & (slot >= 0) & (slot < capacity),
+           [&] { setInteger(narrow(at), f, "places", unit * capacity + slot); });
     });
   });
   return success();
 }
 
-/// Buffers: places, rows of tokens, optional weights, rows of experts. Scalars: see MoveScalar. Extent: rows of
-/// experts, one warp each.
-LogicalResult buildDispatch(KernelFunction &f, exec::KernelOp kernel) {
+/// One warp per row of the experts.
+template <> LogicalResult build<SpecialKernel::dispatch>(KernelFunction &f, exec::KernelOp kernel) {
   Rows rows(f, kernel);
-  unsigned result = rows.hasWeights ? 3 : 2;
   Expr row = warpIteration(f);
   when(row < Expr(f, f.extent()), [&] {
-    Expr place = integerAt(f, 0, row), at = wide(place);
+    Expr place = integerAt(f, "places", row), at = wide(place);
     when(place >= 0, [&] {
-      Expr token = rows.hasChoice ? at : at % rows.tokens, weight = rows.weight(2, at);
+      Expr token = rows.hasChoice ? at : at % rows.tokens, weight = rows.weight(at);
       rows.forEachPiece([&](Expr column) {
-        std::vector<Expr> values = rows.load(1, token, column);
+        std::vector<Expr> values = rows.load(token, column);
         for (Expr &value : values)
           value = value * weight;
-        rows.store(values, result, row, column);
+        rows.store(values, row, column);
       });
     });
     when(place < 0, [&] {
       std::vector<Expr> zeros(rows.width, Expr(f, f.number(0)));
-      rows.forEachPiece([&](Expr column) { rows.store(zeros, result, row, column); });
+      rows.forEachPiece([&](Expr column) { rows.store(zeros, row, column); });
     });
   });
   return success();
 }
 
-/// Buffers: ids, slots, rows of experts, optional weights, rows of tokens. Scalars: see MoveScalar. Extent: rows of
-/// tokens, one warp each.
-LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel) {
+/// One warp per row of the tokens.
+template <> LogicalResult build<SpecialKernel::combine>(KernelFunction &f, exec::KernelOp kernel) {
   Rows rows(f, kernel);
-  Expr row = warpIteration(f), experts = rows.at(MoveExperts), capacity = rows.at(MoveCapacity);
-  Expr choices = rows.hasChoice ? Expr(f, f.integer(1, 64)) : rows.at(MoveChoices);
+  Expr row = warpIteration(f), experts = rows.at("experts"), capacity = rows.at("capacity");
+  Expr choices = rows.hasChoice ? Expr(f, f.integer(1, 64)) : rows.at("choices");
   when(row < Expr(f, f.extent()), [&] {
     rows.forEachPiece([&](Expr column) {
       std::vector<Variable> sums;
@@ -212,10 +209,10 @@ LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel) {
         sums.emplace_back(Expr(f, f.number(0)));
       loop(Expr(f, f.integer(0, 64)), choices, 1, [&](Expr choice) {
         Expr at = choice * rows.tokens + row;
-        Expr expert = wide(integerAt(f, 0, at)), slot = wide(integerAt(f, 1, at));
+        Expr expert = wide(integerAt(f, "ids", at)), slot = wide(integerAt(f, "slots", at));
         when((expert >= 0) & (expert < experts) & (slot >= 0) & (slot < capacity), [&] {
-          Expr from = (expert * rows.batch + at / rows.seq % rows.batch) * capacity + slot, weight = rows.weight(3, at);
-          std::vector<Expr> values = rows.load(2, from, column);
+          Expr from = (expert * rows.batch + at / rows.seq % rows.batch) * capacity + slot, weight = rows.weight(at);
+          std::vector<Expr> values = rows.load(from, column);
           for (int i = 0; i < rows.width; ++i)
             sums[i].set(sums[i].get() + values[i] * weight);
         });
@@ -223,7 +220,7 @@ LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel) {
       std::vector<Expr> totals;
       for (const Variable &sum : sums)
         totals.push_back(sum.get());
-      rows.store(totals, rows.hasWeights ? 4 : 3, row, column);
+      rows.store(totals, row, column);
     });
   });
   return success();

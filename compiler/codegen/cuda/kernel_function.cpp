@@ -20,8 +20,8 @@ Type storageType(Type element) {
 } // namespace
 
 KernelFunction::KernelFunction(ImplicitLocOpBuilder &builder, StringRef symbol, unsigned buffers, unsigned scalars,
-                               exec::GeometryAttr geometry)
-    : Arithmetic(builder), geometry(geometry), buffers(buffers), scalars(scalars) {
+                               exec::GeometryAttr geometry, const rt::KernelSignature *row)
+    : Arithmetic(builder), geometry(geometry), buffers(buffers), scalars(scalars), row(row) {
   MLIRContext *context = b.getContext();
   SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, 1));
   types.append(scalars + 1, b.getI64Type());
@@ -42,6 +42,22 @@ void KernelFunction::finish() {
 
 Value KernelFunction::buffer(unsigned index) { return function.getArgument(index); }
 Value KernelFunction::scalar(unsigned index) { return function.getArgument(buffers + index); }
+
+Value KernelFunction::buffer(StringRef operand, size_t occurrence) {
+  std::vector<const rt::OperandSignature *> operands = rt::operandsOf(*row, buffers);
+  for (unsigned index = 0; index < operands.size(); ++index)
+    if (operands[index]->name == operand && occurrence-- == 0)
+      return buffer(index);
+  llvm::report_fatal_error(Twine("kernel ") + row->name + " has no operand " + operand);
+}
+
+Value KernelFunction::scalar(StringRef name) {
+  std::optional<size_t> index = row->findScalar(name.str());
+  if (!index || *index >= scalars)
+    llvm::report_fatal_error(Twine("kernel ") + row->name + " has no scalar " + name);
+  return scalar(static_cast<unsigned>(*index));
+}
+
 Value KernelFunction::extent() { return function.getArgument(buffers + scalars); }
 
 Value KernelFunction::atBegin(Value &known, llvm::function_ref<Value()> build) {

@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/arithmetic.h"
 
 #include "dialects/exec/dialect.h"
+#include "runtime/functions.h"
 
 namespace espalier::codegen::cuda {
 
@@ -15,9 +16,10 @@ enum class Reduction { Add, Max };
 class KernelFunction : public Arithmetic {
 public:
   /// Begins a kernel at the builder's insertion point (a module body); runtime/abi.h defines its parameters. Pointers
-  /// are not noalias, because an output may alias an input, which LLVM would otherwise load by ld.global.nc.
+  /// are not noalias, because an output may alias an input, which LLVM would otherwise load by ld.global.nc. `row`
+  /// names the parameters of a kernel of functions.def; null for generated kernels.
   KernelFunction(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef symbol, unsigned buffers, unsigned scalars,
-                 exec::GeometryAttr geometry);
+                 exec::GeometryAttr geometry, const rt::KernelSignature *row = nullptr);
   /// Ends the function.
   void finish();
 
@@ -25,6 +27,10 @@ public:
   mlir::Value buffer(unsigned index);
   /// Returns a scalar of the launch as i64.
   mlir::Value scalar(unsigned index);
+  /// Return the buffer of an operand and a scalar, as the kernel's row in functions.def names them. `occurrence`
+  /// selects one of the buffers of an operand with `each`.
+  mlir::Value buffer(llvm::StringRef operand, size_t occurrence = 0);
+  mlir::Value scalar(llvm::StringRef name);
   mlir::Value extent();
   /// Returns the dynamic shared memory of the block, 16-byte aligned, of geometry.shared_bytes bytes.
   mlir::Value shared();
@@ -70,6 +76,7 @@ private:
 
   mlir::LLVM::LLVMFuncOp function;
   unsigned buffers, scalars;
+  const rt::KernelSignature *row;
   mlir::Value thread, lane, warp, x, y, begin, end, sharedBase;
   mlir::OpBuilder::InsertPoint outside;
 };

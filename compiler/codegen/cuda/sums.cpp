@@ -33,10 +33,11 @@ Expr sumOfBlock(Expr x) {
 
 } // namespace
 
-/// sums[block] = sum of x^2 over the block's elements. Buffers: x, sums (f64, as pairs of words). Scalars: elements,
-/// elements per block (a multiple of the width), words per sum. Extent: blocks.
-LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
-  Expr x(f, f.buffer(0)), elements(f, f.scalar(0)), perBlock(f, f.scalar(1)), block(f, f.blockBegin());
+/// sums[block] = sum of x^2 over the block's elements. `sums` holds f64 numbers, as pairs of words. The elements per
+/// block are a multiple of the width.
+template <> LogicalResult build<SpecialKernel::square_blocks>(KernelFunction &f, exec::KernelOp kernel) {
+  Expr x(f, f.buffer("x")), elements(f, f.scalar("elements")), perBlock(f, f.scalar("BLOCK_ROWS")),
+      block(f, f.blockBegin());
   Type f32 = f.b.getF32Type();
   Expr thread = wide(Expr(f, f.threadIndex())), begin = block * perBlock, end = atMost(begin + perBlock, elements);
   int width = static_cast<int>(integerParameter(kernel, "width"));
@@ -54,16 +55,15 @@ LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
     sum.set(sum.get() + toDouble(v * v));
   });
   Expr total = sumOfBlock(sum.get());
-  when(thread == 0, [&] { storeValue(total, elementAt(Expr(f, f.buffer(1)), block, f.b.getF64Type())); });
+  when(thread == 0, [&] { storeValue(total, elementAt(Expr(f, f.buffer("sums")), block, f.b.getF64Type())); });
   return success();
 }
 
-/// out += weight * sum of `sums`. Buffers: sums (f64, as pairs of words), out. Scalars: number of sums, words per sum.
-/// One block.
-LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
-  Expr sums(f, f.buffer(0)), out(f, f.buffer(1)), thread = wide(Expr(f, f.threadIndex()));
+/// out += weight * sum of `sums`, which are f64 numbers, as pairs of words. One block.
+template <> LogicalResult build<SpecialKernel::add_squares>(KernelFunction &f, exec::KernelOp kernel) {
+  Expr sums(f, f.buffer("sums")), out(f, f.buffer("out")), thread = wide(Expr(f, f.threadIndex()));
   Variable sum(toDouble(Expr(f, f.number(0))));
-  loop(thread, Expr(f, f.scalar(0)), f.geometry.getThreads(),
+  loop(thread, Expr(f, f.scalar("blocks")), f.geometry.getThreads(),
        [&](Expr i) { sum.set(sum.get() + loadValue(elementAt(sums, i, f.b.getF64Type()), f.b.getF64Type())); });
   Expr total = sumOfBlock(sum.get()) * realParameter(kernel, "weight");
   when(thread == 0, [&] {
@@ -77,7 +77,7 @@ LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
 static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
   Type f32 = f.b.getF32Type();
-  Expr n(f, f.scalar(1)), count(f, f.scalar(2)), isColumn = column < n;
+  Expr n(f, f.scalar("n")), count(f, f.scalar("part")), isColumn = column < n;
   Expr lane(f, f.laneIndex()), warp(f, f.warpIndex()), zero(f, f.number(0));
   Variable sum(zero);
   loop(wide(warp), count, warps * atOnce, [&](Expr first) {
@@ -99,7 +99,7 @@ static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, e
       Variable before(zero);
       Expr adds(f, f.integer(1, 1));
       if (destination == Destination::AddUnlessFirst)
-        adds = Expr(f, f.scalar(3)) == 0;
+        adds = Expr(f, f.scalar("FIRST")) == 0;
       when(adds, [&] { before.set(loadValue(place, f32)); });
       total = before.get();
     }
@@ -109,14 +109,13 @@ static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, e
   });
 }
 
-/// out = or += the sum of parts, for several sums. Buffers: the parts of each sum (f32 [parts, n]), then its out (f32
-/// [n]). Scalars: number of sums, n, parts, and, if it accumulates, whether this is the first term. Extent: n.
-LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
+/// out = or += the sum of parts, for several sums.
+template <> LogicalResult build<SpecialKernel::reduce_parts>(KernelFunction &f, exec::KernelOp kernel) {
   auto sums = static_cast<unsigned>(integerParameter(kernel, "buffers") / 2);
   Expr column = Expr(f, f.blockBegin()) + wide(Expr(f, f.laneIndex())), which(f, f.blockY());
   for (unsigned sum = 0; sum < sums; ++sum)
     when(which == int64_t(sum),
-         [&] { reduceColumn(f, Expr(f, f.buffer(sum)), Expr(f, f.buffer(sums + sum)), column, kernel); });
+         [&] { reduceColumn(f, Expr(f, f.buffer("parts", sum)), Expr(f, f.buffer("out", sum)), column, kernel); });
   return success();
 }
 

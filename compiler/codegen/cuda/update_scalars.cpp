@@ -4,18 +4,18 @@
 
 namespace espalier::codegen::cuda {
 
-/// Buffers, one f32 each: loss sum, token count, squared norm, loss scale; gradient scale, apply.
-mlir::LogicalResult buildUpdateScalars(KernelFunction &f, exec::KernelOp kernel) {
+template <> mlir::LogicalResult build<SpecialKernel::update_scalars>(KernelFunction &f, exec::KernelOp kernel) {
   mlir::Type f32 = f.b.getF32Type(), f64 = f.b.getF64Type();
   double limit = realParameter(kernel, "max_grad_norm");
-  auto slot = [&](unsigned buffer) { return loadValue({f, f.buffer(buffer)}, f32); };
+  auto slot = [&](const char *operand) { return loadValue({f, f.buffer(operand)}, f32); };
   auto toDouble = [&](Expr x) { return Expr(f, f.b.create<mlir::LLVM::FPExtOp>(f64, x.get())); };
   auto isFinite = [&](Expr x) {
     Expr bits(f, f.b.create<mlir::LLVM::BitcastOp>(f.b.getI32Type(), x.get()));
     return (bits & 0x7f800000) != 0x7f800000;
   };
   when(Expr(f, f.threadIndex()) == 0, [&] {
-    Expr loss = slot(0), tokens = slot(1), squares = slot(2), scale = slot(3);
+    Expr loss = slot("loss_sum"), tokens = slot("token_count"), squares = slot("squared_norm"),
+         scale = slot("loss_scale");
     Expr applies = isFinite(loss) & isFinite(squares) & (tokens > 0);
     Expr tokensAndScale = toDouble(tokens) * toDouble(scale);
     Expr root(f, f.intrinsic("llvm.nvvm.sqrt.rn.d", f64, toDouble(squares).get()));
@@ -23,8 +23,8 @@ mlir::LogicalResult buildUpdateScalars(KernelFunction &f, exec::KernelOp kernel)
     if (limit > 0)
       clip = atMost(clip, Expr(f, Expr(limit).as(f, f64)) / (root / tokensAndScale + 1e-6));
     Expr factor(f, f.b.create<mlir::LLVM::FPTruncOp>(f32, (clip / tokensAndScale).get()));
-    storeValue(select(applies, factor, 0), {f, f.buffer(4)});
-    storeValue(select(applies, Expr(f, f.number(1)), 0), {f, f.buffer(5)});
+    storeValue(select(applies, factor, 0), {f, f.buffer("gradient_scale")});
+    storeValue(select(applies, Expr(f, f.number(1)), 0), {f, f.buffer("apply")});
   });
   return mlir::success();
 }

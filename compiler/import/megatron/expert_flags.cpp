@@ -12,7 +12,7 @@ const std::string section = "moe_config.";
 void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
   if (!statesModel) {
-    given.value(flag, "the model of the base says which layers have experts");
+    given.value(flag, "the base file's model decides which layers have experts");
     return;
   }
   std::string frequency = given.value(flag, "every layer has experts").value_or("1"), bare;
@@ -54,7 +54,7 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
   int64_t spread = isWhole ? tensorRanks : 1;
   if (ranks % spread != 0)
     given.error(flag,
-                fmt::format("whole experts lie on tensor ranks, too: ep {} is not a multiple of tp {}", ranks, spread));
+                fmt::format("tensor ranks hold whole experts, too: ep {} is not a multiple of tp {}", ranks, spread));
   else if (replicas % (ranks / spread) != 0)
     given.error(flag, fmt::format("experts are spread over replicas of the model: dp {} is not a multiple of ep {}{}",
                                   replicas, ranks, isWhole ? fmt::format(" / tp {}", spread) : ""));

@@ -125,7 +125,7 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
   if (reportsPlaceholder(found->second))
     return std::nullopt;
   if (values.size() != 1) {
-    error(flag, fmt::format("{} wants one value, got {}", flag, values.size()));
+    error(flag, fmt::format("{} takes one value, got {}", flag, values.size()));
     return std::nullopt;
   }
   if (!values[0].unknown.empty()) {
@@ -161,7 +161,7 @@ std::vector<std::string> GivenFlags::values(const std::string &flag, const std::
   if (reportsPlaceholder(given.at(flag)))
     return texts;
   if (given.at(flag).values.empty())
-    error(flag, fmt::format("{} wants a value, got none", flag));
+    error(flag, fmt::format("{} takes a value, got none", flag));
   for (const ShellWord &word : given.at(flag).values)
     texts.push_back(word.text);
   return texts;
@@ -254,7 +254,7 @@ void GivenFlags::reportRest() {
     if (const char *reason = ignoredReason(name))
       result.flags.push_back({name, flag.where, reason, false});
     else if (std::find(known.begin(), known.end(), name) != known.end())
-      result.flags.push_back({name, flag.where, "has no meaning beside the other flags", false});
+      result.flags.push_back({name, flag.where, "has no effect with the other flags", false});
     else
       error(name, fmt::format("unknown flag {}{}", name, didYouMean(name, known)));
   }

@@ -1,21 +1,18 @@
 #include "compiler/import/megatron/unbuilt_flags.h"
 
+#include "compiler/import/run/unbuilt_feature.h"
+
 #include <fmt/format.h>
 
 namespace espalier {
 
 namespace {
 
-/// A flag of a feature that is not implemented. Its value `neutral` asks for the behavior that is implemented.
-struct Unbuilt {
-  const char *flag, *neutral, *reason;
-};
-
 constexpr const char *oneRate = "all parameters have one learning rate, --lr";
 constexpr const char *noEightBits = "matrix products are computed in the type of --bf16 or --fp16";
 constexpr const char *oneDecay = "the weight decay is the same in all steps, --weight-decay";
 
-constexpr Unbuilt unbuilt[] = {
+constexpr UnbuiltFeature unbuilt[] = {
     {"--optimizer", "adam", "the optimizer is AdamW"},
     {"--start-weight-decay", nullptr, oneDecay},
     {"--end-weight-decay", nullptr, oneDecay},
@@ -53,14 +50,17 @@ constexpr Unbuilt unbuilt[] = {
 } // namespace
 
 void refuseUnbuilt(GivenFlags &given) {
-  for (const auto &[flag, neutral, reason] : unbuilt) {
+  for (const UnbuiltFeature &feature : unbuilt) {
+    const auto &[flag, neutral, reason] = feature;
     if (!given.isGiven(flag))
       continue;
     std::optional<std::string> value = neutral ? given.value(flag, "as here") : std::nullopt;
     if (neutral && !value)
       continue; // already reported
-    bool isNeutral = neutral && (*value == neutral || *value == std::string(neutral) + ".0");
-    if (!isNeutral)
+    YamlNode scalar;
+    scalar.kind = YamlNode::Kind::Scalar;
+    scalar.text = value.value_or("");
+    if (!feature.isOff(scalar))
       given.error(flag, fmt::format("{} has no counterpart here: {}{}", flag, reason,
                                     neutral ? fmt::format("; leave it out or say {}", neutral) : "; leave it out"));
   }
@@ -68,8 +68,8 @@ void refuseUnbuilt(GivenFlags &given) {
 
 std::vector<std::string> unbuiltFlags() {
   std::vector<std::string> names;
-  for (const Unbuilt &one : unbuilt)
-    names.emplace_back(one.flag);
+  for (const UnbuiltFeature &feature : unbuilt)
+    names.emplace_back(feature.name);
   return names;
 }
 

@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
-const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_config"};
+const std::vector<std::string> optionalKeys = {"attributes", "base_config", "weights", "hf_config"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
@@ -76,7 +76,8 @@ ConditionalArch readConditionalArch(const YamlEntry &entry, Diagnostics &diagnos
   if (const YamlNode *when = entry.value->find("when"))
     arch.when = when->text;
   else
-    diagnostics.error(entry.keyWhere, fmt::format("arch {} needs `when:`, which says where it is chosen", entry.key));
+    diagnostics.error(entry.keyWhere,
+                      fmt::format("arch {} needs `when:`, the condition under which it is chosen", entry.key));
   if (const YamlNode *defaults = entry.value->find("defaults"))
     for (const YamlEntry &size : defaults->entries)
       arch.defaults[size.key] = size.value->text;

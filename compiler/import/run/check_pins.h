@@ -8,7 +8,4 @@ namespace espalier {
 /// Checks reader.config().pins against the model and the cluster. Unset pins are not checked.
 void checkPins(const RunReader &reader);
 
-/// Returns the nearest divisors of `number` below and above `value` as text, such as "5 or 10". Either may be absent.
-std::string nearestDivisors(int64_t number, int64_t value);
-
 } // namespace espalier

@@ -1,6 +1,7 @@
 // Prints the same reports as text and as JSON.
 #include "compiler/import/run/explain.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -47,9 +48,63 @@ std::string explainAbsent(const std::string &key) {
   return text;
 }
 
+constexpr size_t columns = 100, mostLines = 10;
+
+/// Returns the sections of the used keys, with the last parts of their names, in lines of at most 100 columns.
+std::string usedKeys(const ImportedRun &run) {
+  std::string text, line = "used", section;
+  for (const KeyReport &report : run.keys) {
+    if (report.action != KeyAction::Used)
+      continue;
+    size_t dot = report.key.rfind('.');
+    std::string own = dot == std::string::npos ? "" : report.key.substr(0, dot), name = report.key.substr(dot + 1);
+    bool isFirst = line == "used";
+    std::string word = own == section && !isFirst
+                           ? ", " + name
+                           : (isFirst ? "     " : "; ") + (own.empty() ? name : own + ": " + name);
+    section = own;
+    if (line.size() + word.size() > columns) {
+      text += line + word.substr(0, 1) + "\n";
+      line = "       ";
+      word = word.substr(1);
+    }
+    line += word;
+  }
+  return line == "used" ? text : text + line + "\n";
+}
+
+/// Returns a line per key of an action, with the effect, and how many keys are left out.
+std::string keysOf(const ImportedRun &run, KeyAction action, const char *heading) {
+  std::string text;
+  size_t count = 0;
+  for (const KeyReport &report : run.keys)
+    if (report.action == action && ++count <= mostLines)
+      text += fmt::format("{:<9}{}: {}\n", count == 1 ? heading : "", report.key, report.effect);
+  return count <= mostLines ? text : text + fmt::format("{:<9}and {} more\n", "", count - mostLines);
+}
+
+/// Explains the whole file on one screen.
+std::string explainBriefly(const ImportedRun &run) {
+  auto count = [&](KeyAction action) {
+    return std::ranges::count_if(run.keys, [&](const KeyReport &report) { return report.action == action; });
+  };
+  std::string text = fmt::format("{}: {} keys: {} used, {} mapped, {} ignored", run.config.file, run.keys.size(),
+                                 count(KeyAction::Used), count(KeyAction::Mapped), count(KeyAction::Accepted));
+  if (auto rejected = count(KeyAction::Rejected))
+    text += fmt::format(", {} refused", rejected);
+  text += "\n";
+  for (const DerivedValue &value : run.derived)
+    text += fmt::format("  {}: {}\n", value.name, value.value);
+  return text + usedKeys(run) + keysOf(run, KeyAction::Mapped, "mapped") + keysOf(run, KeyAction::Accepted, "ignored") +
+         keysOf(run, KeyAction::Rejected, "refused") +
+         "`--all` adds where each value came from and what it does; `espalier explain RUN KEY` explains one key\n";
+}
+
 } // namespace
 
-std::string explainRun(const ImportedRun &run, const std::string &key) {
+std::string explainRun(const ImportedRun &run, const std::string &key, bool isWhole) {
+  if (key.empty() && !isWhole)
+    return explainBriefly(run);
   std::string text;
   std::vector<KeyReport> reports = selected(run, key);
   bool hasDerived = false;
@@ -76,6 +131,7 @@ std::string noSuchKey(const std::string &key) {
 
 std::string explainRunJson(const ImportedRun &run, const std::string &key) {
   nlohmann::ordered_json json;
+  json["schema"] = 1;
   json["file"] = run.config.file;
   json["keys"] = nlohmann::ordered_json::array();
   for (const KeyReport &report : selected(run, key))

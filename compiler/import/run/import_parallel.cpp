@@ -343,10 +343,9 @@ int64_t freePlan(const RunReader &reader) {
 
 /// Returns the value of one key of planner.pin, by its type. The key checker reports values below the minimum.
 std::optional<int> pinOf(const RunReader &reader, const std::string &path, const std::optional<int> &) {
-  bool isZero = path == "planner.pin.zero"; // 4 is rejected by checkPins
   std::optional<int64_t> value = reader.integer(path);
-  return value ? std::optional(static_cast<int>(std::clamp<int64_t>(*value, !isZero, isZero ? 4 : 1000000000)))
-               : std::nullopt;
+  int64_t least = path == "planner.pin.zero" ? 0 : 1;
+  return value ? std::optional(static_cast<int>(std::clamp<int64_t>(*value, least, 1000000000))) : std::nullopt;
 }
 
 std::optional<int64_t> pinOf(const RunReader &reader, const std::string &path, const std::optional<int64_t> &) {

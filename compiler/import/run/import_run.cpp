@@ -56,7 +56,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   std::string path = set.substr(0, equals);
   if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
       path.starts_with('.') || path.ends_with('.') || std::count(path.begin(), path.end(), '.') > 8) {
-    diagnostics.error(where, fmt::format("--set wants section.key=value, got '{}'", set.substr(0, 200)));
+    diagnostics.error(where, fmt::format("--set takes section.key=value, got '{}'", set.substr(0, 200)));
     return root;
   }
   Diagnostics faults;
@@ -220,7 +220,7 @@ void checkConfigType(const RunReader &reader, const Architecture &architecture) 
   std::optional<std::string> type = reader.text("model.model_config.type");
   const std::vector<std::string> &wanted = architecture.configTypes;
   if (type && std::find(wanted.begin(), wanted.end(), *type) == wanted.end())
-    reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} wants {}", *type,
+    reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} requires {}", *type,
                                                         architecture.name, fmt::join(wanted, " or ")));
 }
 
@@ -256,7 +256,7 @@ void deriveValues(const RunReader &reader) {
       fmt::format("software that the plan is priced for: predicted times err by {:.0f} %, comparisons of plans by "
                   "{:.0f} %",
                   100 * system.timeError, 100 * system.comparisonError));
-  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step, whatever the plan");
+  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step under every plan");
   if (config.isPinned)
     reader.derive("plan",
                   fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,

@@ -232,7 +232,7 @@ void importStart(const RunReader &reader) {
                               from));
   if (const YamlNode *resume = reader.find("resume_training"); resume && !yamlBool(*resume))
     reader.refuse("resume_training", fmt::format("'{}' names a checkpoint of MindSpore, which is not read; "
-                                                 "resume_training: True goes on with the newest one of load_checkpoint",
+                                                 "resume_training: True resumes from the newest one of load_checkpoint",
                                                  resume->text));
   if (config.resume && from.empty())
     reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: say `espalier run --resume`");

@@ -66,7 +66,25 @@ YamlPtr nested(const char *key, const YamlPtr &value) {
   return node;
 }
 
+/// Returns the end of the pin that begins at `begin`: the next comma outside of brackets.
+size_t endOfPin(const std::string &text, size_t begin) {
+  size_t end = std::min(text.find(',', begin), text.size());
+  if (size_t bracket = text.find("=[", begin); bracket < end)
+    end = std::min(text.find(',', text.find(']', bracket)), text.size());
+  return end;
+}
+
 } // namespace
+
+std::vector<std::string> pinsOf(const std::string &text) {
+  std::vector<std::string> pins;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = endOfPin(text, begin);
+    pins.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pins;
+}
 
 YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnostics &diagnostics) {
   diagnostics.addSource(flag, text);
@@ -77,9 +95,7 @@ YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnost
     diagnostics.error({flag, 0, 0}, fmt::format("{} characters, at most {}", text.size(), longestOption));
   const std::vector<std::string> known = pinKeys();
   for (size_t begin = 0; begin <= text.size() && text.size() <= longestOption;) {
-    size_t end = std::min(text.find(',', begin), text.size());
-    if (size_t bracket = text.find("=[", begin); bracket < end)
-      end = std::min(text.find(',', text.find(']', bracket)), text.size());
+    size_t end = endOfPin(text, begin);
     std::string entry = text.substr(begin, end - begin);
     size_t blanks = std::min(entry.find_first_not_of(' '), entry.size());
     entry = entry.substr(blanks, entry.find_last_not_of(' ') + 1 - blanks);

@@ -1,5 +1,6 @@
 // Refuses values of MindFormers keys that have only one supported value. Another value would give a different model.
 #include "compiler/import/run/run_reader.h"
+#include "compiler/import/run/unbuilt_feature.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,13 +9,7 @@
 namespace espalier {
 namespace {
 
-/// A key of a feature that is not implemented. The value `neutral` turns the feature off. If it is null, any value asks
-/// for the feature.
-struct UnbuiltKey {
-  const char *path, *neutral, *reason;
-};
-
-constexpr UnbuiltKey unbuiltKeys[] = {
+constexpr UnbuiltFeature unbuiltKeys[] = {
     {"moe_config.balance_via_topk_bias", "false", "experts are balanced by a loss, not by a bias"},
     {"moe_config.shared_expert_num", "0", "experts that every token passes are not built"},
     {"moe_config.routed_scaling_factor", "1", "weights of experts are not scaled"},
@@ -30,17 +25,6 @@ constexpr UnbuiltKey unbuiltKeys[] = {
     {"model.model_config.pet_config", nullptr,
      "low-rank adapters are not built, a plan trains all parameters of the plain model"},
 };
-
-/// Returns whether a value equals `neutral` as a switch, a number or a word.
-bool isNeutral(const YamlNode &value, const char *neutral) {
-  YamlNode wanted;
-  wanted.kind = YamlNode::Kind::Scalar;
-  wanted.text = neutral;
-  if (std::optional<bool> flag = yamlBool(wanted))
-    return yamlBool(value) == flag;
-  std::optional<double> number = yamlNumber(wanted);
-  return number ? yamlNumber(value) == number : value.isScalar() && value.text == neutral;
-}
 
 int bytesOf(const std::string &type) { return type == "float32" ? 4 : type == "float16" || type == "bfloat16" ? 2 : 0; }
 
@@ -64,10 +48,23 @@ void checkEmbeddingType(const RunReader &reader, const SizeTable &sizes) {
 
 } // namespace
 
+bool UnbuiltFeature::isOff(const YamlNode &value) const {
+  if (!neutral)
+    return false;
+  YamlNode wanted;
+  wanted.kind = YamlNode::Kind::Scalar;
+  wanted.text = neutral;
+  if (std::optional<bool> flag = yamlBool(wanted))
+    return yamlBool(value) == flag;
+  std::optional<double> number = yamlNumber(wanted);
+  return number ? yamlNumber(value) == number : value.isScalar() && value.text == neutral;
+}
+
 void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes) {
-  for (const auto &[path, neutral, reason] : unbuiltKeys) {
+  for (const UnbuiltFeature &feature : unbuiltKeys) {
+    const auto &[path, neutral, reason] = feature;
     const YamlNode *value = reader.find(path);
-    if (!value || (neutral && isNeutral(*value, neutral)))
+    if (!value || feature.isOff(*value))
       continue;
     std::string key = std::string(path).substr(std::string(path).rfind('.') + 1);
     reader.refuse(path,

@@ -52,7 +52,7 @@ public:
   void OnAlias(const YAML::Mark &mark, YAML::anchor_t anchor) override {
     auto target = anchors.find(anchor);
     if (target == anchors.end())
-      stop(place(mark), "alias stands inside the node that it refers to, which has no end");
+      stop(place(mark), "an alias inside the node that it refers to would never end");
     add(target->second, place(mark));
   }
   void OnSequenceStart(const YAML::Mark &mark, const std::string &tag, YAML::anchor_t anchor,

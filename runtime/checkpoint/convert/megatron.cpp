@@ -85,7 +85,7 @@ void requireVersion(const TorchFile &file) {
                   : version->kind == PickleValue::Kind::Integer ? static_cast<double>(version->integer)
                                                                 : version->number;
   if (!(number >= 2))
-    refuse(file.path(), fmt::format("is of checkpoint version {}, whose queries, keys and values lie in another order; "
+    refuse(file.path(), fmt::format("is of checkpoint version {}, whose queries, keys and values are in another order; "
                                     "versions 2 and 3 are read",
                                     number));
 }

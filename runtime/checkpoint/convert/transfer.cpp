@@ -69,9 +69,9 @@ public:
     std::vector<const ForeignTensor *> missing = missingTensors(holder, known);
     for (const auto &[name, tensor] : holder.source->tensors())
       if (!known.contains(name))
-        throw PlanError(fmt::format("{}: tensor '{}' is none of {}{}: `weights:` of its model file names what is read",
-                                    holder.source->placeOf(name), name, model.name,
-                                    nearestText(name, namesOf(missing))));
+        throw PlanError(fmt::format(
+            "{}: tensor '{}' is not one of {}{}: `weights:` of the model file names the tensors that are read",
+            holder.source->placeOf(name), name, model.name, nearestText(name, namesOf(missing))));
     for (const ForeignTensor *tensor : missing)
       for (const PlacedPart &part : tensor->parts)
         recipes[part.parameter].missing = tensor->names.front();
@@ -96,7 +96,7 @@ private:
     const ListedTensor &listed = source.tensors().at(name);
     std::string place = fmt::format("{}: tensor '{}'", source.placeOf(name), name);
     if (listed.shape != tensor.shape)
-      throw PlanError(fmt::format("{} is {}, the model wants {}", place, listed.shape, tensor.shape));
+      throw PlanError(fmt::format("{} is {}, the model requires {}", place, listed.shape, tensor.shape));
     if (!listed.otherType.empty() || listed.type == pb::I32)
       throw PlanError(fmt::format("{} is of type {}; weights are F32, BF16 or F16", place,
                                   listed.otherType.empty() ? "I32" : listed.otherType));

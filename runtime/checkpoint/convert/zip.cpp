@@ -71,7 +71,7 @@ Directory findDirectory(const RegularFile &file) {
       return found;
     Bytes end64(file, locator.number(8, 8), end64Bytes);
     if (end64.number(0, 4) != end64Signature)
-      refuse(file, "its 64-bit end record is not where its locator says");
+      refuse(file, "its 64-bit end record is not at the offset of its locator");
     return {end64.number(48, 8), end64.number(40, 8), end64.number(32, 8)};
   }
   refuse(file, "it has no end record");

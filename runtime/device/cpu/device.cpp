@@ -55,7 +55,7 @@ CpuDevice::CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const Ra
       deviceBytes(stage.arena_bytes(pb::DEVICE)), deviceArena(takeArena(host.communicator, deviceBytes)),
       hostArena(stage.arena_bytes(pb::HOST)),
       scratch(scratchPerThread * host.pool.threads() + backend.sharedScratchBytes(stage)),
-      flights(host.communicator, host.spins), addresses(maxBuffers), moreAddresses(maxBuffers) {}
+      queues(host.communicator, host.spins), addresses(maxBuffers), moreAddresses(maxBuffers) {}
 
 // A rank that holds no elements of a parameter has an offset outside of the arena, but then copies no bytes.
 void CpuDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
@@ -79,12 +79,12 @@ void CpuDevice::bind(std::span<const Place> places) {
     addresses[i] = at(places[i]);
 }
 
-FlightTicket CpuDevice::start(const FlightStart &flight) {
-  bind(flight.from);
-  for (size_t i = 0; i < flight.to.size(); ++i)
-    moreAddresses[i] = at(flight.to[i]);
-  return flights.start(flight.transfer, {addresses.data(), flight.from.size()},
-                       {moreAddresses.data(), flight.to.size()});
+TransferTicket CpuDevice::start(const TransferStart &request) {
+  bind(request.from);
+  for (size_t i = 0; i < request.to.size(); ++i)
+    moreAddresses[i] = at(request.to[i]);
+  return queues.start(request.transfer, {addresses.data(), request.from.size()},
+                      {moreAddresses.data(), request.to.size()});
 }
 
 void CpuDevice::launch(const KernelLaunch &launch) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/device/cpu/backend.h"
-#include "runtime/device/cpu/flight_lists.h"
+#include "runtime/device/cpu/transfer_queues.h"
 
 #include <vector>
 
@@ -20,11 +20,11 @@ public:
   std::byte *host(uint64_t offset) override { return hostArena.at(offset); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
-  uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
-  FlightTicket start(const FlightStart &flight) override;
-  void wait(FlightTicket ticket) override { flights.wait(ticket); }
-  bool hasEnded(FlightTicket ticket) const override { return flights.hasEnded(ticket); }
-  void progress() override { flights.progress(); }
+  uint32_t addTransfer(const TransferShape &transfer) override { return queues.add(transfer); }
+  TransferTicket start(const TransferStart &request) override;
+  void wait(TransferTicket ticket) override { queues.wait(ticket); }
+  bool hasEnded(TransferTicket ticket) const override { return queues.hasEnded(ticket); }
+  void progress() override { queues.progress(); }
 
 private:
   void *at(Place place) const;
@@ -36,7 +36,7 @@ private:
   const uint64_t deviceBytes;
   std::byte *const deviceArena; ///< other ranks can read and write it
   Arena hostArena, scratch;
-  FlightLists flights;
+  TransferQueues queues;
   std::vector<void *> addresses, moreAddresses; ///< operands of the running instruction
 };
 

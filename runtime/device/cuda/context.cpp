@@ -35,7 +35,7 @@ DeviceFacts::DeviceFacts(const Driver &driver, int ordinal) : driver(driver), or
   int count = countDevices(driver);
   if (ordinal >= count)
     throw PlanError(
-        fmt::format("the plan wants CUDA device {}, this machine shows {}{}", ordinal, count, visibleDevices()));
+        fmt::format("the plan needs CUDA device {}, this machine shows {}{}", ordinal, count, visibleDevices()));
   driver.cuDeviceGet(&device, ordinal);
   char text[256] = {};
   driver.cuDeviceGetName(text, sizeof(text), device);

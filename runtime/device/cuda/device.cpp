@@ -20,8 +20,8 @@ CudaDevice::CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const Ran
     : plan(plan), driver(plan.context.driver), compute(driver),
       memory(plan.context, compute, stage.arena_bytes(pb::DEVICE), Matmuls::workspaceBytes),
       hostMemory(driver, stage.arena_bytes(pb::HOST)), staging(driver),
-      flights(compute, memory, hostMemory, host, std::move(groups)), turnEnds{Event(driver), Event(driver)} {
-  compute.watch = [this] { flights.check(); };
+      transfers(compute, memory, hostMemory, host, std::move(groups)), turnEnds{Event(driver), Event(driver)} {
+  compute.watch = [this] { transfers.check(); };
   plan.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(pb::DEVICE), memory.workspace());
   if (const char *file = std::getenv("ESPALIER_CUDA_TIMES"))
     timeline.emplace(driver, file);
@@ -31,9 +31,9 @@ CudaDevice::CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const Ran
 CudaDevice::~CudaDevice() {
   try {
     compute.finish();
-    flights.leave();
+    transfers.leave();
   } catch (const std::exception &) {
-    flights.abort();
+    transfers.abort();
   }
 }
 

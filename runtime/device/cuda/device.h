@@ -2,10 +2,10 @@
 #pragma once
 
 #include "runtime/device/cuda/backend.h"
-#include "runtime/device/cuda/flights.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/nccl.h"
 #include "runtime/device/cuda/timeline.h"
+#include "runtime/device/cuda/transfer_streams.h"
 
 #include <optional>
 
@@ -26,10 +26,10 @@ public:
   std::byte *host(uint64_t offset) override { return hostMemory.at(offset); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
-  uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
-  FlightTicket start(const FlightStart &flight) override { return flights.start(flight); }
-  void wait(FlightTicket ticket) override { flights.wait(ticket); }
-  bool hasEnded(FlightTicket ticket) const override { return flights.hasEnded(ticket); }
+  uint32_t addTransfer(const TransferShape &transfer) override { return transfers.add(transfer); }
+  TransferTicket start(const TransferStart &request) override { return transfers.start(request); }
+  void wait(TransferTicket ticket) override { transfers.wait(ticket); }
+  bool hasEnded(TransferTicket ticket) const override { return transfers.hasEnded(ticket); }
   void drain() override { compute.finish(); }
   void endTurn() override;
   void finishTurns(int behind) override;
@@ -44,7 +44,7 @@ private:
   Memory memory;
   HostMemory hostMemory;
   Staging staging;
-  Flights flights;
+  TransferStreams transfers;
   std::array<Event, 2> turnEnds;    ///< ends of the last two entries
   uint64_t turns = 0;               ///< entries issued
   std::optional<Timeline> timeline; ///< set if ESPALIER_CUDA_TIMES names an output file

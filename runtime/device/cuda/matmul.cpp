@@ -20,7 +20,7 @@ cudaDataType_t typeOf(Storage storage) {
   case Storage::I32:
     break;
   }
-  throw PlanError("a matrix product wants f32, bf16 or f16, got i32");
+  throw PlanError("a matrix product takes f32, bf16 or f16, got i32");
 }
 
 const char *nameOf(Storage storage) {
@@ -154,7 +154,7 @@ public:
   /// Uses the plan's algorithm. Returns an error text, empty on success.
   std::string take(const CublasLt &cublas, cublasLtHandle_t handle, const MatmulAlgorithm &given) {
     if (given.size() != sizeof(algorithm))
-      return fmt::format("has {} bytes, it wants {}", given.size(), sizeof(algorithm));
+      return fmt::format("has {} bytes, not {}", given.size(), sizeof(algorithm));
     std::memcpy(&algorithm, given.data(), sizeof(algorithm));
     cublasLtMatmulHeuristicResult_t result = {};
     cublasStatus_t status = cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);

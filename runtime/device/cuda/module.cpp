@@ -58,11 +58,11 @@ Kernel Module::kernel(const std::string &symbol, uint32_t threads, uint32_t dyna
   kernel.sharedBytes = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   kernel.maxThreads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (threads > static_cast<uint32_t>(kernel.maxThreads))
-    throw PlanError(fmt::format("kernel '{}' wants blocks of {} threads, {} runs at most {} of it", symbol, threads,
+    throw PlanError(fmt::format("kernel '{}' needs blocks of {} threads, {} runs at most {} of it", symbol, threads,
                                 context.describe(), kernel.maxThreads));
   int most = context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) - kernel.sharedBytes;
   if (static_cast<int64_t>(dynamicSharedBytes) > most)
-    throw PlanError(fmt::format("kernel '{}' wants {} bytes of shared memory beside {} of its own, {} has {} for a "
+    throw PlanError(fmt::format("kernel '{}' needs {} bytes of dynamic and {} of static shared memory, {} has {} for a "
                                 "block",
                                 symbol, dynamicSharedBytes, kernel.sharedBytes, context.describe(),
                                 most + kernel.sharedBytes));

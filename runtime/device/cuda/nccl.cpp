@@ -295,10 +295,10 @@ ncclUniqueId shareId(const Nccl &nccl, const DeviceFacts &device, uint32_t queue
                            .elements = {static_cast<int64_t>(members.size() * sizeof mine / 4)}};
   Ticket ticket = communicator.startCollective(communicator.joinGroup(members, queue), shape, &own, &all);
   communicator.wait(ticket, host.spins);
-  std::vector<Introduction> told(members.size());
-  std::memcpy(told.data(), all, members.size() * sizeof mine);
-  requireOwnDevices(nccl, host, told);
-  return told.front().id;
+  std::vector<Introduction> introductions(members.size());
+  std::memcpy(introductions.data(), all, members.size() * sizeof mine);
+  requireOwnDevices(nccl, host, introductions);
+  return introductions.front().id;
 }
 
 /// Returns the ranks of a plan's communicator. For a channel that this rank is no end of, the members do not matter.

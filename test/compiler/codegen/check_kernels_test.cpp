@@ -1,8 +1,10 @@
 // Each test makes a kernel's code differ from its body. checkKernels must name the kernel and the wrong element.
 #include "compiler/codegen/check_kernels.h"
 
-#include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/driver.h"
+#include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 #include "dialects/register.h"
@@ -57,7 +59,8 @@ protected:
     PassManager passes(&context);
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*module)));
-    EXPECT_TRUE(succeeded(emitSubprograms(*module, plan)));
+    emitPrograms(*module, plan);
+    EXPECT_TRUE(succeeded(codegen::emitObjects(*module, plan)));
   }
 
   exec::KernelOp kernel() { return *module->getOps<exec::KernelOp>().begin(); }
@@ -173,7 +176,7 @@ TEST_F(CheckCalls, ComparesWithTheRuntimesKernels) {
 
 TEST_F(CheckCalls, ReportsKernelsWithoutACall) {
   kernel().setShape("rotate");
-  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' stands for a library call that is not checked"));
+  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' implements a library call that is not checked"));
 }
 
 } // namespace

@@ -1,6 +1,9 @@
 #include "test/compiler/codegen/harness.h"
 
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/program_builder.h"
+#include "compiler/driver.h"
+#include "compiler/link/emit_programs.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/register.h"
 #include "test/compiler/codegen/bare_plan.h"
@@ -78,7 +81,8 @@ Compiled::Compiled(const std::string &text) {
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*lowered)));
     addQueues(*plan);
-    EXPECT_TRUE(succeeded(emitSubprograms(*lowered, *plan)));
+    emitPrograms(*lowered, *plan);
+    EXPECT_TRUE(succeeded(codegen::emitObjects(*lowered, *plan)));
     EXPECT_EQ(undeclared(*plan), "");
   }
 }

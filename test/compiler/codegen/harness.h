@@ -2,7 +2,6 @@
 // instruction set levels of this processor, and for GPUs in the emulator.
 #pragma once
 
-#include "compiler/codegen/emit_subprograms.h"
 #include "test/compiler/codegen/machine.h"
 #include "test/compiler/codegen/reference.h"
 

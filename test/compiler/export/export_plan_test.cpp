@@ -232,7 +232,7 @@ TEST(Export, OffloadingIfTheSystemSupportsIt) {
   plan.zero = 0;
   plan.stages = {{0, 24, std::vector<Recompute>(24, Recompute::Full)}};
   EXPECT_THAT(exportMegatron(problem, plan).notExpressed,
-              ElementsAre("offloaded activations beside a pipeline or recompute",
+              ElementsAre("offloaded activations together with a pipeline or recompute",
                           "offloaded optimizer state without the distributed optimizer"));
   ExportedPlan mindFormers = exportMindFormers(problem, plan), titan = exportTorchtitan(problem, plan);
   EXPECT_THAT(mindFormers.text, HasSubstr("swap_config:\n  swap: True\n"));

@@ -1,5 +1,4 @@
 // Compares the planner's terms for a model with compiled plans: arena bytes and collective bytes of random plans.
-#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/apply_plan.h"
@@ -9,6 +8,7 @@
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 #include "planner/model/segment.h"
 #include "planner/search.h"
 
@@ -42,9 +42,11 @@ RunConfig importConfig(const std::string &name, std::vector<std::string> sets = 
 /// Generates random executable plans over `devices` ranks, with uneven stages.
 class PlanSampler {
 public:
-  /// With several chunks per stage if `interleaves`, else with one. Uses the given ZeRO stages.
-  PlanSampler(const RunConfig &run, unsigned seed, bool interleaves, std::vector<int> zeros = {0, 1})
-      : run(run), interleaves(interleaves), zeros(std::move(zeros)), random(seed) {}
+  /// With several chunks per stage if `interleaves`, else with one. Uses the given ZeRO stages, and the schedule if
+  /// one is given.
+  PlanSampler(const RunConfig &run, unsigned seed, bool interleaves, std::vector<int> zeros = {0, 1},
+              std::optional<planner::Schedule> schedule = std::nullopt)
+      : run(run), interleaves(interleaves), zeros(std::move(zeros)), given(schedule), random(seed) {}
 
   planner::Plan sample() {
     planner::Plan plan;
@@ -81,6 +83,12 @@ public:
       plan.virtualStages = pick({2, 3, 4});
       plan.schedule = planner::Schedule::Interleaved;
     }
+    if (given) {
+      plan.schedule = *given;
+      plan.pp = pick({2, 3, 4});
+      plan.microBatches = pick({1, 2, 3, 5, 8, 13});
+      plan.virtualStages = planner::chunksOf(*given, 1);
+    }
     std::vector<int> counts = spreadLayers(run.model.layerCount(), plan.pp * plan.virtualStages);
     if (plan.pp > 1 && counts[0] > 1 && pick({0, 1})) {
       --counts[0];
@@ -108,6 +116,7 @@ private:
   const RunConfig &run;
   bool interleaves;
   std::vector<int> zeros;
+  std::optional<planner::Schedule> given;
   std::mt19937 random;
 };
 
@@ -152,7 +161,8 @@ double memoryError(MLIRContext &context, const RunConfig &run, const planner::Pr
 
 /// Returns the largest error of `count` random plans.
 double worstMemoryError(const std::string &name, int count, unsigned seed, std::vector<std::string> sets,
-                        bool interleaves = false, const std::string &target = "cpu", std::vector<int> zeros = {0, 1}) {
+                        bool interleaves = false, const std::string &target = "cpu", std::vector<int> zeros = {0, 1},
+                        std::optional<planner::Schedule> schedule = std::nullopt) {
   RunConfig run = importConfig(name, std::move(sets));
   run.pins.cp.reset(); // the run file pins cp
   MLIRContext context;
@@ -160,7 +170,7 @@ double worstMemoryError(const std::string &name, int count, unsigned seed, std::
   EXPECT_TRUE(problem);
   if (!problem)
     return 1;
-  PlanSampler sampler(run, seed, interleaves, std::move(zeros));
+  PlanSampler sampler(run, seed, interleaves, std::move(zeros), schedule);
   double worst = 0;
   for (int i = 0; i < count; ++i)
     worst = std::max(worst, memoryError(context, run, *problem, sampler.sample(), target));
@@ -199,6 +209,25 @@ TEST(ProfileModel, MemoryOfSeveralChunksEqualsTheCompiledArena) {
     double worst = worstMemoryError("tiny_gpt", 15, 6, sets, /*interleaves=*/true);
     std::printf("interleaved: worst error of 15 plans %.3f %%\n", 100 * worst);
   }
+}
+
+/// Values that separate weight gradients read live longer, values that backward passes to them have their own ring
+/// slots, and both programs have their own workspaces.
+TEST(ProfileModel, MemoryOfSeparateWeightGradientsIsThatOfTheCompiledArena) {
+  using planner::Schedule;
+  const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
+  const std::vector<std::tuple<std::string, int, std::vector<std::string>, std::string>> cases = {
+      {"tiny_gpt", 8, {sizes + "num_layers=18"}, "cpu"},
+      {"gpt2_124m", 2, {}, "cpu"},
+      {"gpt2_124m", 2, sliced, "cpu"},
+      {"llama2_7b", 1, {}, "cuda"},
+      {"mixtral_8x7b", 1, {}, "cpu"}};
+  for (const auto &[name, count, sets, target] : cases)
+    for (Schedule schedule : {Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}) {
+      double worst = worstMemoryError(name, count, 9, sets, /*interleaves=*/false, target, {0, 1}, schedule);
+      std::printf("%s, %s for %s: worst error of %d plans %.3f %%\n", name.c_str(), planner::scheduleName(schedule),
+                  target.c_str(), count, 100 * worst);
+    }
 }
 
 /// Layers that share gathered buffers, embedding and head, tied and not, experts, and several chunks. Few cases use

@@ -48,6 +48,13 @@ exec.kernel @kernel_c1_unknown_shape "tile" split 1 {
 
 // -----
 
+// The plan cannot name a passing buffer without a value.
+// expected-error @+1 {{needs passing buffers with a value and an element type of the plan, got #exec.buffer<region = "saved", offset = 0, bytes = 8>}}
+exec.program @program_c1_no_value attributes {passing = [#exec.buffer<region = "saved", offset = 0, bytes = 8>]} {
+}
+
+// -----
+
 // The module does not define the kernel.
 exec.program @launch_c1_unknown_kernel {
   // expected-error @+1 {{needs a kernel of the module, got @absent}}

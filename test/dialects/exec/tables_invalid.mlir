@@ -62,31 +62,3 @@ module @region_c2_negative {
   // expected-error @+1 {{needs an offset and bytes of at least 0, got 0 and -1}}
   exec.region "inputs" of "tokens" {bytes = -1 : i64, offset = 0 : i64}
 }
-
-// -----
-
-module @value_c1_unknown_type {
-  // expected-error @+1 {{needs elements of type f32, bf16, f16 or i32, got 4 of 'f64'}}
-  exec.value "x" f64 x 4
-}
-
-// -----
-
-module @entry_c1_unknown_region {
-  // expected-error @+1 {{needs regions of plan.proto, got ["attic"] and []}}
-  exec.entry "train_step" {finds = ["attic"], micro_batches = 1 : i64, writes = []}
-}
-
-// -----
-
-module @transfer_c1_unknown_kind {
-  // expected-error @+1 {{needs a kind and a reduction of plan.proto, got teleport and sum}}
-  exec.transfer "out" "teleport" on "out" {from = [], to = []}
-}
-
-// -----
-
-module @transfer_c2_send_with_target {
-  // expected-error @+1 {{needs buffers in pairs, of a send only from, of a receive only to, got 1 and 1}}
-  exec.transfer "out" "send" on "out" {from = [#exec.buffer<region = "stream_out", offset = 0, bytes = 8, value = "stream">], to = [#exec.buffer<region = "stream_in", offset = 0, bytes = 8, value = "stream">]}
-}

@@ -71,7 +71,7 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume goes on with"));
+  EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint, and is not there; --resume continues from"));
   EXPECT_FALSE(fs::exists(folder)); // a misspelled path creates no folder
   fs::create_directories(folder);
   write(folder / "latest", "step-00000001\n");

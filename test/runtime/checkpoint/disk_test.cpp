@@ -60,7 +60,7 @@ TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   EXPECT_THAT(resumed.aloud, HasSubstr("the checkpoint of step 4 is not written"));
   EXPECT_THAT(resumed.aloud,
               HasSubstr("No space left on device; the last good one is " + (folder / "step-00000002").string() +
-                        "; training goes on and the next save tries again"));
+                        "; training continues and the next save tries again"));
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000002"}));
   EXPECT_TRUE(faults(folder / latest()).empty());
   for (const auto &entry : fs::directory_iterator(folder))
@@ -113,7 +113,8 @@ TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
   run.inspect = [&](const Executor &) { ++trained; };
   Resumed full = resume(samplePlan({}), run);
   EXPECT_EQ(trained, 4);
-  EXPECT_THAT(full.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(full.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
   EXPECT_THAT(full.error, HasSubstr("the metrics are not complete"));
   run.inspect = nullptr;
   fs::remove(folder / "filler");
@@ -126,7 +127,8 @@ TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
       fs::resize_file(file, 4096);
   };
   Resumed resumed = resume(samplePlan({}), run);
-  EXPECT_THAT(resumed.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(resumed.aloud,
+              HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
   EXPECT_THAT(resumed.error, HasSubstr("the metrics are not complete"));
   EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
 }

@@ -224,7 +224,7 @@ TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
       Outcome outcome = run(
           {"data", "tokenize", scratch.path(name), "--partitions", partitions, "--output-prefix", scratch.path("t")});
       EXPECT_EQ(outcome.status, 2) << name;
-      EXPECT_THAT(outcome.err, HasSubstr(name + ": error: the name says gzip, the first bytes do not")) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name + ": error: the name ends in .gz, but the content is not gzip")) << name;
     }
   }
 }

@@ -149,7 +149,7 @@ protected:
 
   /// Adds a transfer of 64 bytes on a queue.
   uint32_t transfer(uint32_t queue) { return device->addTransfer({.queue = queue, .bytes = {64}}); }
-  FlightTicket start(uint32_t transfer, Place from, Place to) {
+  TransferTicket start(uint32_t transfer, Place from, Place to) {
     return device->start({transfer, {&from, 1}, {&to, 1}});
   }
   float *host(uint64_t offset) { return reinterpret_cast<float *>(device->host(offset)); }
@@ -246,13 +246,13 @@ TEST_F(CudaDevice, TransfersRunBetweenStartAndWait) {
   for (int turn = 0; turn < 8; ++turn) {
     uint64_t slot = turn % 2 * 2048;
     std::fill_n(host(slot), 16, static_cast<float>(turn));
-    FlightTicket arrives = start(in, {slot, pb::HOST}, {0});
-    FlightTicket moves = start(within, {0}, {4096}); // follows the transfer on the same queue without a wait
+    TransferTicket arrives = start(in, {slot, pb::HOST}, {0});
+    TransferTicket moves = start(within, {0}, {4096}); // follows the transfer on the same queue without a wait
     number(1, 1, turn, 8192);
     device->wait(moves);
     device->wait(arrives);
     call(/*COPY*/ 1, {4096, 12288});
-    FlightTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
+    TransferTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
     device->wait(leaves);
     device->endTurn();
     device->finishTurns(0);

@@ -39,10 +39,10 @@ void addCommunicator(pb::Plan &plan, uint32_t group, uint32_t queue) {
   communicator->set_queue(queue);
 }
 
-void addLine(pb::Plan &plan, uint32_t line, uint32_t sender, uint32_t receiver) {
+void addLine(pb::Plan &plan, uint32_t channel, uint32_t sender, uint32_t receiver) {
   pb::Communicator *communicator = plan.add_communicators();
   communicator->set_is_line(true);
-  communicator->set_line(line);
+  communicator->set_line(channel);
   communicator->set_sender(sender);
   communicator->set_receiver(receiver);
 }
@@ -110,7 +110,7 @@ public:
       shape.bytes.push_back(4 * count);
     return device->addTransfer(shape);
   }
-  FlightTicket start(uint32_t transfer, const std::vector<Place> &from, const std::vector<Place> &to) const {
+  TransferTicket start(uint32_t transfer, const std::vector<Place> &from, const std::vector<Place> &to) const {
     return device->start({transfer, from, to});
   }
   void finish() const {
@@ -222,8 +222,8 @@ TEST_P(CudaRanks, ScatterAndGatherInPlaceOnOneQueue) {
               auto first = static_cast<float>(rank.stage);
               rank.write(0, {first, 1, 2, static_cast<float>(rank.replica)});
               Place own = {8u * rank.replica};
-              FlightTicket scattered = rank.start(scatter, {{0}}, {own});
-              FlightTicket gathered = rank.start(gather, {own}, {{0}});
+              TransferTicket scattered = rank.start(scatter, {{0}}, {own});
+              TransferTicket gathered = rank.start(gather, {own}, {{0}});
               rank.device->wait(scattered);
               rank.device->wait(gathered);
               EXPECT_THAT(rank.read(0, 4), ElementsAre(2 * first, 2, 4, 1));
@@ -238,8 +238,8 @@ TEST_P(CudaRanks, ExchangeShardsByAllToAllAndShift) {
               uint32_t shift = rank.collective(pb::Transfer::SHIFT, collectives, all, {1}, /*shift=*/-1);
               auto own = static_cast<float>(10 * rank.number);
               rank.write(0, {own, own + 1, own + 2, own + 3});
-              FlightTicket exchanged = rank.start(toAll, {{0}}, {{256}});
-              FlightTicket shifted = rank.start(shift, {{0}}, {{512}});
+              TransferTicket exchanged = rank.start(toAll, {{0}}, {{256}});
+              TransferTicket shifted = rank.start(shift, {{0}}, {{512}});
               rank.device->wait(exchanged);
               rank.device->wait(shifted);
               float part = static_cast<float>(rank.number);
@@ -255,13 +255,13 @@ TEST_P(CudaRanks, SendToTheNextStageAndBack) {
               int peer = (rank.number + 2) % ranks;
               uint32_t forth = static_cast<uint32_t>(rank.stage), back = 1 - forth;
               uint32_t send = rank.device->addTransfer(
-                  {.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .line = forth, .bytes = {8}});
+                  {.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .channel = forth, .bytes = {8}});
               uint32_t receive = rank.device->addTransfer(
-                  {.kind = pb::Transfer::RECEIVE, .queue = in, .peer = peer, .line = back, .bytes = {8}});
+                  {.kind = pb::Transfer::RECEIVE, .queue = in, .peer = peer, .channel = back, .bytes = {8}});
               for (int turn = 0; turn < 5; ++turn) {
                 rank.write(0, {static_cast<float>(rank.number), static_cast<float>(turn)});
-                FlightTicket received = rank.start(receive, {}, {{256}});
-                FlightTicket sent = rank.start(send, {{0}}, {});
+                TransferTicket received = rank.start(receive, {}, {{256}});
+                TransferTicket sent = rank.start(send, {{0}}, {});
                 rank.device->wait(received);
                 rank.device->wait(sent);
                 rank.finish();
@@ -285,14 +285,14 @@ TEST(CudaRanksAsProcesses, AllocateNothingOnceTheyAreOpen) {
                           uint32_t scatter = rank.collective(Shape::REDUCE_SCATTER, gradients, rank.own(), {4});
                           uint32_t gather = rank.collective(Shape::ALL_GATHER, gradients, rank.own(), {4});
                           bool sends = rank.stage == 0;
-                          uint32_t line = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
-                                                                    .queue = out,
-                                                                    .peer = (rank.number + 2) % ranks,
-                                                                    .bytes = {16}});
+                          uint32_t channel = rank.device->addTransfer({.kind = sends ? Shape::SEND : Shape::RECEIVE,
+                                                                       .queue = out,
+                                                                       .peer = (rank.number + 2) % ranks,
+                                                                       .bytes = {16}});
                           rank.write(0, std::vector<float>(4));
                           for (uint32_t transfer : {sum, toAll, shift, scatter, gather})
                             rank.device->wait(rank.start(transfer, {{0}}, {{256}}));
-                          rank.device->wait(sends ? rank.start(line, {{0}}, {}) : rank.start(line, {}, {{512}}));
+                          rank.device->wait(sends ? rank.start(channel, {{0}}, {}) : rank.start(channel, {}, {{512}}));
                           rank.finish();
                           EXPECT_EQ(emulator::timesMemoryWasTaken(), before);
                         }),
@@ -302,9 +302,9 @@ TEST(CudaRanksAsProcesses, AllocateNothingOnceTheyAreOpen) {
 // An empty collective is a barrier of the hosts. It needs no communicator of the plan.
 TEST_P(CudaRanks, RunABarrier) {
   EXPECT_EQ(inRanks([](Rank &rank) {
-              uint32_t meeting = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
+              uint32_t barrier = rank.collective(pb::Transfer::ALL_REDUCE, /*queue=*/5, {0, 1, 2, 3}, {});
               for (int turn = 0; turn < 3; ++turn)
-                rank.device->wait(rank.start(meeting, {}, {}));
+                rank.device->wait(rank.start(barrier, {}, {}));
             }),
             "");
 }
@@ -314,7 +314,7 @@ TEST_P(CudaRanks, RejectUnlistedCommunicators) {
               HasSubstr("the plan lists no communicator of ranks [0, 1, 2, 3] on queue 1"));
   EXPECT_THAT(inRanks([](Rank &rank) {
                 int peer = (rank.number + 2) % ranks;
-                rank.device->addTransfer({.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .line = 7});
+                rank.device->addTransfer({.kind = pb::Transfer::SEND, .queue = out, .peer = peer, .channel = 7});
               }),
               HasSubstr("on line 7"));
 }

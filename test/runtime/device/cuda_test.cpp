@@ -63,7 +63,7 @@ TEST_F(Cuda, DescribesTheDevice) { EXPECT_THAT(context.describe(), MatchesRegex(
 
 TEST_F(Cuda, RejectsAMissingDevice) {
   EXPECT_THAT(errorOf([&] { Context(driver, 1000); }),
-              MatchesRegex("the plan wants CUDA device 1000, this machine shows [0-9]+.*"));
+              MatchesRegex("the plan needs CUDA device 1000, this machine shows [0-9]+.*"));
 }
 
 TEST_F(Cuda, MemoryIsZeroed) {
@@ -222,7 +222,7 @@ TEST_F(Scale, ReportsAMissingKernel) {
 
 TEST_F(Scale, TooManyThreadsAreRefused) {
   EXPECT_THAT(errorOf([&] { module.kernel("scale", 4096); }),
-              MatchesRegex("kernel 'scale' wants blocks of 4096 threads, .* runs at most [0-9]+ of it"));
+              MatchesRegex("kernel 'scale' needs blocks of 4096 threads, .* runs at most [0-9]+ of it"));
 }
 
 TEST_F(Scale, TooMuchSharedMemoryIsRefused) {
@@ -540,15 +540,14 @@ TEST_F(Products, RejectInvalidAlgorithms) {
   auto refused = [&](const MatmulAlgorithm &algorithm) { return errorOf([&] { matmuls.prepare(shape, algorithm); }); };
   std::string begin = "the algorithm of cuBLASLt [0-9.]+ on sm_[0-9]+ for the product of f32 \\[48, 40\\] by f32 "
                       "\\[40, 24\\] to f32 ";
-  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')),
-              MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
+  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')), MatchesRegex(begin + "has 63 bytes, not 64; compile the plan again"));
   EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')),
               MatchesRegex(begin + "does not support this product: .+; compile the plan again"));
 }
 
 TEST_F(Products, RejectIntegers) {
   MatmulShape shape = {.m = 8, .n = 8, .k = 8, .a = Storage::I32};
-  EXPECT_EQ(errorOf([&] { matmuls.prepare(shape); }), "a matrix product wants f32, bf16 or f16, got i32");
+  EXPECT_EQ(errorOf([&] { matmuls.prepare(shape); }), "a matrix product takes f32, bf16 or f16, got i32");
 }
 
 } // namespace

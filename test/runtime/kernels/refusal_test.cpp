@@ -137,8 +137,8 @@ TEST(Refusal, UnsupportedByThisTarget) {
   expectRefusal(test, "library call MATMUL: has 3 buffers, needs 4");
   test.add(pb::F32, 4);
   test.call.set_store(pb::ADD);
-  expectRefusal(test,
-                "library call MATMUL: has a bias, which wants k above 0, one matrix and a result that is overwritten");
+  expectRefusal(
+      test, "library call MATMUL: has a bias, which requires k above 0, one matrix and a result that is overwritten");
   test = makeMatmul();
   test.call.set_function(static_cast<pb::LibraryCall::Function>(77));
   expectRefusal(test, "library call : is function 77, which has no kernel in this runtime");

@@ -13,11 +13,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Patience patience{.silentLooks = 20};
+constexpr Patience patience{.silentPolls = 20};
 
 /// A launcher with the notices of its host.
 struct Host {
-  std::unique_ptr<Notices> notices = std::make_unique<Notices>(); // value-initialised: an empty list
+  std::unique_ptr<KeyValueStore> keyValues = std::make_unique<KeyValueStore>(); // value-initialised: an empty list
   std::unique_ptr<Launchers> launchers;
 };
 
@@ -25,14 +25,15 @@ class LaunchersTest : public testing::Test {
 protected:
   /// Adds a launcher of one rank. The existing launchers poll while it joins.
   void join(int rank, int world, const std::string &plan = "plan") {
-    Meeting meeting{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
-    meeting.world = world;
-    meeting.own.process = rank;
-    meeting.own.processes = std::max(world, rank + 1);
-    meeting.isFirst = rank == 0;
-    meeting.endpoint = rank == 0 ? Endpoint{"127.0.0.1", 0} : parseEndpoint(*hosts[0].notices->find(channelNotice));
+    Rendezvous rendezvous{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
+    rendezvous.world = world;
+    rendezvous.own.process = rank;
+    rendezvous.own.processes = std::max(world, rank + 1);
+    rendezvous.isFirst = rank == 0;
+    rendezvous.endpoint = rank == 0 ? Endpoint{"127.0.0.1", 0} : parseEndpoint(*hosts[0].keyValues->find(channelKey));
     Host &host = hosts[rank];
-    host.launchers = std::make_unique<Launchers>([meeting] { return std::optional(meeting); }, *host.notices, patience);
+    host.launchers =
+        std::make_unique<Launchers>([rendezvous] { return std::optional(rendezvous); }, *host.keyValues, patience);
     if (rank == 0)
       return host.launchers->turn(false);
     auto joining = std::async(std::launch::async, [&] { host.launchers->turn(false); });
@@ -47,11 +48,11 @@ protected:
   }
 
   /// Polls all launchers except one.
-  void turn(int times, int without = -1, bool isLook = true) {
+  void turn(int times, int without = -1, bool isPoll = true) {
     for (int i = 0; i < times; ++i)
       for (auto &[rank, host] : hosts)
         if (rank != without && host.launchers)
-          host.launchers->turn(isLook);
+          host.launchers->turn(isPoll);
   }
 
   static Failure failureOf(int rank, const std::string &message, bool isEcho = false) {
@@ -82,7 +83,7 @@ TEST_F(LaunchersTest, AFailureStopsAllAndIsOneReport) {
   for (auto &[rank, host] : hosts) {
     ASSERT_TRUE(host.launchers->failure()) << rank;
     EXPECT_EQ(host.launchers->failure()->message, "no more paper");
-    EXPECT_EQ(host.launchers->speaks(), rank == 0);
+    EXPECT_EQ(host.launchers->isReporter(), rank == 0);
   }
   hosts[0].launchers->settle({{0, "in/3"}});
   hosts[1].launchers->settle({});
@@ -126,7 +127,7 @@ TEST_F(LaunchersTest, AnEchoCountsWithoutARootCause) {
 
 TEST_F(LaunchersTest, SilenceIsAFailure) {
   joinAll(3);
-  turn(patience.silentLooks - 4, /*without=*/1);
+  turn(patience.silentPolls - 4, /*without=*/1);
   EXPECT_FALSE(hosts[0].launchers->failure()) << "not yet";
   turn(6, /*without=*/1);
   for (int rank : {0, 2}) {
@@ -140,7 +141,7 @@ TEST_F(LaunchersTest, SilenceIsAFailure) {
 /// If all launchers were suspended, no poll counts as silence.
 TEST_F(LaunchersTest, PollsAfterASuspensionDoNotCount) {
   joinAll(2);
-  turn(10 * patience.silentLooks, /*without=*/1, /*isLook=*/false);
+  turn(10 * patience.silentPolls, /*without=*/1, /*isPoll=*/false);
   EXPECT_FALSE(hosts[0].launchers->failure());
 }
 
@@ -150,7 +151,7 @@ TEST_F(LaunchersTest, TheSecondHostReportsIfTheFirstIsLost) {
   turn(1);
   for (int rank : {1, 2}) {
     ASSERT_TRUE(hosts[rank].launchers->failure());
-    EXPECT_EQ(hosts[rank].launchers->speaks(), rank == 1);
+    EXPECT_EQ(hosts[rank].launchers->isReporter(), rank == 1);
     EXPECT_EQ(hosts[rank].launchers->failure()->rank, 0);
     EXPECT_THAT(hosts[rank].launchers->failure()->message, HasSubstr("its launcher on host0 (process 100) is lost"));
     hosts[rank].launchers->settle({{rank, "in/0"}});
@@ -164,25 +165,25 @@ TEST_F(LaunchersTest, FinishedHostsMayLeave) {
   hosts[1].launchers->leave();
   turn(1);
   hosts[1].launchers.reset();
-  turn(2 * patience.silentLooks);
+  turn(2 * patience.silentPolls);
   hosts[0].launchers->leave();
   turn(1);
   hosts[0].launchers.reset();
-  turn(2 * patience.silentLooks);
+  turn(2 * patience.silentPolls);
   EXPECT_FALSE(hosts[2].launchers->failure());
 }
 
 TEST_F(LaunchersTest, NoticesReachAllHostsIncludingLateOnes) {
   join(0, 3);
   join(1, 3);
-  hosts[1].notices->post("nccl", "an id");
-  hosts[1].notices->post(".own", "stays");
+  hosts[1].keyValues->post("nccl", "an id");
+  hosts[1].keyValues->post(".own", "stays");
   turn(2);
-  EXPECT_EQ(hosts[0].notices->find("nccl"), "an id");
-  EXPECT_EQ(hosts[0].notices->find(".own"), std::nullopt);
+  EXPECT_EQ(hosts[0].keyValues->find("nccl"), "an id");
+  EXPECT_EQ(hosts[0].keyValues->find(".own"), std::nullopt);
   join(2, 3);
   turn(2);
-  EXPECT_EQ(hosts[2].notices->find("nccl"), "an id");
+  EXPECT_EQ(hosts[2].keyValues->find("nccl"), "an id");
 }
 
 /// All hosts fail with the refused host, whether it comes before or after the others.
@@ -222,14 +223,14 @@ TEST_F(LaunchersTest, ARequestedEndIsReportedAsSuch) {
   EXPECT_EQ(hosts[0].launchers->failure()->endSignal, SIGTERM);
 }
 
-TEST(Notices, AreFewAndShort) {
-  auto notices = std::make_unique<Notices>();
-  EXPECT_THROW(notices->post("long", std::string(Notices::mostText + 1, 'x')), std::runtime_error);
-  for (size_t i = 0; i < Notices::most; ++i)
-    notices->post(std::to_string(i), std::string("a\0b", 3));
-  EXPECT_THROW(notices->post("more", ""), std::runtime_error);
-  EXPECT_EQ(notices->find("255"), std::string("a\0b", 3));
-  EXPECT_EQ(notices->find("256"), std::nullopt);
+TEST(KeyValueStore, AreFewAndShort) {
+  auto keyValues = std::make_unique<KeyValueStore>();
+  EXPECT_THROW(keyValues->post("long", std::string(KeyValueStore::mostText + 1, 'x')), std::runtime_error);
+  for (size_t i = 0; i < KeyValueStore::most; ++i)
+    keyValues->post(std::to_string(i), std::string("a\0b", 3));
+  EXPECT_THROW(keyValues->post("more", ""), std::runtime_error);
+  EXPECT_EQ(keyValues->find("255"), std::string("a\0b", 3));
+  EXPECT_EQ(keyValues->find("256"), std::nullopt);
 }
 
 TEST(ChannelAddress, IsTheAddressThatMpirunUses) {

@@ -180,9 +180,9 @@ TEST_F(RankTableTest, HostsFaultsHaveLines) {
     EXPECT_THAT(error.what(), HasSubstr(":2: error: \"slot=2\" is unknown"));
     EXPECT_THAT(error.what(), HasSubstr(":4: error: 1 device_ips for 2 slots"));
   }
-  EXPECT_EQ(hostsFault("a slots=2 slots=3\n"), ":1: error: slots stands twice; give it once");
+  EXPECT_EQ(hostsFault("a slots=2 slots=3\n"), ":1: error: slots is given twice; give it once");
   EXPECT_EQ(hostsFault("a slots=1 device_ips=x\nb slots=1 device_ips=x\n"),
-            ":2: error: device_ip x stands twice; give each device its own");
+            ":2: error: device_ip x is given twice; give each device its own");
   write("a\na\n");
   EXPECT_THROW(readHosts(file), TableError);
   write("\n");

@@ -101,9 +101,9 @@ TEST(TopologyTest, MpirunNeedsNoRendezvous) {
 }
 
 TEST(TopologyTest, ProcessesOfOneHostMeetUnderTheNameOfTheRun) {
-  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).meeting, "torchrun-29500-");
-  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).meeting, "srun-40017-0");
-  EXPECT_EQ(findTopology({}, {}, cpu(4)).meeting, "") << "it has all ranks";
+  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).hostRendezvous, "torchrun-29500-");
+  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).hostRendezvous, "srun-40017-0");
+  EXPECT_EQ(findTopology({}, {}, cpu(4)).hostRendezvous, "") << "it has all ranks";
 }
 
 TEST(TopologyTest, ALauncherOfOneProcessIsIgnored) {
@@ -175,7 +175,7 @@ TEST(TopologyTest, ContradictionsAreRefused) {
               HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
   Environment both = torchrun(5, 8, 1);
   both.merge(mpirun(2, 8));
-  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
+  EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun gives rank 5 (RANK), mpirun gives rank 2"));
   EXPECT_THAT(refusal(torchrun(5, 8, 1), nodes(2, 0, "a:1"), cuda(8)),
               HasSubstr("--nodes and the variables of torchrun"));
   EXPECT_THAT(refusal({}, nodes(3, 0, "a:1"), cuda(8)), HasSubstr("which 3 nodes cannot share equally"));
@@ -185,21 +185,21 @@ TEST(TopologyTest, ContradictionsAreRefused) {
 
 // The rendezvous needs no plan, so that a process with an unreadable plan can report its error there.
 TEST(TopologyTest, TheRendezvousNeedsNoPlan) {
-  Topology rank = findMeeting(torchrun(5, 8, 1), {});
+  Topology rank = findRendezvous(torchrun(5, 8, 1), {});
   EXPECT_THAT(rank.ranks, ElementsAre(5));
   EXPECT_EQ(rank.process(), 5);
   EXPECT_EQ(rank.processes(), 8);
   EXPECT_EQ(rank.rendezvous, "10.0.0.1:29501");
   EXPECT_FALSE(rank.isOneHost());
-  Topology host = findMeeting({}, nodes(3, 2, "10.0.0.1:4000"));
+  Topology host = findRendezvous({}, nodes(3, 2, "10.0.0.1:4000"));
   EXPECT_EQ(host.process(), 2);
   EXPECT_EQ(host.processes(), 3);
   EXPECT_EQ(host.rendezvous, "10.0.0.1:4000");
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
   options.serverId = "10.0.0.2";
-  EXPECT_EQ(findMeeting({}, options).process(), 1);
-  EXPECT_EQ(findMeeting({}, options).processes(), 2);
-  EXPECT_TRUE(findMeeting({}, {}).isOneHost());
+  EXPECT_EQ(findRendezvous({}, options).process(), 1);
+  EXPECT_EQ(findRendezvous({}, options).processes(), 2);
+  EXPECT_TRUE(findRendezvous({}, {}).isOneHost());
 }
 
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {

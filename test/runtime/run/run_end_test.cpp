@@ -87,7 +87,7 @@ TEST_F(RunEnd, TheSummaryReportsTheState) {
   run.stopSignal = [asked = 0]() mutable { return ++asked > 3 ? SIGINT : 0; };
   RunResult result = runPlan(Program(samplePlan(options)), run);
   EXPECT_THAT(closingSummary(result, run), HasSubstr("stopped by SIGINT after step 3 of 50: 3 steps in "));
-  EXPECT_THAT(closingSummary(result, run), HasSubstr("/step-00000003, --resume goes on from it"));
+  EXPECT_THAT(closingSummary(result, run), HasSubstr("/step-00000003, --resume continues from it"));
   run.checkpoint.clear();
   EXPECT_THAT(closingSummary(result, run), HasSubstr("; nothing is saved without --checkpoint"));
 }

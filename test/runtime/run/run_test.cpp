@@ -323,7 +323,7 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
     plan.mutable_values(static_cast<int>(exchange(plan, index)->buffer().value()))->set_name(name);
   };
   EXPECT_THAT(refusal([&](pb::Plan &plan) { rename(plan, 1, "images"); }),
-              testing::HasSubstr("the plan wants input 'images'"));
+              testing::HasSubstr("the plan reads input 'images'"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { rename(plan, 0, "loss_weights"); }),
               testing::HasSubstr("the plan's input 'loss_weights' has 96 bytes of I32, samples give 96 of F32"));
   auto halveSamples = [](pb::Plan &plan) {
@@ -335,7 +335,7 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 3)->set_name("sums"); }),
               testing::HasSubstr("stage 0: does not exchange 'results', 64 bytes, in train_step"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { plan.mutable_entries(1)->set_name("decode"); }),
-              testing::HasSubstr("the plan has no entry 'evaluate': it is none for training"));
+              testing::HasSubstr("the plan has no entry 'evaluate': it is not a plan for training"));
 }
 
 } // namespace

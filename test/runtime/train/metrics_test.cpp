@@ -3,6 +3,7 @@
 
 #include "runtime/train/line_file.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -47,7 +48,7 @@ TEST_F(MetricsLines, DropsLinesOfRepeatedSteps) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(continued(one + two + tested + three, 2), one + two + tested);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr(".jsonl: note: 1 line of steps after 2, where the run goes on, dropped"));
+              HasSubstr(".jsonl: note: 1 line of steps after 2, from which the run resumes, dropped"));
   EXPECT_EQ(continued(one + two + tested + three, 1), one);
   EXPECT_EQ(continued(one + two + tested + three, 0), "");
   EXPECT_EQ(continued(one + two + tested + three, 3), one + two + tested + three);
@@ -76,6 +77,65 @@ TEST(LogLine, HasNoSignBeforeNan) {
   record.loss = record.gradNorm = -std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(logLine(record, 3), HasSubstr("loss nan  grad norm nan"));
   EXPECT_THAT(logLine(record, 3), Not(HasSubstr("-nan")));
+}
+
+TEST(LogLine, EndsWithTheTimeLeft) {
+  StepRecord record;
+  record.step = 3, record.labels = 5, record.isApplied = true;
+  EXPECT_THAT(logLine(record, 9), Not(HasSubstr("left")));
+  EXPECT_THAT(logLine(record, 9, 200), testing::EndsWith("  3 min 20 s left"));
+}
+
+TEST(DurationText, HasTwoUnitsAtMost) {
+  EXPECT_EQ(durationText(0.2), "1 s");
+  EXPECT_EQ(durationText(59.5), "1 min");
+  EXPECT_EQ(durationText(200), "3 min 20 s");
+  EXPECT_EQ(durationText(7500), "2 h 5 min");
+  EXPECT_EQ(durationText(86400 * 3 + 4 * 3600 + 59), "3 d 4 h");
+}
+
+// Standard output of a test is no terminal: one line per interval, the first and the last step.
+TEST(Log, HasALinePerInterval) {
+  RunOptions options;
+  options.log = true, options.steps = 25;
+  for (auto [every, lines] : {std::pair(std::optional<int64_t>(), 25), {std::optional<int64_t>(10), 4}}) {
+    options.logEvery = every;
+    testing::internal::CaptureStdout();
+    Metrics metrics(options);
+    for (StepRecord record; record.step < options.steps;) {
+      ++record.step;
+      record.labels = 1, record.seconds = 1;
+      metrics.add(record);
+    }
+    std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(std::ranges::count(text, '\n'), lines);
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("step  1/25"), HasSubstr("24 s left"), HasSubstr("step 25/25")));
+  }
+}
+
+// The check value of CRC-32C in the catalogue of parametrised CRC algorithms, and RFC 3720, B.4: 32 bytes of zeros.
+TEST(EventFile, ChecksumIsCastagnolis) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
+}
+
+// The bytes of a record that TensorFlow's TFRecordWriter writes: length, masked CRC, data, masked CRC.
+TEST(EventFile, RecordsAreFramed) {
+  std::string record = tfRecord("abc");
+  ASSERT_EQ(record.size(), 8 + 4 + 3 + 4U);
+  EXPECT_EQ(record.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(record.substr(12, 3), "abc");
+}
+
+// Field 1: a double; 2: the step; 5: the summary, in which each value has a tag and a float. What is not finite is left
+// out.
+TEST(EventFile, EventsHaveStepAndScalars) {
+  std::string event = scalarEvent(1.0, 300, {{"loss", 0.5}, {"bad", std::numeric_limits<double>::infinity()}});
+  EXPECT_EQ(event, std::string("\x09\0\0\0\0\0\0\xf0\x3f"    // wall_time: 1.0
+                               "\x10\xac\x02"                // step: 300
+                               "\x2a\x0d\x0a\x0b"            // summary of 13 bytes, with a value of 11
+                               "\x0a\x04loss\x15\0\0\0\x3f", // tag, simple_value: 0.5f
+                               9 + 3 + 4 + 11));
 }
 
 } // namespace

@@ -77,7 +77,7 @@ TEST(PublishedRows, UnreadableCellsHaveAReason) {
       {{{"mem_gb", "40-44"}}, "mem_gb is '40-44', wanted a number and at most its unit"},
       {{{"kv_heads", "3"}}, "the key and value heads do not divide the heads"},
       {{{"zero", "some"}}, "zero 'some' is not modelled"},
-      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded: machine h200 has no link to host memory"},
+      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded, cluster h200 has no link to host memory"},
       {{{"zero", "3, CPU offload (auto)"}}, "zero '3, CPU offload (auto)' is not modelled"},
       {{{"zero", "ZeRO-Infinity"}}, "zero 'ZeRO-Infinity' is not modelled"},
       {{{"zero", "DeepSpeed ZeRO"}}, "no ZeRO stage published"},

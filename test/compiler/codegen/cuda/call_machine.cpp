@@ -1,7 +1,8 @@
 #include "test/compiler/codegen/cuda/call_machine.h"
 
-#include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/emit_objects.h"
 #include "compiler/codegen/program_builder.h"
+#include "compiler/link/emit_programs.h"
 #include "compiler/passes.h"
 #include "dialects/register.h"
 #include "runtime/kernels/dtype.h"
@@ -123,8 +124,11 @@ CallMachine::CallMachine(const std::string &source) {
     PassManager passes(&context);
     passes.addPass(createLowerToExec());
     passes.addPass(createPlanBuffers());
-    if (failed(passes.run(*module)) || failed(emitSubprograms(*module, plan, /*emitObjects=*/isCuda)))
+    if (failed(passes.run(*module)))
       throw std::runtime_error("the module does not lower");
+    emitPrograms(*module, plan);
+    if (isCuda && failed(codegen::emitObjects(*module, plan)))
+      throw std::runtime_error("the module has no code for GPUs");
     EXPECT_EQ(undeclared(plan), "");
   };
   lower(/*isCuda=*/false, cpuPlan);

@@ -394,7 +394,7 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirLocations) {
   EXPECT_THAT(errorsOf("echo hello"), HasSubstr("no flags are found"));
   EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
   EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
-              HasSubstr("gpt2 wants a multiple of --hidden-size 1024, got 3000"));
+              HasSubstr("gpt2 requires a multiple of --hidden-size 1024, got 3000"));
   EXPECT_THAT(errorsOf(small + "--tokenizer-type HuggingFaceTokenizer --init-method-std -1"),
               HasSubstr("give --vocab-size"));
 }

@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"arch: [Small]", "arch: [Small, [Large]]", "arch must list names or {NAME: {when: EXPR}}, got [Large]"},
         Fault{"arch: [Small]", "arch: [Small, Large: {whn: width}]", "unknown key 'whn' in arch, did you mean 'when'?"},
         Fault{"arch: [Small]", "arch: [Small, Large: {defaults: {width: 3}}]",
-              "arch Large needs `when:`, which says where it is chosen"},
+              "arch Large needs `when:`, the condition under which it is chosen"},
         Fault{"name: small", "base_config: nowhere.yaml\nname: small", "base_config has no file"},
         Fault{"name: small", "nam: small", "unknown key 'nam' in a model file, did you mean 'name'?"},
         Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},

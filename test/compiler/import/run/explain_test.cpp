@@ -1,6 +1,7 @@
 // `explain` shows location, action and effect of each key. The README lists all keys.
 #include "compiler/import/run/explain.h"
 
+#include <algorithm>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,9 +52,20 @@ TEST(Explain, AbsentAndUnknownKeys) {
 }
 
 TEST(Explain, DerivedValues) {
-  EXPECT_THAT(explainRun(run("gpt2_124m")),
+  EXPECT_THAT(explainRun(run("gpt2_124m"), "", /*isWhole=*/true),
               AllOf(HasSubstr("\nderived:\n"), HasSubstr("parameters: 124,439,808"), HasSubstr("global batch: 4")));
   EXPECT_THAT(explainRun(run("gpt2_13b"), "parameters"), HasSubstr("12,853,386,240"));
+}
+
+// Without a key, one screen: counts, derived values, used keys by section, and why keys are ignored.
+TEST(Explain, BeginsWithOneScreen) {
+  std::string text = explainRun(run("gpt2_13b"));
+  EXPECT_THAT(text,
+              AllOf(testing::ContainsRegex("gpt2_13b.yaml: [0-9]+ keys: [0-9]+ used, [0-9]+ mapped, [0-9]+ ignored"),
+                    HasSubstr("parameters: 12,853,386,240"), HasSubstr("lr_schedule: type, learning_rate"),
+                    HasSubstr("callbacks[1].prefix: checkpoints are named by their step"), HasSubstr("`--all`")));
+  EXPECT_LE(std::ranges::count(text, '\n'), 40);
+  EXPECT_THAT(text, Not(HasSubstr("effect")));
 }
 
 // A key that asks for a missing feature is a warning here. It is an error when the run file is compiled.
@@ -95,7 +107,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
   EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}), HasSubstr("'old.ckpt'"));
   EXPECT_EQ(
       refusals({"load_checkpoint=out", "resume_training=gpt2-3_10.ckpt"}),
-      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True goes on with the "
+      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True resumes from the "
       "newest one of load_checkpoint\n");
   EXPECT_EQ(refusals({"run_mode=export"}),
             "export is not built, plans train, evaluate or generate, `espalier convert` exports "

@@ -1,5 +1,4 @@
 // Tests the parts of a plan that a run file fixes: modes, batch arithmetic, clusters.
-#include "compiler/import/run/check_pins.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/import/yaml/yaml.h"
 
@@ -315,13 +314,6 @@ TEST(Plan, Offloading) {
   EXPECT_FALSE(free.config.pins.offloadParameters);
   EXPECT_FALSE(free.config.pins.offloadActivations);
   EXPECT_EQ(actionOf(free, "swap_config.swap"), KeyAction::Mapped);
-}
-
-TEST(Plan, NearestDivisors) {
-  EXPECT_EQ(nearestDivisors(40, 7), "5 or 8");
-  EXPECT_EQ(nearestDivisors(40, 8), "5 or 10");
-  EXPECT_EQ(nearestDivisors(25, 50), "25");
-  EXPECT_EQ(nearestDivisors(25, 1), "5");
 }
 
 TEST(Training, LossScaleIsForFloat16Only) {

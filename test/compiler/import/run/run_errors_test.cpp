@@ -55,7 +55,7 @@ TEST(PlanFault, ChunksWithoutLayersOnlyAtTheEnds) {
   EXPECT_TRUE(pinned(3, "").ok());
   EXPECT_TRUE(pinned(3, ", stage_layers: [0, 1, 1, 1, 1, 0]").ok());
   EXPECT_THAT(pinned(4, "").diagnostics.render(),
-              HasSubstr("2 stages with 4 chunks each need as many layers but two, the model has 4"));
+              HasSubstr("2 stages with 4 chunks each need 6 layers, the model has 4"));
 }
 
 // A wrong cluster value gives one error, in a run file and in a cluster file.
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
               "context.max_device_memory must be a size such as 30GB, at most 1048576TB, got much"},
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
         Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
-        Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
+        Fault{{"no-equals"}, "--set takes section.key=value, got 'no-equals'"},
         Fault{{"a..b=1"}, "--set wants section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
         Fault{{"seed.deep=1"}, "'seed.deep' needs a map at seed, which is 42"},
@@ -238,26 +238,26 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"parallel_config.data_parallel=4"},
               "dp 4 · tp 2 · pp 2 · cp 1 needs 16 devices, cluster cpu_local has 8; data_parallel: "
               "4 → 2"},
-        Fault{{"parallel_config.model_parallel=3"},
-              "heads 4 is not a multiple of model_parallel 3; model_parallel: 3 → 2 or 4: heads 4"},
+        Fault{{"parallel_config.model_parallel=3"}, "heads 4 is not a multiple of tp 3; model_parallel: 3 → 2 or 4"},
         Fault{{"parallel_config.model_parallel=3"},
               "needs 12 devices, cluster cpu_local has 8; choose a cluster of that size"},
         Fault{{"parallel_config.pipeline_stage=8"},
               "8 pipeline stages need as many layers, the model has 4; pipeline_stage: 8 → 4"},
         Fault{{"parallel_config.micro_batch_num=1"},
               "1 micro-batches cannot fill 2 pipeline stages; micro_batch_num: 1 → 2"},
-        Fault{{"parallel_config.expert_parallel=2"}, "expert parallelism needs experts, the model is dense: ep → 1"},
+        Fault{{"parallel_config.expert_parallel=2"},
+              "expert parallelism needs experts, the model is dense; expert_parallel: 2 → 1"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.expert_tensor_parallel=False"},
-              "expert_tensor_parallel says how experts are split, the model is dense: False → True"},
+              "expert_tensor_parallel splits experts, but the model has none; expert_tensor_parallel: False → "
+              "True"},
         Fault{{"parallel.parallel_mode=2", "planner.pin={sequence_parallel: True, tp: 1}"},
               "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1"},
         Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
-              "seq 63 is not a multiple of 2 (sequence-parallel tp 2 · cp 1)"},
-        Fault{{"parallel_config.context_parallel=3"},
-              "seq 64 is not a multiple of context_parallel 3; context_parallel: 3 → 2 or 4"},
+              "seq 63 is not a multiple of tp 2, over which sequence parallelism splits it"},
+        Fault{{"parallel_config.context_parallel=3"}, "seq 64 is not a multiple of cp 3; context_parallel: 3 → 2 or 4"},
         Fault{{"parallel_config.context_parallel=2", "parallel_config.use_seq_parallel=True",
                modelConfig + "seq_length=62"},
-              "seq 62 is not a multiple of 4 (sequence-parallel tp 2 · cp 2)"},
+              "seq 62 is not a multiple of cp 2 · tp 2, over which sequence parallelism splits it"},
         Fault{{"planner.pin.stage_layers=[1, 2]"}, "stages have 3 layers together, the model has 4"},
         Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
         Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},

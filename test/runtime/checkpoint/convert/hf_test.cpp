@@ -131,9 +131,9 @@ TEST_F(HfChanged, EachTensorIsMappedOrRefused) {
   EXPECT_THAT(errorWithTensor(name, "", pb::F32, {12, 6}),
               HasSubstr("no tensor holds parameter 'block.1.q_weight' of small"));
   EXPECT_THAT(errorWithTensor(name, "model.h.1.p.weight", pb::F32, {12, 6}),
-              HasSubstr("tensor 'model.h.1.p.weight' is none of small"));
+              HasSubstr("tensor 'model.h.1.p.weight' is not one of small"));
   EXPECT_THAT(errorWithTensor(name, name, pb::F32, {6, 12}),
-              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model wants [12, 6]"));
+              HasSubstr("tensor 'model.h.1.q.weight' is [6, 12], the model requires [12, 6]"));
   EXPECT_THAT(errorWithTensor(name, name, pb::I32, {12, 6}), HasSubstr("is of type I32; weights are F32, BF16 or F16"));
   // Parameters may have different types. The parts of one parameter must have the same type.
   EXPECT_EQ(errorWithTensor(name, name, pb::BF16, {12, 6}), "");

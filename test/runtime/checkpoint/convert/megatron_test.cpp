@@ -162,7 +162,7 @@ TEST_F(Megatron, RejectsAnotherModel) {
   EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}}),
               HasSubstr("no tensor holds parameter 'embed.wte'"));
   EXPECT_THAT(errorWith({version}, {{"layers.1.norm.weight", {6}}, {"lm_head", {5, 6}}}),
-              HasSubstr("tensor 'lm_head' is none of small"));
+              HasSubstr("tensor 'lm_head' is not one of small"));
   EXPECT_THAT(errorWith({version, {"model1", 1, true}}, {{"a", {1}}}), HasSubstr("has 0 layers"));
   EXPECT_THAT(errorWith({version, {"model0", 1, true}}, {{"a", {1}}}), HasSubstr("has no 'model0' with weights"));
 }

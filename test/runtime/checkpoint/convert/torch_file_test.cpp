@@ -69,7 +69,8 @@ TEST_F(Torch, RefusesDamagedZips) {
   EXPECT_THAT(errorAfterChange(text, data, "x"), HasSubstr("storage '0' does not fit its checksum"));
   EXPECT_THAT(errorAfterChange(text, text.find("_rebuild"), "-"), HasSubstr("its names do not fit their checksum"));
   EXPECT_THAT(errorAfterChange(text, end, "x"), HasSubstr("it has no end record"));
-  EXPECT_THAT(errorAfterChange(text, end64, "x"), HasSubstr("its 64-bit end record is not where its locator says"));
+  EXPECT_THAT(errorAfterChange(text, end64, "x"),
+              HasSubstr("its 64-bit end record is not at the offset of its locator"));
   EXPECT_THAT(errorAfterChange(text, end64 + 40, "\xff\xff\xff\xff\xff\xff"), HasSubstr("a directory of"));
   EXPECT_THAT(errorAfterChange(text, end64 + 48, "\xff\xff\xff\xff\xff\xff"), HasSubstr("bytes at"));
   EXPECT_THAT(errorAfterChange(text, end64 + 32, "\x09"), HasSubstr("its directory ends within an entry"));

@@ -1,0 +1,203 @@
+#include "compiler/import/megatron/model_flags.h"
+
+#include "compiler/import/megatron/expert_flags.h"
+#include "compiler/import/megatron/flag_writer.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+namespace espalier {
+
+namespace {
+
+/// Writes the model of one script.
+class ModelWriter : FlagWriter {
+public:
+  ModelWriter(GivenFlags &given, RunFileWriter &yaml, TokenizerFlags &tokenizer, const ScriptDType &dtype,
+              int64_t layers, bool hasBase)
+      : FlagWriter(given, yaml), tokenizer(tokenizer), dtype(dtype), layers(layers), hasBase(hasBase) {}
+
+  void write() {
+    const std::string section = "model.model_config.";
+    bool isGated = given.isSet("--swiglu", section + "type");
+    std::string norm = given.value("--normalization", section + "type").value_or("LayerNorm");
+    bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // Megatron-DeepSpeed's spelling
+    bool isRotary = given.isSet("--use-rotary-position-embeddings", section + "type");
+    isRotary = given.value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
+    if (given.isSet("--no-position-embedding", section + "type") && !isRotary)
+      given.error("--no-position-embedding", "gpt2 has learned positions, llama --position-embedding-type rope");
+    bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
+    bool isBare = given.isSet("--disable-bias-linear", section + "type");
+    int marks = isGated + isRms + isRotary + isBare;
+    if ((marks != 0 && marks != 4) || (marks == 0 && isUntied))
+      given.error(isGated    ? "--swiglu"
+                  : isRms    ? "--normalization"
+                  : isRotary ? "--position-embedding-type"
+                  : isBare   ? "--disable-bias-linear"
+                             : "--untie-embeddings-and-output-weights",
+                  "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
+                  "--position-embedding-type rope and --disable-bias-linear, with or without "
+                  "--untie-embeddings-and-output-weights; gpt2 none of them");
+    bool isLlama = marks == 4;
+    hasExperts = given.isGiven("--num-experts");
+    bool statesModel = given.isGiven("--num-layers") || !hasBase;
+    writeRouting(given, yaml, layers, statesModel);
+    if (!statesModel && !dtype.isStated)
+      return;
+    if (statesModel) {
+      hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
+      bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
+      if (hasExperts && marks == 0)
+        given.error("--num-experts",
+                    "gpt2 has no experts; mixtral and qwen3_moe take llama's flags and those of experts");
+      if (hasHeadNorms && !isLlama)
+        given.error("--qk-layernorm",
+                    "gpt2 has no norms of q and k; qwen3 and qwen3_moe take llama's flags and these norms");
+      if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
+        given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
+                                      "and --qk-layernorm");
+      if (hasExperts && isLlama && !isUntied)
+        given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
+                                     "--untie-embeddings-and-output-weights");
+      const char *name = !isLlama     ? "GPT2"
+                         : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
+                         : hasBiases  ? "Qwen2"
+                                      : (hasHeadNorms ? "Qwen3" : "Llama");
+      put("model.arch.type", fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
+      put(section + "type", fmt::format("{}Config", name));
+      if (isLlama && !isUntied)
+        put(section + "tie_word_embeddings", "True");
+      writeSizes(section, isLlama);
+      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || !hasExperts));
+    }
+    if (dtype.isStated) {
+      put(section + "param_init_type", dtype.name, dtype.flag());
+      put(section + "compute_dtype", dtype.name);
+    }
+  }
+
+private:
+  /// Writes the sizes of heads. Their width is hidden / heads, unless the model file has a separate size for it.
+  void writeHeads(const std::string &section, bool hasOwnWidth) {
+    int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
+    int64_t heads = given.count("--num-attention-heads", section + "num_heads").value_or(1);
+    std::optional<int64_t> width = given.count("--kv-channels", section + (hasOwnWidth ? "head_dim" : "num_heads"));
+    if (hasOwnWidth && (width || hasHeadNorms))
+      put(section + "head_dim", fmt::format("{}", width.value_or(hidden / heads)), "--kv-channels");
+    else if (width && *width * heads != hidden)
+      given.error("--kv-channels",
+                  fmt::format("heads are hidden {} / heads {} wide, got {}; gpt2 and mixtral have no other width",
+                              hidden, heads, *width));
+  }
+
+  void writeSizes(const std::string &section, bool isLlama) {
+    put(section + "num_layers", fmt::format("{}", layers), "--num-layers");
+    std::optional<int64_t> hidden = putCount(section + "hidden_size", "--hidden-size");
+    std::optional<int64_t> heads = putCount(section + "num_heads", "--num-attention-heads");
+    std::optional<int64_t> seq = putCount(section + "seq_length", "--seq-length");
+    for (auto [isGiven, flag] : {std::pair(hidden.has_value(), "--hidden-size"),
+                                 {heads.has_value(), "--num-attention-heads"},
+                                 {seq.has_value(), "--seq-length"}})
+      if (!isGiven && !given.isGiven(flag))
+        given.error(flag, fmt::format("{} is missing", flag));
+    putCount(section + "max_position_embeddings", "--max-position-embeddings");
+    put(section + "vocab_size", fmt::format("{}", tokenizer.vocabulary()), "--vocab-size");
+    putNumber(section + "initializer_range", "--init-method-std");
+    const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
+    const char *epsilonFlag = given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon";
+    put(section + epsilon, given.number(epsilonFlag, section + epsilon).value_or("1e-05"), epsilonFlag);
+    given.isSet("--group-query-attention", section + "n_kv_heads");
+    std::optional<int64_t> ffn =
+        given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
+    std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
+    if (!groups)
+      groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
+    std::optional<std::string> base = given.number("--rotary-base", section + "theta");
+    if (given.number("--rotary-percent", section + "theta").value_or("1") != "1")
+      given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
+    std::string hiddenDropout = given.number("--hidden-dropout", section + "hidden_dropout_rate").value_or("0.1");
+    std::string attentionDropout =
+        given.number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
+    if (isLlama) {
+      // Megatron's own default. An expert is as wide as a dense MLP would be.
+      int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
+      const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
+      const std::string key = section + (hasHeadNorms && hasExperts ? "moe_intermediate_size" : "intermediate_size");
+      std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
+      put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
+      put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
+      put(section + "theta", base.value_or("10000"), "--rotary-base");
+      for (auto [flag, rate] :
+           {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
+        if (rate != "0")
+          given.error(flag, fmt::format("llama has no dropout, {} is {}{}; say {} 0", flag, rate,
+                                        given.isGiven(flag) ? "" : " unless it is given", flag));
+      return;
+    }
+    if (ffn && hidden && *ffn % *hidden != 0)
+      given.error("--ffn-hidden-size",
+                  fmt::format("gpt2 requires a multiple of --hidden-size {}, got {}", *hidden, *ffn));
+    else if (ffn && hidden)
+      put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
+    if (groups && heads && *groups != *heads)
+      given.error("--num-query-groups",
+                  fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
+    put(section + "hidden_act", "gelu_new");
+    put(section + "embedding_dropout_prob", hiddenDropout, "--hidden-dropout");
+    put(section + "hidden_dropout_rate", hiddenDropout, "--hidden-dropout");
+    put(section + "attention_dropout_rate", attentionDropout, "--attention-dropout");
+  }
+
+  TokenizerFlags &tokenizer;
+  const ScriptDType &dtype;
+  int64_t layers;
+  bool hasBase, hasExperts = false, hasHeadNorms = false;
+};
+
+} // namespace
+
+std::string ScriptDType::flag() const { return name == "float16" ? "--fp16" : name == "bfloat16" ? "--bf16" : ""; }
+
+int64_t TokenizerFlags::vocabulary() {
+  const std::string key = "model.model_config.vocab_size";
+  std::optional<std::string> tokenizer = given.value("--tokenizer-type", key);
+  std::optional<int64_t> stated = given.count("--vocab-size", key);
+  if (stated)
+    return *stated + (tokenizer == "NullTokenizer" ? 1 : 0); // plus the end-of-document token
+  if (!tokenizer || tokenizer == "GPT2BPETokenizer")
+    return vocabularyFile() ? vocabularyFile()->ids : 50257;
+  if (tokenizer == "Llama2Tokenizer")
+    return 32000;
+  given.error(
+      "--tokenizer-type",
+      fmt::format("the number of ids of {} is in its files, which are not read; give --vocab-size", *tokenizer));
+  return 1;
+}
+
+/// Returns the contents of the script's vocab.json for GPT-2's tokenizer, or nothing if the file does not exist.
+const std::optional<ScriptVocabulary> &TokenizerFlags::vocabularyFile() {
+  if (std::exchange(looksForVocabulary, false) && options.readVocabulary && given.isKnown("--vocab-file")) {
+    std::vector<std::string> files = given.values("--vocab-file", "model.model_config.vocab_size");
+    if (files.size() == 1)
+      ownVocabulary = options.readVocabulary(files[0]);
+    if (ownVocabulary && ownVocabulary->ids == 0)
+      given.error("--vocab-file", fmt::format("{} is no vocab.json: an object of tokens and their ids", files[0]));
+  }
+  return ownVocabulary;
+}
+
+std::optional<int64_t> TokenizerFlags::endOfDocument() {
+  std::string tokenizer = given.value("--tokenizer-type", "model.model_config.vocab_size").value_or("GPT2BPETokenizer");
+  if (tokenizer == "GPT2BPETokenizer")
+    return vocabularyFile() ? vocabularyFile()->endOfDocument : 50256;
+  if (tokenizer == "NullTokenizer" && given.isGiven("--vocab-size"))
+    return vocabulary() - 1;
+  return tokenizer == "Llama2Tokenizer" ? std::optional<int64_t>(2) : std::nullopt;
+}
+
+void writeModel(GivenFlags &given, RunFileWriter &yaml, TokenizerFlags &tokenizer, const ScriptDType &dtype,
+                int64_t layers, bool hasBase) {
+  ModelWriter(given, yaml, tokenizer, dtype, layers, hasBase).write();
+}
+
+} // namespace espalier

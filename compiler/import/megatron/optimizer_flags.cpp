@@ -1,0 +1,112 @@
+#include "compiler/import/megatron/optimizer_flags.h"
+
+#include "compiler/import/megatron/flag_writer.h"
+
+#include <fmt/format.h>
+#include <map>
+#include <tuple>
+
+namespace espalier {
+
+namespace {
+
+/// Writes the optimizer and its schedule.
+class OptimizerWriter : FlagWriter {
+public:
+  OptimizerWriter(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, int64_t globalBatch)
+      : FlagWriter(given, yaml), dtype(dtype), globalBatch(globalBatch) {}
+
+  void write(bool hasBase) {
+    putNumber("lr_schedule.learning_rate", "--lr");
+    if (given.isGiven("--lr") || given.isGiven("--lr-decay-style"))
+      writeSchedule();
+    if (!hasBase || given.isGiven("--weight-decay") || given.isGiven("--adam-beta1"))
+      put("optimizer.type", "AdamW");
+    putNumber("optimizer.beta1", "--adam-beta1");
+    putNumber("optimizer.beta2", "--adam-beta2");
+    putNumber("optimizer.eps", "--adam-eps");
+    putNumber("optimizer.weight_decay", "--weight-decay");
+    if (dtype.isStated && dtype.name != "float32")
+      put("optimizer.master_weights", "True");
+    writeWrapper();
+  }
+
+private:
+  void writeSchedule() {
+    const std::string section = "lr_schedule.";
+    std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
+    static const std::map<std::string, std::string> kinds = {{"cosine", "cosine"},
+                                                             {"linear", "linear"},
+                                                             {"constant", "constant"},
+                                                             {"inverse-square-root", "inverse_sqrt"},
+                                                             {"WSD", "wsd"}};
+    auto kind = kinds.find(style);
+    if (kind == kinds.end())
+      given.error(
+          "--lr-decay-style",
+          fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
+    else
+      put(section + "type", kind->second, "--lr-decay-style");
+    putNumber(section + "lr_end", "--min-lr");
+    // Converts samples to steps of the global batch.
+    for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
+                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
+                                       std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
+      std::optional<int64_t> wanted = given.count(steps, section + key);
+      if (std::optional<int64_t> many = given.count(samples, section + key))
+        wanted = *many / globalBatch;
+      if (wanted)
+        put(section + key, fmt::format("{}", *wanted), steps);
+    }
+    putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
+    const char *fallFlag = "--lr-wsd-decay-style";
+    if (std::string fall = given.value(fallFlag, section + "type").value_or("exponential"); fall != "exponential")
+      given.error(fallFlag, fmt::format("the rate of WSD falls exponentially here, got {}; {}: {} → exponential", fall,
+                                        fallFlag, fall));
+    if (style == "WSD" && !given.isGiven("--lr-wsd-decay-iters") && !given.isGiven("--lr-wsd-decay-samples"))
+      given.error("--lr-decay-style", "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
+  }
+
+  void writeWrapper() {
+    given.isSet("--calculate-per-token-loss", "the loss of a step is a mean over its tokens, in all micro-batches");
+    if (given.isSet("--grad-reduce-in-bf16", "gradients are summed in float32"))
+      given.warning("--grad-reduce-in-bf16",
+                    "gradients are kept and summed in float32, which takes four bytes of each parameter and not two");
+    const std::string section = "runner_wrapper.", key = section + "scale_sense";
+    if (std::optional<std::string> clip = given.number("--clip-grad", section + "max_grad_norm");
+        clip && *clip != "0") {
+      put(section + "use_clip_grad", "True", "--clip-grad");
+      put(section + "max_grad_norm", *clip, "--clip-grad");
+    }
+    std::optional<std::string> fixed = given.number("--loss-scale", key);
+    std::optional<std::string> initial = given.number("--initial-loss-scale", key + ".loss_scale_value");
+    std::optional<int64_t> window = given.count("--loss-scale-window", key + ".scale_window");
+    std::optional<int64_t> hysteresis = given.count("--hysteresis", "one overflow halves the loss scale");
+    if (dtype.name != "float16")
+      return;
+    if (fixed) {
+      put(key, *fixed, "--loss-scale");
+      return;
+    }
+    if (hysteresis.value_or(1) != 1)
+      given.warning("--hysteresis", fmt::format("one overflow halves the loss scale here, and not the {} that "
+                                                "--hysteresis waits for",
+                                                *hysteresis));
+    put(key + ".type", "DynamicLossScaleUpdateCell");
+    put(key + ".loss_scale_value", initial.value_or("4294967296"), "--initial-loss-scale");
+    put(key + ".scale_factor", "2");
+    put(key + ".scale_window", fmt::format("{}", window.value_or(1000)), "--loss-scale-window");
+  }
+
+  const ScriptDType &dtype;
+  int64_t globalBatch;
+};
+
+} // namespace
+
+void writeOptimizer(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, int64_t globalBatch,
+                    bool hasBase) {
+  OptimizerWriter(given, yaml, dtype, globalBatch).write(hasBase);
+}
+
+} // namespace espalier

@@ -1,0 +1,220 @@
+#include "compiler/import/megatron/parallel_flags.h"
+
+#include "compiler/import/megatron/expert_flags.h"
+#include "compiler/import/megatron/flag_writer.h"
+#include "compiler/import/megatron/stage_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <numeric>
+
+namespace espalier {
+
+namespace {
+
+/// Writes the split of one script.
+class ParallelWriter : FlagWriter {
+public:
+  using FlagWriter::FlagWriter;
+
+  ScriptSizes write(int64_t devices, int64_t baseLayers) {
+    const std::string section = "parallel_config.";
+    int64_t tp = size("--tensor-model-parallel-size", section + "model_parallel");
+    int64_t pp = size("--pipeline-model-parallel-size", section + "pipeline_stage");
+    int64_t cp = size("--context-parallel-size", section + "context_parallel");
+    double product = static_cast<double>(tp) * static_cast<double>(pp) * static_cast<double>(cp);
+    if (devices > 0 && std::fmod(static_cast<double>(devices), product) != 0) {
+      given.error(
+          "--tensor-model-parallel-size",
+          fmt::format("tp {} · pp {} · cp {} does not divide the {} devices; change --nproc_per_node or --nnodes, or "
+                      "give --cluster NAME:HOSTSxDEVICES",
+                      tp, pp, cp, devices));
+      devices = 0;
+    }
+    int64_t dp = devices > 0 ? devices / static_cast<int64_t>(product) : 1;
+    int64_t micro = size("--micro-batch-size", "runner_config.batch_size");
+    int64_t batch = given.count("--global-batch-size", "micro-batches of a step").value_or(micro * dp);
+    if (devices > 0 && batch % (micro * dp) != 0)
+      given.error("--global-batch-size",
+                  fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch, micro, dp));
+    int64_t batches = std::max<int64_t>(1, batch / (micro * dp));
+    put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
+    put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1), "--global-batch-size");
+    put("parallel.parallel_mode", "1");
+    writeSharding();
+    put(section + "data_parallel", fmt::format("{}", dp));
+    put(section + "model_parallel", fmt::format("{}", tp), "--tensor-model-parallel-size");
+    put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
+    if (cp > 1)
+      put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
+    writeExpertSplit(given, yaml, tp, dp);
+    put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
+    if (batches < pp) // MindFormers' key needs at least one per stage; Megatron does not
+      put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");
+    put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
+        "--sequence-parallel");
+    put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
+    layers = given.count("--num-layers", "model.model_config.num_layers").value_or(baseLayers);
+    if (layers == 0 && !given.isGiven("--num-layers"))
+      given.error("--num-layers", "--num-layers is missing");
+    writeStages(pp);
+    writeRecompute(pp);
+    writeOffloading();
+    return {layers, batch, batches};
+  }
+
+private:
+  /// Returns a size of the parallel split. Limited, so that a product of two sizes cannot overflow.
+  int64_t size(const std::string &flag, const std::string &effect) {
+    return std::min<int64_t>(given.count(flag, effect).value_or(1), 1000000);
+  }
+
+  std::string flagText(const std::string &flag, const std::string &effect) {
+    return given.isSet(flag, effect) ? "True" : "False";
+  }
+
+  void writeSharding() {
+    const std::string key = "parallel.enable_parallel_optimizer";
+    bool sharded = given.isSet("--use-distributed-optimizer", key);
+    std::optional<std::string> strategy = given.value("--data-parallel-sharding-strategy", key);
+    static const std::vector<std::string> strategies = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
+    auto place = std::find(strategies.begin(), strategies.end(), strategy.value_or(sharded ? "optim" : "no_shard"));
+    if (place == strategies.end())
+      given.error("--data-parallel-sharding-strategy",
+                  fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
+                              didYouMean(*strategy, strategies)));
+    long zero = place == strategies.end() ? 0 : place - strategies.begin();
+    const std::string stage =
+        given.value("--zero-stage", key).value_or(fmt::format("{}", zero)); // of Megatron-DeepSpeed
+    if (stage.size() == 1 && stage[0] >= '0' && stage[0] <= '3')
+      zero = stage[0] - '0';
+    else
+      given.error("--zero-stage", fmt::format("there are ZeRO stages 0 to 3, got {}", stage));
+    put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
+    if (zero == 2)
+      put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
+          "--data-parallel-sharding-strategy");
+    isFullySharded = zero == 3;
+  }
+
+  /// Writes the layers of every chunk from a layout.
+  void writeLayout(const std::string &text, int64_t pp) {
+    const char *flag = "--pipeline-model-parallel-layout";
+    StageLayout layout = readStageLayout(text);
+    int64_t places = static_cast<int64_t>(layout.layers.size());
+    int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
+    if (!layout.fault.empty())
+      return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
+    if (places % pp != 0)
+      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", places, pp));
+    if (layers > 0 && total != layers)
+      return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
+    chunks = places / pp;
+    if (chunks > 1) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", flag);
+      put("planner.pin.virtual_stages", fmt::format("{}", chunks), flag);
+    }
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
+  }
+
+  /// Writes the chunks of each stage, and separate sizes of the first and the last stage.
+  void writeStages(int64_t pp) {
+    if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
+      return writeLayout(*layout, pp);
+    const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
+    std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
+    std::optional<int64_t> stated = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
+    chunks = std::min<int64_t>(stated.value_or(1), 100000);
+    if (perChunk && layers % (pp * *perChunk) != 0)
+      given.error("--num-layers-per-virtual-pipeline-stage",
+                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", layers, pp, *perChunk));
+    else if (perChunk)
+      chunks = layers / (pp * *perChunk);
+    if (chunks > 1) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
+      put(chunksKey, fmt::format("{}", chunks), "--num-layers-per-virtual-pipeline-stage");
+    }
+    std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
+    std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
+    if (!first && !last)
+      return;
+    int64_t inner = pp - (first ? 1 : 0) - (last ? 1 : 0), rest = layers - first.value_or(0) - last.value_or(0);
+    if (inner < 0 || rest < 0 || (inner == 0 ? rest != 0 : rest % inner != 0)) {
+      given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                  fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
+      return;
+    }
+    // Megatron distributes a stage's layers evenly over its chunks, so one list of offsets applies to each chunk.
+    for (int64_t count : {first.value_or(0), last.value_or(0), inner > 0 ? rest / inner : 0})
+      if (count % chunks != 0)
+        return given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                           fmt::format("{} layers of a stage are not a multiple of its {} chunks", count, chunks));
+    std::vector<int64_t> offsets(static_cast<size_t>(std::min<int64_t>(pp, 100000)), inner > 0 ? rest / inner : 0);
+    offsets.front() = first.value_or(offsets.front());
+    offsets.back() = last.value_or(offsets.back());
+    for (int64_t &entry : offsets)
+      entry = entry / chunks - layers / (pp * chunks);
+    put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
+  }
+
+  void writeRecompute(int64_t pp) {
+    const std::string key = "recompute_config.recompute", selectKey = "recompute_config.select_recompute";
+    std::string granularity = given.value("--recompute-granularity", key).value_or("");
+    if (given.isSet("--recompute-activations", selectKey))
+      granularity = "selective";
+    if (given.isSet("--checkpoint-activations", key))
+      granularity = "full";
+    // Flag names before core_r0.3. Their method implies that whole layers are recomputed.
+    std::optional<std::string> oldMethod = given.value("--activations-checkpoint-method", key);
+    std::optional<int64_t> number = given.count("--activations-checkpoint-num-layers", key);
+    if (oldMethod)
+      granularity = "full";
+    std::string method = given.value("--recompute-method", key).value_or(oldMethod.value_or("uniform"));
+    if (std::optional<int64_t> stated = given.count("--recompute-num-layers", key))
+      number = stated;
+    if (granularity != "" && granularity != "full" && granularity != "selective")
+      given.error("--recompute-granularity",
+                  fmt::format("no granularity '{}', there are full, selective", granularity));
+    if (method != "uniform" && method != "block")
+      given.error(oldMethod ? "--activations-checkpoint-method" : "--recompute-method",
+                  fmt::format("no method '{}', there are uniform, block", method));
+    std::string full = granularity == "full" ? "True" : "False";
+    if (granularity == "full" && method == "block") {
+      std::vector<int64_t> each(static_cast<size_t>(std::min<int64_t>(pp, 100000)),
+                                std::min(number.value_or(1), layers));
+      full = fmt::format("[{}]", fmt::join(each, ", "));
+      if (chunks > 1 && chunks * pp <= 100000) // the number counts per chunk
+        full = fmt::format("[{}]", fmt::join(std::vector<std::string>(static_cast<size_t>(chunks), full), ", "));
+    }
+    put(key, full, "--recompute-granularity");
+    put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
+    put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
+  }
+
+  void writeOffloading() {
+    const std::string optimizerKey = "planner.pin.offload_optimizer", layersKey = "planner.pin.offload_activations";
+    if (given.isSet("--offload-optimizer-states", optimizerKey))
+      put(optimizerKey, "True", "--offload-optimizer-states");
+    const char *flag = "--cpu-offloading-num-layers";
+    std::optional<int64_t> offloaded = given.count(flag, layersKey);
+    if (offloaded && *offloaded != layers &&
+        *offloaded != layers - 1) // the last layer's backward pass follows immediately
+      given.error(flag, fmt::format("all {} layers are offloaded or none, got {}; {}: {} → {}", layers, *offloaded,
+                                    flag, *offloaded, layers - 1));
+    else if (offloaded)
+      put(layersKey, "True", flag);
+  }
+
+  int64_t layers = 0;
+  int64_t chunks = 1; ///< chunks per stage
+  bool isFullySharded = false;
+};
+
+} // namespace
+
+ScriptSizes writeParallel(GivenFlags &given, RunFileWriter &yaml, int64_t devices, int64_t baseLayers) {
+  return ParallelWriter(given, yaml).write(devices, baseLayers);
+}
+
+} // namespace espalier

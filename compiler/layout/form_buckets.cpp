@@ -1,0 +1,379 @@
+// Reads the parameter shardings of the localized joint functions and forms buckets. A bucket packs parameters in the
+// regions parameters, gradients and state of a layer call. If two segments with tied parameters are on one stage, they
+// use one region: offsets of the second segment continue those of the first.
+#include "compiler/codegen/guards.h"
+#include "compiler/layout/segment_layout.h"
+#include "compiler/layout/stage_calls.h"
+#include "compiler/passes.h"
+#include "compiler/plan/run_attributes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <map>
+#include <utility>
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_FORMBUCKETS
+#include "compiler/passes.h.inc"
+
+namespace {
+
+/// A parameter and the properties that select its bucket.
+struct FormedParameter {
+  SegmentParameter parameter;
+  RankedTensorType local;
+  std::string
+      tied; ///< for a parameter that is tied across segments, the owner's name, such as "embed.table"; else empty
+  Axes partialAxes,
+      shareAxes;        ///< axes over which gradients are summed after the last micro-batch, and axes of ZeRO shards
+  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
+  bool decays = false;
+};
+
+struct FormedSegment {
+  func::FuncOp function;
+  SegmentLayout layout;
+  std::vector<FormedParameter> parameters; ///< in the order of the function's arguments
+};
+
+/// Reads the parameters from the arguments of a localized joint function.
+class ParameterReader {
+public:
+  ParameterReader(ModuleOp module, const planner::Plan &plan)
+      : plan(plan), layout(module), sizes(module->getAttrOfType<DictionaryAttr>("model.sizes")) {}
+
+  FailureOr<std::vector<FormedParameter>> read(func::FuncOp function) {
+    std::vector<FormedParameter> parameters;
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      if (!role || role.getValue() != "parameter")
+        continue;
+      if (failed(readParameter(function, argument, parameters.emplace_back())))
+        return failure();
+    }
+    return parameters;
+  }
+
+private:
+  LogicalResult readParameter(func::FuncOp function, BlockArgument argument, FormedParameter &out) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+    auto place = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding");
+    auto all = function->getAttrOfType<DictionaryAttr>("model.parameters");
+    auto facts = all && name ? all.getAs<DictionaryAttr>(name.getValue()) : DictionaryAttr();
+    out.local = dyn_cast<RankedTensorType>(argument.getType());
+    if (!place || !facts || !out.local || place.getDims().size() != dimNames(out.local).size())
+      return emitError(argument.getLoc()) << "parameter " << name << " of @" << function.getSymName()
+                                          << " needs dist.sharding and an entry in model.parameters, as earlier phases "
+                                             "leave them";
+    SegmentParameter &parameter = out.parameter;
+    parameter.name = name.str();
+    parameter.location = argument.getLoc();
+    parameter.sharding = Sharding(place);
+    parameter.localElements = out.local.getNumElements();
+    for (auto [size, axes, dim] : llvm::zip_equal(out.local.getShape(), parameter.sharding.dims, dimNames(out.local))) {
+      parameter.paddedShape.push_back(size * layout.size(axes));
+      auto unpadded = sizes ? sizes.getAs<IntegerAttr>(dim) : IntegerAttr();
+      parameter.shape.push_back(unpadded ? unpadded.getInt() : parameter.paddedShape.back());
+    }
+    auto initializer = facts.getAs<StringAttr>("initializer");
+    auto kind = exec::symbolizeInitializer(initializer ? initializer.getValue() : "zeros");
+    parameter.initializer.kind =
+        static_cast<Initializer::Kind>(static_cast<int>(kind.value_or(exec::Initializer::Zeros)));
+    if (auto stddev = facts.getAs<FloatAttr>("stddev"))
+      parameter.initializer.stddev = stddev.getValueAsDouble();
+    if (auto tied = facts.getAs<StringAttr>("tied_to"))
+      parameter.tiedTo = tied.str();
+    out.decays = facts.contains("decays");
+    readAxes(function, out);
+    return success();
+  }
+
+  void readAxes(func::FuncOp function, FormedParameter &out) {
+    Axes partial = partialOf(function, out.parameter.name);
+    int64_t shares = 1, splits = 1;
+    for (StringAttr axis : layout.mesh().getAxes()) {
+      // Iterating in mesh order fixes the order of the reduction and names a group by its axes in mesh order.
+      bool isMany = layout.mesh().size(axis.getValue()) > 1, isSummed = llvm::is_contained(partial, axis) && isMany;
+      if (isSummed)
+        out.partialAxes.push_back(axis);
+      bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
+      bool isSplit =
+          llvm::any_of(out.parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+      // A parameter that is applied to whole sequences has the same gradient on all context-parallel ranks.
+      if (plan.zero >= 1 && isOfSamples && isSummed && !isSplit) {
+        out.shareAxes.push_back(axis);
+        shares *= layout.mesh().size(axis.getValue());
+      }
+    }
+    for (const Axes &axes : out.parameter.sharding.dims)
+      splits *= layout.size(axes);
+    out.replicas = plan.ranks() / plan.pp / splits / shares;
+  }
+
+  static Axes partialOf(func::FuncOp function, StringRef name) {
+    for (unsigned index = 0; index < function.getNumArguments(); ++index) {
+      auto role = function.getArgAttrOfType<StringAttr>(index, "model.role");
+      auto place = function.getArgAttrOfType<dist::ShardingAttr>(index, "dist.sharding");
+      auto other = function.getArgAttrOfType<StringAttr>(index, "model.name");
+      if (place && role && other && role.getValue() == "accumulator" && other.getValue() == name)
+        return Sharding(place).partial;
+    }
+    return {};
+  }
+
+  const planner::Plan &plan;
+  Layout layout;
+  DictionaryAttr sizes;
+};
+
+/// Forms the buckets of one segment and assigns its parameters to them.
+class BucketBuilder {
+public:
+  BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
+      : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
+
+  /// Forms the buckets. Tied parameters come first, sorted by their owner's name. Both segments then list them, and the
+  /// buckets that follow, in the same order.
+  void build() {
+    std::map<std::string, FormedParameter *> tied;
+    for (FormedParameter &parameter : formed.parameters)
+      if (!parameter.tied.empty())
+        tied.emplace(parameter.tied, &parameter);
+    for (auto &[name, parameter] : tied)
+      put(*parameter);
+    for (FormedParameter &parameter : formed.parameters)
+      if (parameter.tied.empty())
+        put(parameter);
+    for (SegmentBucket &bucket : segment.buckets) {
+      int64_t parts = layout.size(bucket.shareAxes);
+      bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * bucketAlignment));
+      bucket.partElements = bucket.elements / parts;
+    }
+  }
+
+private:
+  /// Returns the bucket for a parameter and adds it if needed. Each tied parameter has its own bucket.
+  SegmentBucket &bucketFor(const FormedParameter &parameter) {
+    double weight = 1.0 / static_cast<double>(parameter.replicas);
+    bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
+    if (acrossStages)
+      weight /= 2;
+    Type stored = parameter.local.getElementType();
+    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
+      if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.stored == stored &&
+          bucket.partialAxes == parameter.partialAxes && bucket.shareAxes == parameter.shareAxes &&
+          bucket.normWeight == weight)
+        return bucket;
+    SegmentBucket bucket;
+    bucket.name = isTied ? parameter.tied : freeName(parameter.decays);
+    bucket.stored = stored;
+    bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
+    bucket.partialAxes = parameter.partialAxes;
+    bucket.shareAxes = parameter.shareAxes;
+    if (plan.zero >= 2 && !bucket.shareAxes.empty())
+      bucket.wholeGradientOffset = 0;
+    if (plan.zero >= 3 && !bucket.shareAxes.empty())
+      bucket.wholeStoredOffset = 0;
+    bucket.decays = parameter.decays;
+    bucket.normWeight = weight;
+    if (acrossStages)
+      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
+    bucket.isTied = !parameter.parameter.tiedTo.empty();
+    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
+    isAlone.push_back(isTied);
+    return segment.buckets.emplace_back(std::move(bucket));
+  }
+
+  std::string freeName(bool decays) const {
+    std::string base = segment.kind + (decays ? ".decayed" : ".plain"), name = base;
+    for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
+         ++number)
+      name = base + std::to_string(number);
+    return name;
+  }
+
+  void put(FormedParameter &from) {
+    SegmentBucket &bucket = bucketFor(from);
+    from.parameter.bucket = &bucket - segment.buckets.data();
+    from.parameter.first = bucket.elements;
+    bucket.elements += static_cast<int64_t>(llvm::alignTo(from.parameter.localElements, bucketAlignment));
+  }
+
+  FormedSegment &formed;
+  SegmentLayout &segment;
+  const planner::Plan &plan;
+  const Layout &layout;
+  std::vector<bool> isAlone; ///< by bucket; true if the bucket takes no further parameters
+};
+
+/// Assigns offsets to a bucket that the segment owns, after the segment's current bytes.
+void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
+  auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
+  bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
+  bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
+  bucket.stateOffset = take(segment.stateBytes, stateParts(segment).size() * bucket.partElements * 4);
+  if (bucket.wholeGradientOffset)
+    bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * 4);
+  if (bucket.wholeStoredOffset)
+    bucket.wholeStoredOffset = take(segment.wholeStoredBytes, bucket.elements * bucket.elementBytes);
+}
+
+void copyBytes(const SegmentLayout &from, SegmentLayout &to) {
+  to.parameterBytes = from.parameterBytes;
+  to.gradientBytes = from.gradientBytes;
+  to.stateBytes = from.stateBytes;
+  to.wholeGradientBytes = from.wholeGradientBytes;
+  to.wholeStoredBytes = from.wholeStoredBytes;
+}
+
+/// Numbers the buckets of all segments and assigns their offsets in the regions.
+void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
+  uint32_t numbers = 0;
+  std::map<std::string, SegmentBucket *> byName;
+  std::map<std::string, SegmentLayout *> byKind;
+  for (FormedSegment &formed : segments) {
+    SegmentLayout &segment = formed.layout;
+    byKind[segment.kind] = &segment;
+    SegmentLayout *owner = nullptr;
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (bucket.isTiedHere)
+        owner = byKind.at(StringRef(bucket.name).split('.').first.str());
+    if (owner) // continue the owner's regions
+      copyBytes(*owner, segment);
+    for (SegmentBucket &bucket : segment.buckets) {
+      auto [known, isNew] = byName.try_emplace(bucket.name, &bucket);
+      bucket.number = isNew ? numbers++ : known->second->number;
+      if (bucket.isTiedHere) {
+        bucket.storedOffset = known->second->storedOffset;
+        bucket.gradientOffset = known->second->gradientOffset;
+        bucket.stateOffset = known->second->stateOffset;
+        bucket.wholeGradientOffset = known->second->wholeGradientOffset;
+        bucket.wholeStoredOffset = known->second->wholeStoredOffset;
+      } else {
+        place(bucket, segment, guard);
+      }
+    }
+    if (owner)
+      copyBytes(segment, *owner);
+  }
+}
+
+/// Writes segments, buckets and parameters as ops.
+class SegmentWriter {
+public:
+  explicit SegmentWriter(ModuleOp module) : b(OpBuilder::atBlockEnd(module.getBody())) {}
+
+  void write(const FormedSegment &formed) {
+    const SegmentLayout &segment = formed.layout;
+    Location loc = func::FuncOp(formed.function).getLoc();
+    auto op = b.create<exec::SegmentOp>(loc, segment.kind, segment.master, segment.parameterBytes,
+                                        segment.gradientBytes, segment.stateBytes, bytes(segment.wholeGradientBytes),
+                                        bytes(segment.wholeStoredBytes));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
+    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
+      write(formed, bucket, index);
+  }
+
+private:
+  ArrayAttr axes(ArrayRef<StringAttr> names) {
+    return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
+  }
+
+  /// Returns an attribute only if the count or offset is present.
+  IntegerAttr bytes(std::optional<uint64_t> count) {
+    return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
+  }
+  IntegerAttr offset(std::optional<uint64_t> at) {
+    return at ? b.getI64IntegerAttr(static_cast<int64_t>(*at)) : IntegerAttr();
+  }
+
+  void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
+    Location loc = func::FuncOp(formed.function).getLoc();
+    SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
+    auto op = b.create<exec::BucketOp>(loc, bucket.name, bucket.number, bucket.stored, bucket.elements,
+                                       bucket.partElements, axes(bucket.partialAxes), axes(bucket.shareAxes), holders,
+                                       bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset,
+                                       bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+                                       offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
+    for (const FormedParameter &from : formed.parameters) {
+      const SegmentParameter &parameter = from.parameter;
+      if (parameter.bucket != index)
+        continue;
+      auto initializer = static_cast<exec::Initializer>(static_cast<int>(parameter.initializer.kind));
+      b.create<exec::ParameterOp>(parameter.location, parameter.name, from.local, parameter.shape,
+                                  parameter.paddedShape, parameter.sharding.attribute(b.getContext()), parameter.first,
+                                  exec::stringifyInitializer(initializer), APFloat(parameter.initializer.stddev),
+                                  parameter.tiedTo.empty() ? StringAttr() : b.getStringAttr(parameter.tiedTo));
+    }
+  }
+
+  OpBuilder b;
+};
+
+/// Sets the owner's name on both parameters of each tie.
+LogicalResult nameTies(std::vector<FormedSegment> &segments) {
+  for (FormedSegment &segment : segments)
+    for (FormedParameter &parameter : segment.parameters) {
+      const std::string &owner = parameter.parameter.tiedTo;
+      if (owner.empty())
+        continue;
+      parameter.tied = owner;
+      bool isFound = false;
+      for (FormedSegment &other : segments)
+        for (FormedParameter &owned : other.parameters)
+          if (other.layout.kind + "." + owned.parameter.name == owner) {
+            owned.tied = owner;
+            isFound = &other < &segment;
+          }
+      if (!isFound)
+        return emitError(parameter.parameter.location)
+               << parameter.parameter.name << " is tied to " << owner << ", which no segment before @"
+               << segment.layout.kind << " has";
+    }
+  return success();
+}
+
+struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!module->getAttrOfType<dist::MeshAttr>("dist.mesh")) {
+      module.emitError("needs dist.mesh, which apply-plan sets");
+      return signalPassFailure();
+    }
+    planner::Plan plan = readPlan(module);
+    Layout layout(module);
+    ParameterReader reader(module, plan);
+    std::vector<FormedSegment> segments;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      auto [kind, phase] = function.getSymName().split('.');
+      if (!function->hasAttr("model.segment") || phase == "prefill") // decode has the same parameters
+        continue;
+      auto parameters = reader.read(function);
+      if (failed(parameters))
+        return signalPassFailure();
+      FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
+      segment.layout.kind = kind.str();
+      segment.layout.master = readMasters(module) && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
+                                return !p.local.getElementType().isF32();
+                              });
+    }
+    if (failed(nameTies(segments)))
+      return signalPassFailure();
+    for (FormedSegment &segment : segments)
+      BucketBuilder(segment, plan, layout).build();
+    placeBuckets(segments, guardBytes(module));
+    SegmentWriter writer(module);
+    for (const FormedSegment &segment : segments)
+      writer.write(segment);
+  }
+};
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,137 @@
+#include "compiler/link/describe_run.h"
+
+#include "compiler/import/run/describe_weights.h"
+#include "compiler/link/describe_identity.h"
+#include "compiler/link/generation.h"
+#include "compiler/plan/run_attributes.h"
+
+#include "dialects/model/dialect.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+void describeRecompute(const planner::Plan &plan, rt::pb::Settings &settings) {
+  std::set<planner::Recompute> policies;
+  for (const planner::StagePlan &stage : plan.stages)
+    policies.insert(stage.recompute.begin(), stage.recompute.end());
+  settings.set_recompute(policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin()));
+  settings.set_slices_kept_inputs(policies.count(planner::Recompute::Full) && plan.slicesInputs());
+}
+
+void addInput(const std::string &file, rt::pb::Plan &out) {
+  std::ifstream stream(file, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  std::string text = content.str();
+  auto hash = llvm::SHA256::hash(ArrayRef(reinterpret_cast<const uint8_t *>(text.data()), text.size()));
+  rt::pb::Input &input = *out.add_inputs();
+  input.set_name(file.substr(file.rfind('/') + 1));
+  input.set_sha256(llvm::toHex(hash, /*LowerCase=*/true));
+}
+
+void describeLearningRate(const LearningRateSchedule &schedule, rt::pb::LearningRate &out) {
+  out.set_kind(schedule.kind);
+  out.set_peak(schedule.peak);
+  out.set_end(schedule.end);
+  out.set_warmup_init(schedule.warmupInit);
+  out.set_power(schedule.power);
+  out.set_cycles(schedule.cycles);
+  out.set_warmup_steps(schedule.warmupSteps);
+  out.set_warmup_ratio(schedule.warmupRatio);
+  out.set_total_steps(schedule.totalSteps);
+  out.set_decay_steps(schedule.decaySteps);
+}
+
+void describeData(const DataConfig &data, rt::pb::Data &out) {
+  out.mutable_path()->Assign(data.path.begin(), data.path.end());
+  out.set_split(data.split);
+  if (data.seed)
+    out.set_seed(*data.seed);
+  if (data.eodToken)
+    out.set_eod_token(*data.eodToken);
+  out.set_eod_mask_loss(data.eodMaskLoss);
+  out.set_reset_position_ids(data.resetPositionIds);
+}
+
+} // namespace
+
+void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
+  out.set_version(2);
+  out.set_model(run.model.name);
+  out.set_compiler(espalierVersion);
+  out.set_parameter_count(run.model.parameterCount());
+  out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));
+  rt::pb::Mesh &mesh = *out.mutable_mesh();
+  mesh.set_pp(plan.pp);
+  mesh.set_dp(plan.dp);
+  mesh.set_cp(plan.cp);
+  mesh.set_ep(plan.ep);
+  mesh.set_tp(plan.tp);
+  mesh.set_ranks_per_host(run.cluster.devicesPerHost);
+  rt::pb::Settings &settings = *out.mutable_settings();
+  settings.set_seed(run.seed);
+  settings.set_micro_batch_size(plan.microBatchSize);
+  settings.set_micro_batches(plan.microBatches);
+  settings.set_global_batch(plan.globalBatch());
+  settings.set_sequence(run.model.dims.at("seq"));
+  settings.set_vocabulary(run.model.dims.at("vocab"));
+  settings.set_zero(plan.zero);
+  settings.set_sequence_parallel(plan.sequenceParallel);
+  describeRecompute(plan, settings);
+  settings.set_schedule(planner::scheduleName(plan.schedule));
+  settings.set_beta1(run.optimizer.beta1);
+  settings.set_beta2(run.optimizer.beta2);
+  settings.set_epsilon(run.optimizer.epsilon);
+  settings.set_weight_decay(run.optimizer.weightDecay);
+  settings.set_max_grad_norm(run.optimizer.clip ? run.optimizer.maxGradNorm : 0);
+  settings.set_max_skipped_steps(static_cast<uint64_t>(run.optimizer.maxSkippedSteps));
+  describeLearningRate(run.schedule, *settings.mutable_learning_rate());
+  settings.set_dynamic_loss_scale(run.lossScale.dynamic);
+  settings.set_initial_loss_scale(run.lossScale.initial);
+  settings.set_loss_scale_factor(run.lossScale.factor);
+  settings.set_loss_scale_window(run.lossScale.window);
+  settings.set_minimum_loss_scale(run.lossScale.minimum);
+  settings.set_ignore_token(run.ignoreToken);
+  settings.set_flops_per_step(flopsPerStep);
+  describeData(run.data, *settings.mutable_data());
+  settings.set_run_mode(run.runMode);
+  if (run.runMode == "predict")
+    settings.set_prompt_tokens(generationPhases(run.model).front().tokens);
+  settings.set_load_checkpoint(run.loadCheckpoint);
+  settings.set_resume_training(run.resume);
+  describeIdentity(run, *out.mutable_identity());
+  describeWeights(run, *out.mutable_weights());
+  addInput(run.file, out);
+}
+
+double stepFlops(ModuleOp joint) {
+  double total = 0;
+  for (const SegmentRun &run : readRuns(joint)) {
+    double flops = 0;
+    auto function = joint.lookupSymbol<func::FuncOp>(run.kind);
+    if (!function)
+      continue;
+    function.walk([&](Operation *op) {
+      auto costed = dyn_cast<CostedOp>(op);
+      if (costed && costed.isExpensive())
+        flops += costed.flops();
+    });
+    total += flops * run.count;
+  }
+  return total;
+}
+
+} // namespace espalier

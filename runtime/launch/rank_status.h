@@ -1,0 +1,48 @@
+// The status of a rank, as numbers that the launcher or another thread can read at any time, even after the rank has
+// died. Nothing here waits or allocates. The step path only makes plain stores.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace espalier::rt {
+
+/// A number that one thread writes and others read.
+template <typename T> class Shown {
+public:
+  /// Starts with `value`.
+  Shown(T value = {}) : value(value) {}
+  Shown(const Shown &) = delete;
+  Shown &operator=(const Shown &) = delete;
+  T operator=(T next) {
+    value.store(next, std::memory_order_relaxed);
+    return next;
+  }
+  operator T() const { return value.load(std::memory_order_relaxed); }
+
+private:
+  std::atomic<T> value;
+  static_assert(std::atomic<T>::is_always_lock_free, "a lock would be one process's");
+};
+
+/// The status of one rank. Numbers index the plan's tables; -1 means none.
+struct alignas(64) RankStatus {
+  std::atomic<uint32_t> beats{0};    ///< heartbeat counter of the rank's process
+  std::atomic<bool> hasLeft{false};  ///< the rank has completed, so its end is no failure
+  std::atomic<bool> hasEnded{false}; ///< the rank does nothing any more, for any reason
+
+  Shown<int64_t> step = -1;   ///< optimizer steps begun before
+  Shown<int32_t> entry = -1;  ///< the entry that runs
+  Shown<int64_t> number = -1; ///< index of the action, counted through blocks and rounds
+  Shown<int32_t> call = -1, subprogram = -1, instruction = -1;
+  Shown<int32_t> transfer = -1;   ///< the in-flight transfer that the rank waits for
+  Shown<uint32_t> microBatch = 0; ///< of that transfer
+
+  /// Clears the position when no entry runs.
+  void leaveEntry() {
+    entry = call = subprogram = instruction = transfer = -1;
+    number = -1;
+  }
+};
+
+} // namespace espalier::rt

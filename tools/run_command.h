@@ -1,0 +1,29 @@
+// The options of a training run, which `run` and `train` share.
+#pragma once
+
+#include "runtime/run/run.h"
+#include "tools/choose_comm.h"
+
+#include "compiler/command_line.h"
+
+#include <string>
+
+namespace espalier {
+
+/// The command-line arguments of a run.
+struct RunWords {
+  std::string plan, device, report, dumpGradients, dumpParameters;
+  bool json = false; ///< print one object at the end in place of the log
+  CommWords comm;
+  rt::RunOptions options;
+  Option steps;
+  Verb evaluation; ///< the options of evaluations
+};
+
+/// Adds all options except the plan.
+void addRunOptions(const Verb &run, RunWords &words);
+
+/// Runs the plan file and returns the exit code. Throws the exceptions of rt::runPlan.
+int runPlanFile(RunWords &words);
+
+} // namespace espalier
