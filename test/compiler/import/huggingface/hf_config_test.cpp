@@ -328,7 +328,7 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
               HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
   EXPECT_THAT(errorsOf(gpt2(), "n_inner", 50),
-              HasSubstr("n_inner (50) is not a multiple of n_embd (24), which gpt2 wants"));
+              HasSubstr("n_inner (50) is not a multiple of n_embd (24), as gpt2 requires"));
   EXPECT_THAT(errorsOf(gpt2(), "n_emdb", 50),
               HasSubstr("n_emdb is not known for gpt2, did you mean 'n_embd'?; remove it"));
   EXPECT_THAT(errorsOf(gpt2(), "n_embd", Json::array()),
