@@ -294,39 +294,4 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   EXPECT_EQ(exchanges > 0, run.model.hasExperts());
 }
 
-TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
-  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
-  MLIRContext context;
-  ChosenPlan chosen = choosePlan(context, run);
-  ASSERT_TRUE(chosen.plan) << chosen.reason;
-  EXPECT_TRUE(planner::Capability().runs(*chosen.plan));
-  EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
-  EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
-  // With hardly more memory than that plan needs, this plan or another one must still fit.
-  CompileOptions sizesOnly;
-  sizesOnly.emitKernels = false;
-  auto arenaOf = [&](const planner::Plan &plan) {
-    std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
-    uint64_t most = 0;
-    for (const auto &stage : compiled->plan.stages())
-      most = std::max<uint64_t>(most, stage.arena_bytes(rt::pb::DEVICE));
-    return static_cast<double>(most);
-  };
-  run.cluster.memoryBytes = 0.6 * arenaOf(*chosen.plan);
-  ChosenPlan smaller = choosePlan(context, run);
-  ASSERT_TRUE(smaller.plan) << smaller.reason;
-  EXPECT_LE(arenaOf(*smaller.plan), run.cluster.memoryBytes);
-}
-
-TEST(ChoosePlan, ReportsTheSmallestChangesIfNothingFits) {
-  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
-  run.cluster.memoryBytes = 4e5;
-  MLIRContext context;
-  ChosenPlan chosen = choosePlan(context, run);
-  EXPECT_FALSE(chosen.plan);
-  EXPECT_FALSE(chosen.isInputError);
-  EXPECT_NE(chosen.reason.find("memory: the plan that needs least"), std::string::npos) << chosen.reason;
-  EXPECT_NE(chosen.reason.find("fits with devices="), std::string::npos) << chosen.reason;
-}
-
 } // namespace
