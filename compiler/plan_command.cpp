@@ -253,9 +253,9 @@ private:
     best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
     for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
       problem.machine.hosts = hosts - idle;
+      quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
       planner::SearchResult fewer = planner::search(problem, quick);
-      if (!fewer.plans.empty() &&
-          fewer.plans.front().prediction.stepSeconds < worthTelling * best.prediction.stepSeconds)
+      if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
         best = fewer.plans.front();
     }
     int used = best.plan.ranks() / problem.machine.devicesPerHost;

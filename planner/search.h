@@ -4,6 +4,7 @@
 
 #include "planner/price.h"
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct SearchOptions {
   /// Return the simplest of the plans whose times are equal within the model error (`Problem::error`). Otherwise
   /// return the fastest plan.
   bool simplest = true;
+  /// Only search for plans below this step time. Candidates whose bounds are above it are never examined.
+  double belowSeconds = std::numeric_limits<double>::infinity();
   bool diagnose = true; ///< when nothing fits, report the binding limit
   bool relax = true;    ///< ... and the smallest relaxations
 };

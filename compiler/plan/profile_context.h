@@ -1,7 +1,10 @@
 // Combines the terms of two builds of a segment that differ in some axes only.
 #pragma once
 
+#include "compiler/plan/read_sizes.h"
 #include "planner/problem.h"
+
+#include <vector>
 
 namespace espalier {
 
@@ -12,5 +15,10 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
 /// Returns the terms of another ZeRO stage or number of replicas. Work of a micro-batch comes from `whole`, parameters
 /// and work of the step from `step`.
 planner::PatternTerms withStep(const planner::PatternTerms &whole, planner::PatternTerms step);
+
+/// Adds a pattern for each ZeRO level that the terms read at `point` hold for. Without replicas there is nothing to
+/// shard, so the terms without ZeRO hold for every level.
+void addZeroPatterns(planner::PatternTerms pattern, const ProfilePoint &point, bool isLayer,
+                     std::vector<planner::PatternTerms> &patterns);
 
 } // namespace espalier

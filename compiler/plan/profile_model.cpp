@@ -1,6 +1,5 @@
 #include "compiler/plan/profile_model.h"
 
-#include "compiler/import/run/split_limits.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/forward_terms.h"
 #include "compiler/plan/profile_context.h"
@@ -10,7 +9,6 @@
 #include "planner/model/segment.h"
 #include "planner/search/parallel.h"
 
-#include <limits>
 #include <thread>
 #include <tuple>
 
@@ -28,6 +26,165 @@ using planner::Size;
 constexpr int64_t termSamples = 2;
 constexpr int profiledReplicas = 2;
 using LiveBytes = planner::PerRecompute<std::vector<Size>>; ///< by recompute policy
+
+using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
+
+/// Reads the terms of all segments at one profile point.
+class PointReader {
+public:
+  /// The first unsplit point and the first tied parameters are described in `problem`.
+  PointReader(const RunConfig &run, const std::string &target, bool evaluates, planner::Problem &problem)
+      : run(run), target(target), evaluates(evaluates), problem(problem) {}
+
+  /// Reads the terms of each kind at one point, with the workspaces of one sample and of more.
+  std::optional<Terms> readAll(MLIRContext &where, const ProfilePoint &point, bool hasStep) {
+    ProfilePoint oneSample = point;
+    oneSample.samples = 1;
+    Terms read(problem.kinds.size());
+    std::vector<SegmentLive> many = profilePoint(where, point, {.step = hasStep, .splitBackward = !evaluates}, &read);
+    if (many.empty())
+      return std::nullopt;
+    // Micro-batches of one sample save the copies of gathered sequences. Programs with separate weight gradients are
+    // only built for one sample if the others differ, or are likely to.
+    bool isSplit = !evaluates && point.sequenceParallel;
+    std::vector<SegmentLive> one = profilePoint(where, oneSample, {.step = false, .splitBackward = isSplit}, nullptr);
+    bool differs = !std::ranges::equal(one, many, {}, &SegmentLive::whole, &SegmentLive::whole);
+    if (differs && !isSplit && !evaluates)
+      one = profilePoint(where, oneSample, {.step = false, .splitBackward = true}, nullptr);
+    if (one.empty())
+      return std::nullopt;
+    for (size_t kind = 0; kind < read.size(); ++kind)
+      for (planner::PatternTerms &terms : read[kind]) {
+        setWorkspaces(many[kind].whole, one[kind].whole, terms);
+        if (terms.weight)
+          setWorkspaces(many[kind].split, differs ? one[kind].split : many[kind].split, *terms.weight);
+      }
+    return read;
+  }
+
+  /// Reads the parameters and the work once per step at another ZeRO stage or number of replicas. Micro-batches cost
+  /// the same as in `whole`.
+  std::optional<Terms> withStepAt(MLIRContext &where, const ProfilePoint &point, const Terms &whole) {
+    std::optional<Terms> read = readStep(where, point);
+    for (size_t kind = 0; read && kind < read->size(); ++kind)
+      for (size_t i = 0; i < (*read)[kind].size(); ++i)
+        (*read)[kind][i] = withStep(whole[kind][i], (*read)[kind][i]);
+    return read;
+  }
+
+  /// Returns the parameters and the work once per step by kind.
+  std::optional<Terms> readStep(MLIRContext &where, const ProfilePoint &point) {
+    Terms read(problem.kinds.size());
+    if (profilePoint(where, point, {.phases = false}, &read).empty())
+      return std::nullopt;
+    return read;
+  }
+
+private:
+  /// The workspaces of a segment, and those with separate weight gradients.
+  struct SegmentLive {
+    LiveBytes whole, split;
+  };
+
+  /// Returns `many`, and `one` where it differs.
+  static void setWorkspaces(const LiveBytes &many, const LiveBytes &one, auto &terms) {
+    terms.workspaceBytes = many;
+    for (int policy = 0; policy < 3; ++policy)
+      if (one[policy] != many[policy])
+        terms.oneSampleWorkspaceBytes[policy] = one[policy];
+  }
+
+  /// Builds parts of the model at one point and adds its terms to `terms`, unless that is null. Returns the live bytes
+  /// by kind, or an empty vector if the model cannot be built.
+  std::vector<SegmentLive> profilePoint(MLIRContext &where, const ProfilePoint &point, const BuiltParts &parts,
+                                        Terms *terms) {
+    SizeReader sizes(run.model, problem.dimensions, point);
+    ProfiledBuild build(where, run, target, sizes, parts);
+    if (build.isBroken())
+      return {};
+    if (terms && parts.phases && point.isUnsplit())
+      describeModel(build, sizes);
+    if (terms && !addTerms(build, point, *terms))
+      return {};
+    if (failed(build.lower()))
+      return {};
+    std::vector<SegmentLive> live;
+    for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+      const std::string &name = problem.kinds[kind].name;
+      live.push_back(
+          {build.liveBytes(name, evaluates), parts.splitBackward ? build.splitLiveBytes(name) : LiveBytes()});
+      if (terms)
+        for (planner::PatternTerms &read : (*terms)[kind]) {
+          read.stepPeakBytes = build.stepPeaks(name);
+          if (parts.splitBackward)
+            read.weight = build.weights(name);
+        }
+    }
+    return live;
+  }
+
+  /// Describes the model's properties that do not depend on the split.
+  void describeModel(ProfiledBuild &build, const SizeReader &sizes) {
+    Monomial contextShare{1, {{static_cast<int>(Axis::Cp), -1}}};
+    for (const Monomial &part : readStreamBytes(build.module(), sizes))
+      problem.boundaryBytes.push_back(product(part, contextShare));
+    // Inputs are tokens, positions, labels and loss weights.
+    problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
+    const std::vector<SegmentRun> &runs = run.model.runs;
+    problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
+      return readsInputs(build.module(), part.kind);
+    });
+    for (const SegmentRun &part : runs)
+      problem.modelFlops +=
+          part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
+  }
+
+  /// Adds the terms of each segment at one point. If parameters are tied, adds separate terms for one stage and for
+  /// several stages. On GPUs, work is priced by the bytes that programs move.
+  bool addTerms(ProfiledBuild &build, const ProfilePoint &point, Terms &terms) {
+    SizeReader sizes(run.model, problem.dimensions, point);
+    std::optional<EmittedWork> emitted;
+    if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
+      return false;
+    for (const SegmentLayout &segment : build.segments()) {
+      bool hasTied = llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
+      for (bool manyStages : {false, true}) {
+        if (manyStages && !hasTied)
+          continue;
+        const EmittedWork *work = emitted ? &*emitted : nullptr;
+        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
+        if (hasTied)
+          read.pattern.pp = manyStages;
+        read.pattern.tensorRanks = point.tp;
+        read.pattern.cp = point.cp > 1;
+        read.pattern.sequenceParallel = point.sequenceParallel;
+        if (run.model.hasExperts())
+          read.pattern.ep = point.ep > 1;
+        read.pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
+        for (const planner::ParameterTerm &parameter : read.parameters)
+          if (parameter.tied && !problem.tiedEmbedding)
+            describeTied(parameter, point);
+        terms[kindNamed(problem, segment.kind)].push_back(std::move(read));
+      }
+    }
+    return true;
+  }
+
+  /// Describes the tied parameters. If read at one tensor rank, the shard size holds for any number of tensor ranks.
+  void describeTied(const planner::ParameterTerm &parameter, const ProfilePoint &point) {
+    problem.tiedEmbedding = true;
+    bool split = run.pins.vocabParallel.value_or(true) && point.tp == 1;
+    for (Monomial part : parameter.elements) {
+      part = scaled(part, parameter.gradientBytes);
+      problem.tiedBytes.push_back(split ? product(part, {1, {{static_cast<int>(Axis::Tp), -1}}}) : part);
+    }
+  }
+
+  const RunConfig &run;
+  const std::string target;
+  const bool evaluates;
+  planner::Problem &problem;
+};
 
 class Profiler {
 public:
@@ -91,8 +248,6 @@ private:
     int ep = 1; ///< 1, or one number that represents all larger ones
   };
 
-  using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
-
   /// Profiles all layouts. The first layout, with one tensor rank, also describes the model. The others are independent
   /// of each other: each is built in its own context, on as many threads as there are cores.
   std::vector<std::optional<Terms>> profileLayouts(const std::vector<Layout> &layouts) {
@@ -121,18 +276,18 @@ private:
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
     ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
                        /*zero=*/0,  layout.sequenceParallel, /*cp=*/1,  splitsExperts(run)};
-    std::optional<Terms> whole = readTermsAt(where, point, /*hasStep=*/true);
+    std::optional<Terms> whole = reader.readAll(where, point, /*hasStep=*/true);
     if (!whole)
       return std::nullopt;
     Terms terms(problem.kinds.size());
     auto add = [&](const Terms &read) {
       for (size_t kind = 0; kind < terms.size(); ++kind)
         for (const planner::PatternTerms &pattern : read[kind])
-          addPattern(pattern, point, isLayer(kind), terms[kind]);
+          addZeroPatterns(pattern, point, isLayer(kind), terms[kind]);
     };
     add(*whole);
     point.zero = 1;
-    std::optional<Terms> sharded = withStepAt(where, point, *whole);
+    std::optional<Terms> sharded = reader.withStepAt(where, point, *whole);
     if (!sharded)
       return std::nullopt;
     add(*sharded);
@@ -147,15 +302,15 @@ private:
   /// while shards are updated.
   bool addWholeExperts(MLIRContext &where, ProfilePoint point, Terms &terms) {
     point.dp = 1;
-    Terms read(terms.size());
-    if (profilePoint(where, point, {.phases = false}, &read).empty())
+    std::optional<Terms> read = reader.readStep(where, point);
+    if (!read)
       return false;
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (size_t i = 0, all = terms[kind].size(); i < all; ++i)
         if (terms[kind][i].pattern.zero > 0) {
           planner::PatternTerms alone = terms[kind][i];
           alone.pattern.dp = false;
-          alone.stepPeakBytes = read[kind].front().stepPeakBytes;
+          alone.stepPeakBytes = (*read)[kind].front().stepPeakBytes;
           terms[kind][i].pattern.dp = true;
           terms[kind].push_back(std::move(alone));
         }
@@ -172,7 +327,7 @@ private:
       return true;
     ProfilePoint point{termSamples, profiledReplicas,        layout.tp, /*ep=*/1,
                        /*zero=*/0,  layout.sequenceParallel, ranks};
-    std::optional<Terms> split = readTermsAt(where, point, /*hasStep=*/false);
+    std::optional<Terms> split = reader.readAll(where, point, /*hasStep=*/false);
     if (!split)
       return false;
     for (size_t kind = 0; kind < terms.size(); ++kind)
@@ -183,197 +338,12 @@ private:
     return true;
   }
 
-  /// The workspaces of a segment, and those with separate weight gradients.
-  struct SegmentLive {
-    LiveBytes whole, split;
-  };
-
-  /// Returns `many`, and `one` where it differs.
-  static void setWorkspaces(const LiveBytes &many, const LiveBytes &one, auto &terms) {
-    terms.workspaceBytes = many;
-    for (int policy = 0; policy < 3; ++policy)
-      if (one[policy] != many[policy])
-        terms.oneSampleWorkspaceBytes[policy] = one[policy];
-  }
-
-  /// Reads the terms of each kind at one point, with the workspaces of one sample and of more.
-  std::optional<Terms> readTermsAt(MLIRContext &where, const ProfilePoint &point, bool hasStep) {
-    ProfilePoint oneSample = point;
-    oneSample.samples = 1;
-    Terms read(problem.kinds.size());
-    std::vector<SegmentLive> many = profilePoint(where, point, {.step = hasStep, .splitBackward = !evaluates}, &read);
-    if (many.empty())
-      return std::nullopt;
-    // Micro-batches of one sample save the copies of gathered sequences. Programs with separate weight gradients are
-    // only built for one sample if the others differ, or are likely to.
-    bool isSplit = !evaluates && point.sequenceParallel;
-    std::vector<SegmentLive> one = profilePoint(where, oneSample, {.step = false, .splitBackward = isSplit}, nullptr);
-    bool differs = !std::ranges::equal(one, many, {}, &SegmentLive::whole, &SegmentLive::whole);
-    if (differs && !isSplit && !evaluates)
-      one = profilePoint(where, oneSample, {.step = false, .splitBackward = true}, nullptr);
-    if (one.empty())
-      return std::nullopt;
-    for (size_t kind = 0; kind < read.size(); ++kind)
-      for (planner::PatternTerms &terms : read[kind]) {
-        setWorkspaces(many[kind].whole, one[kind].whole, terms);
-        if (terms.weight)
-          setWorkspaces(many[kind].split, differs ? one[kind].split : many[kind].split, *terms.weight);
-      }
-    return read;
-  }
-
-  /// Reads the parameters and the work once per step at another ZeRO stage or number of replicas. Micro-batches cost
-  /// the same as in `whole`.
-  std::optional<Terms> withStepAt(MLIRContext &where, const ProfilePoint &point, const Terms &whole) {
-    Terms read(problem.kinds.size());
-    if (profilePoint(where, point, {.phases = false}, &read).empty())
-      return std::nullopt;
-    for (size_t kind = 0; kind < read.size(); ++kind)
-      for (size_t i = 0; i < read[kind].size(); ++i)
-        read[kind][i] = withStep(whole[kind][i], read[kind][i]);
-    return read;
-  }
-
-  /// Builds parts of the model at one point and adds its terms to `terms`, unless that is null. Returns the live bytes
-  /// by kind, or an empty vector if the model cannot be built.
-  std::vector<SegmentLive> profilePoint(MLIRContext &where, const ProfilePoint &point, const BuiltParts &parts,
-                                        Terms *terms) {
-    SizeReader sizes(run.model, problem.dimensions, point);
-    ProfiledBuild build(where, run, target, sizes, parts);
-    if (build.isBroken())
-      return {};
-    if (terms && parts.phases && point.isUnsplit())
-      describeModel(build, sizes);
-    if (terms && !addTerms(build, point, *terms))
-      return {};
-    if (failed(build.lower()))
-      return {};
-    std::vector<SegmentLive> live;
-    for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
-      const std::string &name = problem.kinds[kind].name;
-      live.push_back(
-          {build.liveBytes(name, evaluates), parts.splitBackward ? build.splitLiveBytes(name) : LiveBytes()});
-      if (terms)
-        for (planner::PatternTerms &read : (*terms)[kind]) {
-          read.stepPeakBytes = build.stepPeaks(name);
-          if (parts.splitBackward)
-            read.weight = build.weights(name);
-        }
-    }
-    return live;
-  }
-
-  /// Derives ZeRO 2 and 3 from ZeRO 1. Collectives of the step now run for every micro-batch, beside compute. Gradients
-  /// are scattered after the backward pass. Under ZeRO 3, parameters of layers are gathered for the forward and again
-  /// for the backward pass. The first and the last segment have their own buffers, so their parameters are gathered
-  /// once.
-  static planner::PatternTerms movedOften(planner::PatternTerms pattern, int zero, bool isLayer) {
-    pattern.pattern.zero = zero;
-    std::vector<planner::CollectiveTerm> moved;
-    for (planner::CollectiveTerm term : pattern.collectives) {
-      bool isGather = term.kind == planner::CollectiveKind::AllGather,
-           isMoved = isGather ? zero == 3 && isLayer : term.kind == planner::CollectiveKind::ReduceScatter;
-      if (term.phase == planner::Phase::Step && term.axis == Axis::Dp && isMoved) {
-        term.besideLastBackward = false;
-        term.start = -1; // before the first kernel, for this or another layer
-        term.wait = std::numeric_limits<int>::max();
-        term.phase = planner::Phase::Backward;
-        if (isGather) {
-          moved.push_back(term);
-          term.phase = planner::Phase::Forward;
-        }
-      }
-      moved.push_back(term);
-    }
-    pattern.collectives = std::move(moved);
-    planner::orderTerms(pattern);
-    return pattern;
-  }
-
-  /// Adds a pattern for each ZeRO level that it holds for. Without replicas there is nothing to shard, so the terms
-  /// without ZeRO hold for every level.
-  static void addPattern(planner::PatternTerms pattern, const ProfilePoint &point, bool isLayer,
-                         std::vector<planner::PatternTerms> &patterns) {
-    pattern.pattern.zero = point.zero;
-    bool hasReplicas = point.ep > 1; // for any dp
-    if (point.zero > 0) {
-      if (!hasReplicas)
-        pattern.pattern.dp = true;
-      for (int zero : {2, 3})
-        patterns.push_back(movedOften(pattern, zero, isLayer));
-    } else if (!hasReplicas) {
-      for (int zero : {1, 2, 3}) {
-        planner::PatternTerms alone = pattern;
-        alone.pattern.zero = zero;
-        alone.pattern.dp = false;
-        patterns.push_back(std::move(alone));
-      }
-    }
-    patterns.push_back(std::move(pattern));
-  }
-
-  /// Describes the model's properties that do not depend on the split.
-  void describeModel(ProfiledBuild &build, const SizeReader &sizes) {
-    Monomial contextShare{1, {{static_cast<int>(Axis::Cp), -1}}};
-    for (const Monomial &part : readStreamBytes(build.module(), sizes))
-      problem.boundaryBytes.push_back(product(part, contextShare));
-    // Inputs are tokens, positions, labels and loss weights.
-    problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
-    const std::vector<SegmentRun> &runs = run.model.runs;
-    problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
-      return readsInputs(build.module(), part.kind);
-    });
-    for (const SegmentRun &part : runs)
-      problem.modelFlops +=
-          part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
-  }
-
-  /// Adds the terms of each segment at one point. If parameters are tied, adds separate terms for one stage and for
-  /// several stages. On GPUs, work is priced by the bytes that programs move.
-  bool addTerms(ProfiledBuild &build, const ProfilePoint &point, Terms &terms) {
-    SizeReader sizes(run.model, problem.dimensions, point);
-    std::optional<EmittedWork> emitted;
-    if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
-      return false;
-    for (const SegmentLayout &segment : build.segments()) {
-      bool hasTied = llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
-      for (bool manyStages : {false, true}) {
-        if (manyStages && !hasTied)
-          continue;
-        const EmittedWork *work = emitted ? &*emitted : nullptr;
-        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
-        if (hasTied)
-          read.pattern.pp = manyStages;
-        read.pattern.tensorRanks = point.tp;
-        read.pattern.cp = point.cp > 1;
-        read.pattern.sequenceParallel = point.sequenceParallel;
-        if (run.model.hasExperts())
-          read.pattern.ep = point.ep > 1;
-        read.pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
-        for (const planner::ParameterTerm &parameter : read.parameters)
-          if (parameter.tied && !problem.tiedEmbedding)
-            describeTied(parameter, point);
-        terms[kindNamed(problem, segment.kind)].push_back(std::move(read));
-      }
-    }
-    return true;
-  }
-
-  /// Describes the tied parameters. If read at one tensor rank, the shard size holds for any number of tensor ranks.
-  void describeTied(const planner::ParameterTerm &parameter, const ProfilePoint &point) {
-    problem.tiedEmbedding = true;
-    bool split = run.pins.vocabParallel.value_or(true) && point.tp == 1;
-    for (Monomial part : parameter.elements) {
-      part = scaled(part, parameter.gradientBytes);
-      problem.tiedBytes.push_back(split ? product(part, {1, {{static_cast<int>(Axis::Tp), -1}}}) : part);
-    }
-  }
-
   MLIRContext &context;
   const RunConfig &run;
   const std::string target;
   const bool evaluates;
   planner::Problem problem;
+  PointReader reader{run, target, evaluates, problem};
 };
 
 } // namespace

@@ -25,7 +25,8 @@ std::string lineOf(const SweepPoint &point, const std::optional<double> &price) 
                  100 * prediction.mfu, prediction.peakBytes / gigabyte, hours);
   if (price)
     line += format(" %11.4g", *price * hours);
-  return line + "\n         " + describePlan(*point.plan) + "\n";
+  constexpr size_t indent = 9; // behind the devices
+  return line + "\n" + wrapped(std::string(indent, ' ') + describePlan(*point.plan), indent);
 }
 
 } // namespace

@@ -48,7 +48,8 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
-      : problem(problem), options(options), space(problem, options), incumbents(options.alternatives + 1) {}
+      : problem(problem), options(options), space(problem, options),
+        incumbents(options.alternatives + 1, options.belowSeconds) {}
 
   void run() {
     statistics.space = space.plans();
