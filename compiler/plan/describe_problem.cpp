@@ -1,6 +1,7 @@
 #include "compiler/plan/describe_problem.h"
 
 #include "compiler/import/run/check_pins.h"
+#include "compiler/import/run/split_limits.h"
 
 #include "llvm/Support/ErrorHandling.h"
 

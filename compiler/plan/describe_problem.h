@@ -1,7 +1,7 @@
 // Describes a run as the planner's input, without the terms of its segments.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/run/run_config.h"
 #include "planner/problem.h"
 
 #include <string>

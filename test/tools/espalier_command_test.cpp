@@ -186,7 +186,7 @@ TEST_F(Command, VerifyReportsADamagedPlan) {
   EXPECT_EQ(good.code, 0);
   EXPECT_EQ(good.text, "toy.plan: holds\n");
   EXPECT_EQ(nlohmann::json::parse(run("verify toy.plan --json").text),
-            nlohmann::json::parse(R"({"ok": true, "errors": []})"));
+            nlohmann::json::parse(R"({"schema": 1, "ok": true, "errors": []})"));
   std::string bytes = read("toy.plan");
   bytes[bytes.find("toy.yaml")] = 'T';
   std::ofstream(folder / "bad.plan", std::ios::binary) << bytes;

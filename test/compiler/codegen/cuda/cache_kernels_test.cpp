@@ -27,7 +27,7 @@ struct Cache {
   int64_t tokens = 1, group = 1, headDim = 16;
   std::string type = "f32";
   std::vector<int> positions; ///< positions of all tokens
-  std::string options;
+  std::string options = {};
 
   std::string tensor(const std::string &sizes, const std::string &dims) const {
     return "tensor<2x" + sizes + "x" + type + ", #model.dims<batch, " + dims + ">>";
