@@ -11,6 +11,7 @@
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan_command.h"
+#include "compiler/plan_sweep.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
 #include "runtime/counted.h"
@@ -62,18 +63,30 @@ void addPlanVerb(const Verb &app, PlanArguments &arguments) {
   plan.flag("--all", arguments.all, "also plans that cannot be executed yet");
   Option json = plan.flag("--json", arguments.json, "as JSON");
   plan.option("--pin", arguments.pin, "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
-  plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
-  plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
+  Option devices = plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
+  Option lose = plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   Option whyNot = plan.option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
   // --why-not replaces the plan, so there is nothing to trace or export. An export replaces the table.
-  plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
-  plan.option("--report", arguments.report, "file for a report as HTML: timeline, memory, time and the plans");
-  plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
-      .oneOf({"megatron", "mindformers", "torchtitan"})
-      .excludes(whyNot)
-      .excludes(json);
+  Option trace =
+      plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);
+  Option report =
+      plan.option("--report", arguments.report, "file for a report as HTML: timeline, memory, time and the plans");
+  Option exports = plan.option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
+                       .oneOf({"megatron", "mindformers", "torchtitan"})
+                       .excludes(whyNot)
+                       .excludes(json);
+  Option sweep =
+      plan.option("--sweep", arguments.sweep,
+                  "time and cost for several numbers of devices: devices=64..1024 (doubling) or devices=8,12,16");
+  for (const Option &other : {devices, lose, whyNot, trace, report, exports}) // of one plan
+    sweep.excludes(other);
+  plan.option("--price", arguments.price, "price of a device hour, for --sweep").needs(sweep);
   addTarget(plan, arguments.target);
-  plan.action([&] { return isTarget(arguments.target, arguments.file) ? planVerb(arguments) : UserError; });
+  plan.action([&] {
+    if (!isTarget(arguments.target, arguments.file))
+      return static_cast<int>(UserError);
+    return arguments.sweep.empty() ? planVerb(arguments) : planSweep(arguments);
+  });
 }
 
 void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {

@@ -98,6 +98,7 @@ template Option Verb::option(const std::string &, double &, const std::string &)
 template Option Verb::option(const std::string &, std::optional<std::string> &, const std::string &) const;
 template Option Verb::option(const std::string &, std::optional<int> &, const std::string &) const;
 template Option Verb::option(const std::string &, std::optional<int64_t> &, const std::string &) const;
+template Option Verb::option(const std::string &, std::optional<double> &, const std::string &) const;
 
 Option Verb::textOption(const std::string &names, std::function<void(const std::string &)> store,
                         const std::string &help) const {

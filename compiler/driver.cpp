@@ -205,13 +205,22 @@ void printDiagnostics(MLIRContext &context) {
   });
 }
 
-std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                             OwningOpRef<ModuleOp> *weightsApart) {
   CompileOptions options;
   Compilation c = start(context, run, plan, options);
   for (const Phase &phase : phases) {
+    bool isLast = StringRef(phase.name) == "phases";
+    if (isLast && weightsApart) {
+      Compilation apart{context, run, plan, options, c.module->clone(), {}};
+      splitBackward(*apart.module, run.model);
+      if (failed(phase.run(apart)))
+        return std::nullopt;
+      *weightsApart = std::move(apart.module);
+    }
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
-    if (StringRef(phase.name) == "phases")
+    if (isLast)
       break;
   }
   std::vector<SegmentLayout> segments = readSegments(*c.module);

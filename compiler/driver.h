@@ -50,9 +50,11 @@ struct PartitionedModel {
   std::vector<SegmentLayout> segments;
 };
 
-/// Compiles a plan of a run up to the phase named `phases`.
+/// Compiles a plan of a run up to the phase named `phases`. With `weightsApart`, also sets the same model with the
+/// weight gradients of layers as phases of their own.
 std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
-                                             const planner::Plan &plan);
+                                             const planner::Plan &plan,
+                                             mlir::OwningOpRef<mlir::ModuleOp> *weightsApart = nullptr);
 
 /// Returns the names of the phases that leave IR, in order.
 std::vector<std::string> phaseNames();

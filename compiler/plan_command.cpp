@@ -37,10 +37,8 @@ struct Solved {
   planner::FirstPlan first = planner::FirstPlan::Best;
 };
 
-/// Imports the run file and prints its diagnostics, unless they equal those already printed. Returns nothing if there
-/// are errors.
-std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
-  ImportedRun imported = importRun(file, options);
+/// Prints the diagnostics of an import, unless they equal those already printed. Returns nothing if there are errors.
+std::optional<RunConfig> report(ImportedRun imported, std::string &told) {
   if (std::string text = imported.diagnostics.render(); text != told) {
     fmt::print(stderr, "{}", text);
     told = text;
@@ -48,6 +46,11 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
+}
+
+/// Imports the run file and reports its diagnostics.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
+  return report(importRun(file, options), told);
 }
 
 /// Returns whether the file itself names its cluster.
@@ -111,7 +114,8 @@ private:
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
-    std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
+    bool isRead = plain.cluster.empty();
+    std::optional<RunConfig> run = isRead ? report(std::move(own), told) : importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
     present = std::move(*run);
@@ -249,9 +253,9 @@ private:
     best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
     for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
       problem.machine.hosts = hosts - idle;
+      quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
       planner::SearchResult fewer = planner::search(problem, quick);
-      if (!fewer.plans.empty() &&
-          fewer.plans.front().prediction.stepSeconds < worthTelling * best.prediction.stepSeconds)
+      if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
         best = fewer.plans.front();
     }
     int used = best.plan.ranks() / problem.machine.devicesPerHost;

@@ -16,6 +16,8 @@ struct PlanArguments {
   bool all = false; ///< also show plans that cannot be executed yet
   bool json = false;
   std::optional<int> devices;        ///< assume this number of devices
+  std::string sweep;                 ///< "devices=64..1024": the best plan for each number of devices
+  std::optional<double> price;       ///< of a device hour, for the sweep
   int loseNodes = 0;                 ///< assume this many fewer hosts
   std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans with these properties
   std::optional<std::string> whyNot; ///< explain why this plan is not chosen: "tp=4,pp=12"

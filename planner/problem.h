@@ -113,6 +113,17 @@ struct Pattern {
   bool operator==(const Pattern &) const = default;
 };
 
+/// The memory of a segment whose weight gradients are actions of their own.
+struct WeightTerms {
+  PerRecompute<Size> savedBytes;    ///< of PatternTerms::savedBytes, those that the weight gradients read
+  PerRecompute<Size> passedBytes;   ///< written by backward for the weight gradients
+  PerRecompute<Size> streamBytes;   ///< of PatternTerms::savedBytes, those of the incoming activation
+  PerRecompute<bool> readsStream{}; ///< whether the weight gradients read the incoming activation
+  /// As in PatternTerms, of programs with separate weight gradients.
+  PerRecompute<std::vector<Size>> workspaceBytes, oneSampleWorkspaceBytes;
+  bool operator==(const WeightTerms &) const = default;
+};
+
 /// The terms of one segment under plans that match `pattern`. Terms of a program are in program order: compute by
 /// position, collectives by start (`orderTerms` of segment.h).
 struct PatternTerms {
@@ -131,6 +142,9 @@ struct PatternTerms {
   /// Same for micro-batches of one sample, whose sequences are sliced and concatenated without copies. Empty: no
   /// difference.
   PerRecompute<std::vector<Size>> oneSampleWorkspaceBytes;
+  /// Memory under schedules with separate weight gradients. Unset: all saved values are kept until the weight
+  /// gradients, which read nothing else.
+  std::optional<WeightTerms> weight;
   Size stepBytes;                  ///< live only during the optimizer step, when no forward values are live
   std::vector<Size> stepPeakBytes; ///< transient bytes of work once per step; the largest entry counts
   bool operator==(const PatternTerms &) const = default;

@@ -4,6 +4,8 @@
 
 #include "planner/price.h"
 
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct SearchOptions {
   /// Return the simplest of the plans whose times are equal within the model error (`Problem::error`). Otherwise
   /// return the fastest plan.
   bool simplest = true;
+  /// Only search for plans below this step time. Candidates whose bounds are above it are never examined.
+  double belowSeconds = std::numeric_limits<double>::infinity();
   bool diagnose = true; ///< when nothing fits, report the binding limit
   bool relax = true;    ///< ... and the smallest relaxations
 };
@@ -30,14 +34,22 @@ struct Relaxation {
   double needBytes = 0; ///< of the fullest stage with the change
 };
 
+/// A gap between a step and its lower bound that the answer explains.
+inline constexpr double kWideGap = 0.03;
+
 /// Size of the search and its certificate.
 struct SearchStatistics {
   double space = 0;      ///< plans in the space, at most 1e300
+  int64_t configs = 0;   ///< splits of the devices and the batch, without schedules
+  int64_t tooLarge = 0;  ///< of them: those whose state alone does not fit
+  int64_t examined = 0;  ///< configs with a schedule whose layers were laid out; bounds rule out the rest
   int64_t evaluated = 0; ///< plans whose pipeline was played
   double seconds = 0;
   double fastestSeconds = 0;    ///< step of the fastest plan found
   double lowerBoundSeconds = 0; ///< no plan of the space is faster
   bool optimal = false;         ///< lower bound = fastest
+  /// Returns how much faster a plan may be that the search has not ruled out.
+  double gap() const { return optimal || fastestSeconds <= 0 ? 0 : 1 - lowerBoundSeconds / fastestSeconds; }
 };
 
 /// The result of a search. plans[0] is the best plan: the simplest of those as fast as the fastest plan within the
@@ -52,6 +64,10 @@ struct SearchResult {
   PricedPlan nearest; ///< when nothing fits: the plan that needs the least memory
   std::vector<Relaxation> relaxations;
   SearchStatistics statistics;
+  /// The fastest plan of plain 1F1B, with its own certificate. Set if the search leaves a gap above kWideGap, which
+  /// means unequal layers on several chunks. Plain 1F1B is searched in full.
+  std::optional<PricedPlan> plain;
+  SearchStatistics plainStatistics;
 };
 
 /// Searches for the best plan. Exact under the cost model. Deterministic: the result does not depend on the thread

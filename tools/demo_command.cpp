@@ -163,7 +163,7 @@ void showSplits(const DemoWords &words, const fs::path &configs, const Workspace
 void showText(const DemoWords &words, const fs::path &configs, const Workspace &work, const std::string &text) {
   std::string run = configs / "demo" / "demo.yaml", tokenizer = work.file("alice.json"), prefix = work.file("alice");
   std::string checkpoint = work.file("checkpoints"), say = work.file("say.plan");
-  show({"data", "train-tokenizer", text, "--output", tokenizer, "--vocab-size", "1024"});
+  show({"data", "train-tokenizer", text, "--output", tokenizer, "--vocab-size", "2048"});
   show({"data", "tokenize", text, "--tokenizer", "hf", "--tokenizer-model", tokenizer, "--output-prefix", prefix,
         "--overwrite"});
   std::vector<std::string> train = {

@@ -128,7 +128,7 @@ Json linesOf(const char *title, const char *axis, const std::vector<rt::StepReco
           {"title", title},
           {"x", "step"},
           {"y", axis},
-          {"series", {{{"name", axis}, {"points", points}}}}};
+          {"series", Json::array({{{"name", axis}, {"points", points}}})}};
 }
 
 /// Returns the measured step of a trace file that the run wrote.
@@ -169,18 +169,16 @@ Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::R
   Json sections = Json::array();
   const std::vector<rt::StepRecord> &steps = result.steps;
   double median = medianSeconds(steps), predicted = plan.predicted_step_seconds();
-  Json facts = Json::array();
+  Json facts = Json::object();
   if (!steps.empty()) {
-    facts.push_back({"Steps", fmt::format("{} to {}", steps.front().step, steps.back().step)});
-    facts.push_back(
-        {"Loss", fmt::format("{:.5f} at the first step, {:.5f} at the last", steps.front().loss, steps.back().loss)});
-    facts.push_back({"Step time", fmt::format("{:.4g} s, the median", median)});
+    facts["Steps"] = fmt::format("{} to {}", steps.front().step, steps.back().step);
+    facts["Loss"] = fmt::format("{:.5f} at the first step, {:.5f} at the last", steps.front().loss, steps.back().loss);
+    facts["Step time"] = fmt::format("{:.4g} s, the median", median);
   }
   if (predicted > 0 && median > 0)
-    facts.push_back(
-        {"Predicted", fmt::format("{:.4g} s; measured {:+.0f} %", predicted, 100 * (median / predicted - 1))});
+    facts["Predicted"] = fmt::format("{:.4g} s; measured {:+.0f} %", predicted, 100 * (median / predicted - 1));
   if (!result.divergence.empty())
-    facts.push_back({"Ended", "diverged: " + result.divergence});
+    facts["Ended"] = "diverged: " + result.divergence;
   sections.push_back({{"type", "facts"}, {"title", "Run"}, {"facts", facts}});
   if (!steps.empty()) {
     sections.push_back(linesOf("Loss", "loss", steps, [](const auto &step) { return step.loss; }));
@@ -203,7 +201,7 @@ Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::R
                         {"title", "Evaluations"},
                         {"x", "step"},
                         {"y", "loss"},
-                        {"series", {{{"name", "loss"}, {"points", points}}}}});
+                        {"series", Json::array({{{"name", "loss"}, {"points", points}}})}});
   if (!trace.empty())
     sections.push_back(measuredStep(trace, plan));
   return sections;

@@ -5,6 +5,7 @@
 
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
+#include "runtime/functions.h"
 
 using namespace mlir;
 
@@ -61,6 +62,35 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
   scalars.assign({randomStream(context, id), originScalar(context, originOf(0)), head,
                   constantScalar(context, whole[1]), originScalar(context, originOf(1))});
   return success();
+}
+
+/// Appends the remaining sizes, floats and flags of the function's row: the op's attributes of the same names, else
+/// initial values. The call leaves out the numbers behind the last one that the op gives.
+void addAttributes(Operation *op, ProgramBuilder::Call &call) {
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  auto attribute = [&](StringRef name) { return op->getInherentAttr(name).value_or(Attribute()); };
+  size_t given = call.sizes.size();
+  for (const rt::NumberSignature &size : ArrayRef(row.sizes).drop_front(given)) {
+    Attribute own = attribute(size.name);
+    if (own)
+      call.sizes.push_back(isa<UnitAttr>(own) ? 1 : cast<IntegerAttr>(own).getInt());
+    else if (std::optional<size_t> other = row.findSize(size.initial))
+      call.sizes.push_back(call.sizes[*other]);
+    else
+      call.sizes.push_back(size.isFlag ? 0 : std::stoll(size.initial));
+    given = own || size.initial.empty() ? call.sizes.size() : given;
+  }
+  call.sizes.resize(given);
+  given = call.floats.size();
+  for (const rt::NumberSignature &number : ArrayRef(row.floats).drop_front(given)) {
+    Attribute own = attribute(number.name);
+    call.floats.push_back(own ? cast<FloatAttr>(own).getValueAsDouble() : std::stod(number.initial));
+    given = own ? call.floats.size() : given;
+  }
+  call.floats.resize(given);
+  for (const std::string &flag : row.flags)
+    if (Attribute own = attribute(flag))
+      call.flags.set(flag, own);
 }
 
 } // namespace
@@ -174,12 +204,10 @@ void ProgramBuilder::lowerEpilogue(exec::ProductOp op, Call &call) {
 LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   Call call;
   auto setUp = [&](auto attention) {
-    double rate = attention.getRate().convertToDouble();
-    call.floats = {attention.getScale().convertToDouble(), rate};
-    if (attention.getCausal())
-      call.flags.set("causal", builder.getUnitAttr());
     call.sizes = attentionSizes(attention.getQ(), attention.getK());
-    return attentionScalars(op, attention.getQ(), attention.getId(), rate, call.scalars);
+    addAttributes(op, call);
+    return attentionScalars(op, attention.getQ(), attention.getId(), attention.getRate().convertToDouble(),
+                            call.scalars);
   };
   bool isForward = isa<model::AttentionOp>(op);
   call.function = isForward ? "attention_forward" : "attention_backward";
@@ -218,7 +246,7 @@ LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
   call.sizes = attentionSizes(attend.getQ(), attend.getK());
   call.sizes.resize(5);
   call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
-  call.floats = {attend.getScale().convertToDouble()};
+  addAttributes(op, call);
   emit(call);
   return success();
 }
@@ -260,8 +288,8 @@ LogicalResult ProgramBuilder::lowerRope(Operation *op) {
   call.add(place(rope.getX()), elementOf(rope.getX()));
   call.add(place(rope.getPositions()), elementOf(rope.getPositions()));
   call.add(place(rope.getResult()), elementOf(rope.getResult()));
-  call.sizes = {tokens, type.getNumElements() / tokens / headDim, headDim, rope.getInverse() ? 1 : 0};
-  call.floats = {rope.getTheta().convertToDouble()};
+  call.sizes = {tokens, type.getNumElements() / tokens / headDim, headDim};
+  addAttributes(op, call);
   emit(call);
   return success();
 }

@@ -6,10 +6,10 @@
 namespace espalier {
 
 size_t planStage(const planner::Plan &plan, int stage, int chunk) {
-  return static_cast<size_t>(planner::modelChunk(stage, chunk, plan.pp, planner::isVShaped(plan.schedule)));
+  return static_cast<size_t>(planner::placement(plan).modelChunk(stage, chunk));
 }
 
-int headStage(const planner::Plan &plan) { return planner::isVShaped(plan.schedule) ? 0 : plan.pp - 1; }
+int headStage(const planner::Plan &plan) { return planner::placement(plan).headStage(); }
 
 namespace {
 

@@ -262,7 +262,7 @@ void buildStages(const StageInputs &in, Plan &out) {
   std::vector<StageList> evaluation = schedules.evaluation();
   std::vector<StageList> training = in.trains ? schedules.training() : std::vector<StageList>();
   std::vector<std::vector<GradientTerm>> terms = gradientTerms(out);
-  ListInputs lists{in.transfers, in.buckets, terms, out, planner::isVShaped(in.plan.schedule)};
+  ListInputs lists{in.transfers, in.buckets, terms, out, planner::placement(in.plan).returns};
   for (int number = 0; number < in.plan.pp; ++number) {
     const StageList &list = in.trains ? training[number] : evaluation[number];
     Stage &stage = *out.add_stages();

@@ -50,9 +50,7 @@ public:
 private:
   static constexpr int none = -1, mostOpen = 32;
 
-  int modelChunk(int chunk) const {
-    return planner::modelChunk(stage, chunk, static_cast<int>(table.stages.size()), table.vShape);
-  }
+  int modelChunk(int chunk) const { return table.modelChunk(stage, chunk); }
 
   /// Returns whether the chunk passes its stream to the next chunk of this stage.
   bool isTurn(int chunk) const {

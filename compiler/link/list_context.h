@@ -17,7 +17,7 @@ struct ListInputs {
   const std::vector<BucketTransfers> &buckets;         ///< by bucket number
   const std::vector<std::vector<GradientTerm>> &terms; ///< by program
   const rt::pb::Plan &plan;                            ///< must already contain its buckets
-  bool vShape = false; ///< whether second chunks send their stream to the previous stage
+  bool returns = false; ///< whether second chunks send their stream to the previous stage
 };
 
 /// One entry of one stage whose instruction stream is being built.

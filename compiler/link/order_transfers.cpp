@@ -28,8 +28,7 @@ std::vector<MadeValue> madeValues(const planner::ScheduleTable &table) {
   for (int stage = 0; stage < stages; ++stage)
     for (const planner::PlayedAction &step : played.trace[stage])
       if (step.action.kind != planner::ActionKind::Weight)
-        values.push_back({static_cast<int>(step.endSeconds),
-                          planner::modelChunk(stage, step.action.chunk, stages, table.vShape),
+        values.push_back({static_cast<int>(step.endSeconds), table.modelChunk(stage, step.action.chunk),
                           step.action.kind == planner::ActionKind::Backward, step.action.microBatch});
   // A chunk makes one value at a time, so no two keys are equal.
   std::ranges::sort(values, {}, [](const MadeValue &value) { return std::pair(value.end, value.chunk); });
@@ -40,7 +39,7 @@ std::vector<MadeValue> madeValues(const planner::ScheduleTable &table) {
 
 std::vector<std::vector<StageFlight>> orderTransfers(const planner::ScheduleTable &table) {
   int stages = static_cast<int>(table.stages.size()), chunks = stages * table.chunksPerStage;
-  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.vShape); };
+  auto stageOf = [&](int chunk) { return table.stageOf(chunk); };
   std::vector<std::vector<StageFlight>> order(stages);
   auto add = [&](int chunk, FlightKind kind, int microBatch) {
     order[stageOf(chunk)].push_back({kind, chunk / stages, microBatch});

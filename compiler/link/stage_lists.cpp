@@ -84,7 +84,7 @@ private:
   }
 
   int64_t transferOf(const StageFlight &flight) const {
-    const StreamTransfers &streams = in.vShape && flight.chunk == 1 ? in.transfers.back : in.transfers.forth;
+    const StreamTransfers &streams = in.returns && flight.chunk == 1 ? in.transfers.back : in.transfers.forth;
     switch (flight.kind) {
     case FlightKind::Inputs:
       return in.transfers.inputs;

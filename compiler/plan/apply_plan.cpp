@@ -20,6 +20,17 @@ ModelSizes sizesUnder(const planner::Plan &plan) {
   return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }
 
+namespace {
+
+/// Returns whether the function is that of a repeated layer: neither the first segment nor the last.
+bool isRepeated(func::FuncOp function, const ModelDescription &model) {
+  return llvm::any_of(model.runs, [&](const SegmentRun &run) {
+    return &run != &model.runs.front() && &run != &model.runs.back() && run.kind == function.getName();
+  });
+}
+
+} // namespace
+
 void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescription &model) {
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
@@ -55,20 +66,24 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   for (const planner::StagePlan &stage : plan.stages)
     policies.insert(stage.recompute.begin(), stage.recompute.end());
   for (auto function : module.getOps<func::FuncOp>()) {
-    bool repeats = llvm::any_of(model.runs, [&](const SegmentRun &run) {
-      return &run != &model.runs.front() && &run != &model.runs.back() && run.kind == function.getName();
-    });
+    bool repeats = isRepeated(function, model);
     SmallVector<StringRef> names;
     for (planner::Recompute policy : policies)
       names.push_back(recomputeName(policy));
     if (!repeats || names.empty())
       names = {"none"};
     function->setAttr("model.recompute", b.getStrArrayAttr(names));
-    // Splitting the backward pass does not pay for embedding and head. They are at the ends of the pipeline, where
-    // nothing waits for the gradients of their inputs, or where these gradients cost as much as those of the weights.
-    if (repeats && planner::splitsBackward(plan.schedule))
-      function->setAttr("model.split_backward", b.getUnitAttr());
   }
+  if (planner::splitsBackward(plan.schedule))
+    splitBackward(module, model);
+}
+
+// Splitting the backward pass does not pay for embedding and head. They are at the ends of the pipeline, where nothing
+// waits for the gradients of their inputs, or where these gradients cost as much as those of the weights.
+void splitBackward(ModuleOp module, const ModelDescription &model) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (isRepeated(function, model))
+      function->setAttr("model.split_backward", UnitAttr::get(module.getContext()));
 }
 
 } // namespace espalier

@@ -17,4 +17,7 @@ ModelSizes sizesUnder(const planner::Plan &plan);
 /// model.recompute on the segments, which lists the policies that their layers use.
 void applyPlan(mlir::ModuleOp module, const planner::Plan &plan, const ModelDescription &model);
 
+/// Makes the weight gradients of layers a phase of their own.
+void splitBackward(mlir::ModuleOp module, const ModelDescription &model);
+
 } // namespace espalier

@@ -1,7 +1,7 @@
 #include "compiler/plan/choose_generation.h"
 
-#include "compiler/import/run/check_pins.h"
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/run/split_limits.h"
 #include "compiler/plan/choose_plan.h"
 #include "planner/check.h"
 

@@ -30,7 +30,7 @@ std::vector<int> repeatedOfChunks(const std::vector<int> &listed, const planner:
   for (int stage = 0; stage < plan.pp && !listed.empty(); ++stage) {
     std::vector<int> places;
     for (int chunk = 0; chunk < chunks; ++chunk)
-      places.push_back(planner::modelChunk(stage, chunk, plan.pp, planner::isVShaped(plan.schedule)));
+      places.push_back(planner::placement(plan).modelChunk(stage, chunk));
     for (int chunk = 0; chunk < chunks && ofChunks; ++chunk)
       repeated[places[chunk]] = std::min(counts[places[chunk]], listed[chunk * plan.pp + stage]);
     bool isFull = false;

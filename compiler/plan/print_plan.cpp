@@ -3,7 +3,10 @@
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <cmath>
 
 namespace espalier {
 
@@ -111,6 +114,16 @@ Json whatIfAsJson(const planner::WhatIf &answer) {
           {"device_seconds_per_token_ratio", answer.costRatio()}};
 }
 
+/// Compares plan `i` of the result with the fastest plan and with the first.
+std::string standing(const planner::SearchResult &result, size_t i) {
+  double own = result.plans[i].prediction.stepSeconds, more = own - result.plans.front().prediction.stepSeconds;
+  std::string first = fmt::format("{:.4g} s {} than the first", std::abs(more), more < 0 ? "faster" : "slower");
+  if (result.error.isEqual(own, result.statistics.fastestSeconds))
+    return "as fast as the fastest within the error of a comparison; " + first;
+  return fmt::format("{:.4g} s slower than the fastest, outside the error of a comparison; {}",
+                     own - result.statistics.fastestSeconds, first);
+}
+
 } // namespace
 
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
@@ -130,17 +143,27 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   }
   const planner::SearchStatistics &statistics = result.statistics;
   json["search"] = {{"space", statistics.space},
+                    {"configs", statistics.configs},
+                    {"too_large", statistics.tooLarge},
+                    {"examined", statistics.examined},
                     {"evaluated", statistics.evaluated},
                     {"seconds", statistics.seconds},
                     {"fastest_seconds", statistics.fastestSeconds},
                     {"lower_bound_seconds", statistics.lowerBoundSeconds},
                     {"optimal", statistics.optimal}};
+  json["plain"] = nullptr;
+  if (result.plain)
+    json["plain"] = {{"plan", planAsJson(*result.plain)},
+                     {"predicted", predictionAsJson(result.plain->prediction)},
+                     {"lower_bound_seconds", result.plainStatistics.lowerBoundSeconds},
+                     {"optimal", result.plainStatistics.optimal}};
   json["alternatives"] = Json::array();
   for (size_t i = 1; i < result.plans.size(); ++i)
     json["alternatives"].push_back(
         {{"plan", planAsJson(result.plans[i])},
          {"predicted", predictionAsJson(result.plans[i].prediction)},
-         {"equal", problem.error.isEqual(result.plans[i].prediction.stepSeconds, statistics.fastestSeconds)}});
+         {"equal", problem.error.isEqual(result.plans[i].prediction.stepSeconds, statistics.fastestSeconds)},
+         {"reason", standing(result, i)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};
@@ -179,6 +202,33 @@ std::string compiledJson(const CompiledReport &report) {
                {"file_bytes", report.fileBytes}};
   if (report.isPriced)
     json["predicted"] = predictionAsJson(report.plan.prediction);
+  return json.dump(2);
+}
+
+std::string sweepJson(const RunConfig &run, const planner::Sweep &sweep) {
+  Json json = {{"schema", 1},
+               {"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
+               {"system", run.system.name},
+               {"error", run.system.timeError},
+               {"comparison_error", run.system.comparisonError},
+               {"global_batch", run.globalBatch},
+               {"points", Json::array()}};
+  if (sweep.pricePerDeviceHour)
+    json["price_per_device_hour"] = *sweep.pricePerDeviceHour;
+  for (const planner::SweepPoint &point : sweep.points) {
+    Json entry = {{"devices", point.devices}, {"plan", nullptr}, {"predicted", nullptr}};
+    if (point.plan) {
+      double hours = point.deviceHoursPerBillionTokens();
+      entry["plan"] = planAsJson(*point.plan);
+      entry["predicted"] = predictionAsJson(point.plan->prediction);
+      entry["device_hours_per_billion_tokens"] = hours;
+      if (sweep.pricePerDeviceHour)
+        entry["price_per_billion_tokens"] = *sweep.pricePerDeviceHour * hours;
+    } else {
+      entry["reason"] = point.reason;
+    }
+    json["points"].push_back(std::move(entry));
+  }
   return json.dump(2);
 }
 

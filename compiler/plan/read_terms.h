@@ -10,7 +10,8 @@
 
 namespace espalier {
 
-/// Fills compute, collectives, parameters and saved bytes of one segment's terms; peaks stay empty. Without `tiedStep`,
+/// Fills compute, collectives, parameters and saved bytes of one segment's terms; peaks stay empty. If the module has
+/// no forward function, reads only the parameters and the work once per step. Without `tiedStep`,
 /// omits the step's work on tied parameters, because their owner on the same stage does it. Bytes come from `emitted`,
 /// or from each op's operands and results if `emitted` is null.
 planner::PatternTerms readTerms(mlir::ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes,

@@ -316,9 +316,9 @@ function drawTable(section) {
       html('table', {}, html('thead', {}, head), html('tbody', {}, ...rows)))];
 }
 
-/** facts: [name, value] pairs. */
+/** facts: an object of names and values. */
 function drawFacts(section) {
-  return [html('dl', {}, ...section.facts.flatMap(([name, value]) => [html('dt', {}, name), html('dd', {}, value)]))];
+  return [html('dl', {}, ...Object.entries(section.facts).flatMap(([name, value]) => [html('dt', {}, name), html('dd', {}, value)]))];
 }
 
 const DRAW = {

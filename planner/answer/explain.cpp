@@ -17,22 +17,6 @@ double exposed(const TimeBreakdown &time) {
          time.pipelineCommunication;
 }
 
-// Breaks a line after commas and semicolons at 100 columns. Continuation lines are indented.
-std::string wrapped(const std::string &line, size_t indent) {
-  constexpr size_t columns = 100;
-  std::string text, rest = line;
-  auto isContinuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }; // takes no column
-  for (;;) {
-    size_t bytes = columns + static_cast<size_t>(std::ranges::count_if(rest, isContinuation));
-    size_t end = rest.size() > bytes ? rest.find_last_of(",;", bytes - 1) : std::string::npos;
-    if (end == std::string::npos || end <= indent)
-      break;
-    text += rest.substr(0, end + 1) + "\n";
-    rest = std::string(indent, ' ') + rest.substr(rest.find_first_not_of(' ', end + 1));
-  }
-  return text + rest + "\n";
-}
-
 // Small models use a smaller unit, so that their classes do not all print as 0.00.
 struct Unit {
   double bytes;
@@ -257,6 +241,19 @@ std::string verdict(const SearchResult &result) {
   return text;
 }
 
+// Says what a wide gap means, with the best of the plans that are searched in full.
+std::string openGap(const SearchResult &result) {
+  if (!result.plain)
+    return "";
+  return wrapped(
+      format("unequal layers on several chunks are not searched in full; a plan may be up to %.0f %% faster; "
+             "plain 1F1B takes %s, %s, ",
+             100 * result.statistics.gap(), describeSeconds(result.plain->prediction).c_str(),
+             proofOf(result.plainStatistics).c_str()) +
+          describePlan(*result.plain),
+      2);
+}
+
 } // namespace
 
 std::string whyChosen(const SearchResult &result) {
@@ -281,7 +278,7 @@ std::string explainPlans(const SearchResult &result, FirstPlan first, const std:
   }
   const Prediction &best = result.plans.front().prediction;
   return planTable(result, first) + closingLine(result, first, howToUse) + stageTable(best) +
-         wrapped(whatBinds(best), 2) + verdict(result);
+         wrapped(whatBinds(best), 2) + verdict(result) + openGap(result);
 }
 
 } // namespace espalier::planner

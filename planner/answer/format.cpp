@@ -1,5 +1,6 @@
 #include "planner/answer/format.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
@@ -14,6 +15,21 @@ std::string format(const char *pattern, ...) {
   va_end(again);
   va_end(arguments);
   return text;
+}
+
+std::string wrapped(const std::string &line, size_t indent) {
+  constexpr size_t columns = 100;
+  std::string text, rest = line;
+  auto isContinuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }; // takes no column
+  for (;;) {
+    size_t bytes = columns + static_cast<size_t>(std::ranges::count_if(rest, isContinuation));
+    size_t end = rest.size() > bytes ? rest.find_last_of(",;", bytes - 1) : std::string::npos;
+    if (end == std::string::npos || end <= indent)
+      break;
+    text += rest.substr(0, end + 1) + "\n";
+    rest = std::string(indent, ' ') + rest.substr(rest.find_first_not_of(' ', end + 1));
+  }
+  return text + rest + "\n";
 }
 
 } // namespace espalier::planner

@@ -12,32 +12,18 @@ StageContent chunkContent(const Problem &problem, const CostTable &table, const 
   return content;
 }
 
-// Returns the stage with the layers of all its chunks, and with their peak of micro-batches in flight.
 StageContent stageContent(const Problem &problem, const Plan &plan, const Layout &layout, int stage) {
-  StageContent content = stageEnds(plan, stage);
-  content.layers.resize(problem.kinds.size());
-  int perStage = layout.schedule.chunksPerStage;
-  std::vector<SavedBytes> saved;
-  for (int chunk = 0; chunk < perStage; ++chunk) {
-    int position = modelChunk(stage, chunk, plan.pp, layout.schedule.vShape);
-    StageContent alone = layout.chunks[position];
-    alone.embed = position == 0;
-    alone.head = position + 1 == static_cast<int>(layout.chunks.size());
-    saved.push_back(savedBytes(layout.table, alone));
-    alone.visitLayers([&](size_t kind, Recompute recompute, int count) { content.layers[kind][recompute] += count; });
+  std::vector<LayerRange> ranges;
+  std::vector<std::vector<Recompute>> recompute;
+  for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
+    const StagePlan &part = plan.stages[layout.schedule.modelChunk(stage, chunk)];
+    ranges.push_back({part.firstLayer, part.layers});
+    recompute.push_back(part.recompute);
   }
-  if (int first = modelChunk(stage, 0, plan.pp, layout.schedule.vShape); plan.stages[first].layers > 0)
-    content.firstRecomputes = plan.stages[first].recompute.front();
-  content.inFlight = peakInFlight(layout.schedule, stage);
-  InFlightPeaks peaks = inFlightPeaks(layout.schedule, stage);
-  if (problem.streamBuffers.ofEachChunk)
-    peaks = peakOfEachChunk(peaks);
-  content.savedInFlight = savedInFlight(peaks, saved, plan.offloadActivations);
-  content.chunks = chunkEnds(problem, plan, stage, peaks, [&](int chunk) {
-    const StagePlan &part = plan.stages[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
-    return layout.table.passesStream && part.layers > 0 && part.recompute.front() == Recompute::Full;
-  });
-  return content;
+  StageParts parts;
+  StagePeaks counted = countedPeaks(problem.streamBuffers, stagePeaks(layout.schedule, stage));
+  assembleStage(problem, plan, layout.table, stage, counted, ranges, recompute, parts);
+  return parts.stage;
 }
 
 } // namespace
@@ -49,8 +35,7 @@ Layout layOut(const Problem &problem, const Plan &plan) {
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     layout.chunks.push_back(chunkContent(problem, layout.table, plan.stages[chunk]));
     layout.seconds.push_back(chunkSeconds(layout.table, layout.chunks.back()));
-    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp,
-                                          layout.schedule.chunksPerStage, layout.schedule.vShape));
+    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), layout.schedule));
   }
   for (int stage = 0; stage < plan.pp; ++stage) {
     StageContent content = stageContent(problem, plan, layout, stage);

@@ -50,15 +50,27 @@ void addSaved(StageMemory &memory, double saved, double buffer) {
 
 } // namespace
 
-SavedBytes savedBytes(const CostTable &table, const StageContent &content) {
+double keptBytes(const SegmentCost &cost, Recompute recompute, const LivePeaks &live) {
+  return live.untilBackward * (cost.savedBytes[recompute] - cost.weightBytes[recompute]) +
+         live.untilWeight * cost.weightBytes[recompute] + live.fromBackward * cost.passedBytes[recompute];
+}
+
+SavedBytes savedBytes(const CostTable &table, const StageContent &content, const LivePeaks &live) {
   SavedBytes saved;
   content.visitLayers([&](size_t kind, Recompute recompute, int count) {
-    saved.layers += count * table.kinds[kind].savedBytes[recompute];
+    saved.layers += count * keptBytes(table.kinds[kind], recompute, live);
   });
-  saved.ends = (content.readsInputs(table) ? table.inputBytes : 0) +
-               (content.embed ? table.embed.savedBytes[Recompute::None] : 0) +
-               (content.head ? table.head.savedBytes[Recompute::None] : 0);
+  saved.ends = (content.readsInputs(table) ? live.untilWeight * table.inputBytes : 0) +
+               (content.embed ? keptBytes(table.embed, Recompute::None, live) : 0) +
+               (content.head ? keptBytes(table.head, Recompute::None, live) : 0);
   return saved;
+}
+
+StagePeaks countedPeaks(const StreamBuffers &buffers, const StagePeaks &peaks) {
+  size_t chunks = peaks.chunks.size();
+  if (buffers.ofEachChunk)
+    return {{std::vector<int>(chunks, 1)}, peaks.chunks};
+  return {peaks.moments, std::vector<LivePeaks>(chunks)};
 }
 
 SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedBytes> &chunks,
@@ -78,28 +90,22 @@ SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedByte
   return most;
 }
 
-InFlightPeaks peakOfEachChunk(const InFlightPeaks &peaks) {
-  std::vector<int> most = peaks.front();
-  for (const std::vector<int> &inFlight : peaks)
-    for (size_t chunk = 0; chunk < most.size(); ++chunk)
-      most[chunk] = std::max(most[chunk], inFlight[chunk]);
-  return {most};
-}
-
 std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
-                                 const InFlightPeaks &apart, const std::function<bool(int)> &passes) {
+                                 const std::vector<LivePeaks> &peaks, const std::function<bool(int)> &passes) {
   std::vector<ChunkEnds> chunks;
-  int count = chunksOf(config.schedule, config.virtualStages), last = config.pp * count - 1;
+  Placement chunkPlaces = placement(config);
+  int count = chunkPlaces.chunksPerStage, last = chunkPlaces.chunks() - 1;
   if (count == 1 || !problem.streamBuffers.ofEachChunk)
     return chunks;
-  bool vShape = isVShaped(config.schedule);
   for (int chunk = 0; chunk < count; ++chunk) {
-    int position = modelChunk(stage, chunk, config.pp, vShape);
-    auto isElsewhere = [&](int other) { return stageOfChunk(other, config.pp, vShape) != stage; };
-    chunks.push_back({.inFlight = static_cast<double>(apart.front()[chunk]),
+    int position = chunkPlaces.modelChunk(stage, chunk);
+    auto isElsewhere = [&](int other) { return chunkPlaces.stageOf(other) != stage; };
+    bool isTurn = position < last && !isElsewhere(position + 1);
+    chunks.push_back({.inFlight = static_cast<double>(peaks[chunk].untilWeight),
                       .isOuter = position == 0 || position == last,
                       .receives = position > 0 && isElsewhere(position - 1),
-                      .sends = position < last && isElsewhere(position + 1),
+                      .sends = position < last && !isTurn,
+                      .turnGradients = isTurn ? static_cast<double>(peaks[chunk].gradients) : 0,
                       .passesStream = passes(chunk)});
   }
   return chunks;
@@ -146,10 +152,9 @@ double streamCount(const StreamBuffers &buffers, const StageContent &content) {
   if (content.chunks.empty())
     return buffers.always + count(content.receives, content.sends, content.inFlight);
   double streams = buffers.always;
-  for (const ChunkEnds &chunk : content.chunks)
-    streams += count(chunk.receives, chunk.sends, chunk.inFlight);
-  // At the turn of a V one chunk passes its activation to the next in place, with one gradient buffer between them.
-  return streams + (content.chunks.front().sends ? 0 : 1);
+  for (const ChunkEnds &chunk : content.chunks) // at the turn of a V a chunk passes its activation on in place
+    streams += count(chunk.receives, chunk.sends, chunk.inFlight) + chunk.turnGradients;
+  return streams;
 }
 
 // Returns the bytes of unsharded parameters and gradients of embedding, head and two layers.

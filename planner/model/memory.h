@@ -19,6 +19,7 @@ struct ChunkEnds {
   double inFlight = 1;
   bool isOuter = false; ///< has the embedding or the head
   bool receives = false, sends = false;
+  double turnGradients = 0;  ///< at the turn of a V: gradients between this chunk and the next one
   bool passesStream = false; ///< its first layer does not keep its received input
 };
 
@@ -46,17 +47,22 @@ struct StageContent {
 SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedBytes> &chunks,
                          bool areActivationsOffloaded);
 
-/// Returns a single peak with the maximum of each chunk, for stages whose chunks do not share buffers.
-InFlightPeaks peakOfEachChunk(const InFlightPeaks &peaks);
+/// Returns the bytes that a segment keeps if `live` micro-batches are in flight.
+double keptBytes(const SegmentCost &cost, Recompute recompute, const LivePeaks &live);
+
+/// Returns the peaks by which keptBytes() counts each chunk, and the moments by which their sums are multiplied. If
+/// chunks have separate buffers, each chunk counts its own peaks, and the moments are 1. Otherwise each chunk counts
+/// one micro-batch, and the moments say how many are in flight.
+StagePeaks countedPeaks(const StreamBuffers &buffers, const StagePeaks &peaks);
 
 /// Returns the ends of each chunk of the stage, with its maximal number of micro-batches in flight. Empty if the
 /// chunks share buffers. `passes(chunk)` tells whether the chunk's first layer passes its received input on without
 /// keeping it.
 std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
-                                 const InFlightPeaks &apart, const std::function<bool(int)> &passes);
+                                 const std::vector<LivePeaks> &peaks, const std::function<bool(int)> &passes);
 
-/// Returns the bytes that one chunk keeps of one micro-batch. `content` describes this chunk alone.
-SavedBytes savedBytes(const CostTable &table, const StageContent &content);
+/// Returns the bytes that one chunk keeps if `live` micro-batches are in flight. `content` describes this chunk alone.
+SavedBytes savedBytes(const CostTable &table, const StageContent &content, const LivePeaks &live = {});
 
 /// Returns the transient bytes while one segment runs.
 double peakBytes(const SegmentCost &cost, Recompute recompute);

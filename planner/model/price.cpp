@@ -42,7 +42,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
   double m = static_cast<double>(plan.microBatches);
   int last = static_cast<int>(layout.chunks.size()) - 1;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
-    int position = modelChunk(stage, chunk, plan.pp, layout.schedule.vShape);
+    int position = layout.schedule.modelChunk(stage, chunk);
     const StageContent &content = layout.chunks[position];
     content.visitLayers([&](size_t kind, Recompute recompute, int count) {
       addSegment(time, layout.table.kinds[kind], recompute, count, m);
@@ -53,7 +53,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
       addSegment(time, layout.table.head, Recompute::None, 1, m);
     int neighbours = 0;
     for (int other : {position - 1, position + 1})
-      neighbours += other >= 0 && other <= last && stageOfChunk(other, plan.pp, layout.schedule.vShape) != stage;
+      neighbours += other >= 0 && other <= last && layout.schedule.stageOf(other) != stage;
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];

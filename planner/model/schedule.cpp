@@ -27,16 +27,24 @@ bool isVShaped(Schedule schedule) {
   return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
 }
 
-int stageOfChunk(int modelChunk, int stages, bool vShape) {
-  if (vShape)
-    return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;
-  return modelChunk % stages;
+int Placement::stageOf(int modelChunk) const {
+  if (returns)
+    return modelChunk < stageCount ? modelChunk : 2 * stageCount - 1 - modelChunk;
+  return modelChunk % stageCount;
 }
 
-int modelChunk(int stage, int chunk, int stages, bool vShape) {
-  if (vShape)
-    return chunk == 0 ? stage : 2 * stages - 1 - stage;
-  return chunk * stages + stage;
+int Placement::modelChunk(int stage, int chunk) const {
+  if (returns)
+    return chunk == 0 ? stage : 2 * stageCount - 1 - stage;
+  return chunk * stageCount + stage;
+}
+
+Placement placement(Schedule schedule, int stages, int virtualStages) {
+  return {stages, chunksOf(schedule, virtualStages), isVShaped(schedule)};
+}
+
+Placement placement(const ParallelConfig &config) {
+  return placement(config.schedule, config.pp, config.virtualStages);
 }
 
 int chunksOf(Schedule schedule, int virtualStages) {
@@ -134,11 +142,8 @@ std::vector<Action> interleavedStage(int stage, int stages, int microBatches, in
 
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
   assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
-  ScheduleTable table;
-  table.chunksPerStage = chunksOf(schedule, virtualStages);
-  table.vShape = isVShaped(schedule);
-  table.splitsBackward = splitsBackward(schedule);
-  if (table.vShape) {
+  ScheduleTable table = {placement(schedule, stages, virtualStages), {}, splitsBackward(schedule)};
+  if (table.returns) {
     table.stages = buildVStages(schedule, stages, microBatches);
     return table;
   }
@@ -213,22 +218,90 @@ InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {
   return most;
 }
 
-InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+namespace {
+
+// Counts micro-batches between two actions of a chunk.
+struct LiveCount {
+  int now = 0, peak = 0;
+  void begin() { peak = std::max(peak, ++now); }
+  void end() { --now; }
+};
+
+struct ChunkCounts {
+  LiveCount untilBackward, untilWeight, fromBackward, received, gradients;
+};
+
+} // namespace
+
+StagePeaks stagePeaks(const ScheduleTable &table, int stage) {
+  int chunks = table.chunksPerStage;
+  std::vector<ChunkCounts> counts(chunks);
+  auto isTurn = [&](int chunk) { // this stage also runs the next chunk of the model
+    return table.returns && chunk >= 0 && chunk + 1 < chunks &&
+           table.modelChunk(stage, chunk + 1) == table.modelChunk(stage, chunk) + 1;
+  };
+  for (const Action &action : table.stages[stage]) {
+    ChunkCounts &own = counts[action.chunk];
+    bool startsTurn = isTurn(action.chunk), endsTurn = isTurn(action.chunk - 1);
+    switch (action.kind) {
+    case ActionKind::Forward:
+      own.untilBackward.begin();
+      own.untilWeight.begin();
+      if (!endsTurn)
+        own.received.begin();
+      if (startsTurn)
+        counts[action.chunk + 1].received.begin();
+      break;
+    case ActionKind::Backward:
+      if (table.splitsBackward)
+        own.fromBackward.begin();
+      if (!startsTurn)
+        own.gradients.begin();
+      if (endsTurn)
+        counts[action.chunk - 1].gradients.begin();
+      own.gradients.end();
+      own.untilBackward.end();
+      if (!table.splitsBackward) {
+        own.untilWeight.end();
+        own.received.end();
+      }
+      break;
+    case ActionKind::Weight:
+      own.untilWeight.end();
+      own.received.end();
+      own.fromBackward.end();
+      break;
+    }
+  }
+  StagePeaks peaks{inFlightPeaks(table, stage), {}};
+  for (const ChunkCounts &chunk : counts)
+    peaks.chunks.push_back({chunk.untilBackward.peak, chunk.untilWeight.peak, chunk.fromBackward.peak,
+                            chunk.received.peak, chunk.gradients.peak});
+  return peaks;
+}
+
+StagePeaks stagePeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+  auto oneChunk = [](int untilBackward, int untilWeight, int fromBackward) {
+    return StagePeaks{{{untilWeight}}, {{untilBackward, untilWeight, fromBackward, untilWeight, 1}}};
+  };
+  int first = std::min(microBatches, stages - stage);
   switch (schedule) {
   case Schedule::GPipe:
-    return {{microBatches}};
+    return oneChunk(microBatches, microBatches, 0);
   case Schedule::OneFOneB:
-    return {{std::min(microBatches, stages - stage)}};
+    return oneChunk(first, first, 0);
   case Schedule::ZeroBubbleH1:
-    return {{std::min(microBatches, stages)}};
+    return oneChunk(first, std::min(microBatches, stages), std::min(microBatches, stage + 1));
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
-    return inFlightPeaks(
-        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
+    return stagePeaks(ScheduleTable{placement(schedule, /*stages=*/1, virtualStages),
+                                    {interleavedStage(stage, stages, microBatches, virtualStages)},
+                                    /*splitsBackward=*/false},
+                      0);
   default:
     break;
   }
-  return inFlightPeaks(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
+  return stagePeaks(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
 }
 
 } // namespace espalier::planner

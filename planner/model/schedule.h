@@ -21,12 +21,33 @@ struct Action {
   bool operator==(const Action &) const = default;
 };
 
-/// The actions of each stage.
-struct ScheduleTable {
-  std::vector<std::vector<Action>> stages;
+/// The stages of the chunks of a pipeline. A model chunk is a chunk's position in model order; the chunks of a stage
+/// are numbered in model order, too.
+struct Placement {
+  int stageCount = 1;
   int chunksPerStage = 1;
+  /// Whether the second chunks run from the last stage back to the first. Otherwise chunk c lies on stage c modulo the
+  /// number of stages.
+  bool returns = false;
+
+  /// Returns the number of chunks of all stages.
+  int chunks() const { return stageCount * chunksPerStage; }
+  /// Returns the stage that holds a model chunk.
+  int stageOf(int modelChunk) const;
+  /// Returns the model chunk of chunk `chunk` of `stage`.
+  int modelChunk(int stage, int chunk) const;
+  /// Returns the stage of the last chunk, which holds the head.
+  int headStage() const { return stageOf(chunks() - 1); }
+};
+
+/// Return where a schedule places its chunks.
+Placement placement(Schedule schedule, int stages, int virtualStages);
+Placement placement(const ParallelConfig &config);
+
+/// The actions of each stage.
+struct ScheduleTable : Placement {
+  std::vector<std::vector<Action>> stages;
   bool splitsBackward = false; ///< weight gradients are separate actions
-  bool vShape = false;         ///< the second chunk runs from the last stage back to the first
 };
 
 /// All schedules, in the order in which the search prefers equal ones.
@@ -44,12 +65,6 @@ bool isVShaped(Schedule schedule);
 
 /// Whether weight gradients are separate actions.
 bool splitsBackward(Schedule schedule);
-
-/// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
-int stageOfChunk(int modelChunk, int stages, bool vShape);
-
-/// Position in model order of the chunk `chunk` of `stage`.
-int modelChunk(int stage, int chunk, int stages, bool vShape);
 
 /// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (V-shaped).
 int chunksOf(Schedule schedule, int virtualStages);
@@ -73,10 +88,33 @@ using InFlightPeaks = std::vector<std::vector<int>>;
 /// Plays the actions of `stage` and returns its peaks.
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage);
 
-/// Returns the same peaks from closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p). Interleaved schedules are
-/// periodic in p micro-batches, so that a short table is played. V-shaped schedules have no closed form; their whole
-/// table is built.
+/// The most micro-batches of one chunk whose values are live at once, by live range: from the action that writes the
+/// values to the last action that reads them. Without separate weight gradients the first two are equal, and the third
+/// is 0.
+struct LivePeaks {
+  int untilBackward = 1; ///< Forward to Backward
+  int untilWeight = 1;   ///< Forward to Weight
+  int fromBackward = 0;  ///< Backward to Weight
+  /// The received activation, until Weight. At the turn of a V, the chunk before on the same stage writes it.
+  int received = 1;
+  /// The received gradient, until Backward. At the turn of a V, the next chunk on the same stage writes it.
+  int gradients = 1;
+  bool operator==(const LivePeaks &) const = default;
+};
+
+/// The peaks of one stage: of its chunks together, and of each chunk by itself.
+struct StagePeaks {
+  InFlightPeaks moments;
+  std::vector<LivePeaks> chunks;
+  bool operator==(const StagePeaks &) const = default;
+};
+/// Plays the actions of `stage` and returns its peaks.
+StagePeaks stagePeaks(const ScheduleTable &table, int stage);
+
+/// Returns the same peaks from closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p) until Weight, min(m, p - s)
+/// until Backward and min(m, s + 1) from there to Weight. Interleaved schedules are periodic in p micro-batches, so
+/// that a short table is played. V-shaped schedules have no closed form; their whole table is built.
 inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, one period, cool-down
-InFlightPeaks inFlightPeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
+StagePeaks stagePeaks(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

@@ -235,8 +235,21 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    bool isOneSample = config.microBatchSize == 1 && !terms.oneSampleWorkspaceBytes[i].empty();
-    cost.workspaceBytes[i] = largest(isOneSample ? terms.oneSampleWorkspaceBytes[i] : terms.workspaceBytes[i], symbols);
+    auto workspace = [&](const auto &some) {
+      bool isOneSample = config.microBatchSize == 1 && !some.oneSampleWorkspaceBytes[i].empty();
+      return largest(isOneSample ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
+    };
+    bool isSplit = splitsBackward(config.schedule);
+    cost.workspaceBytes[i] = isSplit && terms.weight ? workspace(*terms.weight) : workspace(terms);
+    if (!isSplit)
+      continue;
+    cost.weightBytes[i] = cost.savedBytes[i];
+    if (!terms.weight)
+      continue;
+    cost.weightBytes[i] = evaluate(terms.weight->savedBytes[i], symbols);
+    cost.passedBytes[i] = evaluate(terms.weight->passedBytes[i], symbols);
+    cost.streamBytes[i] = evaluate(terms.weight->streamBytes[i], symbols);
+    cost.weightReadsStream[i] = terms.weight->readsStream[i];
   }
   cost.stepBytes = evaluate(terms.stepBytes, symbols);
   cost.stepPeakBytes = largest(terms.stepPeakBytes, symbols);

@@ -29,7 +29,13 @@ struct SegmentCost {
   /// The bytes above that a stage saves if it holds both the embedding and the tied head.
   double tiedParameterBytes = 0, tiedGradientBytes = 0, tiedOptimizerBytes = 0, tiedUnshardedBytes = 0;
 
-  PerRecompute<double> savedBytes{};                                              ///< kept for backward
+  PerRecompute<double> savedBytes{}; ///< kept for backward
+  /// Under schedules with separate weight gradients: the part of savedBytes that they read, and what backward keeps for
+  /// them beside.
+  PerRecompute<double> weightBytes{}, passedBytes{};
+  /// The part of savedBytes that is the incoming activation. Weight gradients read it if `weightReadsStream`.
+  PerRecompute<double> streamBytes{};
+  PerRecompute<bool> weightReadsStream{};
   PerRecompute<double> forwardPeakBytes{}, backwardPeakBytes{}, workspaceBytes{}; ///< transient
   double stepBytes = 0;                                                           ///< held only while the step runs
   double stepPeakBytes = 0;                                                       ///< transient while it runs

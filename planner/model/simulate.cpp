@@ -23,8 +23,8 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
     : splitsBackward(table.splitsBackward), stages(table.stages.size()) {
   int microBatches = 0;
   for (size_t stage = 0; stage < stages; ++stage) {
-    if (table.vShape)
-      peaks.push_back(planner::inFlightPeaks(table, static_cast<int>(stage)));
+    if (table.returns)
+      peaks.push_back(planner::stagePeaks(table, static_cast<int>(stage)));
     for (const Action &action : table.stages[stage])
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
@@ -32,7 +32,7 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
 }
 
 void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {
-  int stages = static_cast<int>(table.stages.size()), last = stages * table.chunksPerStage - 1;
+  int last = table.chunks() - 1;
   Slots at{static_cast<uint32_t>(microBatches), static_cast<uint32_t>(last + 1)};
   slots = at.unused() + 1;
   std::vector<bool> done(slots);
@@ -42,7 +42,7 @@ void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches)
     total += actions.size();
   order.reserve(total);
   auto advance = [&](int stage, const Action &action) {
-    int chunk = modelChunk(stage, action.chunk, stages, table.vShape), i = action.microBatch;
+    int chunk = table.modelChunk(stage, action.chunk), i = action.microBatch;
     Step step{action, stage, chunk, 0, at.unused()};
     if (action.kind == ActionKind::Forward) {
       step.waitsFor = chunk == 0 ? 0 : at.forward(chunk - 1, i);
@@ -64,7 +64,7 @@ void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches)
   std::vector<size_t> next(stages);
   for (bool moved = true; moved;) {
     moved = false;
-    for (int stage = 0; stage < stages; ++stage)
+    for (int stage = 0; stage < table.stageCount; ++stage)
       for (; next[stage] < table.stages[stage].size() && advance(stage, table.stages[stage][next[stage]]); moved = true)
         ++next[stage];
   }
@@ -145,29 +145,30 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
   return built;
 }
 
-std::shared_ptr<const std::vector<InFlightPeaks>> ScheduleCache::inFlightPeaks(Schedule schedule, int stages,
-                                                                               int microBatches, int virtualStages) {
-  bool vShape = isVShaped(schedule);
-  Key key(schedule, stages, vShape ? microBatches : std::min(microBatches, kRepeatedBatches * stages), virtualStages);
+std::shared_ptr<const std::vector<StagePeaks>> ScheduleCache::stagePeaks(Schedule schedule, int stages,
+                                                                         int microBatches, int virtualStages) {
+  bool hasClosedForm = !isVShaped(schedule);
+  Key key(schedule, stages, hasClosedForm ? std::min(microBatches, kRepeatedBatches * stages) : microBatches,
+          virtualStages);
   bool isKept = false; // whether the cache keeps the ordered table
   {
     std::lock_guard lock(mutex);
     if (auto found = peaks.find(key); found != peaks.end())
       return found->second;
-    isKept = vShape && (known.contains(key) || actions + 6.0 * stages * microBatches <= mostActions);
+    isKept = !hasClosedForm && (known.contains(key) || actions + 6.0 * stages * microBatches <= mostActions);
   }
   if (isKept) { // take the peaks from it
     std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
-    return {ordered, &ordered->inFlightPeaks()};
+    return {ordered, &ordered->stagePeaks()};
   }
-  std::vector<InFlightPeaks> moments;
+  std::vector<StagePeaks> ofStages;
   ScheduleTable table;
-  if (vShape)
+  if (!hasClosedForm)
     table = buildSchedule(schedule, stages, microBatches, virtualStages);
   for (int stage = 0; stage < stages; ++stage)
-    moments.push_back(vShape ? planner::inFlightPeaks(table, stage)
-                             : planner::inFlightPeaks(schedule, stage, stages, microBatches, virtualStages));
-  auto shared = std::make_shared<const std::vector<InFlightPeaks>>(std::move(moments));
+    ofStages.push_back(hasClosedForm ? planner::stagePeaks(schedule, stage, stages, microBatches, virtualStages)
+                                     : planner::stagePeaks(table, stage));
+  auto shared = std::make_shared<const std::vector<StagePeaks>>(std::move(ofStages));
   std::lock_guard lock(mutex);
   return peaks.emplace(key, shared).first->second;
 }

@@ -62,8 +62,8 @@ public:
   /// Returns the critical path, including the work once per step of its last stage.
   CriticalPath criticalPath(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
 
-  /// inFlightPeaks() of each stage, for V-shaped schedules only.
-  const std::vector<InFlightPeaks> &inFlightPeaks() const { return peaks; }
+  /// stagePeaks() of each stage, for V-shaped schedules only.
+  const std::vector<StagePeaks> &stagePeaks() const { return peaks; }
   /// Number of actions of all stages.
   size_t actions() const { return order.size(); }
 
@@ -81,7 +81,7 @@ private:
   bool splitsBackward, finished = true;
   size_t stages;
   uint32_t slots = 0; ///< number of end times that other actions wait for; slot 0 is the start of the step
-  std::vector<InFlightPeaks> peaks;
+  std::vector<StagePeaks> peaks;
   std::vector<Step> order;
 };
 
@@ -95,9 +95,9 @@ public:
   /// Returns the ordered schedule of these sizes.
   std::shared_ptr<const OrderedSchedule> get(Schedule schedule, int stages, int microBatches, int virtualStages);
 
-  /// Returns inFlightPeaks() of each stage.
-  std::shared_ptr<const std::vector<InFlightPeaks>> inFlightPeaks(Schedule schedule, int stages, int microBatches,
-                                                                  int virtualStages);
+  /// Returns stagePeaks() of each stage.
+  std::shared_ptr<const std::vector<StagePeaks>> stagePeaks(Schedule schedule, int stages, int microBatches,
+                                                            int virtualStages);
 
 private:
   static constexpr size_t mostActions = 1 << 22; ///< actions kept; later schedules are rebuilt on every call
@@ -105,7 +105,7 @@ private:
   std::mutex mutex;
   using Key = std::tuple<Schedule, int, int, int>;
   std::map<Key, std::shared_ptr<const OrderedSchedule>> known;
-  std::map<Key, std::shared_ptr<const std::vector<InFlightPeaks>>> peaks;
+  std::map<Key, std::shared_ptr<const std::vector<StagePeaks>>> peaks;
   size_t actions = 0;
 };
 

@@ -46,12 +46,12 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   return sum;
 }
 
-ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
-  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, vShape);
+ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, const Placement &placement) {
+  int last = placement.chunks() - 1, here = placement.stageOf(chunk);
   ChunkSeconds seconds;
-  if (chunk < last && stageOfChunk(chunk + 1, stages, vShape) != here)
+  if (chunk < last && placement.stageOf(chunk + 1) != here)
     seconds.forward += costs.boundarySeconds;
-  if (chunk > 0 && stageOfChunk(chunk - 1, stages, vShape) != here)
+  if (chunk > 0 && placement.stageOf(chunk - 1) != here)
     seconds.backward += costs.boundarySeconds;
   bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
@@ -62,9 +62,10 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
 
 StageContent stageEnds(const ParallelConfig &config, int stage) {
   StageContent content;
-  int chunks = chunksOf(config.schedule, config.virtualStages);
+  Placement chunkPlaces = placement(config);
+  int chunks = chunkPlaces.chunksPerStage;
   content.embed = stage == 0;
-  content.head = stage == (isVShaped(config.schedule) ? 0 : config.pp - 1);
+  content.head = stage == chunkPlaces.headStage();
   content.receives = config.pp > 1 && (stage > 0 || chunks > 1);
   content.sends = config.pp > 1 && (stage < config.pp - 1 || chunks > 1);
   return content;
@@ -77,12 +78,12 @@ int layersOfChunk(const ParallelConfig &config, int stage, int chunk, int layers
 }
 
 std::vector<int> spreadOverChunks(const ParallelConfig &config, const std::vector<int> &totals) {
-  int perStage = chunksOf(config.schedule, config.virtualStages);
+  Placement chunkPlaces = placement(config);
+  int perStage = chunkPlaces.chunksPerStage;
   std::vector<int> counts(totals.size() * perStage);
   for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
-      counts[modelChunk(stage, chunk, config.pp, isVShaped(config.schedule))] =
-          layersOfChunk(config, stage, chunk, totals[stage]);
+      counts[chunkPlaces.modelChunk(stage, chunk)] = layersOfChunk(config, stage, chunk, totals[stage]);
   return counts;
 }
 
@@ -156,6 +157,54 @@ std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const Lay
     place->chunks.push_back(chunk);
   });
   return kinds;
+}
+
+namespace {
+
+// Returns the bytes of received activations that live longer than the values of their layer. A chunk's first layer
+// reads its activation from a buffer of its own, which is held until the weight gradients.
+double receivedBytes(const SegmentCost &first, Recompute recompute, const LivePeaks &live) {
+  int counted = first.weightReadsStream[recompute] ? live.untilWeight : live.untilBackward;
+  return (live.received - counted) * first.streamBytes[recompute];
+}
+
+} // namespace
+
+void assembleStage(const Problem &problem, const ParallelConfig &config, const CostTable &costs, int stage,
+                   const StagePeaks &counted, std::span<const LayerRange> chunks,
+                   const std::vector<std::vector<Recompute>> &recompute, StageParts &parts) {
+  size_t perStage = chunks.size();
+  Placement chunkPlaces = placement(config);
+  StageContent &content = parts.stage;
+  content = stageEnds(config, stage);
+  content.layers.resize(problem.kinds.size());
+  parts.chunks.resize(perStage);
+  parts.saved.clear();
+  for (size_t chunk = 0; chunk < perStage; ++chunk) {
+    StageContent &part = parts.chunks[chunk];
+    part.layers.assign(problem.kinds.size(), {});
+    for (int place = 0; place < chunks[chunk].count; ++place) {
+      int kind = costs.layerKinds[chunks[chunk].first + place];
+      ++part.layers[kind][recompute[chunk][place]];
+      ++content.layers[kind][recompute[chunk][place]];
+    }
+    int position = chunkPlaces.modelChunk(stage, static_cast<int>(chunk));
+    part.embed = position == 0;
+    part.head = position == config.pp * static_cast<int>(perStage) - 1;
+    parts.saved.push_back(savedBytes(costs, part, counted.chunks[chunk]));
+    if (position > 0 && !recompute[chunk].empty())
+      parts.saved.back().ends += receivedBytes(costs.kinds[costs.layerKinds[chunks[chunk].first]],
+                                               recompute[chunk].front(), counted.chunks[chunk]);
+  }
+  if (!recompute.front().empty())
+    content.firstRecomputes = recompute.front().front();
+  content.inFlight = counted.chunks.front().untilWeight;
+  for (const std::vector<int> &moment : counted.moments)
+    content.inFlight = std::max<double>(content.inFlight, std::accumulate(moment.begin(), moment.end(), 0));
+  content.savedInFlight = savedInFlight(counted.moments, parts.saved, config.offloadActivations);
+  content.chunks = chunkEnds(problem, config, stage, counted.chunks, [&](int chunk) {
+    return costs.passesStream && !recompute[chunk].empty() && recompute[chunk].front() == Recompute::Full;
+  });
 }
 
 std::vector<std::vector<Recompute>> recomputeOfLayers(const CostTable &costs, std::span<const LayerRange> chunks,

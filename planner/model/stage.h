@@ -22,7 +22,7 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 
 /// Returns the time of a chunk beside its layers: the embedding (first chunk), the head (last chunk), and sends to
 /// other stages.
-ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage, bool vShape);
+ChunkSeconds edgeSeconds(const CostTable &table, int chunk, const Placement &placement);
 
 /// Returns the work once per step of all chunks of the stage: optimizer and gradient reduction. Hideable collectives
 /// overlap with the backward of the last micro-batch. Recompute is not counted there, so that the result does not
@@ -69,6 +69,19 @@ struct LikeLayers {
 /// chunks: the first layer of every chunk comes before the second layer of any. Recompute is thus spread evenly over
 /// the chunks. Example: equal layers in chunks of 2 and 1 are on chunks 0, 1, 0.
 std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
+
+/// The content of a stage and of each of its chunks.
+struct StageParts {
+  StageContent stage;
+  std::vector<StageContent> chunks; ///< with the embedding and the head
+  std::vector<SavedBytes> saved;    ///< of each chunk; the moments of countedPeaks() multiply it
+};
+
+/// Fills `parts` with the content of a stage whose chunks hold the given layers. `recompute` says what each layer of
+/// each chunk keeps, and `counted` are the stage's countedPeaks(). Reuses the memory of `parts`.
+void assembleStage(const Problem &problem, const ParallelConfig &config, const CostTable &costs, int stage,
+                   const StagePeaks &counted, std::span<const LayerRange> chunks,
+                   const std::vector<std::vector<Recompute>> &recompute, StageParts &parts);
 
 /// Returns what each layer of each chunk keeps. `recomputed` is indexed by kind on the stage, ascending; empty: no
 /// recompute.

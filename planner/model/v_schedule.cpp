@@ -35,8 +35,9 @@ int chunksHeld(Schedule schedule, int stages) {
 class VBuilder {
 public:
   VBuilder(int stages, int microBatches, int mostHeld)
-      : stages(stages), microBatches(microBatches), mostHeld(mostHeld), states(stages), table(stages),
-        forwardDone(2 * stages, std::vector<int>(microBatches, never)), backwardDone(forwardDone) {}
+      : stages(stages), microBatches(microBatches), mostHeld(mostHeld), places{stages, 2, /*returns=*/true},
+        states(stages), table(stages), forwardDone(2 * stages, std::vector<int>(microBatches, never)),
+        backwardDone(forwardDone) {}
 
   std::vector<std::vector<Action>> build() {
     size_t left = static_cast<size_t>(stages) * microBatches * 6;
@@ -50,7 +51,7 @@ private:
   static constexpr int never = 1 << 30;
 
   bool backwardReady(int stage, int chunk, int now) const {
-    int microBatch = states[stage].nextBackward[chunk], position = modelChunk(stage, chunk, stages, true);
+    int microBatch = states[stage].nextBackward[chunk], position = places.modelChunk(stage, chunk);
     if (microBatch >= states[stage].nextForward[chunk])
       return false;
     return position == 2 * stages - 1 ? forwardDone[position][microBatch] <= now
@@ -59,7 +60,7 @@ private:
 
   bool forwardReady(int stage, int chunk, int now) const {
     const VStage &state = states[stage];
-    int microBatch = state.nextForward[chunk], position = modelChunk(stage, chunk, stages, true);
+    int microBatch = state.nextForward[chunk], position = places.modelChunk(stage, chunk);
     if (microBatch >= microBatches || state.held >= mostHeld - (chunk == 0))
       return false;
     if (chunk == 0 && microBatch - state.nextBackward[0] >= stages)
@@ -72,14 +73,14 @@ private:
     for (int chunk : {1, 0})
       if (backwardReady(stage, chunk, now)) {
         int microBatch = state.nextBackward[chunk]++;
-        backwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        backwardDone[places.modelChunk(stage, chunk)][microBatch] = now + 1;
         table[stage].push_back({ActionKind::Backward, microBatch, chunk});
         return 1;
       }
     for (int chunk : {1, 0})
       if (forwardReady(stage, chunk, now)) {
         int microBatch = state.nextForward[chunk]++;
-        forwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        forwardDone[places.modelChunk(stage, chunk)][microBatch] = now + 1;
         ++state.held;
         table[stage].push_back({ActionKind::Forward, microBatch, chunk});
         return 1;
@@ -94,6 +95,7 @@ private:
   }
 
   int stages, microBatches, mostHeld;
+  Placement places;
   std::vector<VStage> states;
   std::vector<std::vector<Action>> table;
   std::vector<std::vector<int>> forwardDone, backwardDone; // [model chunk][micro-batch] -> time

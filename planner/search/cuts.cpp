@@ -14,12 +14,12 @@ double pathSeconds(const std::array<double, 3> &counts, const ChunkSeconds &chun
 SplitPlayer::SplitPlayer(const StageOptions &options)
     : options(options), config(options.config()), perStage(options.chunksPerStage()),
       splitsWeight(splitsBackward(config.schedule)) {
-  bool vShape = isVShaped(config.schedule);
+  Placement chunkPlaces = placement(config);
   for (int i = 0; i < config.pp * perStage; ++i)
-    edges.push_back(edgeSeconds(options.table(), i, config.pp, perStage, vShape));
+    edges.push_back(edgeSeconds(options.table(), i, chunkPlaces));
   for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
-      positions.push_back(modelChunk(stage, chunk, config.pp, vShape));
+      positions.push_back(chunkPlaces.modelChunk(stage, chunk));
 }
 
 const OrderedSchedule &SplitPlayer::schedule() {

@@ -4,7 +4,6 @@
 #include "planner/search/space.h"
 #include "planner/search/split.h"
 
-#include <limits>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -24,8 +23,8 @@ struct Incumbent {
 /// The best plan of each mesh. At most two plans of a family are reported, and other plans must beat the last of them.
 class Incumbents {
 public:
-  /// `wanted` is the number of plans to report, at least 1.
-  explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
+  /// `wanted` is the number of plans to report, at least 1. Plans must be faster than `limitSeconds`.
+  Incumbents(int wanted, double limitSeconds) : wanted(std::max(wanted, 1)), best(limitSeconds) {}
 
   /// Adds a plan. Of equally fast plans of a mesh, keeps the first in the order of enumeration.
   void offer(const ParallelConfig &config, const SplitResult &result, const Candidate &candidate);
@@ -33,7 +32,7 @@ public:
   /// Returns the time that a plan must beat: the plan of its mesh, the last reported plan, and the last of its family.
   double limitFor(const ParallelConfig &config) const;
 
-  /// Step of the fastest plan; infinite if there is none.
+  /// Step of the fastest plan; the limit if there is none.
   double bestSeconds() const { return best; }
   /// Returns the step of the last reported plan, and at most a quarter above the best.
   double lastSeconds() const { return last; }
@@ -54,7 +53,7 @@ private:
 
   int wanted;
   std::map<Mesh, Incumbent> meshes;
-  double best = std::numeric_limits<double>::infinity(), last = best;
+  double best, last = best;
   std::map<int, double> lastOfFamily; ///< set when two plans of the family are known
 };
 

@@ -27,7 +27,7 @@ public:
       work.push_back(work.back() + segmentSeconds(costs.kinds[kind], recompute).total());
     int chunks = config.pp * perStage;
     for (int i = 0; i < chunks; ++i) {
-      edges.push_back(edgeSeconds(costs, i, config.pp, perStage, isVShaped(config.schedule)).total());
+      edges.push_back(edgeSeconds(costs, i, placement(config)).total());
       bool isEnd = (i == 0 && problem.embed >= 0) || (i == chunks - 1 && problem.head >= 0);
       fewest.push_back(isEnd ? 0 : 1);
     }

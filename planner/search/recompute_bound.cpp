@@ -7,9 +7,9 @@ namespace espalier::planner {
 
 // The bound is tightest at the least multiplier at which everything fits. At that multiplier some layer is indifferent
 // between two classes. Hence only ratios of seconds to bytes between two classes are tried.
-RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double peak,
-                               double capacity)
-    : costs(costs), kinds(kinds), inFlight(inFlight), leastPeak(peak), capacity(capacity) {
+RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, const LivePeaks &live,
+                               int inFlight, double peak, double capacity)
+    : costs(costs), kinds(kinds), live(live), inFlight(inFlight), leastPeak(peak), capacity(capacity) {
   std::vector<double> multipliers = {0};
   for (const LikeLayers &like : kinds) {
     const SegmentCost &cost = costs.kinds[like.kind];
@@ -17,7 +17,7 @@ RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLay
     for (Recompute i : kRecomputes) {
       least = std::min(least, planner::peakBytes(cost, i));
       for (Recompute other : kRecomputes) {
-        double saved = inFlight * (cost.savedBytes[i] - cost.savedBytes[other]);
+        double saved = inFlight * (keptBytes(cost, i, live) - keptBytes(cost, other, live));
         double more = segmentSeconds(cost, other).total() - segmentSeconds(cost, i).total();
         if (saved > 0 && more > 0)
           multipliers.push_back(more / saved);
@@ -41,14 +41,15 @@ std::vector<RecomputeBound::Completion> RecomputeBound::completionsAt(double mul
     const SegmentCost &cost = costs.kinds[kinds[kind].kind];
     std::tuple<double, double, Recompute> best{std::numeric_limits<double>::infinity(), 0, Recompute::None};
     for (Recompute i : kRecomputes) {
-      double bytes = inFlight * cost.savedBytes[i], lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;
+      double bytes = inFlight * keptBytes(cost, i, live),
+             lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;
       best = std::min(best, {lagrangian, keepsMost ? -bytes : bytes, i});
     }
     auto [lagrangian, unused, i] = best;
     auto layers = static_cast<double>(kinds[kind].chunks.size());
     after[kind] = after[kind + 1];
     after[kind].seconds += layers * segmentSeconds(cost, i).total();
-    after[kind].bytes += layers * inFlight * cost.savedBytes[i];
+    after[kind].bytes += layers * inFlight * keptBytes(cost, i, live);
     after[kind].lagrangian += layers * lagrangian;
     after[kind].peakBytes = std::max(after[kind].peakBytes, planner::peakBytes(cost, i));
   }

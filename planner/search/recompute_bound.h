@@ -14,10 +14,10 @@ namespace espalier::planner {
 /// Lower bounds of partial recompute choices.
 class RecomputeBound {
 public:
-  /// `capacity` bytes hold the kept values of `inFlight` micro-batches and the largest transient. `leastPeak` is the
-  /// transient of work beside the layers.
-  RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int inFlight, double leastPeak,
-                 double capacity);
+  /// `capacity` bytes hold the kept values, `inFlight` times keptBytes() with the counts of `live`, and the largest
+  /// transient. `leastPeak` is the transient of work beside the layers.
+  RecomputeBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, const LivePeaks &live, int inFlight,
+                 double leastPeak, double capacity);
 
   /// Whether the best completion of a partial choice may be the fastest that fits. The choice covers the kinds before
   /// `next` and takes the given time, bytes and transient. Completions that fit become the incumbent.
@@ -33,6 +33,7 @@ private:
 
   const CostTable &costs;
   const std::vector<LikeLayers> &kinds;
+  LivePeaks live;
   int inFlight;
   double leastPeak, capacity;
   double multiplier = 0;                            ///< seconds per byte that give the tightest bound

@@ -3,6 +3,7 @@
 #include "planner/search/recompute_choices.h"
 
 #include "planner/search/recompute_bound.h"
+#include "planner/search/recompute_states.h"
 
 #include <algorithm>
 #include <array>
@@ -22,56 +23,32 @@ constexpr size_t kFewStates = 48;      // at most this many states remain after 
 constexpr size_t kMostExtended = 8192; // 126 layers of one kind have 8,128 choices
 constexpr int kMostCounts = 128;       // numbers of layers to try, if a kind has more on several chunks
 
-// Time and memory of layers of a chunk for one micro-batch.
-struct ChunkUse {
-  ChunkSeconds seconds;
-  double savedBytes = 0;
-
-  void add(const PerRecompute<ChunkUse> &perLayer, const PerRecompute<int> &layers) {
-    for (Recompute recompute : kRecomputes) {
-      seconds.add(perLayer[recompute].seconds, layers[recompute]);
-      savedBytes += layers[recompute] * perLayer[recompute].savedBytes;
-    }
-  }
-};
-
-bool takesNoLonger(const ChunkSeconds &a, const ChunkSeconds &b) {
-  return a.forward <= b.forward && a.backward <= b.backward && a.weight <= b.weight;
-}
-
-// A choice for the kinds so far. RecomputeSearch::uses has the cost of each chunk under it.
-struct State {
-  double total = 0;                      // seconds of all chunks
-  double peakBytes = 0, bufferBytes = 0; // largest of any layer
-  uint32_t parent = 0;                   // index of the state for the kinds before
-  RecomputedLayers recomputed;
-};
-
+// Extends states by the choices for one kind of layer after the other.
 class RecomputeSearch {
 public:
   RecomputeSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool onlyFastest)
       : costs(costs), kinds(kinds), room(room), onlyFastest(onlyFastest), chunks(room.ends.size()),
         mostStates(kinds.size() > kFewKinds ? kFewStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
-        saved(chunks) {
+        live(room.live), states(room, chunks), perLayer(chunks), saved(chunks) {
+    live.resize(chunks);
     for (const std::vector<int> &inFlight : room.inFlight) {
       double ends = 0;
       for (size_t chunk = 0; chunk < chunks; ++chunk)
         ends += inFlight[chunk] * room.ends[chunk];
-      endsInFlight.push_back(ends);
+      mostEnds = std::max(mostEnds, ends);
     }
-    mostEnds = endsInFlight.empty() ? 0 : std::ranges::max(endsInFlight);
     leastAfter.assign((kinds.size() + 1) * chunks, 0);
     for (size_t kind = kinds.size(); kind-- > 0;) {
       std::copy_n(&leastAfter[(kind + 1) * chunks], chunks, &leastAfter[kind * chunks]);
       for (int chunk : kinds[kind].chunks)
-        leastAfter[kind * chunks + chunk] += std::ranges::min(costs.kinds[kinds[kind].kind].savedBytes);
+        leastAfter[kind * chunks + chunk] += std::ranges::min(savedBytes(kinds[kind].kind, chunk));
     }
   }
 
   RecomputeChoices run() {
     if (chunks == 1 && onlyFastest && !room.areActivationsOffloaded && kinds.size() > 1)
-      bound.emplace(costs, kinds, room.inFlight[0][0], room.endsPeakBytes,
-                    room.bytes / kRounded - room.fixedBytes - endsInFlight[0]);
+      bound.emplace(costs, kinds, live[0], room.inFlight[0][0], room.endsPeakBytes,
+                    room.bytes / kRounded - room.fixedBytes - mostEnds);
     if (bound)
       mostStates = kMostStates;
     solve();
@@ -90,29 +67,37 @@ public:
   }
 
 private:
+  // Returns the bytes that a layer of the kind keeps on a chunk.
+  PerRecompute<double> savedBytes(int kind, size_t chunk) const {
+    PerRecompute<double> bytes;
+    for (Recompute recompute : kRecomputes)
+      bytes[recompute] = keptBytes(costs.kinds[kind], recompute, live[chunk]);
+    return bytes;
+  }
+
   void solve() {
     history.clear();
     leastShare = std::numeric_limits<double>::infinity();
-    states.assign(1, {});
-    states[0].peakBytes = room.endsPeakBytes;
-    uses.assign(chunks, {});
-    for (size_t i = 0; i < kinds.size() && !states.empty(); ++i) {
+    states.reset(room.endsPeakBytes);
+    for (size_t i = 0; i < kinds.size() && states.size() > 0; ++i) {
       size_t layers = kinds[i].chunks.size();
       thin(std::max(kFewStates, 2 * kMostExtended / ((layers + 1) * (layers + 2))));
       isLast = i + 1 == kinds.size();
       extend(kinds[i]);
       if (isLast && (onlyFastest || !anyFits)) { // only the fastest, or the one that needs least, remains
-        proposed = states.front();
+        proposed = states[0];
         states.clear();
         append();
         return;
       }
       thin(kMostExtended);
-      dropDominated();
+      states.dropDominated({.byTime = mustFit, .byAction = !onlyFastest, .keepsMemory = !isLast});
       if (!isLast)
         thin(mostStates);
     }
   }
+
+  void thin(size_t most) { isComplete = !states.thin(most) && isComplete; }
 
   // Loads the costs and layers of a kind.
   void loadKind(const LikeLayers &like) {
@@ -120,9 +105,13 @@ private:
     step = chunks > 1 || kinds.size() > 1 ? std::max(1, (layers + kMostCounts - 1) / kMostCounts) : 1;
     isComplete = isComplete && step == 1;
     const SegmentCost &cost = costs.kinds[like.kind];
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
+      PerRecompute<double> bytes = savedBytes(like.kind, chunk);
+      for (Recompute recompute : kRecomputes)
+        perLayer[chunk][recompute] = {segmentSeconds(cost, recompute), bytes[recompute]};
+    }
     for (Recompute recompute : kRecomputes) {
-      perLayer[recompute] = {segmentSeconds(cost, recompute), cost.savedBytes[recompute]};
-      layerTotals[recompute] = perLayer[recompute].seconds.total();
+      layerTotals[recompute] = perLayer[0][recompute].seconds.total();
       layerPeaks[recompute] = planner::peakBytes(cost, recompute);
       layerBuffers[recompute] = cost.savedBufferBytes[recompute];
     }
@@ -137,10 +126,9 @@ private:
   // only choices that fit.
   void extend(const LikeLayers &like) {
     loadKind(like);
-    history.push_back(std::move(states));
-    parentUses = std::move(uses);
+    history.push_back(states.takeStates());
+    parentUses = states.takeUses();
     states.clear();
-    uses.clear();
     for (uint32_t parent = 0; parent < history.back().size(); ++parent) {
       auto fits = [&](int full, int selective) {
         propose(parent, {full, selective});
@@ -167,7 +155,7 @@ private:
         accept();
         return;
       }
-      if (onlyFastest && anyFits && proposed.total >= states.front().total)
+      if (onlyFastest && anyFits && proposed.total >= states[0].total)
         return;
       int low = 0, selective = layers - full;
       if (!fits(full, selective))
@@ -212,7 +200,7 @@ private:
       PerRecompute<int> here = countsOf(chunk, recomputed);
       saved[chunk] = leastLeft[chunk] + parentUses[parent * chunks + chunk].savedBytes;
       for (Recompute i : kRecomputes)
-        saved[chunk] += here[i] * perLayer[i].savedBytes;
+        saved[chunk] += here[i] * perLayer[chunk][i].savedBytes;
     }
   }
 
@@ -227,24 +215,23 @@ private:
   }
 
   void makeOnlyState() {
-    states.assign(1, proposed);
-    uses.clear();
+    states.clear();
+    states.add(proposed, {});
   }
 
   void append() {
-    states.push_back(proposed);
-    uses.resize((states.size() - 1) * chunks);
+    extended.resize(chunks);
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      ChunkUse use = parentUses[proposed.parent * chunks + chunk];
-      use.add(perLayer, countsOf(chunk, proposed.recomputed));
-      uses.push_back(use);
+      extended[chunk] = parentUses[proposed.parent * chunks + chunk];
+      extended[chunk].add(perLayer[chunk], countsOf(chunk, proposed.recomputed));
     }
+    states.add(proposed, extended);
   }
 
   // Adds the proposed state, which fits. With `onlyFastest` it replaces a slower state.
   void accept() {
     if (isLast && onlyFastest) {
-      if (!anyFits || proposed.total < states.front().total)
+      if (!anyFits || proposed.total < states[0].total)
         makeOnlyState();
     } else {
       if (isLast && !anyFits)
@@ -254,27 +241,10 @@ private:
     anyFits = isLast;
   }
 
-  // Returns the peak of kept bytes if chunks keep savedBytes(chunk) per micro-batch. Includes values kept outside the
-  // layers if they lie in the same memory.
-  template <typename SavedBytes> double bytesInFlight(SavedBytes savedBytes) const {
-    double most = 0;
-    for (size_t i = 0; i < room.inFlight.size(); ++i) {
-      double bytes = room.areActivationsOffloaded ? 0 : endsInFlight[i];
-      for (size_t chunk = 0; chunk < chunks; ++chunk)
-        bytes += room.inFlight[i][chunk] * savedBytes(chunk);
-      most = std::max(most, bytes);
-    }
-    return most;
-  }
-
-  double bytesInFlightOf(size_t state) const {
-    return bytesInFlight([&](size_t chunk) { return uses[state * chunks + chunk].savedBytes; });
-  }
-
   // Returns the share of memory that the proposed state needs, on the device or in host memory, whichever is larger.
   double shareOfProposed() {
     visits += static_cast<int64_t>(chunks * room.inFlight.size());
-    double most = bytesInFlight([&](size_t chunk) { return saved[chunk]; });
+    double most = states.bytesInFlight([&](size_t chunk) { return saved[chunk]; });
     double device = most + proposed.peakBytes, host = room.fixedHostBytes;
     if (room.areActivationsOffloaded) {
       device = std::max(mostEnds + proposed.peakBytes, room.stepBytes) + std::min(most, proposed.bufferBytes);
@@ -284,72 +254,12 @@ private:
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Returns whether state `one`, which is not slower overall, makes `other` unnecessary. It must not be slower in any
-  // action, unless only the fastest is wanted. Before the last kind it must not need more bytes.
-  bool dominates(uint32_t one, uint32_t other) const {
-    if (!isLast &&
-        (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
-      return false;
-    for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      const ChunkUse &a = uses[one * chunks + chunk], &b = uses[other * chunks + chunk];
-      if ((mustFit && !onlyFastest && !takesNoLonger(a.seconds, b.seconds)) || (!isLast && a.savedBytes > b.savedBytes))
-        return false;
-    }
-    return true;
-  }
-
-  // If nothing fits (not `mustFit`), time does not matter.
-  void dropDominated() {
-    std::vector<std::pair<double, uint32_t>> order;
-    for (uint32_t i = 0; i < states.size(); ++i)
-      order.emplace_back(mustFit ? states[i].total : bytesInFlightOf(i), i);
-    std::ranges::sort(order);
-    std::vector<uint32_t> left;
-    for (const auto &[key, i] : order)
-      if (std::ranges::none_of(std::views::reverse(left), [&](uint32_t other) { return dominates(other, i); }))
-        left.push_back(i);
-    retain(left);
-  }
-
-  // Keeps at most `most` states: orders them by bytes, cuts them into equal groups, and keeps the fastest of each
-  // group and the state with the fewest bytes.
-  void thin(size_t most) {
-    if (states.size() <= most)
-      return;
-    isComplete = false;
-    std::vector<std::pair<double, uint32_t>> order;
-    for (uint32_t i = 0; i < states.size(); ++i)
-      order.emplace_back(bytesInFlightOf(i), i);
-    std::ranges::sort(order);
-    std::vector<uint32_t> left = {order[0].second};
-    for (size_t part = 0, parts = most - 1; part < parts; ++part) {
-      auto first = order.begin() + part * order.size() / parts,
-           last = order.begin() + (part + 1) * order.size() / parts;
-      uint32_t fastest =
-          std::ranges::min_element(first, last, {}, [&](const auto &one) { return states[one.second].total; })->second;
-      if (fastest != left[0])
-        left.push_back(fastest);
-    }
-    retain(left);
-  }
-
-  void retain(const std::vector<uint32_t> &left) {
-    std::vector<State> someStates;
-    std::vector<ChunkUse> someUses;
-    for (uint32_t i : left) {
-      someStates.push_back(states[i]);
-      someUses.insert(someUses.end(), uses.begin() + i * chunks, uses.begin() + (i + 1) * chunks);
-    }
-    states = std::move(someStates);
-    uses = std::move(someUses);
-  }
-
   RecomputeChoice choiceOf(size_t i) const {
     RecomputeChoice choice;
     for (size_t chunk = 0; chunk < chunks; ++chunk)
-      choice.seconds.push_back(uses[i * chunks + chunk].seconds);
+      choice.seconds.push_back(states.use(i, chunk).seconds);
     choice.recomputed.resize(kinds.size());
-    const State *state = &states[i];
+    const RecomputeState *state = &states[i];
     for (size_t kind = kinds.size(); kind-- > 0; state = &history[kind][state->parent])
       choice.recomputed[kind] = state->recomputed;
     return choice;
@@ -360,22 +270,22 @@ private:
   const StageRoom &room;
   bool onlyFastest;
   size_t chunks, mostStates;
+  std::vector<LivePeaks> live;         // per chunk
   std::optional<RecomputeBound> bound; // only for one chunk with values on the device
-  std::vector<double> endsInFlight;    // bytes kept outside the layers, at each peak
-  double mostEnds = 0;
-  std::vector<State> states;
-  std::vector<ChunkUse> uses;              // [state * chunks + chunk]
-  std::vector<std::vector<State>> history; // the states before each kind
-  std::vector<ChunkUse> parentUses;        // of those before the present kind
+  double mostEnds = 0;                 // peak of bytes kept outside the layers
+  RecomputeStates states;
+  std::vector<std::vector<RecomputeState>> history; // the states before each kind
+  std::vector<ChunkUse> parentUses;                 // of those before the present kind
   // The present kind: what one layer takes in each class, and how many of its first layers each chunk has:
   // firstLayers[n * chunks + chunk] of the first n.
   int layers = 0, step = 1; ///< step: of the numbers of layers that are tried
   int64_t visits = 0;       ///< of chunks
   bool isLast = false;
-  PerRecompute<ChunkUse> perLayer;
+  std::vector<PerRecompute<ChunkUse>> perLayer; // by chunk
   PerRecompute<double> layerTotals{}, layerPeaks{}, layerBuffers{};
   std::vector<int> firstLayers;
-  State proposed;
+  RecomputeState proposed;
+  std::vector<ChunkUse> extended; // the chunks of the state that is added
   std::vector<double> saved;      // of one micro-batch by each chunk, with the least of the kinds that follow
   std::vector<double> leastAfter; // what the kinds from one on keep at least: [kind * chunks + chunk]
   bool mustFit = true;            // states that cannot fit are dropped on the way

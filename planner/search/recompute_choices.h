@@ -12,8 +12,9 @@ namespace espalier::planner {
 
 /// The memory of a stage that is available for kept values.
 struct StageRoom {
-  InFlightPeaks inFlight;               ///< micro-batches in flight of each chunk, at the peaks
-  std::vector<double> ends;             ///< per chunk, bytes kept of a micro-batch outside the layers
+  InFlightPeaks inFlight;               ///< multiples of what each chunk keeps, at the peaks (countedPeaks())
+  std::vector<LivePeaks> live;          ///< per chunk, the counts of keptBytes()
+  std::vector<double> ends;             ///< per chunk, bytes kept outside the layers, with the counts of `live`
   double endsPeakBytes = 0;             ///< largest transient of embedding and head
   double stepBytes = 0;                 ///< once per step; reuses the memory of kept values and transients
   double fixedBytes = 0;                ///< device bytes that do not depend on the choice

@@ -48,10 +48,13 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
-      : problem(problem), options(options), space(problem, options), incumbents(options.alternatives + 1) {}
+      : problem(problem), options(options), space(problem, options),
+        incumbents(options.alternatives + 1, options.belowSeconds) {}
 
   void run() {
     statistics.space = space.plans();
+    statistics.configs = space.configs();
+    statistics.tooLarge = space.tooLarge();
     firstPass();
     secondPass();
     statistics.fastestSeconds = incumbents.bestSeconds();
@@ -244,6 +247,7 @@ private:
       choices.push_back(candidate.choice);
       plans.push_back(found[i].config);
     }
+    statistics.examined += static_cast<int64_t>(which.size());
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
       StageOptions stages(problem, plans[i], schedules, tables[i]);
@@ -268,6 +272,23 @@ private:
 
 } // namespace
 
+namespace {
+
+// Adds the fastest plan of plain 1F1B.
+void addPlain(const Problem &problem, SearchOptions options, SearchResult &result) {
+  Problem plain = problem;
+  plain.pins.schedule = Schedule::OneFOneB;
+  options.alternatives = 0;
+  options.simplest = options.diagnose = false;
+  SearchResult found = search(plain, options);
+  if (found.plans.empty())
+    return;
+  result.plain = std::move(found.plans.front());
+  result.plainStatistics = found.statistics;
+}
+
+} // namespace
+
 SearchResult search(const Problem &problem, const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   SearchResult result;
@@ -289,6 +310,8 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
     result.plans.push_back(std::move(priced));
   }
   statistics.lowerBoundSeconds = std::min(statistics.lowerBoundSeconds, statistics.fastestSeconds);
+  if (options.diagnose && options.prove && statistics.gap() > kWideGap && !problem.pins.schedule)
+    addPlain(problem, options, result);
   if (result.plans.empty() && options.diagnose)
     diagnose(problem, options, solver.sizedConfigs(), result);
   statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -7,6 +7,7 @@
 #include "planner/search/parallel.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace espalier::planner {
 
@@ -191,7 +192,9 @@ void SearchSpace::sumChoices() {
       const ParallelConfig &config = choices[choice];
       planCount = std::min(planCount + schedulesOf(config).plans, 1e300);
       // A bound over all schedules of the choice, with the most chunks of any of them.
-      queue.push({workBound(*works[choice], problem.machine, config, mostChunks(config.pp)), choice, 0});
+      double bound = workBound(*works[choice], problem.machine, config, mostChunks(config.pp));
+      tooLargeCount += std::isinf(bound);
+      queue.push({bound, choice, 0});
     }
 }
 

@@ -35,6 +35,9 @@ public:
 
   /// Returns the number of plans: candidates times the ways to spread the layers, at most 1e300.
   double plans() const { return planCount; }
+  /// Returns the number of choices, and of those whose state alone does not fit.
+  int64_t configs() const { return static_cast<int64_t>(choices.size()); }
+  int64_t tooLarge() const { return tooLargeCount; }
 
   /// Returns the candidate at a rank in the order of bounds; null past the end.
   const Candidate *at(size_t place);
@@ -75,6 +78,7 @@ private:
   std::vector<std::optional<WorkSum>> works; ///< per choice; empty if the problem has no terms
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
+  int64_t tooLargeCount = 0;
   /// Candidates, and unexpanded choices with a bound over all their schedules.
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   std::vector<Candidate> ordered; ///< by rising bound

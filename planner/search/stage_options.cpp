@@ -26,31 +26,23 @@ std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
 }
 
 // A V-shaped schedule is one table for all stages, so that it is built on the first request for a stage.
-void StageOptions::countInFlight() {
-  peaks = schedules->inFlightPeaks(parallel.schedule, parallel.pp, static_cast<int>(parallel.microBatches),
-                                   parallel.virtualStages);
-  if (problem.streamBuffers.ofEachChunk) {
-    auto apart = std::make_shared<std::vector<InFlightPeaks>>();
-    for (const InFlightPeaks &moments : *peaks)
-      apart->push_back(peakOfEachChunk(moments));
-    peaks = std::move(apart);
-  }
+void StageOptions::countPeaks() {
+  auto ofStages = schedules->stagePeaks(parallel.schedule, parallel.pp, static_cast<int>(parallel.microBatches),
+                                        parallel.virtualStages);
+  for (const StagePeaks &peaks : *ofStages)
+    counted.push_back(countedPeaks(problem.streamBuffers, peaks));
   for (int stage = 0; stage < parallel.pp; ++stage) {
     int like = stage;
     if (stage < parallel.pp - 1) // neither first nor last
       for (int other = 1; other < stage && like == stage; ++other)
-        like = likeStage[other] == other && (*peaks)[other] == (*peaks)[stage] ? other : stage;
+        like = likeStage[other] == other && counted[other] == counted[stage] ? other : stage;
     likeStage.push_back(like);
-    int most = 0;
-    for (const std::vector<int> &moment : (*peaks)[stage])
-      most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
-    mostInFlight.push_back(std::max(most, 1));
   }
 }
 
 const std::vector<StageOption> &StageOptions::memoized(Memo &memo, int stage, int first, int count, bool onlyFastest) {
-  if (!peaks)
-    countInFlight();
+  if (counted.empty())
+    countPeaks();
   // Ranges of equal layers cost the same wherever they begin.
   if (count > 0 && runStart[first + count - 1] <= first)
     first = runStart[first];
@@ -136,8 +128,10 @@ std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRa
 // Returns the memory of the stage that was priced last, without the part that depends on what its layers keep.
 StageRoom StageOptions::roomOf(int stage) const {
   StageRoom room;
-  room.inFlight = (*peaks)[stage];
-  for (const SavedBytes &chunk : saved)
+  const StageContent &content = parts.stage;
+  room.inFlight = counted[stage].moments;
+  room.live = counted[stage].chunks;
+  for (const SavedBytes &chunk : parts.saved)
     room.ends.push_back(chunk.ends);
   content.visitLayers(
       [&](size_t kind, Recompute, int count) { room.stepBytes += count * costs->kinds[kind].stepBytes; });
@@ -159,39 +153,19 @@ StageRoom StageOptions::roomOf(int stage) const {
 
 StageOption StageOptions::price(int stage, std::span<const LayerRange> chunks,
                                 const std::vector<RecomputedLayers> &recomputed) {
-  if (!peaks)
-    countInFlight();
-  parts.resize(perStage);
-  content = stageEnds(parallel, stage);
-  content.layers.resize(problem.kinds.size());
+  if (counted.empty())
+    countPeaks();
   std::vector<std::vector<Recompute>> recompute = recomputeOfLayers(*costs, chunks, recomputed);
   StageOption option;
   option.recomputed = recomputed;
-  saved.clear();
-  for (int chunk = 0; chunk < perStage; ++chunk) {
-    StageContent &part = parts[chunk];
-    part.layers.assign(problem.kinds.size(), {});
-    for (int place = 0; place < chunks[chunk].count; ++place) {
-      int kind = costs->layerKinds[chunks[chunk].first + place];
-      ++part.layers[kind][recompute[chunk][place]];
-      ++content.layers[kind][recompute[chunk][place]];
-    }
-    int position = modelChunk(stage, chunk, parallel.pp, isVShaped(parallel.schedule));
-    part.embed = position == 0;
-    part.head = position == parallel.pp * perStage - 1;
-    saved.push_back(savedBytes(*costs, part));
-    option.seconds.push_back(chunkSeconds(*costs, part));
-  }
-  content.inFlight = mostInFlight[stage];
-  content.savedInFlight = savedInFlight((*peaks)[stage], saved, parallel.offloadActivations);
-  content.chunks = chunkEnds(problem, parallel, stage, (*peaks)[stage], [&](int chunk) {
-    return costs->passesStream && !recompute[chunk].empty() && recompute[chunk].front() == Recompute::Full;
-  });
-  StageMemory memory = stageMemory(problem, *costs, content);
+  assembleStage(problem, parallel, *costs, stage, counted[stage], chunks, recompute, parts);
+  for (const StageContent &chunk : parts.chunks)
+    option.seconds.push_back(chunkSeconds(*costs, chunk));
+  StageMemory memory = stageMemory(problem, *costs, parts.stage);
   option.bytes = memory.total();
   option.hostBytes = memory.host();
   option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
-  option.stepSeconds = stepPhase(*costs, content).total();
+  option.stepSeconds = stepPhase(*costs, parts.stage).total();
   return option;
 }
 
@@ -206,7 +180,7 @@ LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
     std::vector<LayerRange> own;
     std::vector<StagePlan *> chunks;
     for (int i = 0; i < perStage; ++i) {
-      chunks.push_back(&laid.stages[modelChunk(stage, i, config.pp, isVShaped(config.schedule))]);
+      chunks.push_back(&laid.stages[placement(config).modelChunk(stage, i)]);
       own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
     StageOption option =

@@ -64,7 +64,7 @@ public:
 private:
   using Memo = std::vector<std::vector<std::vector<std::vector<StageOption>>>>; ///< [stage][first][count]
 
-  void countInFlight();
+  void countPeaks();
   StageRoom roomOf(int stage) const;
   std::vector<RecomputedLayers> unconstrained(const std::vector<LikeLayers> &kinds) const;
   std::vector<StageOption> choose(int stage, std::span<const LayerRange> chunks, bool onlyFastest);
@@ -76,16 +76,13 @@ private:
   std::shared_ptr<const CostTable> costs;
   int perStage;
   bool isOneKind = true;
-  std::vector<int> runStart;                               // per layer: first layer of its run of equal layers
-  std::shared_ptr<const std::vector<InFlightPeaks>> peaks; // per stage
-  std::vector<int> likeStage;                              // first stage with equal memory and cost
-  std::vector<double> mostInFlight;                        // most chunks in flight of each stage
+  std::vector<int> runStart;       // per layer: first layer of its run of equal layers
+  std::vector<StagePeaks> counted; // per stage, see countedPeaks()
+  std::vector<int> likeStage;      // first stage with equal memory and cost
   Memo paretoSets, fastestOnly;
   bool complete = true;
-  int64_t visits = 0, chosen = 0;  // number of recompute choices
-  StageContent content;            // of the stage that is priced
-  std::vector<StageContent> parts; // its single chunks, and what they keep
-  std::vector<SavedBytes> saved;
+  int64_t visits = 0, chosen = 0; // number of recompute choices
+  StageParts parts;               // of the stage that is priced
 };
 
 /// Whether a stage may have several Pareto-optimal options.

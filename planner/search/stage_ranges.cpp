@@ -8,21 +8,20 @@ namespace espalier::planner {
 StageRanges::StageRanges(const Problem &problem, StageOptions &stageOptions)
     : problem(problem), stageOptions(stageOptions), config(stageOptions.config()),
       perStage(stageOptions.chunksPerStage()) {
-  bool vShape = isVShaped(config.schedule);
+  Placement chunkPlaces = placement(config);
   const CostTable &costs = stageOptions.table();
   double forward = 0; // of the edges above
   for (int stage = 0; stage < config.pp; ++stage) {
     waits.push_back(forward);
     edges.push_back(0);
     for (int chunk = 0; chunk < perStage; ++chunk)
-      edges[stage] +=
-          planner::edgeSeconds(costs, modelChunk(stage, chunk, config.pp, vShape), config.pp, perStage, vShape).total();
-    forward += planner::edgeSeconds(costs, stage, config.pp, perStage, vShape).forward;
+      edges[stage] += planner::edgeSeconds(costs, chunkPlaces.modelChunk(stage, chunk), chunkPlaces).total();
+    forward += planner::edgeSeconds(costs, stage, chunkPlaces).forward;
   }
   if (const auto &given = problem.pins.stageLayers) {
     totals.assign(config.pp, 0);
     for (size_t i = 0; i < given->size(); ++i)
-      totals[stageOfChunk(static_cast<int>(i), config.pp, vShape)] += (*given)[i];
+      totals[chunkPlaces.stageOf(static_cast<int>(i))] += (*given)[i];
   }
   // Keeping everything is fastest, except that with offloaded activations keeping less may be faster.
   auto mayBeFastest = [&](Recompute recompute) {
@@ -74,7 +73,7 @@ std::vector<LayerRange> StageRanges::pinnedRanges(int stage) const {
   std::vector<LayerRange> ranges;
   for (int chunk = 0; chunk < perStage; ++chunk) {
     auto begin = problem.pins.stageLayers->begin();
-    auto here = begin + modelChunk(stage, chunk, config.pp, isVShaped(config.schedule));
+    auto here = begin + placement(config).modelChunk(stage, chunk);
     ranges.push_back({std::accumulate(begin, here, 0), *here});
   }
   return ranges;

@@ -2,9 +2,9 @@
 """Runs the commands of docs/tour.md, or of another page, as printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
 
 A command may fail only if the page shows an error below it. The text below a command is its expected output, in which
-`...` matches anything and words may be separated by any blanks or line breaks. The tour's runs on a GPU are left out,
-and its calibration of a GPU uses the emulated device. The test ends before the plans for other machines. Those commands
-have their own tests."""
+`...` matches anything and words may be separated by any blanks or line breaks. A run on a GPU is left out, and the
+calibration of a GPU uses the emulated device. A block of YAML or Python whose first line is a comment with a path is
+written to this file."""
 import pathlib
 import re
 import subprocess
@@ -36,13 +36,16 @@ if len(sys.argv) > 3:
     text = (source / sys.argv[3]).read_text()
     programs += ("python3 ", "ls ", "head ")
 else:
-    text = (source / "docs/tour.md").read_text().split("**Plan for machines")[0]
+    text = (source / "docs/tour.md").read_text()
 text = text.replace("\\\n", "")  # joins a command with its continuation line
 folder.mkdir(parents=True)
-for name in ("configs", "test", "tools"):
+for name in ("configs", "docs", "test", "tools"):
     (folder / name).symlink_to(source / name)
 commands = 0
 for block in text.split("```")[1::2]:
+    if file := re.match(r"(?:yaml|python)\n# (\S+\.\w+)\n", block):
+        (folder / file[1]).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file[1]).write_text(block[file.end():])
     for part in block.split("\n$ ")[:]:
         line, _, shown = part.strip().removeprefix("$ ").partition("\n")
         if not line.startswith(programs) or line.startswith("espalier run gpu.plan"):
@@ -51,7 +54,7 @@ for block in text.split("```")[1::2]:
             line += " --device emulated"
         result = subprocess.run(["bash", "-c", line], cwd=folder, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, check=False)
-        is_error = "error:" in shown or " needs " in shown
+        is_error = any(words in shown for words in ("error:", " needs ", " does not hold"))
         if (result.returncode != 0) != is_error:
             sys.exit(f"$ {line}\n{result.stdout[-3000:]}\nended with {result.returncode}")
         if not re.search(pattern_of(shown), result.stdout, re.DOTALL):

@@ -65,7 +65,7 @@ private:
 
   /// Returns the rank that holds a chunk of the model and has this rank's coordinates otherwise.
   int rankOf(int modelChunk) const {
-    int there = planner::stageOfChunk(modelChunk, plan.pp, planner::isVShaped(plan.schedule));
+    int there = planner::placement(plan).stageOf(modelChunk);
     return rank + (there - stage) * ranksPerStage;
   }
 

@@ -76,7 +76,7 @@ inline void totals(int left, const std::vector<int> &least, std::vector<int> &he
 inline std::vector<StagePlan *> chunksOfStage(Plan &plan, int stage) {
   std::vector<StagePlan *> chunks;
   for (int i = 0; i < chunksOf(plan.schedule, plan.virtualStages); ++i)
-    chunks.push_back(&plan.stages[modelChunk(stage, i, plan.pp, isVShaped(plan.schedule))]);
+    chunks.push_back(&plan.stages[placement(plan).modelChunk(stage, i)]);
   return chunks;
 }
 

@@ -98,7 +98,8 @@ TEST(Explain, WhyNotNamesTheConstraint) {
   EXPECT_THAT(answer.violated[0], HasSubstr("have 22.35 GB"));
   wish = {};
   wish.tp = 5;
-  EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
+  EXPECT_THAT(whyNot(problem(), result, wish).violated[0],
+              HasSubstr("tp 5 · pp 1 · cp 1 needs a multiple of 5 devices, cluster test has 16"));
 }
 
 // With one tensor rank there is nothing to split. So a wish for sequence parallelism implies more tensor ranks.
@@ -141,6 +142,22 @@ TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
   result.plans.resize(1);
   EXPECT_THAT(explainPlans(result, FirstPlan::Own, "use it"), testing::Not(HasSubstr("use it")));
   EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan; the lines below"));
+}
+
+// A wide gap is explained, with the plain plan beside it.
+TEST(Explain, AWideGapIsSaidWithThePlainPlan) {
+  SearchResult result = search(problem());
+  EXPECT_FALSE(result.plain);
+  EXPECT_THAT(explainPlans(result), testing::Not(HasSubstr("not searched in full")));
+  result.statistics.optimal = false;
+  result.statistics.lowerBoundSeconds = 0.75 * result.statistics.fastestSeconds;
+  result.plain = result.plans.back();
+  result.plain->plan.schedule = Schedule::OneFOneB;
+  result.plainStatistics.optimal = true;
+  EXPECT_NEAR(result.statistics.gap(), 0.25, 1e-12);
+  std::string text = explainPlans(result);
+  EXPECT_THAT(text, HasSubstr("up to 25 % faster"));
+  EXPECT_THAT(text, HasSubstr("plain 1F1B takes " + describeSeconds(result.plain->prediction)));
 }
 
 // The memory of a plan stands beside its limit.

@@ -206,7 +206,7 @@ TEST(SearchChunks, BoundsHoldIfChoicesAreDropped) {
       least += costs.kinds[kind].savedBytes[2];
       most += costs.kinds[kind].savedBytes[0];
     }
-    int held = inFlightPeaks(config.schedule, 0, 1, static_cast<int>(config.microBatches), 1).front().front();
+    int held = stagePeaks(config.schedule, 0, 1, static_cast<int>(config.microBatches), 1).moments.front().front();
     problem.machine.host.bytes = held * (least + (most - least) * between(random, 0.05, 0.8));
     Plan plan = config;
     plan.stages = {{0, layers, std::vector<Recompute>(layers)}};

@@ -72,10 +72,10 @@ TEST(Simulate, LongTablesHaveTheirInFlightPeaks) {
   ScheduleCache cache;
   const int stages = 2, microBatches = 400'000;
   ScheduleTable table = buildSchedule(Schedule::VHalf, stages, microBatches);
-  auto held = cache.inFlightPeaks(Schedule::VHalf, stages, microBatches, 1);
-  EXPECT_EQ(held, cache.inFlightPeaks(Schedule::VHalf, stages, microBatches, 1)); // built once
+  auto held = cache.stagePeaks(Schedule::VHalf, stages, microBatches, 1);
+  EXPECT_EQ(held, cache.stagePeaks(Schedule::VHalf, stages, microBatches, 1)); // built once
   for (int stage = 0; stage < stages; ++stage)
-    EXPECT_EQ((*held)[stage], inFlightPeaks(table, stage));
+    EXPECT_EQ((*held)[stage], stagePeaks(table, stage));
 }
 
 TEST(Simulate, OneStageHasNoBubble) {
@@ -99,7 +99,9 @@ TEST(Simulate, InFlightPeaksEqualTheTables) {
     ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
     for (int stage = 0; stage < stages; ++stage) {
       InFlightPeaks held = inFlightPeaks(table, stage);
-      EXPECT_EQ(held, inFlightPeaks(schedule, stage, stages, microBatches, virtualStages)) << scheduleName(schedule);
+      StagePeaks peaks = stagePeaks(table, stage);
+      EXPECT_EQ(peaks, stagePeaks(schedule, stage, stages, microBatches, virtualStages)) << scheduleName(schedule);
+      EXPECT_EQ(held, peaks.moments);
       int most = 0;
       for (const std::vector<int> &moment : held)
         most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
@@ -112,7 +114,7 @@ TEST(Simulate, InFlightPeaksEqualTheTables) {
 // With many chunks there are thousands of equal peaks.
 TEST(Simulate, MomentsOfManyChunksHoldTheWarmUpAndOne) {
   const int chunks = 1350;
-  InFlightPeaks held = inFlightPeaks(Schedule::Interleaved, 0, 2, 6, chunks);
+  InFlightPeaks held = stagePeaks(Schedule::Interleaved, 0, 2, 6, chunks).moments;
   EXPECT_GT(held.size(), 1000u);
   for (const std::vector<int> &moment : held)
     ASSERT_EQ(std::accumulate(moment.begin(), moment.end(), 0), 2 + 2 * (chunks - 1) + 1);
@@ -122,7 +124,7 @@ TEST(Simulate, MomentsOfManyChunksHoldTheWarmUpAndOne) {
 TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
   for (int microBatches : {4, 8, 12}) {
     int most = 0;
-    for (const std::vector<int> &moment : inFlightPeaks(Schedule::Interleaved, 3, 4, microBatches, 3))
+    for (const std::vector<int> &moment : stagePeaks(Schedule::Interleaved, 3, 4, microBatches, 3).moments)
       most = std::max(most, moment.back());
     EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
   }

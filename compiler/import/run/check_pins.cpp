@@ -2,6 +2,7 @@
 // and adds the rules of the file's own keys. A way out names the key and the change: `model_parallel: 8 → 5 or 10`.
 #include "compiler/import/run/check_pins.h"
 
+#include "compiler/import/run/split_limits.h"
 #include "planner/check.h"
 
 #include <algorithm>
@@ -10,31 +11,6 @@
 #include <map>
 
 namespace espalier {
-
-std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bool splitsExperts) {
-  using planner::Axis;
-  // Unknown sizes are 0. Their errors have been reported.
-  auto size = [&](const std::string &dim) {
-    auto found = model.dims.find(dim);
-    return found == model.dims.end() ? 0 : found->second;
-  };
-  std::vector<planner::Divisibility> limits;
-  for (const std::string &dim : model.tensorParallelDims())
-    limits.push_back({dim, size(dim), Axis::Tp});
-  if (!limits.empty())
-    limits.push_back({"hidden", size("hidden"), Axis::Tp});
-  if (int64_t sequence = size("seq"); sequence > 0) {
-    if (!model.hasExperts()) // experts are chosen over unsharded sequences
-      limits.push_back({"seq", sequence, Axis::Cp});
-    limits.push_back({"seq", sequence, Axis::Tp, 1, /*onlySequenceParallel=*/true});
-  }
-  if (!model.hasExperts())
-    return limits;
-  limits.push_back({"expert", size("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, !splitsExperts});
-  if (!splitsExperts)
-    limits.push_back({"expert", size("expert"), Axis::Tp});
-  return limits;
-}
 
 namespace {
 

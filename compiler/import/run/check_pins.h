@@ -8,7 +8,4 @@ namespace espalier {
 /// Checks reader.config().pins against the model and the cluster. Unset pins are not checked.
 void checkPins(const RunReader &reader);
 
-/// Returns the dimensions that axes split, and so must divide. `splitsExperts`: tensor ranks split each expert.
-std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bool splitsExperts);
-
 } // namespace espalier

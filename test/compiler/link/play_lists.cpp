@@ -29,7 +29,7 @@ std::string nameOf(const StageFlight &flight, bool isNumbered = true) {
 using Moved = std::tuple<int, bool, int>;
 
 Moved movedBy(const planner::ScheduleTable &table, int stage, const StageFlight &flight) {
-  int chunk = planner::modelChunk(stage, flight.chunk, static_cast<int>(table.stages.size()), table.vShape);
+  int chunk = table.modelChunk(stage, flight.chunk);
   bool isBackward = flight.kind == FlightKind::DIn || flight.kind == FlightKind::DOut;
   int maker = isSend(flight.kind) ? chunk : isBackward ? chunk + 1 : chunk - 1;
   return {maker, isBackward, flight.microBatch};
@@ -128,7 +128,7 @@ std::string compareLines(const planner::ScheduleTable &table, const std::vector<
   int stages = static_cast<int>(lists.size());
   using Line = std::tuple<bool, int, int>; // whether cotangents, sending stage, receiving stage
   std::map<Line, std::vector<Moved>> sent, received;
-  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.vShape); };
+  auto stageOf = [&](int chunk) { return table.stageOf(chunk); };
   for (int stage = 0; stage < stages; ++stage)
     for (const StageItem &item : lists[stage].items)
       for (const StageFlight &flight : item.flights)

@@ -1,4 +1,4 @@
-// Compares the planner's terms for a model with compiled plans: arena bytes and collective bytes of random plans.
+// Compares the planner's terms for a model with the partitioned model and with compiled programs.
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/apply_plan.h"
@@ -8,8 +8,10 @@
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 #include "planner/model/segment.h"
 #include "planner/search.h"
+#include "test/compiler/plan/sample_plans.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -26,235 +28,6 @@ using namespace espalier;
 using namespace mlir;
 
 namespace {
-
-const std::string sizes = "model.model_config.";
-
-RunConfig importConfig(const std::string &name, std::vector<std::string> sets = {}, const std::string &cluster = "") {
-  ImportOptions options;
-  options.sets = std::move(sets);
-  options.cluster = cluster;
-  ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + name + ".yaml", options);
-  EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
-  return imported.config;
-}
-
-/// Generates random executable plans over `devices` ranks, with uneven stages.
-class PlanSampler {
-public:
-  /// With several chunks per stage if `interleaves`, else with one. Uses the given ZeRO stages.
-  PlanSampler(const RunConfig &run, unsigned seed, bool interleaves, std::vector<int> zeros = {0, 1})
-      : run(run), interleaves(interleaves), zeros(std::move(zeros)), random(seed) {}
-
-  planner::Plan sample() {
-    planner::Plan plan;
-    do
-      plan.tp = pick({1, 2, 4});
-    while (!dividesTheModel(plan.tp));
-    plan.dp = pick({1, 2, 3});
-    plan.pp = pick({1, 2, 4});
-    if (run.model.hasExperts()) {
-      plan.ep = pick({1, 2, 4});
-      plan.pp = pick({1, 2});
-      plan.tp = pick({1, 2});
-      plan.splitsExperts = run.pins.splitsExperts.value_or(true);
-    }
-    plan.microBatchSize = pick({1, 2, 3, 5, 6, 12});
-    plan.microBatches = plan.pp * pick({1, 2});
-    plan.zero = pick(zeros);
-    plan.vocabParallel = run.pins.vocabParallel.value_or(true);
-    plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
-    int64_t positions = run.model.dims.at("seq") / (plan.sequenceParallel ? plan.tp : 1);
-    do
-      plan.cp = run.model.hasExperts() ? 1 : pick({1, 2, 3, 4, 8, 16});
-    while (positions % plan.cp || plan.dp * plan.cp > 12); // limits the shards of a small model
-    plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
-    plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
-    if (run.runMode == "eval") {
-      plan.zero = 0;
-      plan.microBatches = 1;
-      plan.sliceRecomputedInputs = false;
-    }
-    if (interleaves) {
-      plan.pp = pick({2, 3, 4});
-      plan.microBatches = plan.pp * pick({1, 2, 3, 5});
-      plan.virtualStages = pick({2, 3, 4});
-      plan.schedule = planner::Schedule::Interleaved;
-    }
-    std::vector<int> counts = spreadLayers(run.model.layerCount(), plan.pp * plan.virtualStages);
-    if (plan.pp > 1 && counts[0] > 1 && pick({0, 1})) {
-      --counts[0];
-      ++counts[1];
-    }
-    int first = 0;
-    for (int count : counts) {
-      planner::StagePlan stage{first, count, {}};
-      for (int layer = 0; layer < count; ++layer)
-        stage.recompute.push_back(static_cast<planner::Recompute>(pick({0, 1, 2})));
-      plan.stages.push_back(stage);
-      first += count;
-    }
-    return plan;
-  }
-
-private:
-  bool dividesTheModel(int tp) const {
-    return llvm::all_of(run.model.tensorParallelDims(),
-                        [&](const std::string &dim) { return run.model.dims.at(dim) % tp == 0; });
-  }
-
-  int pick(const std::vector<int> &values) { return values[random() % values.size()]; }
-
-  const RunConfig &run;
-  bool interleaves;
-  std::vector<int> zeros;
-  std::mt19937 random;
-};
-
-double bytesOf(const rt::pb::Stage &stage, const std::string &memoryClass) {
-  for (const auto &entry : stage.memory())
-    if (entry.name() == memoryClass)
-      return static_cast<double>(entry.bytes());
-  return 0;
-}
-
-/// Returns the largest relative difference of predicted and compiled bytes of any stage.
-double memoryError(MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
-                   const planner::Plan &plan, const std::string &target = "cpu") {
-  CompileOptions sizesOnly;
-  sizesOnly.target = target;
-  sizesOnly.emitKernels = false;
-  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
-  EXPECT_TRUE(compiled) << planner::describePlan(plan);
-  if (!compiled)
-    return 1;
-  planner::PricedPlan priced = planner::pricePlan(problem, plan);
-  double worst = 0;
-  for (int number = 0; number < plan.pp; ++number) {
-    const rt::pb::Stage &stage = compiled->plan.stages(number);
-    const planner::StageMemory &memory = priced.prediction.memory[number];
-    double arena = static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)), workspace = bytesOf(stage, "workspace");
-    double error = std::abs(memory.total() / arena - 1);
-    worst = std::max(worst, error);
-    // Small parameters are padded to whole shards. Few workspaces have gaps that live buffers could fill.
-    if (error <= 0.02 && std::abs(memory.workspace - workspace) <= 0.005 * arena)
-      continue;
-    std::string classes;
-    for (const auto &entry : stage.memory())
-      classes += entry.name() + " " + std::to_string(entry.bytes()) + ", ";
-    ADD_FAILURE() << planner::describePlan(plan) << ", stage " << number << ": predicted " << memory.total()
-                  << " (parameters " << memory.parameters << ", gradients " << memory.gradients << ", optimizer "
-                  << memory.optimizer << ", activations " << memory.activations << ", workspace " << memory.workspace
-                  << ", buffers " << memory.communication << "), compiled " << arena << " (" << classes << ")";
-  }
-  return worst;
-}
-
-/// Returns the largest error of `count` random plans.
-double worstMemoryError(const std::string &name, int count, unsigned seed, std::vector<std::string> sets,
-                        bool interleaves = false, const std::string &target = "cpu", std::vector<int> zeros = {0, 1}) {
-  RunConfig run = importConfig(name, std::move(sets));
-  run.pins.cp.reset(); // the run file pins cp
-  MLIRContext context;
-  std::optional<planner::Problem> problem = profileModel(context, run, target);
-  EXPECT_TRUE(problem);
-  if (!problem)
-    return 1;
-  PlanSampler sampler(run, seed, interleaves, std::move(zeros));
-  double worst = 0;
-  for (int i = 0; i < count; ++i)
-    worst = std::max(worst, memoryError(context, run, *problem, sampler.sample(), target));
-  return worst;
-}
-
-TEST(ProfileModel, MemoryOfRandomPlansEqualsTheCompiledArena) {
-  const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
-  std::vector<std::tuple<std::string, int, int, std::vector<std::string>>> cases = {
-      {"tiny_gpt", 40, 1, {}}, {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}};
-  std::set<std::string> configs;
-  for (const auto &file : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs"))
-    if (file.path().extension() == ".yaml")
-      configs.insert(file.path().stem());
-  for (const std::string &name : configs)
-    cases.emplace_back(name, 4, 5, std::vector<std::string>());
-  for (const auto &[name, count, seed, sets] : cases) {
-    double worst = worstMemoryError(name, count, seed, sets);
-    std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
-  }
-}
-
-/// GPU kernels have additional scratch: partial sums, orders of tokens, delta of attention's gradient.
-TEST(ProfileModel, MemoryOfGpuPlansEqualsTheCompiledArena) {
-  for (const char *name : {"gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
-    double worst = worstMemoryError(name, 6, 6, {}, /*interleaves=*/false, "cuda");
-    std::printf("%s for cuda: worst error of 6 plans %.3f %%\n", name, 100 * worst);
-  }
-}
-
-TEST(ProfileModel, MemoryOfSeveralChunksEqualsTheCompiledArena) {
-  for (bool isSliced : {false, true}) {
-    std::vector<std::string> sets = {"model.model_config.num_layers=18"};
-    if (isSliced)
-      sets.push_back("recompute_config.recompute_slice_activation=True");
-    double worst = worstMemoryError("tiny_gpt", 15, 6, sets, /*interleaves=*/true);
-    std::printf("interleaved: worst error of 15 plans %.3f %%\n", 100 * worst);
-  }
-}
-
-/// Layers that share gathered buffers, embedding and head, tied and not, experts, and several chunks. Few cases use
-/// tiny_gpt: its arenas are so small that gaps in workspaces matter, which also occur without ZeRO.
-TEST(ProfileModel, MemoryOfGatheredBuffersEqualsTheCompiledArena) {
-  const std::vector<std::tuple<std::string, int, std::vector<std::string>, bool>> cases = {
-      {"gpt2_124m", 30, {}, false},
-      {"tiny_gpt", 10, {sizes + "num_layers=18"}, true},
-      {"llama2_7b", 8, {}, false},
-      {"mixtral_8x7b", 8, {}, false}};
-  for (const auto &[name, count, sets, interleaves] : cases) {
-    double worst = worstMemoryError(name, count, 8, sets, interleaves, "cpu", /*zeros=*/{2, 3});
-    std::printf("%s: worst error of %d plans with ZeRO 2 and 3 %.3f %%\n", name.c_str(), count, 100 * worst);
-  }
-}
-
-/// Evaluation has parameters, inputs, streams and forward workspaces, but no gradients, optimizer state or saved
-/// values.
-TEST(ProfileModel, MemoryOfEvaluationsEqualsTheCompiledArena) {
-  for (const char *name : {"tiny_gpt", "gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
-    double worst = worstMemoryError(name, 10, 7, {"run_mode=eval"});
-    std::printf("%s: worst error of 10 evaluations %.3f %%\n", name, 100 * worst);
-  }
-}
-
-/// Checks the bytes of each class of an evaluation against the sizes of the model.
-TEST(ProfileModel, AnEvaluationHoldsOnlyParametersAndForward) {
-  auto stageOf = [](const char *mode) {
-    RunConfig run = importConfig("gpt2_124m", {std::string("run_mode=") + mode, "parallel_config.data_parallel=1",
-                                               "parallel_config.micro_batch_num=4", "runner_config.batch_size=2",
-                                               "model.model_config.param_init_type=float32",
-                                               "model.model_config.compute_dtype=float32"});
-    MLIRContext context;
-    CompileOptions sizesOnly;
-    sizesOnly.emitKernels = false;
-    std::optional<Compiled> compiled = compileRun(context, run, pinnedPlan(run), sizesOnly);
-    EXPECT_TRUE(compiled);
-    return compiled->plan.stages(0);
-  };
-  rt::pb::Stage training = stageOf("train"), evaluation = stageOf("eval");
-  double parameters = bytesOf(evaluation, "parameters");
-  EXPECT_EQ(parameters, bytesOf(training, "parameters"));
-  EXPECT_NEAR(parameters, 4 * 124.44e6, 0.5e6); // including 47 rows of vocabulary padding
-  EXPECT_EQ(bytesOf(training, "gradients"), parameters);
-  EXPECT_EQ(bytesOf(training, "optimizer"), 2 * parameters);
-  EXPECT_EQ(bytesOf(evaluation, "gradients") + bytesOf(evaluation, "optimizer"), 0);
-  constexpr double tokens = 2 * 1024, stream = tokens * 768 * 4, logits = tokens * 50304 * 4;
-  EXPECT_EQ(bytesOf(evaluation, "inputs"), 4 * tokens * 4);
-  EXPECT_EQ(bytesOf(evaluation, "activations"), 0); // no saved values
-  EXPECT_EQ(bytesOf(evaluation, "boundary"), 2 * stream);
-  EXPECT_GE(bytesOf(evaluation, "workspace"), logits);
-  EXPECT_LE(bytesOf(evaluation, "workspace"), logits + 2 * stream);
-  double sum = bytesOf(evaluation, "scalars");
-  for (const char *name : {"parameters", "inputs", "boundary", "workspace"})
-    sum += bytesOf(evaluation, name);
-  EXPECT_EQ(static_cast<double>(evaluation.arena_bytes(rt::pb::DEVICE)), sum);
-}
 
 std::vector<std::string> smallExperts(const std::string &experts, const std::string &more = "run_mode=train") {
   return {"cluster=cpu_local",
@@ -314,44 +87,6 @@ TEST(ProfileModel, TermsAreReadOnceForAllVariantsOfAFile) {
     EXPECT_EQ(reused->kinds[kind].patterns, second->kinds[kind].patterns);
   other.pins.vocabParallel = false;
   EXPECT_FALSE(withRun(*first, run, other, "cpu"));
-}
-
-class Workspaces : public testing::TestWithParam<std::string> {};
-
-INSTANTIATE_TEST_SUITE_P(ProfileModel, Workspaces, testing::Values("tiny_gpt", "llama2_7b"),
-                         [](const auto &info) { return info.param; });
-
-// Sequences are profiled on two context ranks, with micro-batches of one and of two samples.
-TEST_P(Workspaces, EqualTheArenaForAnyContextRanks) {
-  RunConfig run = importConfig(GetParam(), {"model.model_config.seq_length=1536"});
-  run.pins = {};
-  MLIRContext context;
-  std::optional<planner::Problem> problem = profileModel(context, run);
-  ASSERT_TRUE(problem);
-  double worst = 0;
-  int plans = 0;
-  for (int cp : {3, 6, 8, 12, 32})
-    for (planner::Recompute recompute :
-         {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full})
-      for (int64_t samples : {1, 2, 5})
-        for (bool sequenceParallel : {false, true}) {
-          planner::Plan plan;
-          plan.cp = cp;
-          plan.tp = 2;
-          plan.pp = 3; // a first, a middle and a last stage
-          plan.sequenceParallel = sequenceParallel;
-          plan.microBatchSize = samples;
-          plan.microBatches = 4;
-          plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
-          plan.schedule = ++plans / 2 % 2 ? planner::Schedule::GPipe : planner::Schedule::OneFOneB;
-          int first = 0;
-          for (int layers : spreadLayers(run.model.layerCount(), plan.pp)) {
-            plan.stages.push_back({first, layers, std::vector<planner::Recompute>(layers, recompute)});
-            first += layers;
-          }
-          worst = std::max(worst, memoryError(context, run, *problem, plan));
-        }
-  std::printf("%s: worst error of %d plans %.3f %%\n", GetParam().c_str(), plans, 100 * worst);
 }
 
 /// Bytes of unsharded buffers by collective and axis. The flag is true for collectives of dp that also span ep.
@@ -557,41 +292,6 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   }
   EXPECT_GT(seen, 50u);
   EXPECT_EQ(exchanges > 0, run.model.hasExperts());
-}
-
-TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
-  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
-  MLIRContext context;
-  ChosenPlan chosen = choosePlan(context, run);
-  ASSERT_TRUE(chosen.plan) << chosen.reason;
-  EXPECT_TRUE(planner::Capability().runs(*chosen.plan));
-  EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
-  EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
-  // With hardly more memory than that plan needs, this plan or another one must still fit.
-  CompileOptions sizesOnly;
-  sizesOnly.emitKernels = false;
-  auto arenaOf = [&](const planner::Plan &plan) {
-    std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
-    uint64_t most = 0;
-    for (const auto &stage : compiled->plan.stages())
-      most = std::max<uint64_t>(most, stage.arena_bytes(rt::pb::DEVICE));
-    return static_cast<double>(most);
-  };
-  run.cluster.memoryBytes = 0.6 * arenaOf(*chosen.plan);
-  ChosenPlan smaller = choosePlan(context, run);
-  ASSERT_TRUE(smaller.plan) << smaller.reason;
-  EXPECT_LE(arenaOf(*smaller.plan), run.cluster.memoryBytes);
-}
-
-TEST(ChoosePlan, ReportsTheSmallestChangesIfNothingFits) {
-  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
-  run.cluster.memoryBytes = 4e5;
-  MLIRContext context;
-  ChosenPlan chosen = choosePlan(context, run);
-  EXPECT_FALSE(chosen.plan);
-  EXPECT_FALSE(chosen.isInputError);
-  EXPECT_NE(chosen.reason.find("memory: the plan that needs least"), std::string::npos) << chosen.reason;
-  EXPECT_NE(chosen.reason.find("fits with devices="), std::string::npos) << chosen.reason;
 }
 
 } // namespace

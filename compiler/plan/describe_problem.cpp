@@ -1,0 +1,114 @@
+#include "compiler/plan/describe_problem.h"
+
+#include "compiler/import/run/split_limits.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier {
+
+int64_t sequenceOf(const RunConfig &run) {
+  auto found = run.model.dims.find("seq");
+  return found == run.model.dims.end() ? 0 : found->second;
+}
+
+bool splitsExperts(const RunConfig &run) { return run.pins.splitsExperts.value_or(true); }
+
+int kindNamed(const planner::Problem &problem, const std::string &kind) {
+  for (size_t i = 0; i < problem.kinds.size(); ++i)
+    if (problem.kinds[i].name == kind)
+      return static_cast<int>(i);
+  llvm_unreachable("a run of a segment that the model does not have");
+}
+
+std::vector<int> tensorRanks(const RunConfig &run) {
+  int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
+  for (const std::string &dim : run.model.tensorParallelDims())
+    common = std::gcd(common, run.model.dims.at(dim));
+  if (run.model.hasExperts() && !splitsExperts(run))
+    common = std::gcd(common, run.model.dims.at("expert"));
+  std::vector<int> ranks;
+  for (int64_t tp = 1; tp <= std::max<int64_t>(common, 1) && tp <= devices; ++tp)
+    if ((common == 0 ? tp == 1 : common % tp == 0) && devices % tp == 0)
+      ranks.push_back(static_cast<int>(tp));
+  return ranks;
+}
+
+std::vector<int> expertRanks(const RunConfig &run, int tp) {
+  int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") / (splitsExperts(run) ? 1 : tp) : 1;
+  int64_t devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
+  for (int64_t ep = 2; ep <= std::min(experts, devices); ++ep)
+    if (experts % ep == 0)
+      return {1, static_cast<int>(ep)};
+  return {1};
+}
+
+namespace {
+
+void describeModel(const RunConfig &run, planner::Problem &problem) {
+  problem.name = run.model.name;
+  for (const auto &[name, size] : run.model.dims)
+    problem.dimensions.push_back({name, size});
+  for (const SegmentDescription &segment : run.model.segments)
+    problem.kinds.push_back({segment.kind, {}});
+  const std::vector<SegmentRun> &runs = run.model.runs;
+  problem.embed = kindNamed(problem, runs.front().kind);
+  problem.head = kindNamed(problem, runs.back().kind);
+  for (size_t i = 1; i + 1 < runs.size(); ++i)
+    problem.layers.push_back({kindNamed(problem, runs[i].kind), runs[i].count});
+  problem.parameters = static_cast<double>(run.model.parameterCount());
+  problem.tokensPerSample = std::max<int64_t>(1, sequenceOf(run));
+  // Matches the allocations of compiler/link: two cotangents, one send buffer per neighbour, and one buffer to
+  // receive cotangents. Streams are received directly into their saved buffer.
+  problem.streamBuffers = {.always = 2,
+                           .receives = 1,
+                           .sends = 2,
+                           .sendsInFlight = 0,
+                           .ahead = 1,
+                           .holdsPassedStream = true,
+                           .ofEachChunk = true};
+  problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
+}
+
+void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
+  machine.name = cluster.name;
+  machine.hosts = cluster.hosts;
+  machine.devicesPerHost = cluster.devicesPerHost;
+  machine.memoryBytes = cluster.memoryBytes;
+  machine.marginBytes = cluster.marginBytes;
+  machine.peakFlops = cluster.peakFlops;
+  machine.memoryBytesPerSecond = cluster.memoryBandwidth;
+  machine.matmulEfficiency = cluster.matmulEfficiency;
+  machine.attentionEfficiency = cluster.attentionEfficiency;
+  machine.multiprocessors = cluster.multiprocessors;
+  machine.launchSeconds = cluster.launchSeconds;
+  machine.link = {cluster.linkBandwidth, cluster.linkLatency};
+  machine.network = {cluster.networkBandwidth, cluster.networkLatency};
+  machine.sendBytesPerSecond = cluster.sendBandwidth;
+  machine.ringSlope = cluster.ringSlope;
+  machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
+}
+
+} // namespace
+
+void describeRun(const RunConfig &run, planner::Problem &problem) {
+  problem.globalBatch = run.globalBatch;
+  problem.pins = run.pins;
+  describeMachine(run.cluster, problem.machine = {});
+  const SystemConfig &system = run.system;
+  problem.software = system.software;
+  problem.software.name = system.name;
+  problem.error = {system.timeError, system.comparisonError};
+}
+
+planner::Problem describeProblem(const RunConfig &run) {
+  planner::Problem problem;
+  describeModel(run, problem);
+  problem.limits = splitLimits(run.model, splitsExperts(run));
+  describeRun(run, problem);
+  return problem;
+}
+
+} // namespace espalier
