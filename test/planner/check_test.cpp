@@ -86,8 +86,8 @@ TEST(Check, ExpertsAreSplitByTheirOwnAxis) {
   EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}}), limits(experts)),
               ElementsAre("ep: expert 8 is not a multiple of tp 4 · ep 4; "));
   EXPECT_THAT(found(pinned({{&Pins::splitsExperts, false}})),
-              ElementsAre("expert_tensor_parallel: expert_tensor_parallel says how experts are split, the model is "
-                          "dense; False → True"));
+              ElementsAre("expert_tensor_parallel: expert_tensor_parallel splits experts, but the model has none; "
+                          "False → True"));
 }
 
 TEST(Check, ABatchIsTheProductOfItsFactors) {

@@ -98,7 +98,8 @@ TEST(Explain, WhyNotNamesTheConstraint) {
   EXPECT_THAT(answer.violated[0], HasSubstr("have 22.35 GB"));
   wish = {};
   wish.tp = 5;
-  EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
+  EXPECT_THAT(whyNot(problem(), result, wish).violated[0],
+              HasSubstr("tp 5 · pp 1 · cp 1 needs a multiple of 5 devices, cluster test has 16"));
 }
 
 // With one tensor rank there is nothing to split. So a wish for sequence parallelism implies more tensor ranks.

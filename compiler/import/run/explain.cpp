@@ -48,7 +48,7 @@ std::string explainAbsent(const std::string &key) {
   return text;
 }
 
-constexpr size_t columns = 100, mostLines = 10;
+constexpr size_t columns = 100, mostLines = 7;
 
 /// Returns the sections of the used keys, with the last parts of their names, in lines of at most 100 columns.
 std::string usedKeys(const ImportedRun &run) {

@@ -274,7 +274,8 @@ TEST(HfConfig, ScaledRotaryPositions) {
   EXPECT_EQ(rope.numbers.at("original_context"), 64);
   EXPECT_FALSE(rope.numbers.contains("low_turns")); // the default
   Diagnostics diagnostics;
-  EXPECT_EQ(Json::parse(hfConfigText(runOf(config), "bfloat16", diagnostics))["rope_scaling"], config["rope_scaling"]);
+  nlohmann::json written = nlohmann::json::parse(hfConfigText(runOf(config), "bfloat16", diagnostics));
+  EXPECT_EQ(written["rope_scaling"], nlohmann::json(config["rope_scaling"]));
   // A linear factor has no borders; what stands beside it is reported.
   config["rope_scaling"]["rope_type"] = "linear";
   EXPECT_EQ(ropeOf(config, "block").strings.at("scaling"), "linear");
@@ -328,7 +329,7 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
               HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
   EXPECT_THAT(errorsOf(gpt2(), "n_inner", 50),
-              HasSubstr("n_inner (50) is not a multiple of n_embd (24), which gpt2 wants"));
+              HasSubstr("n_inner (50) is not a multiple of n_embd (24), as gpt2 requires"));
   EXPECT_THAT(errorsOf(gpt2(), "n_emdb", 50),
               HasSubstr("n_emdb is not known for gpt2, did you mean 'n_embd'?; remove it"));
   EXPECT_THAT(errorsOf(gpt2(), "n_embd", Json::array()),

@@ -385,7 +385,7 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirLocations) {
         "x.sh:2:27: error: --seq-length must be a whole number of at least 1, got x",
         "error: --fp16 takes no value, got '1'",
         "error: global batch 16 is not a multiple of micro-batch size 3 · dp 4", "no decay 'wavy'",
-        "--normalization wants one value, got 0", "error: --hidden-size is missing"})
+        "--normalization takes one value, got 0", "error: --hidden-size is missing"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small, "a100_80g_selene:1x6"), HasSubstr("tp 2 · pp 2 · cp 1 does not divide the 6 devices"));
   EXPECT_THAT(errorsOf("srun " + small, ""), HasSubstr("the number of devices is not stated"));
@@ -444,7 +444,7 @@ TEST(ImportArgs, UnshardedExpertsUseTensorRanks) {
   EXPECT_THAT(args.yaml, HasSubstr("  expert_parallel: 2  #"));
   EXPECT_THAT(args.yaml, HasSubstr("    expert_tensor_parallel: False"));
   EXPECT_THAT(errorsOf(experts + "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1"),
-              HasSubstr("whole experts lie on tensor ranks, too: ep 1 is not a multiple of tp 2"));
+              HasSubstr("tensor ranks hold whole experts, too: ep 1 is not a multiple of tp 2"));
   EXPECT_THAT(errorsOf(experts + "--expert-tensor-parallel-size 4"),
               HasSubstr("over all tensor ranks or over none; --expert-tensor-parallel-size: 4 → 2 or 1"));
 }
@@ -493,7 +493,7 @@ TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
   EXPECT_THAT(args.yaml, HasSubstr("data_path: ['mock']  # --mock-data"));
   EXPECT_THAT(args.yaml, HasSubstr("split: '99,1,0'"));
   EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: --mock-data wins over --data-path"));
-  EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path wants a value, got none"));
+  EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path takes a value, got none"));
 }
 
 TEST(ImportArgs, PlaceholdersAreErrorsAtTheirLocation) {

@@ -73,7 +73,7 @@ TEST(Yaml, MergeKeyFillsIn) {
 
 TEST(Yaml, CyclicAnchorIsRefused) {
   EXPECT_THAT(parse("a: &x [1, *x]\n").errors(),
-              StartsWith("run.yaml:1:11: error: alias stands inside the node that it refers to"));
+              StartsWith("run.yaml:1:11: error: an alias inside the node that it refers to would never end"));
 }
 
 TEST(Yaml, AliasBombIsRefusedQuickly) {
