@@ -289,12 +289,12 @@ private:
     for (const std::string &pin : arguments.pin ? pinsOf(*arguments.pin) : std::vector<std::string>())
       sets += " --set planner.pin." + pin;
     if (asksWhatIf)
-      return fmt::format("to use the best plan on such devices, name them with --cluster{}",
+      return fmt::format("to use the best plan on such devices name them with --cluster{}",
                          sets.empty() ? "" : " and add" + sets);
     if (sets.empty())
       return "`espalier compile` and `espalier train` take the best plan";
-    return fmt::format("to use the best plan, {}add{}",
-                       run.isPinned ? "write parallel_mode: 2 into the run file or " : "", sets);
+    return fmt::format("to use the best plan {}add{}", run.isPinned ? "write parallel_mode: 2 in the run file or " : "",
+                       sets);
   }
 
   int answerWish(Solved &solved) {

@@ -64,12 +64,14 @@ void showPlan(const TrainWords &words, const nlohmann::json &compiled) {
              compiled["ranks"].get<int>(), compiled["description"].get<std::string>(),
              compiled["global_batch"].get<int64_t>());
   fmt::print("why        {}\n", compiled["reason"].get<std::string>());
-  if (const nlohmann::json &predicted = compiled["predicted"]; !predicted.is_null())
+  if (const nlohmann::json &predicted = compiled["predicted"]; !predicted.is_null()) {
+    std::string binds = predicted["binds"]; // its second part repeats the memory
     fmt::print("predicted  {:.4g} s ± {:.0f} % a step, {:.0f} tokens/s, {} of {} per rank; {}\n",
                predicted["step_seconds"].get<double>(), 100 * predicted["error"].get<double>(),
                predicted["tokens_per_second"].get<double>(),
                bytesText(std::ranges::max(predicted["memory_bytes"].get<std::vector<double>>())),
-               bytesText(predicted["memory_limit_bytes"].get<double>()), predicted["binds"].get<std::string>());
+               bytesText(predicted["memory_limit_bytes"].get<double>()), binds.substr(0, binds.find(';')));
+  }
   fmt::print("others     espalier plan {}\n", words.file);
   std::fflush(stdout);
 }

@@ -157,7 +157,7 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
   Unit unit = unitOf(peak);
   bool hasError = result.plans.front().prediction.timeError > 0;
   std::string text =
-      batchLine(result.plans.front().plan) + format("%-7s%-*s%-13s%17s%7s%8s%13s%15s\n", "", 18 + hasError,
+      batchLine(result.plans.front().plan) + format("%-7s%-*s%-13s%17s%7s%8s%15s%13s\n", "", 18 + hasError,
                                                     hasError ? "step time ± error" : "step time", "compared",
                                                     "tokens per second", "MFU", "bubble", "exposed comm.", "memory");
   for (size_t row = 0; row < result.plans.size(); ++row) {
@@ -166,7 +166,7 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
     std::string time = describeSeconds(p);
     size_t width = 18 + hasError; // the ± sign has two bytes and one column
     time.append(time.size() < width ? width - time.size() : 1, ' ');
-    text += format("%-7s%s%-13s%17.0f%6.1f%%%7.1f%%%12.1f%%%15s\n", markOf(row, first), time.c_str(),
+    text += format("%-7s%s%-13s%17.0f%6.1f%%%7.1f%%%14.1f%%%13s\n", markOf(row, first), time.c_str(),
                    comparedWith(result.plans.front(), priced, result.error).c_str(), p.tokensPerSecond, 100 * p.mfu,
                    100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds,
                    (inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name).c_str());
@@ -178,10 +178,11 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
 // Formats how to use the best plan, and which plan the lines below describe.
 std::string closingLine(const SearchResult &result, FirstPlan first, const std::string &howToUse) {
   bool isOwn = first != FirstPlan::Best;
-  std::string text = first == FirstPlan::OwnAndBest      ? "yours is the best plan; "
+  std::string text = first == FirstPlan::OwnAndBest      ? "yours is the best plan"
                      : isOwn && result.plans.size() == 1 ? std::string() // the planner finds none that fits
-                                                         : howToUse + (howToUse.empty() ? "" : "; ");
-  return wrapped(text + "the lines below describe " + (isOwn ? "yours" : "the best plan"), 2);
+                                                         : howToUse;
+  return (text.empty() ? "" : wrapped(text, 2)) + "the lines below describe " + (isOwn ? "yours" : "the best plan") +
+         "\n";
 }
 
 std::string stageTable(const Prediction &prediction) {

@@ -131,17 +131,18 @@ TEST(Explain, TableHasAStagePerLineAndTheProof) {
 TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
   SearchResult result = search(problem());
   EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("\nbest   "));
-  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("use it; the lines below describe the best"));
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"),
+              HasSubstr("\nuse it\nthe lines below describe the best"));
   PricedPlan own = result.plans.front();
   own.prediction.stepSeconds *= 2;
   result.plans.insert(result.plans.begin(), own);
   std::string text = explainPlans(result, FirstPlan::Own, "use it");
   EXPECT_THAT(text, HasSubstr("\nyours  "));
   EXPECT_THAT(text, testing::ContainsRegex("\nbest   .*2.0 x faster"));
-  EXPECT_THAT(text, HasSubstr("use it; the lines below describe yours\n"));
+  EXPECT_THAT(text, HasSubstr("\nuse it\nthe lines below describe yours\n"));
   result.plans.resize(1);
   EXPECT_THAT(explainPlans(result, FirstPlan::Own, "use it"), testing::Not(HasSubstr("use it")));
-  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan; the lines below"));
+  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan\nthe lines below"));
 }
 
 // A wide gap is explained, with the plain plan beside it.
