@@ -65,7 +65,7 @@ struct SearchResult {
   std::vector<Relaxation> relaxations;
   SearchStatistics statistics;
   /// The fastest plan of plain 1F1B, with its own certificate. Set if the search leaves a gap above kWideGap, which
-  /// means unequal layers on several chunks. Plain 1F1B is searched in full.
+  /// means unequal layers on several chunks.
   std::optional<PricedPlan> plain;
   SearchStatistics plainStatistics;
 };

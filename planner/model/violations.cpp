@@ -76,8 +76,7 @@ std::vector<std::string> checkProblem(const Problem &problem) {
     faults.push_back("the global batch must be at least 1");
   if (problem.layerCount() < 1)
     faults.push_back("the model has no layers");
-  if (faults.empty())
-    addFindings(problem.pins, problem, faults);
+  addFindings(problem.pins, problem, faults);
   return faults;
 }
 

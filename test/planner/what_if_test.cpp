@@ -96,6 +96,7 @@ TEST(WhyNot, APinnedPlanAsWishedIsNotMistakenForTheBest) {
 
 TEST(WhyNot, UnshardedExpertsAreAnotherPlan) {
   Problem problem = problemOn(2);
+  problem.limits.push_back({.name = "experts", .value = 8, .axis = Axis::Ep});
   SearchResult split = search(problem);
   problem.pins.splitsExperts = false; // as in terms that are profiled for unsharded experts
   WhyNot answer = whyNot(problem, split, problem.pins);

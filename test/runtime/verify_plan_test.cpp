@@ -109,7 +109,7 @@ const VerifyCase bounds[] = {
      }},
     {"ClassesOfMemory", "its classes of memory have",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_memory(0)->set_bytes(1); }},
-    {"NotExchanged", "where nothing is exchanged with the host",
+    {"NotExchanged", "that is not exchanged with the host",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_exchanges(0)->mutable_buffer()->set_region(8); }},
     {"GuardOutside", "a guard at byte",
      [](pb::Plan &p) { programOf(p, "block.forward")->add_guards()->set_offset(1 << 20); }},

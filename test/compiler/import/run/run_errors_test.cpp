@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
         Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
         Fault{{"no-equals"}, "--set takes section.key=value, got 'no-equals'"},
-        Fault{{"a..b=1"}, "--set wants section.key=value"},
+        Fault{{"a..b=1"}, "--set takes section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
         Fault{{"seed.deep=1"}, "'seed.deep' needs a map at seed, which is 42"},
         Fault{{"cluster.link.latency=1"}, "'cluster.link.latency' needs a map at cluster, which is cpu_local"},
@@ -149,11 +149,12 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch={}", modelConfig + "type=null"},
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
-              "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
-              "GPT2ForSequenceClassification, "
-              "LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, "
-              "Qwen3ForCausalLM, Qwen3MoeForCausalLM, did you mean 'GPT2LMHeadModel'?"},
-        Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
+              "no model file has arch 'GPT2LMHeadModle', there are Gemma2ForCausalLM, Gemma3ForCausalLM, "
+              "GPT2LMHeadModel, "
+              "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
+              "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+              "Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+        Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 requires GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
         Fault{{modelConfig + "num_layers=1000000"},
