@@ -228,7 +228,7 @@ TEST_F(Scale, TooManyThreadsAreRefused) {
 TEST_F(Scale, TooMuchSharedMemoryIsRefused) {
   EXPECT_THAT(
       errorOf([&] { module.kernel("scale", threads, 16 << 20); }),
-      MatchesRegex("kernel 'scale' wants 16777216 bytes of shared memory beside 0 of its own, .* has [0-9]+ for "
+      MatchesRegex("kernel 'scale' needs 16777216 bytes of dynamic and 0 of static shared memory, .* has [0-9]+ for "
                    "a block"));
 }
 

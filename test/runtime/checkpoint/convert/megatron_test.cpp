@@ -154,7 +154,7 @@ TEST_F(Megatron, RejectsAnotherModel) {
   };
   TorchNumber version{"checkpoint_version", 3, false};
   EXPECT_THAT(errorWith({}, {{"a", {1}}}),
-              HasSubstr("is of checkpoint version 0, whose queries, keys and values lie in"));
+              HasSubstr("is of checkpoint version 0, whose queries, keys and values are in"));
   EXPECT_THAT(errorWith({{"checkpoint_version", 1, true}}, {{"a", {1}}}),
               HasSubstr("is of checkpoint version 1, whose"));
   EXPECT_THAT(errorWith({version}, {{"a", {1}}}), HasSubstr("has 0 layers, the model has 2"));
