@@ -32,7 +32,8 @@ SECTIONS = {
         ("For programs and agents", "docs/agents.md")],
     "Explanation": [
         ("The planner", "docs/planner.md"), ("The verifier", "docs/verifier.md"),
-        ("Architecture", "docs/architecture.md"), ("Other systems", "docs/comparison.md"), ("Measured figures", "docs/measured.md")],
+        ("Architecture", "docs/architecture.md"), ("Other systems", "docs/comparison.md"),
+        ("Measured figures", "docs/measured.md")],
     "Reference": [
         ("Run files, model files, clusters", "configs/README.md"), ("Command line", "BUILD/command_line.md"),
         ("JSON", "docs/json.md"), ("Dialect model", "BUILD/model.md"), ("Dialect dist", "BUILD/dist.md"),

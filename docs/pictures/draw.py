@@ -119,33 +119,35 @@ def memory(answer, path):
     canvas.save(path)
 
 
-def instructions(stage):
-    """Yields the instructions of a stage's training step, blocks unrolled: (kind, label, flights).
+def instructions(entry):
+    """Yields the instructions of an entry of a plan's text, blocks unrolled: (kind, label, detail).
 
-    A flight is (transfer, call, micro-batch).
+    The detail of a run is its micro-batch, that of other instructions a list of flights: (transfer, call, micro-batch).
     """
-    listed = stage.split('exec.list "train_step"')[1].split("exec.list")[0]
-    for block in listed.split("exec.block ")[1:]:
-        rounds, advance = map(int, re.match(r"rounds (\d+) advance (\d+)", block).groups())
-        for round_ in range(rounds):
-            for line in block.splitlines():
-                if run := re.search(r'exec\.run "(\w+)".*?micro_batch = (\d+)', line):
-                    number = int(run[2]) + round_ * advance
-                    yield "run", run[1], number
-                elif action := re.search(r"exec\.(start|wait)_transfers", line):
-                    listed_flights = re.findall(r'transfer = "([\w.]+)", call = (\d+)(?:, micro_batch = (\d+))?', line)
-                    yield action[1], "", [(name, int(call), int(number or 0) + round_ * advance)
-                                          for name, call, number in listed_flights]
+    def number(text, name):
+        found = re.search(rf"\b{name}: (\d+)", text)
+        return int(found[1]) if found else 0
+
+    for block in entry.split("blocks {")[1:]:
+        for round_ in range(number(block, "rounds")):
+            later = round_ * number(block, "advance")
+            for action in block.split("actions {")[1:]:
+                kind, label = re.search(r"(run|start|wait) \{(?:  # (\w+))?", action).groups()
+                if kind == "run":
+                    yield kind, label, number(action, "micro_batch") + later
+                else:
+                    yield kind, "", [(flight.split()[1], number(flight, "call"), number(flight, "micro_batch") + later)
+                                     for flight in action.split("flights {")[1:]]
 
 
 def stream(path):
     """Draws the instruction stream of stage 0 of tiny_gpt: each RUN, and each transfer from its START to its WAIT."""
     text = espalier("compile", f"{configs}/tiny_gpt.yaml", "--compile-to", "plan")
-    stage = text.split("exec.stage attributes")[1]
+    entry = re.search(r"entries \{  # train_step\n    blocks.*?(?=\n  entries \{|\n\})", text, re.DOTALL)[0]
     rows = {"tok": "inputs", "set": "scalars in", "out": "send forward", "dout": "receive gradient",
             "agree": "norm, loss", "metrics": "metrics out"}
     kinds, opened, bars, runs, at = {}, {}, [], [], 0
-    for kind, label, detail in instructions(stage):
+    for kind, label, detail in instructions(entry):
         if kind == "run":
             runs.append((at, label, detail))
         for name, call, number in detail if kind != "run" else ():
