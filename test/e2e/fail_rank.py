@@ -30,6 +30,7 @@ def parent_of(pid):
 
 
 numbers, whom, command = [getattr(signal, name) for name in sys.argv[1].split(",")], sys.argv[2], sys.argv[3:]
+command += ["--log-every", "1"]  # under mpirun, the output is a terminal, which shows a progress line instead
 run_first()
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=lambda: [os.setpgrp()] +
@@ -37,7 +38,7 @@ process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.ST
 steps = 0
 for line in process.stdout:
     print(line, end="")
-    steps += "step " in line and " loss " in line  # under mpirun, the output is a terminal with other line beginnings
+    steps += "step " in line and " loss " in line
     if steps == 4:
         break
 with open(command[command.index("--status") + 1]) as file:

@@ -227,7 +227,7 @@ TEST(ChooseGeneration, RefusesSplitSequences) {
   mlir::MLIRContext context;
   EXPECT_EQ(chooseGeneration(context, run.config).reason,
             "error: run_mode predict does not split sequences: each step of decoding has one new token of a text, and "
-            "its cache lies whole; context_parallel: 2 → 1");
+            "its cache is not split; context_parallel: 2 → 1");
 }
 
 } // namespace
