@@ -138,19 +138,20 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
 }
 
 def PropagateValueAxes : Pass<"propagate-value-axes", "::mlir::ModuleOp"> {
-  let summary = "Finds the axes over which operands and results of collectives lie in shards or hold partial sums";
+  let summary = "Finds the axes over which operands and results of collectives are sharded or hold partial sums";
   let description = [{
-    Propagates shard axes and partial-sum axes from operands to results of each `exec.start` and back, until a fixed point
-    over all programs: programs pass values to each other by name. A rearrangement keeps partial sums partial. Sets
-    `exec.axes` on each program with a collective: by value, `split` and `partial` axes and the `reduction` of its terms.
+    Propagates shard axes and partial-sum axes from operands to results of each `exec.start` and back, until a fixed
+    point over all programs. Programs pass values to each other by name. A rearrangement keeps partial sums partial.
+    Sets `exec.axes` on each program with a collective. The attribute gives the `split` and `partial` axes of each value
+    and the `reduction` of its terms.
   }];
 }
 
 def LinkPlan : Pass<"link-plan", "::mlir::ModuleOp"> {
-  let summary = "Prints the plan of a module of kernels and programs as protobuf text; for tests and curiosity";
+  let summary = "Prints the plan of a module of kernels and programs as protobuf text, for tests";
   let description = [{
-    Builds the tables of the plan as `espalier compile` does behind the last phase, without machine code. The text goes to
-    standard output before the IR does: send that to /dev/null with `-o`.
+    Builds the tables of the plan as `espalier compile` does after the last phase, without machine code. The text goes
+    to standard output before the IR. Send the IR to /dev/null with `-o`.
   }];
 }
 

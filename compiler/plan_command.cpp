@@ -159,23 +159,12 @@ private:
     return other;
   }
 
-  /// Profiles a model, or reuses the last profile if its terms still hold.
-  std::optional<planner::Problem> profile(const RunConfig &run) {
-    if (known)
-      if (std::optional<planner::Problem> problem = withRun(known->second, known->first, run, arguments.target))
-        return problem;
-    std::optional<planner::Problem> problem = profileModel(context, run, arguments.target);
-    if (problem)
-      known.emplace(run, *problem);
-    return problem;
-  }
-
   /// Searches for plans. A pinned plan comes first, then the planner's choice without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
     if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may shard the sequence
-    std::optional<planner::Problem> problem = profile(profiled);
+    std::optional<planner::Problem> problem = profiles.profile(profiled);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}, {}};
@@ -302,7 +291,7 @@ private:
     bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
     bool otherExperts = wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profile(*wished);
+      std::optional<planner::Problem> problem = profiles.profile(*wished);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
@@ -377,12 +366,12 @@ private:
   const PlanArguments &arguments;
   planner::SearchOptions options;
   mlir::MLIRContext context;
+  ProfileCache profiles{context, arguments.target};
   RunConfig present;
   std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
   std::string told; ///< diagnostics of the latest import, which are not printed twice
   int idleDevices = 0;
-  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the latest profiled run
 };
 
 } // namespace

@@ -105,7 +105,7 @@ private:
           point.reason = diagnostic.message;
       return point;
     }
-    std::optional<planner::Problem> problem = profile(imported.config);
+    std::optional<planner::Problem> problem = profiles.profile(imported.config);
     if (!problem) {
       point.reason = "the model cannot be partitioned";
       return point;
@@ -119,21 +119,10 @@ private:
     return point;
   }
 
-  /// Profiles the model, or reuses the last profile if its terms still hold.
-  std::optional<planner::Problem> profile(const RunConfig &run) {
-    if (known)
-      if (std::optional<planner::Problem> problem = withRun(known->second, known->first, run, arguments.target))
-        return problem;
-    std::optional<planner::Problem> problem = profileModel(context, run, arguments.target);
-    if (problem)
-      known.emplace(run, *problem);
-    return problem;
-  }
-
   const PlanArguments &arguments;
   planner::SearchOptions options;
   mlir::MLIRContext context;
-  std::optional<std::pair<RunConfig, planner::Problem>> known; ///< the last profiled run
+  ProfileCache profiles{context, arguments.target};
 };
 
 } // namespace

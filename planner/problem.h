@@ -119,7 +119,7 @@ struct WeightTerms {
   PerRecompute<Size> passedBytes;   ///< written by backward for the weight gradients
   PerRecompute<Size> streamBytes;   ///< of PatternTerms::savedBytes, those of the incoming activation
   PerRecompute<bool> readsStream{}; ///< whether the weight gradients read the incoming activation
-  /// As in PatternTerms, of programs with separate weight gradients.
+  /// The sizes of the same names in PatternTerms, for programs with separate weight gradients.
   PerRecompute<std::vector<Size>> workspaceBytes, oneSampleWorkspaceBytes;
   bool operator==(const WeightTerms &) const = default;
 };

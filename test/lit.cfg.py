@@ -36,11 +36,11 @@ if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
 
-# What validates JSON against a schema.
+# The Python package jsonschema validates JSON against a schema.
 if importlib.util.find_spec("jsonschema"):
     config.available_features.add("jsonschema")
 
-# A browser, in which reports are opened; `./dev install` installs none.
+# The tests of reports open them in a browser. `./dev install` does not install it.
 if shutil.which("chromium"):
     config.available_features.add("chromium")
 

@@ -365,4 +365,14 @@ std::optional<planner::Problem> withRun(const planner::Problem &known, const Run
   return wanted.withRun(known);
 }
 
+std::optional<planner::Problem> ProfileCache::profile(const RunConfig &run) {
+  if (last)
+    if (std::optional<planner::Problem> problem = withRun(last->second, last->first, run, target))
+      return problem;
+  std::optional<planner::Problem> problem = profileModel(context, run, target);
+  if (problem)
+    last.emplace(run, *problem);
+  return problem;
+}
+
 } // namespace espalier

@@ -9,6 +9,8 @@
 #include "mlir/IR/MLIRContext.h"
 
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace espalier {
 
@@ -24,5 +26,21 @@ std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const R
 /// of the same run file for the same target. Returns nothing if `run` needs other terms.
 std::optional<planner::Problem> withRun(const planner::Problem &known, const RunConfig &before, const RunConfig &run,
                                         const std::string &target);
+
+/// Profiles readings of one run file for one target.
+class ProfileCache {
+public:
+  /// Errors are reported as diagnostics of `context`.
+  ProfileCache(mlir::MLIRContext &context, std::string target) : context(context), target(std::move(target)) {}
+
+  /// Profiles the model, or reuses the last profile if its terms still hold. Returns nothing if the model cannot be
+  /// partitioned.
+  std::optional<planner::Problem> profile(const RunConfig &run);
+
+private:
+  mlir::MLIRContext &context;
+  const std::string target;
+  std::optional<std::pair<RunConfig, planner::Problem>> last; ///< the last run that was profiled, and its profile
+};
 
 } // namespace espalier

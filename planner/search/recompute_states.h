@@ -25,7 +25,7 @@ struct RecomputeState {
   RecomputedLayers recomputed;
 };
 
-/// What makes one state better than another.
+/// The criteria by which one state is better than another.
 struct StateOrder {
   bool byTime = true;      ///< false: nothing fits, so that only bytes matter
   bool byAction = true;    ///< the time of each action of each chunk matters, not only their sum

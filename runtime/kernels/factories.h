@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// What a CPU kernel is made from: the call, the types of its buffers, and the loops of one instruction set level.
+/// The inputs of a CPU kernel: the call, the types of its buffers, and the loops of one instruction set level.
 struct KernelRequest {
   const pb::LibraryCall &call;
   std::span<const pb::DataType> types;
