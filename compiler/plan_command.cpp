@@ -1,20 +1,14 @@
 // Imports the run file up to three times: unchanged, changed by a what-if or by pins, and with the plan of --why-not.
 // Every import applies the same checks and reports source locations.
 #include "compiler/plan_command.h"
-#include "compiler/exit_code.h"
 
 #include "compiler/driver.h"
-#include "compiler/export/export_plan.h"
+#include "compiler/exit_code.h"
 #include "compiler/import/run/pin_option.h"
 #include "compiler/plan/choose_plan.h"
-#include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
-#include "compiler/plan/report_plan.h"
-#include "compiler/write_whole.h"
-#include "planner/answer/explain.h"
-#include "planner/answer/trace.h"
-#include "planner/answer/why_not.h"
+#include "compiler/plan_answer.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -27,15 +21,6 @@
 namespace espalier {
 
 namespace {
-
-/// A run with the result of the planner's search.
-struct Solved {
-  RunConfig run;
-  planner::Problem problem;
-  planner::SearchResult result;
-  std::optional<planner::PricedPlan> best; ///< the planner's own choice if the run pins a plan
-  planner::FirstPlan first = planner::FirstPlan::Best;
-};
 
 /// Prints the diagnostics of an import, unless they equal those already printed. Returns nothing if there are errors.
 std::optional<RunConfig> report(ImportedRun imported, std::string &told) {
@@ -98,9 +83,9 @@ public:
     if (asksWhatIf && !solved->result.plans.empty())
       comparison = compare(*solved);
     bool exports = !arguments.exportTo.empty() && !solved->result.plans.empty();
-    int code = exports ? static_cast<int>(Success) : print(*solved, comparison);
-    if (!solved->result.plans.empty() &&
-        !(writeReport(*solved, nullptr) && writeExtras(solved->problem, solved->result.plans.front().plan)))
+    int code = exports ? static_cast<int>(Success) : printAnswer(arguments, *solved, howToUse(solved->run), comparison);
+    if (!solved->result.plans.empty() && !(writeReport(arguments, *solved, nullptr) &&
+                                           writeExtras(arguments, solved->problem, solved->result.plans.front().plan)))
       return UserError;
     return code;
   }
@@ -307,60 +292,7 @@ private:
       return UserError;
     }
     fmt::print("{}", arguments.json ? whyNotJson(answer) + "\n" : planner::printWhyNot(answer));
-    return writeReport(solved, &answer) ? Success : UserError;
-  }
-
-  int print(const Solved &solved, const std::optional<planner::WhatIf> &comparison) const {
-    planner::SearchResult result = solved.result;
-    size_t shown = 1 + static_cast<size_t>(planner::SearchOptions().alternatives); // a report has more of them
-    if (result.plans.size() > shown + 1)
-      result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(shown), result.plans.end());
-    for (const std::string &error : result.errors)
-      fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
-    if (arguments.json)
-      fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
-    else if (result.errors.empty())
-      fmt::print("{}{}", planner::explainPlans(result, solved.first, howToUse(solved.run)),
-                 comparison ? planner::printWhatIf(*comparison) : "");
-    if (!result.errors.empty())
-      return UserError;
-    if (result.plans.empty())
-      return DoesNotFit;
-    const planner::Prediction &first = result.plans.front().prediction;
-    if (first.fits())
-      return Success;
-    bool onHost = first.peakBytes <= first.memoryLimitBytes;
-    fmt::print(stderr,
-               "{}: error: the pinned plan needs {} {}per rank, have {}{}; parallel.parallel_mode=2 leaves "
-               "the choice to the planner\n",
-               arguments.file, planner::describeBytes(onHost ? first.hostPeakBytes : first.peakBytes),
-               onHost ? "of host memory " : "",
-               planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes),
-               onHost ? "" : fitWithoutMargin(solved.run.cluster, first.peakBytes));
-    return DoesNotFit;
-  }
-
-  /// Writes the report if one is requested. Returns whether that succeeded.
-  bool writeReport(const Solved &solved, const planner::WhyNot *whyNot) const {
-    if (arguments.report.empty())
-      return true;
-    PlanReport report{solved.run, solved.problem, solved.result, solved.first, whyNot};
-    return writeWhole(arguments.report, planReport(report), "the report");
-  }
-
-  /// Writes the trace and prints the export of the chosen plan. Returns whether that succeeded.
-  bool writeExtras(const planner::Problem &problem, const planner::Plan &plan) const {
-    if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
-      return false;
-    if (arguments.exportTo.empty())
-      return true;
-    ExportedPlan exported = arguments.exportTo == "megatron"      ? exportMegatron(problem, plan)
-                            : arguments.exportTo == "mindformers" ? exportMindFormers(problem, plan)
-                                                                  : exportTorchtitan(problem, plan);
-    fmt::print("{}", exported.text);
-    for (const std::string &left : exported.notExpressed)
-      fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);
-    return true;
+    return writeReport(arguments, solved, &answer) ? Success : UserError;
   }
 
   const PlanArguments &arguments;

@@ -12,6 +12,7 @@ import sys
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 100
+MAX_CLASS_LINES = 250
 ROOMS = ("compiler", "dialects", "planner", "python", "runtime", "tools")
 
 # The headers of other rooms that each room may include: whole rooms ("planner/") or single headers.
@@ -99,8 +100,8 @@ def is_function(heading):
     return "(" in heading and "=" not in outside and not heading.strip().startswith(NO_FUNCTION)
 
 
-def function_length(tree):
-    """Counts lines from the first line of a function's heading to its closing brace, including its lambdas."""
+def body_lengths(tree):
+    """Counts the lines of functions, from the heading to the closing brace, including lambdas, and of class bodies."""
     for file in tree.named(".cpp", ".h"):
         code = NO_CODE.sub(lambda m: "\n" * m[0].count("\n") or " ", tree.text(file))
         open_braces, heading, line, first = [], "", 1, 1
@@ -112,6 +113,8 @@ def function_length(tree):
                 start, text, function = open_braces.pop()
                 if function and line - start + 1 > MAX_FUNCTION_LINES:
                     yield file, start, f"{line - start + 1} lines, at most {MAX_FUNCTION_LINES}, in {text}"
+                if re.match(r"(class|struct|union)\b", text) and line - start + 1 > MAX_CLASS_LINES:
+                    yield file, start, f"{line - start + 1} lines, at most {MAX_CLASS_LINES}, in {text}"
             if character in "{};":
                 heading = ""
             elif heading or not character.isspace():
@@ -230,7 +233,7 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, file_length, function_length, passes_complete, ops_described, constraints_tested,
+RULES = (include_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
          executor_plain, columns, formatted, merged)
 
 

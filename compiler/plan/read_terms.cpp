@@ -3,9 +3,9 @@
 // differently.
 #include "compiler/plan/read_terms.h"
 
-#include "dialects/exec/dialect.h"
+#include "compiler/plan/op_terms.h"
+
 #include "dialects/model/dialect.h"
-#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -51,52 +51,6 @@ StringRef bucketOf(Operation *op) {
   return "";
 }
 
-bool isCollective(Operation *op) {
-  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op);
-}
-
-bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
-
-/// Returns whether the op is a library or runtime call or a collective. Such ops are read one by one and are not fused.
-bool isSingle(Operation *op) {
-  return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op);
-}
-
-/// Returns whether the op moves bytes. An accumulation that only follows a product is done by the product.
-bool movesBytes(Operation *op) {
-  if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
-    return false;
-  if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
-    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp>(accumulate.getX().getDefiningOp());
-  return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
-}
-
-CollectiveKind kindOf(Operation *op) {
-  if (isa<dist::AllReduceOp>(op))
-    return CollectiveKind::AllReduce;
-  if (isa<dist::AllToAllOp>(op))
-    return CollectiveKind::AllToAll;
-  return isa<dist::AllGatherOp>(op) ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
-}
-
-ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
-
-planner::Axis axisNamed(StringRef name) {
-  return static_cast<planner::Axis>(llvm::find(meshAxes, name) - meshAxes.begin());
-}
-
-/// Returns the outermost axis of the group.
-planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
-
-using Positions = llvm::DenseMap<Operation *, int>; ///< positions of ops in their function's block
-
-Positions positionsIn(func::FuncOp function) {
-  Positions positions;
-  for (auto [index, op] : llvm::enumerate(function.getBody().front()))
-    positions[&op] = static_cast<int>(index);
-  return positions;
-}
-
 /// Returns a text that is equal for the same work in another function: op, location in the model file, types.
 std::string signature(Operation *op) {
   std::string text;
@@ -113,7 +67,7 @@ class TermReader {
 public:
   TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
              const EmittedWork *emitted)
-      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), emitted(emitted) {}
+      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), ops(sizes, emitted) {}
 
   planner::PatternTerms read() {
     if (function(".none.forward"))
@@ -135,115 +89,6 @@ public:
 private:
   func::FuncOp function(const std::string &suffix) { return module.lookupSymbol<func::FuncOp>(segment.kind + suffix); }
 
-  static ComputeTerm memoryTerm(const std::string &name, Phase phase, Size bytes) {
-    ComputeTerm term;
-    term.name = name;
-    term.kind = ComputeClass::Memory;
-    term.phase = phase;
-    term.bytes = std::move(bytes);
-    return term;
-  }
-
-  /// Returns the kernels and copies that do an op's work. Returns a single kernel if the emitted work is unknown.
-  std::vector<EmittedPiece> piecesOf(Operation *op) const {
-    if (emitted)
-      return emitted->of(op).vec();
-    return {{op->getName().stripDialect().str(), trafficOf(op)}};
-  }
-
-  /// Returns all bytes that an op reads and writes. Of a lookup table, only the selected rows count.
-  Size trafficOf(Operation *op) const {
-    Size bytes;
-    if (emitted) {
-      for (const EmittedPiece &piece : emitted->of(op))
-        if (!isProduct(op) || piece.name == "matmul")
-          for (const Monomial &part : piece.bytes)
-            add(bytes, part);
-      return bytes;
-    }
-    for (Value operand : op->getOperands())
-      if (!isa<model::EmbedOp>(op))
-        add(bytes, sizes.bytes(operand.getType()));
-    for (Type type : op->getResultTypes())
-      add(bytes, scaled(sizes.bytes(type), isa<model::EmbedOp>(op) ? 2 : 1));
-    return bytes;
-  }
-
-  /// Returns the term of a product. m and n are dimensions of one operand and the result, k those that the result
-  /// lacks, count those of all three.
-  ComputeTerm productTerm(Operation *op, Phase phase) const {
-    ComputeTerm term;
-    term.kind = ComputeClass::MatMul;
-    Monomial m{1, {}}, n{1, {}}, k{1, {}}, count{1, {}};
-    auto read = [&](Value operand, Value other, Monomial &alone) {
-      auto type = cast<RankedTensorType>(operand.getType());
-      for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape())) {
-        bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op->getResult(0).getType(), name) >= 0;
-        Monomial &target = !shared ? alone : kept ? count : k;
-        if (!shared || operand == op->getOperand(0))
-          target = product(target, sizes.dimension(name, size));
-      }
-    };
-    read(op->getOperand(0), op->getOperand(1), m);
-    read(op->getOperand(1), op->getOperand(0), n);
-    term.m = {m}, term.n = {n}, term.k = {k}, term.count = {count};
-    bool isWeight = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
-    term.phase = phase == Phase::Backward && isWeight ? Phase::Weight : phase;
-    return term;
-  }
-
-  /// Returns the operations of attention on the rank with the most work. Under the causal mask this is the last context
-  /// rank: its queries attend to all keys except half of as many keys as it has queries.
-  Size attentionOperations(Operation *op) const {
-    constexpr int cp = static_cast<int>(planner::Axis::Cp);
-    auto positions = [&](unsigned operand) {
-      return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
-    };
-    double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
-    double allQueries = cast<CostedOp>(op).flops() / (1 - unseen) * keys / queries;
-    Monomial every =
-        product(scaled(replicaSamples(), allQueries / static_cast<double>(sizes.at().samples)), {1, {{cp, -1}}});
-    if (unseen == 0)
-      return {every};
-    return {every, product(scaled(every, -0.5), {1, {{cp, -1}}})};
-  }
-
-  ComputeTerm singleTerm(Operation *op, Phase phase) const {
-    ComputeTerm term;
-    if (isProduct(op)) {
-      term = productTerm(op, phase);
-    } else {
-      term.kind = ComputeClass::Attention;
-      term.phase = phase;
-      term.operations = attentionOperations(op);
-    }
-    term.name = isProduct(op) ? "contract" : op->getName().stripDialect().str();
-    term.bytes = trafficOf(op);
-    return term;
-  }
-
-  /// Returns the term of a collective without positions, because the ops beside it are unknown.
-  CollectiveTerm collectiveTerm(Operation *op, Phase phase) const {
-    CollectiveTerm term;
-    term.name = op->getName().stripDialect().str();
-    term.kind = kindOf(op);
-    term.axis = axisOf(op);
-    term.phase = phase;
-    bool isGather = term.kind == CollectiveKind::AllGather;
-    term.bytes = {sizes.bytes(isGather ? op->getResult(0).getType() : op->getOperand(0).getType())};
-    return term;
-  }
-
-  /// Returns the term of a collective that starts at its position and is waited for by the first user of its result.
-  CollectiveTerm collectiveTerm(Operation *op, Phase phase, const Positions &positions) const {
-    CollectiveTerm term = collectiveTerm(op, phase);
-    term.start = positions.lookup(op);
-    term.wait = positions.lookup(op->getBlock()->getTerminator());
-    for (Operation *user : op->getUsers())
-      term.wait = std::min(term.wait, positions.lookup(user));
-    return term;
-  }
-
   static ComputeTerm at(ComputeTerm term, int position) {
     term.position = position;
     return term;
@@ -262,14 +107,11 @@ private:
     Positions positions = positionsIn(phaseFunction);
     for (Operation &op : phaseFunction.getBody().front()) {
       if (isCollective(&op))
-        terms.collectives.push_back(collectiveTerm(&op, phase, positions));
+        terms.collectives.push_back(ops.collectiveTerm(&op, phase, positions));
       else if (isSingle(&op))
-        terms.compute.push_back(at(singleTerm(&op, phase), positions.lookup(&op)));
-      if (movesBytes(&op) ||
-          (emitted && isProduct(&op))) // a product may have further kernels, such as the addition of a bias gradient
-        for (EmittedPiece &piece : piecesOf(&op))
-          if (!isProduct(&op) || piece.name != "matmul")
-            terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
+        terms.compute.push_back(at(ops.singleTerm(&op, phase), positions.lookup(&op)));
+      for (EmittedPiece &piece : ops.memoryPiecesOf(&op))
+        terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
     }
   }
 
@@ -280,7 +122,7 @@ private:
       if (isSingle(&op))
         ++known[signature(&op)];
       else if (movesBytes(&op))
-        for (const Monomial &part : trafficOf(&op))
+        for (const Monomial &part : ops.trafficOf(&op))
           add(bytes, scaled(part, -1));
     }
     auto flag = [&](auto term) {
@@ -291,14 +133,14 @@ private:
     size_t first = terms.compute.size();
     for (Operation &op : policy.getBody().front()) {
       if (movesBytes(&op))
-        for (const Monomial &part : trafficOf(&op))
+        for (const Monomial &part : ops.trafficOf(&op))
           add(bytes, part);
       if (!isSingle(&op) || known[signature(&op)]-- > 0)
         continue;
       if (isCollective(&op))
-        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Recompute, positions)));
+        terms.collectives.push_back(flag(ops.collectiveTerm(&op, Phase::Recompute, positions)));
       else
-        terms.compute.push_back(at(flag(singleTerm(&op, Phase::Recompute)), positions.lookup(&op)));
+        terms.compute.push_back(at(flag(ops.singleTerm(&op, Phase::Recompute)), positions.lookup(&op)));
     }
     // The difference of two programs has no position in either. Position -1 is before all ops, so it hides nothing.
     terms.compute.insert(terms.compute.begin() + first,
@@ -367,7 +209,7 @@ private:
       if (!tiedStep && bucket.isTied)
         continue;
       double bytes = 0;
-      for (const Monomial &part : trafficOf(&op))
+      for (const Monomial &part : ops.trafficOf(&op))
         bytes += part.coefficient;
       for (size_t index : bucket.parameters) {
         Monomial elements =
@@ -423,7 +265,7 @@ private:
   const SegmentLayout &segment;
   const SizeReader &sizes;
   bool tiedStep;
-  const EmittedWork *emitted;
+  OpTerms ops;
   planner::PatternTerms terms;
   Size stepBytes;
   /// by kind, axis, whether over experts, and whether beside the last backward pass

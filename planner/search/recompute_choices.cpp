@@ -23,13 +23,58 @@ constexpr size_t kFewStates = 48;      // at most this many states remain after 
 constexpr size_t kMostExtended = 8192; // 126 layers of one kind have 8,128 choices
 constexpr int kMostCounts = 128;       // numbers of layers to try, if a kind has more on several chunks
 
+// Returns the bytes that a layer keeps under each policy, if `live` is in its chunk.
+PerRecompute<double> savedBytes(const SegmentCost &cost, const LivePeaks &live) {
+  PerRecompute<double> bytes;
+  for (Recompute recompute : kRecomputes)
+    bytes[recompute] = keptBytes(cost, recompute, live);
+  return bytes;
+}
+
+// The costs of one layer of a kind under each policy, and the chunks of the kind's layers.
+struct KindLayers {
+  KindLayers() = default;
+  // `live` has an element per chunk.
+  KindLayers(const SegmentCost &cost, const LikeLayers &like, const std::vector<LivePeaks> &live)
+      : chunks(live.size()), layers(static_cast<int>(like.chunks.size())), firstLayers((layers + 1) * chunks),
+        perLayer(chunks) {
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
+      PerRecompute<double> bytes = savedBytes(cost, live[chunk]);
+      for (Recompute recompute : kRecomputes)
+        perLayer[chunk][recompute] = {segmentSeconds(cost, recompute), bytes[recompute]};
+    }
+    for (Recompute recompute : kRecomputes) {
+      seconds[recompute] = perLayer[0][recompute].seconds.total();
+      peakBytes[recompute] = planner::peakBytes(cost, recompute);
+      bufferBytes[recompute] = cost.savedBufferBytes[recompute];
+    }
+    for (int i = 0; i < layers; ++i) {
+      std::copy_n(firstLayers.begin() + i * chunks, chunks, firstLayers.begin() + (i + 1) * chunks);
+      ++firstLayers[(i + 1) * chunks + like.chunks[i]];
+    }
+  }
+
+  // Returns the number of layers in a chunk, by policy.
+  PerRecompute<int> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
+    int full = firstLayers[recomputed.full * chunks + chunk],
+        some = firstLayers[(recomputed.full + recomputed.selective) * chunks + chunk];
+    return {firstLayers[layers * chunks + chunk] - some, some - full, full};
+  }
+
+  size_t chunks = 0;
+  int layers = 0;
+  std::vector<int> firstLayers;                 // [n * chunks + chunk]: how many of the first n layers are in the chunk
+  std::vector<PerRecompute<ChunkUse>> perLayer; // by chunk
+  PerRecompute<double> seconds{}, peakBytes{}, bufferBytes{};
+};
+
 // Extends states by the choices for one kind of layer after the other.
 class RecomputeSearch {
 public:
   RecomputeSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool onlyFastest)
       : costs(costs), kinds(kinds), room(room), onlyFastest(onlyFastest), chunks(room.ends.size()),
         mostStates(kinds.size() > kFewKinds ? kFewStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
-        live(room.live), states(room, chunks), perLayer(chunks), saved(chunks) {
+        live(room.live), states(room, chunks), saved(chunks) {
     live.resize(chunks);
     for (const std::vector<int> &inFlight : room.inFlight) {
       double ends = 0;
@@ -41,7 +86,7 @@ public:
     for (size_t kind = kinds.size(); kind-- > 0;) {
       std::copy_n(&leastAfter[(kind + 1) * chunks], chunks, &leastAfter[kind * chunks]);
       for (int chunk : kinds[kind].chunks)
-        leastAfter[kind * chunks + chunk] += std::ranges::min(savedBytes(kinds[kind].kind, chunk));
+        leastAfter[kind * chunks + chunk] += std::ranges::min(savedBytes(costs.kinds[kinds[kind].kind], live[chunk]));
     }
   }
 
@@ -67,14 +112,6 @@ public:
   }
 
 private:
-  // Returns the bytes that a layer of the kind keeps on a chunk.
-  PerRecompute<double> savedBytes(int kind, size_t chunk) const {
-    PerRecompute<double> bytes;
-    for (Recompute recompute : kRecomputes)
-      bytes[recompute] = keptBytes(costs.kinds[kind], recompute, live[chunk]);
-    return bytes;
-  }
-
   void solve() {
     history.clear();
     leastShare = std::numeric_limits<double>::infinity();
@@ -99,33 +136,13 @@ private:
 
   void thin(size_t most) { isComplete = !states.thin(most) && isComplete; }
 
-  // Loads the costs and layers of a kind.
-  void loadKind(const LikeLayers &like) {
-    layers = static_cast<int>(like.chunks.size());
-    step = chunks > 1 || kinds.size() > 1 ? std::max(1, (layers + kMostCounts - 1) / kMostCounts) : 1;
-    isComplete = isComplete && step == 1;
-    const SegmentCost &cost = costs.kinds[like.kind];
-    for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      PerRecompute<double> bytes = savedBytes(like.kind, chunk);
-      for (Recompute recompute : kRecomputes)
-        perLayer[chunk][recompute] = {segmentSeconds(cost, recompute), bytes[recompute]};
-    }
-    for (Recompute recompute : kRecomputes) {
-      layerTotals[recompute] = perLayer[0][recompute].seconds.total();
-      layerPeaks[recompute] = planner::peakBytes(cost, recompute);
-      layerBuffers[recompute] = cost.savedBufferBytes[recompute];
-    }
-    firstLayers.assign((layers + 1) * chunks, 0);
-    for (int i = 0; i < layers; ++i) {
-      std::copy_n(firstLayers.begin() + i * chunks, chunks, firstLayers.begin() + (i + 1) * chunks);
-      ++firstLayers[(i + 1) * chunks + like.chunks[i]];
-    }
-  }
-
   // Extends every state by the choices for the layers of a kind that may be part of the result. The last kind takes
   // only choices that fit.
   void extend(const LikeLayers &like) {
-    loadKind(like);
+    present = KindLayers(costs.kinds[like.kind], like, live);
+    layers = present.layers;
+    step = chunks > 1 || kinds.size() > 1 ? std::max(1, (layers + kMostCounts - 1) / kMostCounts) : 1;
+    isComplete = isComplete && step == 1;
     history.push_back(states.takeStates());
     parentUses = states.takeUses();
     states.clear();
@@ -174,13 +191,6 @@ private:
     return bound->mayBeFastest(history.size(), proposed.total, bytes, proposed.peakBytes);
   }
 
-  // Returns the number of layers of the current kind in a chunk, by class.
-  PerRecompute<int> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
-    int full = firstLayers[recomputed.full * chunks + chunk],
-        some = firstLayers[(recomputed.full + recomputed.selective) * chunks + chunk];
-    return {firstLayers[layers * chunks + chunk] - some, some - full, full};
-  }
-
   // Sets `proposed` and `saved` to a state extended by a choice. accept() computes the costs of its chunks.
   void propose(uint32_t parent, const RecomputedLayers &recomputed) {
     proposed = history.back()[parent];
@@ -190,17 +200,17 @@ private:
                                       recomputed.full};
     for (Recompute i : kRecomputes)
       if (counts[i] > 0) {
-        proposed.total += counts[i] * layerTotals[i];
-        proposed.peakBytes = std::max(proposed.peakBytes, layerPeaks[i]);
-        proposed.bufferBytes = std::max(proposed.bufferBytes, layerBuffers[i]);
+        proposed.total += counts[i] * present.seconds[i];
+        proposed.peakBytes = std::max(proposed.peakBytes, present.peakBytes[i]);
+        proposed.bufferBytes = std::max(proposed.bufferBytes, present.bufferBytes[i]);
       }
     visits += static_cast<int64_t>(chunks);
     const double *leastLeft = &leastAfter[history.size() * chunks];
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      PerRecompute<int> here = countsOf(chunk, recomputed);
+      PerRecompute<int> here = present.countsOf(chunk, recomputed);
       saved[chunk] = leastLeft[chunk] + parentUses[parent * chunks + chunk].savedBytes;
       for (Recompute i : kRecomputes)
-        saved[chunk] += here[i] * perLayer[chunk][i].savedBytes;
+        saved[chunk] += here[i] * present.perLayer[chunk][i].savedBytes;
     }
   }
 
@@ -223,7 +233,7 @@ private:
     extended.resize(chunks);
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
       extended[chunk] = parentUses[proposed.parent * chunks + chunk];
-      extended[chunk].add(perLayer[chunk], countsOf(chunk, proposed.recomputed));
+      extended[chunk].add(present.perLayer[chunk], present.countsOf(chunk, proposed.recomputed));
     }
     states.add(proposed, extended);
   }
@@ -276,14 +286,10 @@ private:
   RecomputeStates states;
   std::vector<std::vector<RecomputeState>> history; // the states before each kind
   std::vector<ChunkUse> parentUses;                 // of those before the present kind
-  // The present kind: what one layer takes in each class, and how many of its first layers each chunk has:
-  // firstLayers[n * chunks + chunk] of the first n.
-  int layers = 0, step = 1; ///< step: of the numbers of layers that are tried
+  KindLayers present;                               // the kind that extends the states
+  int layers = 0, step = 1; // layers of the present kind; step between the numbers of layers to try
   int64_t visits = 0;       ///< of chunks
   bool isLast = false;
-  std::vector<PerRecompute<ChunkUse>> perLayer; // by chunk
-  PerRecompute<double> layerTotals{}, layerPeaks{}, layerBuffers{};
-  std::vector<int> firstLayers;
   RecomputeState proposed;
   std::vector<ChunkUse> extended; // the chunks of the state that is added
   std::vector<double> saved;      // of one micro-batch by each chunk, with the least of the kinds that follow

@@ -22,6 +22,33 @@ constexpr int kRounds = 3;  // rounds of closing boundaries: one closed boundary
 constexpr int64_t kMostTableWork = 200'000'000; // most visited chunks for a table of options
 constexpr double kLongest = std::numeric_limits<double>::max();
 
+// Greedy: each stage in turn takes an even share of the remaining work, as far as the stage alone ends by `target`.
+// Example: 7 s of work remain for 2 stages, in layers of 2, 2 and 3 s. The next stage takes two layers (4 s),
+// because 4 s is nearer to 3.5 s than 2 s.
+std::vector<int> balancedCounts(StageRanges &ranges, const Boundaries &boundaries, int stages, int layers,
+                                double target) {
+  const std::vector<double> &work = ranges.workBefore();
+  std::vector<int> counts;
+  double edges = 0; // of the remaining stages
+  for (int stage = 0; stage < stages; ++stage)
+    edges += ranges.edgeSeconds(stage);
+  for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
+    double share = (work[layers] - work[first] + edges) / (stages - stage) - ranges.edgeSeconds(stage);
+    edges -= ranges.edgeSeconds(stage);
+    int least = boundaries.leastLayers(stage, first), most = boundaries.highest(stage + 1) - first;
+    if (ranges.arePinned())
+      most = least = ranges.fewestLayers(stage);
+    auto place = std::ranges::lower_bound(work, work[first] + share);
+    int count = std::clamp(static_cast<int>(place - work.begin()) - first, least, std::max(least, most));
+    if (count > least && work[first + count] - work[first] - share > share - (work[first + count - 1] - work[first]))
+      --count;
+    while (count > least && ranges.stageBound(stage, first, count, target) > target)
+      --count;
+    counts.push_back(count);
+  }
+  return counts;
+}
+
 class SplitSearch {
 public:
   SplitSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
@@ -74,33 +101,7 @@ private:
       (boundaries.narrow(middle) ? most : least) = middle;
     }
     lowerBound = std::max(lowerBound, std::min(least, incumbent()));
-    return balanced(most);
-  }
-
-  // Greedy: each stage in turn takes an even share of the remaining work, as far as the stage alone ends by `target`.
-  // Example: 7 s of work remain for 2 stages, in layers of 2, 2 and 3 s. The next stage takes two layers (4 s),
-  // because 4 s is nearer to 3.5 s than 2 s.
-  std::vector<int> balanced(double target) {
-    const std::vector<double> &work = ranges.workBefore();
-    std::vector<int> counts;
-    double edges = 0; // of the remaining stages
-    for (int stage = 0; stage < stages; ++stage)
-      edges += ranges.edgeSeconds(stage);
-    for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
-      double share = (work[layers] - work[first] + edges) / (stages - stage) - ranges.edgeSeconds(stage);
-      edges -= ranges.edgeSeconds(stage);
-      int least = boundaries.leastLayers(stage, first), most = boundaries.highest(stage + 1) - first;
-      if (ranges.arePinned())
-        most = least = ranges.fewestLayers(stage);
-      auto place = std::ranges::lower_bound(work, work[first] + share);
-      int count = std::clamp(static_cast<int>(place - work.begin()) - first, least, std::max(least, most));
-      if (count > least && work[first + count] - work[first] - share > share - (work[first + count - 1] - work[first]))
-        --count;
-      while (count > least && ranges.stageBound(stage, first, count, target) > target)
-        --count;
-      counts.push_back(count);
-    }
-    return counts;
+    return balancedCounts(ranges, boundaries, stages, layers, most);
   }
 
   std::vector<const StageOption *> optionsOf(const Split &split) {

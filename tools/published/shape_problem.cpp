@@ -31,58 +31,16 @@ Monomial operator/(Monomial a, const Monomial &b) {
 Monomial symbol(int index) { return {1, {{index, 1}}}; }
 Monomial symbol(Axis axis) { return symbol(static_cast<int>(axis)); }
 
-// Builds one PatternTerms; `sp` and `zero` are the pattern's.
-class LayerTerms {
-public:
-  LayerTerms(const ModelShape &shape, const System &system, bool sp, int zero)
+// The terms of one layer and one pattern, written operation by operation. `sp` and `zero` are the pattern's.
+class TermWriter {
+protected:
+  TermWriter(const ModelShape &shape, const System &system, bool sp, int zero)
       : shape(shape), system(system), sp(sp), zero(zero) {
     terms.pattern.sequenceParallel = sp;
     terms.pattern.zero = zero;
     stream = sp ? T * h / t : T * h;
   }
 
-  PatternTerms block() {
-    addAttention();
-    addFeedForward();
-    addParameters("layer", layerElements(), /*tied=*/false, /*reduced=*/true);
-    addSavedBytes();
-    return allocated();
-  }
-
-  PatternTerms embedding() {
-    elementwise("embedding", stream, 4, 8, false);
-    if (sp)
-      collective("embedding", CollectiveKind::ReduceScatter, CollectiveKind::AllGather, false);
-    else
-      forwardCollective("embedding", CollectiveKind::AllReduce, false);
-    std::vector<Monomial> elements = {V * h / t};
-    if (!shape.rotary)
-      elements.push_back(s * h);
-    addParameters("embedding", elements, false, true);
-    // Dropout mask and token ids.
-    terms.savedBytes.fill({(shape.dropout ? 1.0 : 0.0) * stream, 8 * T});
-    return allocated();
-  }
-
-  PatternTerms head() {
-    elementwise("final norm", stream, 4, 8, false);
-    if (sp)
-      collective("head", CollectiveKind::AllGather, CollectiveKind::ReduceScatter, false);
-    else
-      backwardCollective("head", CollectiveKind::AllReduce);
-    matmul("logits", {V / t}, h, false, false);
-    // f32 logits: cast, max, exponent and sum, division; backward subtracts one and casts back.
-    elementwise("cross entropy", T * V / t, 20, 8, false);
-    addParameters("head", {V * h / t}, shape.tied, !shape.tied);
-    Monomial logits = T * V / t;
-    terms.savedBytes.fill({4 * logits, 2 * (T * h), 2 * stream});
-    double transient = system.lossBytes - 4; // in addition to the f32 logits
-    terms.forwardPeakBytes.fill({transient * logits});
-    terms.backwardPeakBytes.fill({transient * logits, 2 * (T * h)});
-    return allocated();
-  }
-
-private:
   // Returns the terms, with activations scaled to what the allocator holds. A phase has one position: a collective
   // that overlaps with compute overlaps with all compute of its phase.
   PatternTerms allocated() {
@@ -168,81 +126,6 @@ private:
     collective(name, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, full);
   }
 
-  void addAttention() {
-    bool keepsNorm = !system.fusedAttention; // selective recompute of the unfused system repeats only the core
-    elementwise("norm", stream, 4, 8, !keepsNorm);
-    if (slicesInputs())
-      addCollective("kept input", CollectiveKind::AllGather, Phase::Recompute, false, true);
-    enterPair("attention input");
-    matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
-    if (shape.rotary)
-      elementwise("rotary", T * a * d / t, 4, 4, true);
-    // Context parallelism: keys and values come from all ranks, and their gradients return. A ring hides both.
-    Size keys = {4 * (b * s * kv * d / t)};
-    auto exchange = [&](CollectiveKind kind, Phase phase) {
-      pushCollective({"keys and values", kind, Axis::Cp, phase, keys}, /*isBesideCompute=*/true);
-    };
-    exchange(CollectiveKind::AllGather, Phase::Forward);
-    exchange(CollectiveKind::AllGather, Phase::Backward);
-    exchange(CollectiveKind::ReduceScatter, Phase::Backward);
-    if (system.fusedAttention)
-      addFusedAttention();
-    else
-      addUnfusedAttention();
-    matmul("projection", {h}, a * d / t, system.repeatsSecondProducts, true);
-    leavePair("attention output");
-    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, !keepsNorm);
-  }
-
-  bool slicesInputs() const { return system.slicesInputs && !sp; }
-
-  // One kernel. Causal masking halves the products. Backward does five products where forward does two.
-  void addFusedAttention() {
-    Monomial operations = 2 * (T * s * a * d / t);
-    Monomial io = 8 * (T * a * d / t);
-    compute({"attention", ComputeClass::Attention, Phase::Forward, {}, {}, {}, {}, {operations}, {io}}, false, true);
-    compute({"attention", ComputeClass::Attention, Phase::Backward, {}, {}, {}, {}, {2.5 * operations}, {2 * io}},
-            false, false);
-  }
-
-  void addUnfusedAttention() {
-    Monomial count = b * a / t, local = s / symbol(Axis::Cp);
-    auto product = [&](const std::string &name, Monomial m, Monomial n, Monomial k, Phase phase, double times) {
-      Size bytes = {2 * times * (count * m * k), 2 * times * (count * k * n), 2 * times * (count * m * n)};
-      bool forward = phase == Phase::Forward;
-      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, {}, bytes}, forward, forward);
-    };
-    product("scores", local, s, d, Phase::Forward, 1);
-    elementwise("softmax", count * local * s, 4, 6, true);
-    if (shape.dropout)
-      elementwise("attention dropout", count * local * s, 5, 5, true);
-    product("context", local, d, s, Phase::Forward, 1);
-    product("scores gradient", local, d, s, Phase::Backward, 2);
-    product("context gradient", local, s, d, Phase::Backward, 1);
-    product("value gradient", s, d, local, Phase::Backward, 1);
-  }
-
-  void addFeedForward() {
-    bool keepsNorm = !system.fusedAttention;
-    elementwise("norm", stream, 4, 8, !keepsNorm);
-    enterPair("ffn input");
-    if (shape.gated && system.repeatsSecondProducts) {
-      matmul("gate", {f / t}, h, false, true);
-      matmul("up", {f / t}, h, true, true);
-    } else {
-      matmul("ffn in", {(shape.gated ? 2.0 : 1.0) * (f / t)}, h, false, true);
-    }
-    elementwise("activation", T * f / t, shape.gated ? 6 : 4, shape.gated ? 10 : 6, !keepsNorm);
-    bool repeated = !system.stopsRecomputeEarly;
-    matmul("ffn out", {h}, f / t, false, repeated);
-    leavePair("ffn output", repeated);
-    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, repeated && !keepsNorm, repeated);
-  }
-
-  std::vector<Monomial> layerElements() const {
-    return {(shape.gated ? 3.0 : 2.0) * (h * f / t), 2 * (h * a * d / t), 2 * (h * kv * d / t), 4 * h};
-  }
-
   void addParameters(const std::string &name, const std::vector<Monomial> &elements, bool tied, bool reduced) {
     ParameterTerm term;
     term.name = name;
@@ -304,6 +187,142 @@ private:
       reduction(name + " gather", CollectiveKind::AllGather, Phase::Step, elements, system.parameterBytes, false);
   }
 
+  const ModelShape &shape;
+  const System &system;
+  bool sp;
+  int zero;
+  PatternTerms terms;
+  Monomial one{1, {}};
+  Monomial t = symbol(Axis::Tp), b = symbol(kBatchSymbol) / symbol(Axis::Dp);
+  Monomial s = symbol(kFirstDimension), h = symbol(kFirstDimension + 1), f = symbol(kFirstDimension + 2),
+           a = symbol(kFirstDimension + 3), kv = symbol(kFirstDimension + 4), d = symbol(kFirstDimension + 5),
+           V = symbol(kFirstDimension + 6);
+  Monomial T = b * s / symbol(Axis::Cp);
+  Monomial stream; ///< elements of the stream on a rank
+};
+
+// Builds the terms of one layer.
+class LayerTerms : TermWriter {
+public:
+  LayerTerms(const ModelShape &shape, const System &system, bool sp, int zero) : TermWriter(shape, system, sp, zero) {}
+
+  PatternTerms block() {
+    addAttention();
+    addFeedForward();
+    addParameters("layer", layerElements(), /*tied=*/false, /*reduced=*/true);
+    addSavedBytes();
+    return allocated();
+  }
+
+  PatternTerms embedding() {
+    elementwise("embedding", stream, 4, 8, false);
+    if (sp)
+      collective("embedding", CollectiveKind::ReduceScatter, CollectiveKind::AllGather, false);
+    else
+      forwardCollective("embedding", CollectiveKind::AllReduce, false);
+    std::vector<Monomial> elements = {V * h / t};
+    if (!shape.rotary)
+      elements.push_back(s * h);
+    addParameters("embedding", elements, false, true);
+    // Dropout mask and token ids.
+    terms.savedBytes.fill({(shape.dropout ? 1.0 : 0.0) * stream, 8 * T});
+    return allocated();
+  }
+
+  PatternTerms head() {
+    elementwise("final norm", stream, 4, 8, false);
+    if (sp)
+      collective("head", CollectiveKind::AllGather, CollectiveKind::ReduceScatter, false);
+    else
+      backwardCollective("head", CollectiveKind::AllReduce);
+    matmul("logits", {V / t}, h, false, false);
+    // f32 logits: cast, max, exponent and sum, division; backward subtracts one and casts back.
+    elementwise("cross entropy", T * V / t, 20, 8, false);
+    addParameters("head", {V * h / t}, shape.tied, !shape.tied);
+    Monomial logits = T * V / t;
+    terms.savedBytes.fill({4 * logits, 2 * (T * h), 2 * stream});
+    double transient = system.lossBytes - 4; // in addition to the f32 logits
+    terms.forwardPeakBytes.fill({transient * logits});
+    terms.backwardPeakBytes.fill({transient * logits, 2 * (T * h)});
+    return allocated();
+  }
+
+private:
+  bool slicesInputs() const { return system.slicesInputs && !sp; }
+
+  void addAttention() {
+    bool keepsNorm = !system.fusedAttention; // selective recompute of the unfused system repeats only the core
+    elementwise("norm", stream, 4, 8, !keepsNorm);
+    if (slicesInputs())
+      addCollective("kept input", CollectiveKind::AllGather, Phase::Recompute, false, true);
+    enterPair("attention input");
+    matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
+    if (shape.rotary)
+      elementwise("rotary", T * a * d / t, 4, 4, true);
+    // Context parallelism: keys and values come from all ranks, and their gradients return. A ring hides both.
+    Size keys = {4 * (b * s * kv * d / t)};
+    auto exchange = [&](CollectiveKind kind, Phase phase) {
+      pushCollective({"keys and values", kind, Axis::Cp, phase, keys}, /*isBesideCompute=*/true);
+    };
+    exchange(CollectiveKind::AllGather, Phase::Forward);
+    exchange(CollectiveKind::AllGather, Phase::Backward);
+    exchange(CollectiveKind::ReduceScatter, Phase::Backward);
+    if (system.fusedAttention)
+      addFusedAttention();
+    else
+      addUnfusedAttention();
+    matmul("projection", {h}, a * d / t, system.repeatsSecondProducts, true);
+    leavePair("attention output");
+    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, !keepsNorm);
+  }
+
+  // One kernel. Causal masking halves the products. Backward does five products where forward does two.
+  void addFusedAttention() {
+    Monomial operations = 2 * (T * s * a * d / t);
+    Monomial io = 8 * (T * a * d / t);
+    compute({"attention", ComputeClass::Attention, Phase::Forward, {}, {}, {}, {}, {operations}, {io}}, false, true);
+    compute({"attention", ComputeClass::Attention, Phase::Backward, {}, {}, {}, {}, {2.5 * operations}, {2 * io}},
+            false, false);
+  }
+
+  void addUnfusedAttention() {
+    Monomial count = b * a / t, local = s / symbol(Axis::Cp);
+    auto product = [&](const std::string &name, Monomial m, Monomial n, Monomial k, Phase phase, double times) {
+      Size bytes = {2 * times * (count * m * k), 2 * times * (count * k * n), 2 * times * (count * m * n)};
+      bool forward = phase == Phase::Forward;
+      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, {}, bytes}, forward, forward);
+    };
+    product("scores", local, s, d, Phase::Forward, 1);
+    elementwise("softmax", count * local * s, 4, 6, true);
+    if (shape.dropout)
+      elementwise("attention dropout", count * local * s, 5, 5, true);
+    product("context", local, d, s, Phase::Forward, 1);
+    product("scores gradient", local, d, s, Phase::Backward, 2);
+    product("context gradient", local, s, d, Phase::Backward, 1);
+    product("value gradient", s, d, local, Phase::Backward, 1);
+  }
+
+  void addFeedForward() {
+    bool keepsNorm = !system.fusedAttention;
+    elementwise("norm", stream, 4, 8, !keepsNorm);
+    enterPair("ffn input");
+    if (shape.gated && system.repeatsSecondProducts) {
+      matmul("gate", {f / t}, h, false, true);
+      matmul("up", {f / t}, h, true, true);
+    } else {
+      matmul("ffn in", {(shape.gated ? 2.0 : 1.0) * (f / t)}, h, false, true);
+    }
+    elementwise("activation", T * f / t, shape.gated ? 6 : 4, shape.gated ? 10 : 6, !keepsNorm);
+    bool repeated = !system.stopsRecomputeEarly;
+    matmul("ffn out", {h}, f / t, false, repeated);
+    leavePair("ffn output", repeated);
+    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, repeated && !keepsNorm, repeated);
+  }
+
+  std::vector<Monomial> layerElements() const {
+    return {(shape.gated ? 3.0 : 2.0) * (h * f / t), 2 * (h * a * d / t), 2 * (h * kv * d / t), 4 * h};
+  }
+
   void addSavedBytes() {
     // Inputs of norms and of matrix products, dropout masks of one byte; q, k and v; the attention context.
     double in = system.productInputBytes;
@@ -337,19 +356,6 @@ private:
     terms.forwardPeakBytes.fill(wide);
     terms.backwardPeakBytes = {gradients, join({gradients, again}), join({gradients, terms.savedBytes[0]})};
   }
-
-  const ModelShape &shape;
-  const System &system;
-  bool sp;
-  int zero;
-  PatternTerms terms;
-  Monomial one{1, {}};
-  Monomial t = symbol(Axis::Tp), b = symbol(kBatchSymbol) / symbol(Axis::Dp);
-  Monomial s = symbol(kFirstDimension), h = symbol(kFirstDimension + 1), f = symbol(kFirstDimension + 2),
-           a = symbol(kFirstDimension + 3), kv = symbol(kFirstDimension + 4), d = symbol(kFirstDimension + 5),
-           V = symbol(kFirstDimension + 6);
-  Monomial T = b * s / symbol(Axis::Cp);
-  Monomial stream; ///< elements of the stream on a rank
 };
 
 } // namespace

@@ -1,0 +1,69 @@
+#include "compiler/plan_answer.h"
+
+#include "compiler/exit_code.h"
+#include "compiler/export/export_plan.h"
+#include "compiler/plan/fit_memory.h"
+#include "compiler/plan/print_plan.h"
+#include "compiler/plan/report_plan.h"
+#include "compiler/write_whole.h"
+#include "planner/answer/trace.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace espalier {
+
+int printAnswer(const PlanArguments &arguments, const Solved &solved, const std::string &howToUse,
+                const std::optional<planner::WhatIf> &comparison) {
+  planner::SearchResult result = solved.result;
+  size_t shown = 1 + static_cast<size_t>(planner::SearchOptions().alternatives); // a report has more of them
+  if (result.plans.size() > shown + 1)
+    result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(shown), result.plans.end());
+  for (const std::string &error : result.errors)
+    fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
+  if (arguments.json)
+    fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
+  else if (result.errors.empty())
+    fmt::print("{}{}", planner::explainPlans(result, solved.first, howToUse),
+               comparison ? planner::printWhatIf(*comparison) : "");
+  if (!result.errors.empty())
+    return UserError;
+  if (result.plans.empty())
+    return DoesNotFit;
+  const planner::Prediction &first = result.plans.front().prediction;
+  if (first.fits())
+    return Success;
+  bool onHost = first.peakBytes <= first.memoryLimitBytes;
+  fmt::print(stderr,
+             "{}: error: the pinned plan needs {} {}per rank, have {}{}; parallel.parallel_mode=2 leaves "
+             "the choice to the planner\n",
+             arguments.file, planner::describeBytes(onHost ? first.hostPeakBytes : first.peakBytes),
+             onHost ? "of host memory " : "",
+             planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes),
+             onHost ? "" : fitWithoutMargin(solved.run.cluster, first.peakBytes));
+  return DoesNotFit;
+}
+
+bool writeReport(const PlanArguments &arguments, const Solved &solved, const planner::WhyNot *whyNot) {
+  if (arguments.report.empty())
+    return true;
+  PlanReport report{solved.run, solved.problem, solved.result, solved.first, whyNot};
+  return writeWhole(arguments.report, planReport(report), "the report");
+}
+
+bool writeExtras(const PlanArguments &arguments, const planner::Problem &problem, const planner::Plan &plan) {
+  if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
+    return false;
+  if (arguments.exportTo.empty())
+    return true;
+  ExportedPlan exported = arguments.exportTo == "megatron"      ? exportMegatron(problem, plan)
+                          : arguments.exportTo == "mindformers" ? exportMindFormers(problem, plan)
+                                                                : exportTorchtitan(problem, plan);
+  fmt::print("{}", exported.text);
+  for (const std::string &left : exported.notExpressed)
+    fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);
+  return true;
+}
+
+} // namespace espalier
