@@ -4,6 +4,7 @@
 #include "compiler/import/run/run_config.h"
 #include "compiler/plan_command.h"
 #include "planner/answer/explain.h"
+#include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
 
 #include <optional>

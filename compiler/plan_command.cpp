@@ -6,6 +6,7 @@
 #include "compiler/exit_code.h"
 #include "compiler/import/run/pin_option.h"
 #include "compiler/plan/choose_plan.h"
+#include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
 #include "compiler/plan_answer.h"

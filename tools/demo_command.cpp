@@ -162,13 +162,17 @@ void showSplits(const DemoWords &words, const fs::path &configs, const Workspace
 /// Trains a model on a book and prints text that it generates.
 void showText(const DemoWords &words, const fs::path &configs, const Workspace &work, const std::string &text) {
   std::string run = configs / "demo" / "demo.yaml", tokenizer = work.file("alice.json"), prefix = work.file("alice");
-  std::string checkpoint = work.file("checkpoints"), say = work.file("say.plan");
+  std::string checkpoint = work.file("checkpoints"), say = work.file("say.plan"), machine = work.file("machine.yaml");
   show({"data", "train-tokenizer", text, "--output", tokenizer, "--vocab-size", "2048"});
   show({"data", "tokenize", text, "--tokenizer", "hf", "--tokenizer-model", tokenizer, "--output-prefix", prefix,
         "--overwrite"});
-  std::vector<std::string> train = {
-      "train",    run,           "--data", prefix + "_text_document", "-o", work.file("demo.plan"), "--checkpoint",
-      checkpoint, "--log-every", "50"};
+  show({"calibrate", "--ranks", "2", "-o", machine}); // so that the predicted times are those of this machine
+  std::vector<std::string> train = {"train",        run,
+                                    "--cluster",    machine,
+                                    "--data",       prefix + "_text_document",
+                                    "-o",           work.file("demo.plan"),
+                                    "--checkpoint", checkpoint,
+                                    "--log-every",  "50"};
   if (words.steps)
     train.insert(train.end(), {"--steps", std::to_string(*words.steps)});
   double seconds = show(train).seconds;
