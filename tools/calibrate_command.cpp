@@ -12,6 +12,7 @@
 #include "runtime/verify_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ std::string nameOf(const std::string &output) {
   return isWord ? name : name.empty() ? "measured" : "measured_" + name;
 }
 
-/// Measures the threads as ranks and prints a line per measurement, because many ranks on few cores take minutes.
+/// Measures the threads as ranks. Prints at most one line per second, because many ranks on few cores take minutes.
 MeasuredMachine measureCpu(const CalibrateWords &words) {
   rt::FreeMemory free = rt::freeMemory();
   if (uint64_t needed = calibrationBytes(words.ranks); needed > free.bytes)
@@ -51,8 +52,14 @@ MeasuredMachine measureCpu(const CalibrateWords &words) {
   if (static_cast<unsigned>(words.ranks) > cores)
     fmt::print(stderr, "espalier: note: {} ranks share {}, so each measurement takes {} times as long\n", words.ranks,
                rt::counted(cores, "core"), (words.ranks + cores - 1) / cores);
-  return measureMachine(words.ranks, words.seconds,
-                        [](const std::string &what) { fmt::print(stderr, "measuring {}\n", what); });
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> last;
+  return measureMachine(words.ranks, words.seconds, [&](const std::string &what) {
+    if (last && Clock::now() - *last < std::chrono::seconds(1))
+      return;
+    last = Clock::now();
+    fmt::print(stderr, "measuring {}\n", what);
+  });
 }
 
 std::string measure(const CalibrateWords &words) {
