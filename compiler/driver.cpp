@@ -15,6 +15,7 @@
 #include "dialects/register.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -57,11 +58,12 @@ struct Compilation {
   const CompileOptions &options;
   OwningOpRef<ModuleOp> module;
   rt::pb::Plan out;
+  bool verifiesPasses = true; ///< whether the IR is verified after each pass
 };
 
 LogicalResult runPasses(Compilation &c, llvm::function_ref<void(OpPassManager &)> add) {
   PassManager passes(&c.context);
-  passes.enableVerifier(true);
+  passes.enableVerifier(c.verifiesPasses);
   add(passes);
   return passes.run(*c.module);
 }
@@ -190,7 +192,7 @@ Compilation start(MLIRContext &context, const RunConfig &run, const planner::Pla
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  return Compilation{context, run, plan, options, {}, {}};
+  return Compilation{context, run, plan, options, {}, {}, /*verifiesPasses=*/true};
 }
 
 } // namespace
@@ -209,10 +211,12 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
                                              OwningOpRef<ModuleOp> *weightsApart) {
   CompileOptions options;
   Compilation c = start(context, run, plan, options);
+  // A planner's query partitions the model dozens of times. A compilation verifies the same passes.
+  c.verifiesPasses = false;
   for (const Phase &phase : phases) {
     bool isLast = StringRef(phase.name) == "phases";
     if (isLast && weightsApart) {
-      Compilation apart{context, run, plan, options, c.module->clone(), {}};
+      Compilation apart{context, run, plan, options, c.module->clone(), {}, c.verifiesPasses};
       splitBackward(*apart.module, run.model);
       if (failed(phase.run(apart)))
         return std::nullopt;
@@ -220,6 +224,8 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
     }
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
+    if (StringRef(phase.name) == "model" && failed(verify(*c.module)))
+      return std::nullopt; // an error of the model file
     if (isLast)
       break;
   }

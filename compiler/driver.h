@@ -50,8 +50,8 @@ struct PartitionedModel {
   std::vector<SegmentLayout> segments;
 };
 
-/// Compiles a plan of a run up to the phase named `phases`. With `weightsApart`, also sets the same model with the
-/// weight gradients of layers as phases of their own.
+/// Compiles a plan of a run up to the phase named `phases`. Verifies the IR of the model, but not after each pass. With
+/// `weightsApart`, also sets the same model with the weight gradients of layers as phases of their own.
 std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
                                              const planner::Plan &plan,
                                              mlir::OwningOpRef<mlir::ModuleOp> *weightsApart = nullptr);

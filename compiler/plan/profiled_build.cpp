@@ -91,6 +91,7 @@ LogicalResult ProfiledBuild::fuse(ModuleOp module) {
   module->setAttr("exec.target", StringAttr::get(&context, target));
   setUnfusedEpilogues(module, run);
   PassManager passes(&context);
+  passes.enableVerifier(false);
   addFusionPasses(passes);
   return passes.run(module);
 }
@@ -126,6 +127,7 @@ void ProfiledBuild::readWeights(const std::string &kind) {
 
 LogicalResult ProfiledBuild::lower() {
   PassManager passes(&context);
+  passes.enableVerifier(false);
   passes.addPass(createLowerToExec());
   if (weightsApart && failed(passes.run(*weightsApart)))
     return failure();
