@@ -87,8 +87,7 @@ void addServeCommand(const Verb &app) {
   verb.option("--host", words->options.host, "address to listen on; default 127.0.0.1, others need a token");
   verb.option("--port", words->options.port, "default 0: a free one").range(0, 65535);
   verb.option("--token-file", words->tokenFile, "its first line is the token that callers must send");
-  verb.option("--waiting", words->options.waiting, "texts that may wait; more are refused with 503")
-      .range(1, 1 << 20);
+  verb.option("--waiting", words->options.waiting, "texts that may wait; more are refused with 503").range(1, 1 << 20);
   verb.option("--chat-template", words->chatTemplate,
               "format of chats; default: the tokenizer's chat_template, if it is one of these")
       .oneOf(rt::chatTemplateNames())

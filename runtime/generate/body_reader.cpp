@@ -76,7 +76,8 @@ bool BodyReader::includesUsage() const {
   const Json *options = find("stream_options");
   if (!options)
     return false;
-  bool isObject = options->is_object() && (options->empty() || (options->size() == 1 && options->contains("include_usage")));
+  bool isObject =
+      options->is_object() && (options->empty() || (options->size() == 1 && options->contains("include_usage")));
   const Json value = isObject ? options->value("include_usage", Json(false)) : Json();
   if (!value.is_boolean())
     throw BodyError("stream_options is not an object with include_usage true or false");
@@ -84,11 +85,20 @@ bool BodyReader::includesUsage() const {
 }
 
 void BodyReader::refuseOthers(const std::set<std::string> &known) const {
-  static const std::map<std::string, Json> nothing = {
-      {"suffix", nullptr},         {"logit_bias", Json::object()}, {"presence_penalty", 0}, {"frequency_penalty", 0},
-      {"tools", Json::array()},    {"functions", Json::array()},   {"tool_choice", "none"}, {"function_call", "none"},
-      {"modalities", {"text"}},    {"service_tier", "auto"},       {"store", false},        {"metadata", Json::object()},
-      {"parallel_tool_calls", true}, {"response_format", {{"type", "text"}}}};
+  static const std::map<std::string, Json> nothing = {{"suffix", nullptr},
+                                                      {"logit_bias", Json::object()},
+                                                      {"presence_penalty", 0},
+                                                      {"frequency_penalty", 0},
+                                                      {"tools", Json::array()},
+                                                      {"functions", Json::array()},
+                                                      {"tool_choice", "none"},
+                                                      {"function_call", "none"},
+                                                      {"modalities", {"text"}},
+                                                      {"service_tier", "auto"},
+                                                      {"store", false},
+                                                      {"metadata", Json::object()},
+                                                      {"parallel_tool_calls", true},
+                                                      {"response_format", {{"type", "text"}}}};
   for (const auto &[key, value] : body.items()) {
     auto asked = nothing.find(key);
     bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());

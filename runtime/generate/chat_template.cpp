@@ -29,7 +29,11 @@ constexpr const char *alpacaTask =
 const Format &formatOf(ChatTemplate chat) {
   static const std::array<Format, 4> formats = {{
       {"chatml", {"<|im_end|>"}, {"<|im_start|>", "<|im_end|>", "assistant"}, {"user", "system"}, false},
-      {"llama2", {"</s>", "[INST]"}, {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, {"user", "system", "assistant"}, true},
+      {"llama2",
+       {"</s>", "[INST]"},
+       {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
+       {"user", "system", "assistant"},
+       true},
       {"llama3",
        {"<|eot_id|>"},
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "assistant"},
@@ -69,13 +73,13 @@ std::string renderAlpaca(std::span<const ChatMessage> messages) {
   bool hasSystem = messages.front().role == "system";
   std::string text = hasSystem ? trimmed(messages.front().content) : alpacaTask;
   for (const ChatMessage &message : messages.subspan(hasSystem ? 1 : 0))
-    text += fmt::format("\n\n### {}:\n{}", message.role == "user" ? "Instruction" : "Response",
-                        trimmed(message.content));
+    text +=
+        fmt::format("\n\n### {}:\n{}", message.role == "user" ? "Instruction" : "Response", trimmed(message.content));
   return text + "\n\n### Response:\n";
 }
 
-/// Returns the string literals of a Jinja template and its text outside of braces, with escapes replaced. Leaves out the
-/// messages of raise_exception. Returns nothing for a literal without an end.
+/// Returns the string literals of a Jinja template and its text outside of braces, with escapes replaced. Leaves out
+/// the messages of raise_exception. Returns nothing for a literal without an end.
 std::optional<std::vector<std::string>> literalsOf(std::string_view jinja) {
   std::vector<std::string> literals = {""}; // the last one is the current text outside of braces
   bool isInside = false;
@@ -113,7 +117,8 @@ bool isMadeOf(std::string literal, const Format &format) {
   std::vector<std::string> parts = format.needed;
   parts.insert(parts.end(), format.allowed.begin(), format.allowed.end());
   parts.insert(parts.end(), {"role", "content"});
-  std::ranges::sort(parts, std::ranges::greater{}, &std::string::size); // the longest first, as parts may contain others
+  std::ranges::sort(parts, std::ranges::greater{},
+                    &std::string::size); // the longest first, as parts may contain others
   for (const std::string &part : parts)
     for (size_t at = literal.find(part); at != std::string::npos; at = literal.find(part))
       literal.replace(at, part.size(), " ");
@@ -190,8 +195,8 @@ std::string renderChat(ChatTemplate chat, std::span<const ChatMessage> messages)
   case ChatTemplate::llama3:
     text = "<|begin_of_text|>";
     for (const ChatMessage &message : messages)
-      text += fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>", message.role,
-                          trimmed(message.content));
+      text +=
+          fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>", message.role, trimmed(message.content));
     return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
   case ChatTemplate::llama2:
     return renderLlama2(messages);
@@ -217,10 +222,11 @@ FoundChatTemplate findChatTemplate(const std::filesystem::path &tokenizer) {
   std::string text = tokenizer.empty() ? "" : templateText(folder);
   FoundChatTemplate found{recognizeChatTemplate(text), ""};
   if (!found.chat)
-    found.whyNot = fmt::format("{}; start the server with --chat-template {}",
-                               text.empty() ? "the server's tokenizer has no chat_template"
-                                            : "the chat_template of the server's tokenizer is none that is known by name",
-                               fmt::join(chatTemplateNames(), "|"));
+    found.whyNot =
+        fmt::format("{}; start the server with --chat-template {}",
+                    text.empty() ? "the server's tokenizer has no chat_template"
+                                 : "the chat_template of the server's tokenizer is none that is known by name",
+                    fmt::join(chatTemplateNames(), "|"));
   return found;
 }
 

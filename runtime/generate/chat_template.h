@@ -34,8 +34,8 @@ std::string renderChat(ChatTemplate chat, std::span<const ChatMessage> messages)
 /// Returns the strings that end an answer, besides the end-of-document token.
 std::vector<std::string> chatStops(ChatTemplate chat);
 
-/// Returns the format that a Jinja template renders. Recognizes a template only if each of its string literals is a part
-/// of the format, so that a default system message or a call of a tool makes it unknown.
+/// Returns the format that a Jinja template renders. Recognizes a template only if each of its string literals is a
+/// part of the format, so that a default system message or a call of a tool makes it unknown.
 std::optional<ChatTemplate> recognizeChatTemplate(std::string_view jinja);
 
 /// The format of a tokenizer, or why it is not known.

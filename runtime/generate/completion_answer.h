@@ -1,4 +1,5 @@
-// Response bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`, whole or as stream events, and error objects.
+// Response bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`, whole or as stream events, and error
+// objects.
 #pragma once
 
 #include "runtime/generate/completion_body.h"

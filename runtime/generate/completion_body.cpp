@@ -98,8 +98,8 @@ std::vector<ChatMessage> readMessages(const Json *value) {
     if (role == "developer")
       role = "system";
     if (role != "system" && role != "user" && role != "assistant")
-      throw BodyError(fmt::format("role '{}' is not supported; the roles are system, user and assistant",
-                                  role.substr(0, 64)));
+      throw BodyError(
+          fmt::format("role '{}' is not supported; the roles are system, user and assistant", role.substr(0, 64)));
     messages.push_back({role, contentOf(message)});
   }
   return messages;
@@ -126,8 +126,7 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
   body.options.maxTokens = reader.integer("max_tokens", 16);
   body.echo = reader.flag("echo");
   if (reader.find("logprobs"))
-    body.options.bestTokens =
-        static_cast<int32_t>(reader.integerWithin("logprobs", 0, 0, limits.bestTokens));
+    body.options.bestTokens = static_cast<int32_t>(reader.integerWithin("logprobs", 0, 0, limits.bestTokens));
   body.options.scoresPrompt = body.echo && body.options.bestTokens;
   if (body.stream && body.echo)
     throw BodyError("echo is not supported for streams; omit it");

@@ -1,4 +1,5 @@
-// Request bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`. A request is validated completely before use.
+// Request bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`. A request is validated completely before
+// use.
 #pragma once
 
 #include "runtime/generate/body_reader.h"
@@ -36,8 +37,8 @@ struct CompletionBody {
 /// Without a tokenizer, prompts must be lists of token ids.
 CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits = {});
 
-/// Parses a body of `/v1/chat/completions`. Throws BodyError. `tokenizer` must turn the template's tokens in a text into
-/// their ids and add none. Without `max_tokens` an answer may fill the context.
+/// Parses a body of `/v1/chat/completions`. Throws BodyError. `tokenizer` must turn the template's tokens in a text
+/// into their ids and add none. Without `max_tokens` an answer may fill the context.
 CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, ChatTemplate chat, int64_t context,
                              const BodyLimits &limits = {});
 

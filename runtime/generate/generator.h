@@ -19,8 +19,8 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes);
 struct News {
   std::string text = "";
   std::vector<int32_t> tokens = {};
-  std::vector<TokenScore> scores = {};  ///< of generated tokens, if requested
-  const Completion *end = nullptr; ///< the whole completion, at the end
+  std::vector<TokenScore> scores = {}; ///< of generated tokens, if requested
+  const Completion *end = nullptr;     ///< the whole completion, at the end
 };
 
 /// Continuous batching of requests on a Decoder.

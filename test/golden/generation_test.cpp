@@ -90,12 +90,11 @@ struct Running {
     rt::Generator generator(*decoder, nullptr);
     std::vector<Tokens> texts(prompts.size());
     for (size_t i = 0; i < prompts.size(); ++i)
-      generator.add({.prompt = prompts[i], .maxTokens = tokens},
-                    [&to = texts[i]](const rt::News &news) {
-                      if (news.end)
-                        to = news.end->tokens;
-                      return true;
-                    });
+      generator.add({.prompt = prompts[i], .maxTokens = tokens}, [&to = texts[i]](const rt::News &news) {
+        if (news.end)
+          to = news.end->tokens;
+        return true;
+      });
     while (!generator.isIdle())
       generator.step();
     return texts;

@@ -34,12 +34,9 @@ bool isEqual(std::string_view a, std::string_view b) {
 constexpr const char *json = "application/json", *failedModel = "the model has failed; the server's log says how";
 
 /// The paths that are served, with their methods.
-constexpr std::pair<const char *, const char *> routes[] = {{"GET", "/"},
-                                                            {"GET", "/health"},
-                                                            {"GET", "/metrics"},
-                                                            {"GET", "/v1/models"},
-                                                            {"POST", "/v1/completions"},
-                                                            {"POST", "/v1/chat/completions"}};
+constexpr std::pair<const char *, const char *> routes[] = {
+    {"GET", "/"},          {"GET", "/health"},          {"GET", "/metrics"},
+    {"GET", "/v1/models"}, {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"}};
 
 double secondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

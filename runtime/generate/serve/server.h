@@ -1,6 +1,6 @@
-// OpenAI's API over HTTP: completions, chats and the model; also /health, /metrics and a page for chats at /. HTTP threads
-// read, tokenize and write; one thread decodes for all requests. The queue is bounded; beyond the bound the server answers
-// 503.
+// OpenAI's API over HTTP: completions, chats and the model; also /health, /metrics and a page for chats at /. HTTP
+// threads read, tokenize and write; one thread decodes for all requests. The queue is bounded; beyond the bound the
+// server answers 503.
 #pragma once
 
 #include "runtime/generate/chat_template.h"

@@ -1,5 +1,5 @@
-// Tests the texts of chats and the recognition of tokenizers' templates. The expected texts are what jinja2 renders from
-// the templates below, with bos_token <s> or <|begin_of_text|> and eos_token </s>.
+// Tests the texts of chats and the recognition of tokenizers' templates. The expected texts are what jinja2 renders
+// from the templates below, with bos_token <s> or <|begin_of_text|> and eos_token </s>.
 #include "runtime/generate/chat_template.h"
 
 #include <fstream>
@@ -61,19 +61,22 @@ constexpr const char *llama3 = "{{ bos_token }}{% for m in messages %}<|start_he
                                "<|end_header_id|>\n\n{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
                                "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}";
 constexpr const char *llama2 =
-    "{% if messages[0].role == 'system' %}{% set s = '<<SYS>>\\n' + messages[0].content.strip() + '\\n<</SYS>>\\n\\n' %}"
+    "{% if messages[0].role == 'system' %}{% set s = '<<SYS>>\\n' + messages[0].content.strip() + '\\n<</SYS>>\\n\\n' "
+    "%}"
     "{% endif %}{% for m in messages[1:] %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
     "{{ raise_exception('Roles must alternate') }}{% endif %}{% if m.role == 'user' %}"
-    "{{ bos_token + '[INST] ' + ((s if loop.index0 == 0 else '') + m.content).strip() + ' [/INST]' }}{% elif m.role == 'assistant' %}"
+    "{{ bos_token + '[INST] ' + ((s if loop.index0 == 0 else '') + m.content).strip() + ' [/INST]' }}{% elif m.role == "
+    "'assistant' %}"
     "{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
 
 TEST(RecognizeChatTemplate, KnowsTheNamedFormats) {
   EXPECT_EQ(recognizeChatTemplate(chatml), ChatTemplate::chatml);
   EXPECT_EQ(recognizeChatTemplate(llama2), ChatTemplate::llama2);
   EXPECT_EQ(recognizeChatTemplate(llama3), ChatTemplate::llama3);
-  EXPECT_EQ(recognizeChatTemplate("{{ messages[0].content | trim }}\n\n{% for m in messages[1:] %}{% if m.role == 'user' "
-                                  "%}### Instruction:\n{{ m.content | trim }}\n\n{% endif %}{% endfor %}### Response:\n"),
-            ChatTemplate::alpaca);
+  EXPECT_EQ(
+      recognizeChatTemplate("{{ messages[0].content | trim }}\n\n{% for m in messages[1:] %}{% if m.role == 'user' "
+                            "%}### Instruction:\n{{ m.content | trim }}\n\n{% endif %}{% endfor %}### Response:\n"),
+      ChatTemplate::alpaca);
 }
 
 TEST(RecognizeChatTemplate, RefusesTemplatesThatSayMore) {
