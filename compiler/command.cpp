@@ -3,6 +3,7 @@
 #include "compiler/args_command.h"
 #include "compiler/command_line.h"
 #include "compiler/driver.h"
+#include "compiler/entry.h"
 #include "compiler/exit_code.h"
 #include "compiler/import/run/explain.h"
 #include "compiler/import/run/import_run.h"
@@ -142,7 +143,15 @@ void printCompiled(const CompileArguments &arguments, const RunConfig &run, cons
   fmt::print("{}\n", compiledJson(report));
 }
 
-int compileVerb(const RunArguments &arguments, const CompileArguments &asked) {
+/// Returns whether the plan is valid. An invalid plan is a bug of the compiler: prints every error.
+bool isVerified(const rt::pb::Plan &plan, const CompilerServices &services) {
+  std::vector<std::string> errors = services.verifyPlan(plan);
+  for (const std::string &error : errors)
+    fmt::print(stderr, "espalier: the compiled plan does not hold, please report it: {}\n", error);
+  return errors.empty();
+}
+
+int compileVerb(const RunArguments &arguments, const CompileArguments &asked, const CompilerServices &services) {
   const CompileOptions &options = asked.options;
   const std::string &output = asked.output;
   if (!isTarget(options.target, arguments.file))
@@ -173,6 +182,8 @@ int compileVerb(const RunArguments &arguments, const CompileArguments &asked) {
     chosen.prediction = predictionOf(context, *run, *chosen.plan, options.target);
   if (chosen.prediction) // runs compare it with what they measure
     compiled->plan.set_predicted_step_seconds(chosen.prediction->stepSeconds);
+  if (!isVerified(compiled->plan, services))
+    return Failed;
   std::string bytes = rt::planFileBytes(compiled->plan);
   if (!writeWhole(output, bytes, "the plan"))
     return UserError;
@@ -210,7 +221,8 @@ int explainVerb(const RunArguments &arguments, const ExplainArguments &asked) {
   return imported.ok() ? Success : UserError;
 }
 
-void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &asked) {
+void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &asked,
+                    const CompilerServices &services) {
   CompileOptions &options = asked.options;
   Verb compile = app.verb("compile", "compile a run file into a run plan");
   addRunArguments(compile, arguments.file, arguments.import);
@@ -232,13 +244,13 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &
                "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase and the plan as text");
   compile.flag("--json", asked.json, "print the plan, the reason for it and its prediction as JSON").excludes(stop);
-  compile.action([=, &arguments, &options, &asked] {
+  compile.action([=, &arguments, &options, &asked, &services] {
     if (comesLater(options.compileFrom, options.compileTo))
       throw UsageError(fmt::format("--compile-to {} comes before --compile-from {}; stop at or after it",
                                    options.compileTo, options.compileFrom));
     if (to.count() == 0 && stop.count() == 0)
       throw UsageError("say where the plan goes with -o X.plan");
-    return compileVerb(arguments, asked);
+    return compileVerb(arguments, asked, services);
   });
 }
 
@@ -255,9 +267,8 @@ void addExplainVerb(const Verb &app, RunArguments &arguments, ExplainArguments &
 
 } // namespace espalier
 
-/// The entry point that the command looks up in this library. Takes a verb with its arguments and the function that
-/// opens a device for checks of GPU kernels. Returns the exit code.
-extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenKernelRunner &openKernelRunner) {
+/// The function that the command looks up in this library; see CompilerEntry.
+extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::CompilerServices &services) {
   using namespace espalier;
   for (int i = 1; i < argc; ++i)
     if (!*argv[i]) { // options would treat an empty argument as not given
@@ -268,11 +279,11 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
   app.requireVerb();
   RunArguments arguments;
   CompileArguments compileArguments;
-  compileArguments.options.openKernelRunner = openKernelRunner;
+  compileArguments.options.openKernelRunner = services.openKernelRunner;
   ExplainArguments explainArguments;
   PlanArguments planArguments;
   ArgsArguments argsArguments;
-  addCompileVerb(app, arguments, compileArguments);
+  addCompileVerb(app, arguments, compileArguments, services);
   addExplainVerb(app, arguments, explainArguments);
   addPlanVerb(app, planArguments);
   addImportArgsVerb(app, argsArguments);

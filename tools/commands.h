@@ -43,7 +43,7 @@ void addLaunchCommand(const Verb &app);
 void addCalibrateCommand(const Verb &app);
 
 /// Adds `plan`, `compile`, `import-args` and `explain`. They load the compiler's library on demand and pass their
-/// arguments to it unchanged. After a compilation the written plan is verified.
+/// arguments to it unchanged. `compile` verifies a plan before it writes the file.
 void addCompilerCommands(const Verb &app, int argc, char **argv);
 
 } // namespace espalier

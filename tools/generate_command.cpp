@@ -114,9 +114,9 @@ std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model
   std::vector<rt::Completion> completions(requests.size());
   for (size_t next = 0; next < requests.size() || !generator.isIdle(); generator.step())
     for (; next < requests.size() && !generator.isFull(); ++next)
-      generator.add(requests[next], [&to = completions[next]](const std::string &, const rt::Completion *end) {
-        if (end)
-          to = *end;
+      generator.add(requests[next], [&to = completions[next]](const rt::News &news) {
+        if (news.end)
+          to = *news.end;
         return true;
       });
   return completions;

@@ -20,7 +20,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 
 struct ServeWords {
   ModelWords model;
-  std::string tokenFile;
+  std::string tokenFile, chatTemplate;
   rt::ServerOptions options;
 };
 
@@ -36,6 +36,28 @@ std::string readToken(const std::string &file) {
   return token;
 }
 
+/// Returns the format of chats: the named one, or the one of the tokenizer's own template.
+rt::FoundChatTemplate chatTemplateOf(const ServeWords &words) {
+  const rt::TokenizerOptions &tokenizer = words.model.tokenizer;
+  if (words.chatTemplate.empty())
+    return rt::findChatTemplate(tokenizer.modelFile);
+  return {rt::chatTemplateNamed(words.chatTemplate), ""};
+}
+
+/// Opens the tokenizer of chats. It adds no tokens of its own, because a chat template has all of them. Null: chats are
+/// refused.
+std::unique_ptr<rt::Tokenizer> openChatTokenizer(ServeWords &words) {
+  if (words.model.tokenizerGiven.count() == 0)
+    return nullptr;
+  rt::TokenizerOptions options = rt::withOwnKind(words.model.tokenizer);
+  words.options.chat = chatTemplateOf(words);
+  if (words.options.chat.chat && options.kind == "sentencepiece")
+    words.options.chat = {std::nullopt, "a sentencepiece model has no ids for the tokens of a chat template; start the "
+                                        "server with --tokenizer hf and the model's tokenizer.json"};
+  options.specialTokens = options.kind == "gpt2"; // hf finds special tokens in a text without it
+  return rt::openTokenizer(options);
+}
+
 int serveModel(ServeWords &words) {
   words.options.token = readToken(words.tokenFile);
   if (words.options.token.empty() && !rt::isLoopback(words.options.host)) // checked before the weights are read
@@ -47,25 +69,32 @@ int serveModel(ServeWords &words) {
     throw rt::PlanError(fmt::format(
         "{}: a server has its ranks as threads of one process; start it once, without mpirun", words.model.plan));
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
+  std::unique_ptr<rt::Tokenizer> chats = openChatTokenizer(words);
   words.options.model = model.program->plan().model();
   words.options.stopSignal = [] { return endSignal.load(); };
   for (int number : {SIGTERM, SIGINT, SIGHUP})
     std::signal(number, [](int came) { endSignal = came; });
-  int signal = rt::serve(decoder, model.tokenizer.get(), words.options);
+  int signal = rt::serve(decoder, {model.tokenizer.get(), chats.get()}, words.options);
   return signal ? 128 + signal : int(Success);
 }
 
 } // namespace
 
 void addServeCommand(const Verb &app) {
-  Verb verb = app.verb("serve", "Continue prompts over HTTP, as OpenAI's /v1/completions");
+  Verb verb = app.verb("serve", "Continue prompts and answer chats over HTTP, as OpenAI's API");
   auto words = std::make_shared<ServeWords>();
   addModelOptions(verb, words->model);
   verb.option("--host", words->options.host, "address to listen on; default 127.0.0.1, others need a token");
   verb.option("--port", words->options.port, "default 0: a free one").range(0, 65535);
   verb.option("--token-file", words->tokenFile, "its first line is the token that callers must send");
-  verb.option("--waiting", words->options.waiting, "requests that may wait; more are refused with 503")
-      .range(1, 1 << 20);
+  verb.option("--waiting", words->options.waiting, "texts that may wait; more are refused with 503").range(1, 1 << 20);
+  verb.option("--chat-template", words->chatTemplate,
+              "format of chats; default: the tokenizer's chat_template, if it is one of these")
+      .oneOf(rt::chatTemplateNames())
+      .needs(words->model.tokenizerGiven);
+  verb.option("--allow-origin", words->options.allowedOrigins,
+              "origin of web pages that may read answers, https://HOST or *; may be repeated")
+      .oneValueEach();
   verb.action([words] { return serveModel(*words); });
 }
 

@@ -5,169 +5,157 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 namespace espalier::rt {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = BodyReader::Json;
 
-constexpr int deepest = 8;
-
-/// Parses a JSON object. Throws BodyError if it is larger or nested deeper than a valid body can be.
-Json parse(std::string_view text, size_t most) {
-  if (text.size() > most)
-    throw BodyError(fmt::format("the body has {} bytes, at most {} are taken", text.size(), most));
-  bool isDeep = false;
-  auto limit = [&](int depth, Json::parse_event_t, Json &) {
-    isDeep |= depth > deepest;
-    return !isDeep;
-  };
-  Json body = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
-  if (isDeep || body.is_discarded() || !body.is_object())
-    throw BodyError("the body is not a JSON object");
-  return body;
+bool isIds(const Json &value) {
+  return value.is_array() && std::ranges::all_of(value, [](const Json &id) {
+           return id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX;
+         });
 }
 
-class BodyReader {
-public:
-  BodyReader(const Json &body, const BodyLimits &limits) : body(body), limits(limits) {}
-
-  double number(const char *key, double otherwise) const {
-    const Json *value = find(key);
-    if (value && !value->is_number())
-      throw BodyError(fmt::format("{} is not a number", key));
-    return value ? value->get<double>() : otherwise;
-  }
-  int64_t integer(const char *key, int64_t otherwise) const {
-    const Json *value = find(key);
-    if (value && (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)))
-      throw BodyError(fmt::format("{} is not an integer", key));
-    return value ? value->get<int64_t>() : otherwise;
-  }
-  bool flag(const char *key) const {
-    const Json *value = find(key);
-    if (value && !value->is_boolean())
-      throw BodyError(fmt::format("{} is neither true nor false", key));
-    return value && value->get<bool>();
-  }
-
-  /// Returns the stop strings: one string, or a list of strings.
-  std::vector<std::string> stops() const {
-    const Json *value = find("stop");
-    if (!value)
-      return {};
-    std::vector<std::string> stops;
-    for (const Json &stop : value->is_array() ? *value : Json::array({*value})) {
-      if (!stop.is_string() || stop.get_ref<const std::string &>().empty())
-        throw BodyError("stop is neither a string nor a list of strings with text");
-      stops.push_back(stop.get<std::string>());
-      if (stops.size() > limits.stops || stops.back().size() > limits.stopBytes)
-        throw BodyError(fmt::format("stop has more than {} strings of {} bytes", limits.stops, limits.stopBytes));
-    }
-    return stops;
-  }
-
-  void readPrompt(Tokenizer *tokenizer, CompletionBody &out) const {
-    const Json *value = find("prompt");
-    if (value && value->is_array() && value->size() == 1 && !value->front().is_number())
-      value = &value->front(); // a batch of one
-    if (value && value->is_string()) {
-      if (!tokenizer)
-        throw BodyError("prompt is text and the server has no tokenizer; give a list of token ids");
-      out.prompt = value->get<std::string>();
-      out.request.prompt = tokenizer->encode(out.prompt);
-      return;
-    }
-    bool isIds = value && value->is_array() && static_cast<int64_t>(value->size()) <= limits.tokens &&
-                 std::ranges::all_of(
-                     *value, [](const Json &id) { return id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX; });
-    if (!isIds)
-      throw BodyError("prompt is neither one string nor one list of token ids");
-    for (const Json &id : *value)
-      out.request.prompt.push_back(id.get<int32_t>());
-  }
-
-  /// Throws BodyError for known options that would change the answer and are not supported.
-  void refuseOthers() const {
-    static const std::map<std::string, Json> nothing = {{"n", 1},
-                                                        {"best_of", 1},
-                                                        {"logprobs", nullptr},
-                                                        {"suffix", nullptr},
-                                                        {"logit_bias", Json::object()},
-                                                        {"presence_penalty", 0},
-                                                        {"frequency_penalty", 0}};
-    static const std::set<std::string> known = {"model", "prompt", "max_tokens", "temperature",    "top_p", "top_k",
-                                                "seed",  "stop",   "stream",     "stream_options", "echo",  "user"};
-    for (const auto &[key, value] : body.items()) {
-      auto asked = nothing.find(key);
-      bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());
-      if (!known.count(key) && !asksNothing)
-        throw BodyError(
-            fmt::format("{} is not supported{}", key.substr(0, 64), asked == nothing.end() ? "" : "; omit it"));
-    }
-  }
-
-private:
-  /// Returns null if the key is missing or its value is null.
-  const Json *find(const char *key) const {
-    auto found = body.find(key);
-    return found == body.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  const Json &body;
-  const BodyLimits &limits;
-};
-
-} // namespace
-
-CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits) {
-  Json json = parse(text, limits.bytes);
-  BodyReader reader(json, limits);
-  reader.refuseOthers();
-  CompletionBody body;
+std::vector<int32_t> encoded(Tokenizer &tokenizer, const std::string &text) {
   try {
-    reader.readPrompt(tokenizer, body);
+    return tokenizer.encode(text);
   } catch (const DataError &error) {
     throw BodyError(error.what());
   }
-  Request &request = body.request;
-  request.maxTokens = reader.integer("max_tokens", 16);
-  request.sampling.temperature = reader.number("temperature", 1);
-  request.sampling.topP = reader.number("top_p", 1);
-  request.sampling.topK = reader.integer("top_k", 0);
-  request.sampling.seed = static_cast<uint64_t>(reader.integer("seed", 0));
-  request.stop = reader.stops();
+}
+
+Prompt readPrompt(const Json &value, Tokenizer *tokenizer, const BodyLimits &limits) {
+  Prompt prompt;
+  if (value.is_string()) {
+    if (!tokenizer)
+      throw BodyError("prompt is text and the server has no tokenizer; give a list of token ids");
+    prompt.text = value.get<std::string>();
+    prompt.ids = encoded(*tokenizer, prompt.text);
+  } else if (isIds(value) && static_cast<int64_t>(value.size()) <= limits.tokens) {
+    for (const Json &id : value)
+      prompt.ids.push_back(id.get<int32_t>());
+  } else {
+    throw BodyError("prompt is neither a text nor a list of token ids, nor a list of texts or of such lists");
+  }
+  return prompt;
+}
+
+/// Reads one prompt, or a list of prompts. A list of numbers is one prompt.
+std::vector<Prompt> readPrompts(const Json *value, Tokenizer *tokenizer, const BodyLimits &limits) {
+  bool isList = value && value->is_array() && !value->empty() && !value->front().is_number();
+  std::vector<Prompt> prompts;
+  if (isList && static_cast<int64_t>(value->size()) > limits.choices)
+    throw BodyError(fmt::format("prompt lists {} prompts, at most {} are taken", value->size(), limits.choices));
+  for (const Json &one : isList ? *value : Json::array({value ? *value : Json()}))
+    prompts.push_back(readPrompt(one, tokenizer, limits));
+  return prompts;
+}
+
+/// Reads what both kinds of requests have: sampling, stop strings, the number of choices, and streaming.
+void readCommon(const BodyReader &reader, const BodyLimits &limits, CompletionBody &body) {
+  Sampling &sampling = body.options.sampling;
+  sampling.temperature = reader.number("temperature", 1);
+  sampling.topP = reader.number("top_p", 1);
+  sampling.topK = reader.integer("top_k", 0);
+  sampling.seed = static_cast<uint64_t>(reader.integer("seed", 0));
+  body.options.stop = reader.stops();
+  body.choicesPerPrompt = reader.integerWithin("n", 1, 1, limits.choices);
+  if (static_cast<int64_t>(body.choices()) > limits.choices)
+    throw BodyError(fmt::format("{} prompts with n {} make {} answers, at most {} are given", body.prompts.size(),
+                                body.choicesPerPrompt, body.choices(), limits.choices));
   body.stream = reader.flag("stream");
+  body.includesUsage = reader.includesUsage();
+  if (body.includesUsage && !body.stream)
+    throw BodyError("stream_options is for streams; set stream, or omit it");
+  body.returnsIds = reader.flag("return_token_ids");
+}
+
+/// Returns the text of a message: a string, or a list of parts of type text.
+std::string contentOf(const Json &message) {
+  const Json content = message.value("content", Json());
+  if (content.is_string())
+    return content.get<std::string>();
+  std::string text;
+  for (const Json &part : content.is_array() ? content : Json::array({Json()})) {
+    bool isText = part.is_object() && part.value("type", Json()) == "text" && part.value("text", Json()).is_string();
+    if (!isText)
+      throw BodyError("the content of a message is neither a text nor a list of parts of type text");
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+std::vector<ChatMessage> readMessages(const Json *value) {
+  if (!value || !value->is_array() || value->empty())
+    throw BodyError("messages is not a list of messages");
+  std::vector<ChatMessage> messages;
+  for (const Json &message : *value) {
+    if (!message.is_object() || !message.value("role", Json()).is_string())
+      throw BodyError("a message is not an object with a role");
+    auto role = message["role"].get<std::string>();
+    if (role == "developer")
+      role = "system";
+    if (role != "system" && role != "user" && role != "assistant")
+      throw BodyError(
+          fmt::format("role '{}' is not supported; the roles are system, user and assistant", role.substr(0, 64)));
+    messages.push_back({role, contentOf(message)});
+  }
+  return messages;
+}
+
+} // namespace
+
+Request CompletionBody::request(size_t choice) const {
+  Request request = options;
+  request.prompt = promptOf(choice).ids;
+  request.sampling.seed += choice % static_cast<size_t>(choicesPerPrompt);
+  return request;
+}
+
+CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits) {
+  BodyReader reader(text, limits);
+  reader.refuseOthers({"model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "stream",
+                       "stream_options", "echo", "user", "n", "best_of", "logprobs", "return_token_ids"});
+  CompletionBody body;
+  body.prompts = readPrompts(reader.find("prompt"), tokenizer, limits);
+  readCommon(reader, limits, body);
+  if (reader.integer("best_of", body.choicesPerPrompt) != body.choicesPerPrompt)
+    throw BodyError("best_of is not supported beyond n; omit it");
+  body.options.maxTokens = reader.integer("max_tokens", 16);
   body.echo = reader.flag("echo");
+  if (reader.find("logprobs"))
+    body.options.bestTokens = static_cast<int32_t>(reader.integerWithin("logprobs", 0, 0, limits.bestTokens));
+  body.options.scoresPrompt = body.echo && body.options.bestTokens;
   if (body.stream && body.echo)
     throw BodyError("echo is not supported for streams; omit it");
   return body;
 }
 
-std::string completionJson(const std::string &id, const std::string &model, const CompletionBody &body,
-                           const Completion *end, const std::optional<std::string> &piece, int64_t created) {
-  Json reason = end ? Json(std::string(finishName(end->finish))) : Json(nullptr);
-  std::string text = piece ? *piece : (body.echo ? body.prompt : "") + end->text;
-  Json answer = {
-      {"id", id},
-      {"object", "text_completion"},
-      {"created", created},
-      {"model", model},
-      {"choices", Json::array({{{"text", text}, {"index", 0}, {"logprobs", nullptr}, {"finish_reason", reason}}})}};
-  if (end) {
-    size_t prompt = body.request.prompt.size(), tokens = end->tokens.size();
-    answer["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
-  }
-  return answer.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
-std::string errorJson(const std::string &message, const std::string &type) {
-  Json answer = {{"error", {{"message", message}, {"type", type}}}};
-  return answer.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, ChatTemplate chat, int64_t context,
+                             const BodyLimits &limits) {
+  BodyReader reader(text, limits);
+  reader.refuseOthers({"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
+                       "seed", "stop", "stream", "stream_options", "user", "n", "logprobs", "top_logprobs",
+                       "return_token_ids"});
+  CompletionBody body;
+  body.isChat = true;
+  std::vector<ChatMessage> messages = readMessages(reader.find("messages"));
+  if (std::string reason = whyNotRendered(chat, messages); !reason.empty())
+    throw BodyError(reason);
+  std::string prompt = renderChat(chat, messages);
+  body.prompts = {{encoded(tokenizer, prompt), prompt}};
+  readCommon(reader, limits, body);
+  for (const std::string &stop : chatStops(chat))
+    body.options.stop.push_back(stop);
+  body.options.maxTokens = reader.integer("max_completion_tokens", reader.integer("max_tokens", context));
+  auto best = static_cast<int32_t>(reader.integerWithin("top_logprobs", 0, 0, limits.bestTokens));
+  if (reader.flag("logprobs"))
+    body.options.bestTokens = best;
+  else if (reader.find("top_logprobs"))
+    throw BodyError("top_logprobs needs logprobs true");
+  return body;
 }
 
 } // namespace espalier::rt

@@ -1,43 +1,45 @@
-// Request and response bodies of OpenAI's `/v1/completions`. A request is validated completely before use.
+// Request bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`. A request is validated completely before
+// use.
 #pragma once
 
+#include "runtime/generate/body_reader.h"
+#include "runtime/generate/chat_template.h"
 #include "runtime/generate/request.h"
 
 #include <optional>
-#include <stdexcept>
 
 namespace espalier::rt {
 
 class Tokenizer;
 
-/// An invalid request body, an error of the client.
-class BodyError : public std::runtime_error {
-public:
-  using std::runtime_error::runtime_error;
+/// A text to continue.
+struct Prompt {
+  std::vector<int32_t> ids;
+  std::string text; ///< empty if the request has only ids
 };
 
 /// A parsed request body.
 struct CompletionBody {
-  Request request;
-  std::string prompt; ///< the prompt text, if given as text
-  bool stream = false, echo = false;
+  std::vector<Prompt> prompts; ///< at least one
+  Request options;             ///< of each choice, without its prompt
+  int64_t choicesPerPrompt = 1;
+  bool isChat = false, stream = false, includesUsage = false;
+  bool echo = false;       ///< the answer begins with the prompt
+  bool returnsIds = false; ///< the answer also has token ids
+
+  size_t choices() const { return prompts.size() * static_cast<size_t>(choicesPerPrompt); }
+  const Prompt &promptOf(size_t choice) const { return prompts[choice / static_cast<size_t>(choicesPerPrompt)]; }
+  /// Returns the request of a choice. Choice k of a prompt samples with seed + k.
+  Request request(size_t choice) const;
 };
 
-/// Limits of a request body.
-struct BodyLimits {
-  size_t bytes = 1 << 20;
-  size_t stops = 4, stopBytes = 256;
-  int64_t tokens = 1 << 20; ///< in a prompt
-};
-
-/// Parses a request body. Throws BodyError. Unknown keys are an error unless their value is a no-op. Without a
-/// tokenizer, a prompt must be a list of token ids.
+/// Parses a body of `/v1/completions`. Throws BodyError. Unknown keys are an error unless their value asks for nothing.
+/// Without a tokenizer, prompts must be lists of token ids.
 CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits = {});
 
-/// Returns a whole response, or one stream event if `piece` is given. The last event has the finish reason.
-std::string completionJson(const std::string &id, const std::string &model, const CompletionBody &body,
-                           const Completion *end, const std::optional<std::string> &piece, int64_t created);
-/// Returns {"error": {"message", "type"}}.
-std::string errorJson(const std::string &message, const std::string &type);
+/// Parses a body of `/v1/chat/completions`. Throws BodyError. `tokenizer` must turn the template's tokens in a text
+/// into their ids and add none. Without `max_tokens` an answer may fill the context.
+CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, ChatTemplate chat, int64_t context,
+                             const BodyLimits &limits = {});
 
 } // namespace espalier::rt

@@ -33,14 +33,14 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
   auto size = static_cast<int64_t>(request.prompt.size());
   if (size == 0)
     return "the prompt has no token";
-  if (size >= sizes.context)
-    return fmt::format("the prompt has {} tokens; with a context of {} it may have {}", size, sizes.context,
-                       sizes.context - 1);
+  int64_t most = sizes.context - (request.maxTokens == 0 ? 0 : 1);
+  if (size > most)
+    return fmt::format("the prompt has {} tokens; with a context of {} it may have {}", size, sizes.context, most);
   for (int32_t token : request.prompt)
     if (token < 0 || token >= sizes.vocabulary)
       return fmt::format("token {} is outside of the model's vocabulary of {}", token, sizes.vocabulary);
-  if (request.maxTokens < 1)
-    return fmt::format("max_tokens is {}, needs to be at least 1", request.maxTokens);
+  if (request.maxTokens < 0)
+    return fmt::format("max_tokens is {}, needs to be at least 0", request.maxTokens);
   const Sampling &sampling = request.sampling;
   if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature)))
     return fmt::format("temperature is {}, needs to be at least 0", sampling.temperature);
@@ -58,10 +58,9 @@ void Generator::add(Request request, Listener listener) {
 }
 
 void Generator::step() {
+  active.remove_if([&](Active &one) { return one.needsNoModel() && !end(one, Finish::Length, ""); });
   double begin = secondsNow();
-  bool hasPrompts = std::ranges::any_of(active, [&](const Active &one) {
-    return slots.length(one.sequence) < static_cast<int64_t>(one.request.prompt.size());
-  });
+  bool hasPrompts = std::ranges::any_of(active, [&](const Active &one) { return isPrefilling(one); });
   std::vector<Active *> ready = hasPrompts ? prefill() : decode();
   double seconds = secondsNow() - begin;
   for (Active &one : active)
@@ -78,9 +77,9 @@ std::vector<Generator::Active *> Generator::prefill() {
   std::vector<Feed> feeds;
   std::vector<Active *> ready;
   for (Active &one : active) {
-    int64_t done = slots.length(one.sequence), left = static_cast<int64_t>(one.request.prompt.size()) - done;
-    if (left <= 0)
+    if (!isPrefilling(one))
       continue;
+    int64_t done = slots.length(one.sequence), left = one.promptSize() - done;
     int64_t count = std::min(left, decoder.sizes().promptTokens);
     feeds.push_back({one.sequence, done,
                      std::span(one.request.prompt).subspan(static_cast<size_t>(done), static_cast<size_t>(count))});
@@ -96,7 +95,11 @@ std::vector<Generator::Active *> Generator::decode() {
   std::vector<Feed> feeds;
   std::vector<Active *> ready;
   for (Active &one : active) {
-    feeds.push_back({one.sequence, slots.length(one.sequence), std::span(one.completion.tokens).last(1)});
+    int64_t done = slots.length(one.sequence);
+    std::span<const int32_t> next = done < one.promptSize()
+                                        ? std::span(one.request.prompt).subspan(static_cast<size_t>(done), 1)
+                                        : std::span<const int32_t>(one.completion.tokens).last(1);
+    feeds.push_back({one.sequence, done, next});
     slots.append(one.sequence, 1);
     ready.push_back(&one);
   }
@@ -106,8 +109,23 @@ std::vector<Generator::Active *> Generator::decode() {
 }
 
 bool Generator::advance(Active &one) {
+  int64_t done = slots.length(one.sequence);
+  if (done >= one.promptSize())
+    return sample(one);
+  int32_t next = one.request.prompt[static_cast<size_t>(done)];
+  one.completion.promptScores.push_back(
+      scoreToken(decoder.logits(one.sequence), next, one.request.bestTokens.value_or(0)));
+  bool isLast = one.request.maxTokens == 0 && done + 1 == one.promptSize();
+  return !isLast || end(one, Finish::Length, "");
+}
+
+/// Samples the next token.
+bool Generator::sample(Active &one) {
   std::vector<int32_t> &tokens = one.completion.tokens;
-  int32_t token = sampleToken(decoder.logits(one.sequence), one.request.sampling, tokens.size());
+  std::span<const float> logits = decoder.logits(one.sequence);
+  int32_t token = sampleToken(logits, one.request.sampling, tokens.size());
+  if (one.request.bestTokens)
+    one.completion.scores.push_back(scoreToken(logits, token, *one.request.bestTokens));
   if (tokenizer && token == tokenizer->eodToken())
     return end(one, Finish::Stop, "");
   tokens.push_back(token);
@@ -117,14 +135,25 @@ bool Generator::advance(Active &one) {
   if (one.text.isStopped())
     return end(one, Finish::Stop, piece);
   auto size = static_cast<int64_t>(tokens.size());
-  if (size >= one.request.maxTokens ||
-      static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.sizes().context)
+  if (size >= one.request.maxTokens || one.promptSize() + size >= decoder.sizes().context)
     return end(one, Finish::Length, piece);
   one.completion.text += piece;
-  bool isWanted = piece.empty() || one.listener(piece, nullptr);
+  bool isWanted = (piece.empty() && tokenizer) || tell(one, piece);
   if (!isWanted)
     slots.release(one.sequence);
   return isWanted;
+}
+
+/// Passes on the text with the tokens and scores since the last call. Returns false if the request is cancelled.
+bool Generator::tell(Active &one, std::string text) {
+  const Completion &all = one.completion;
+  News news{std::move(text),
+            {all.tokens.begin() + static_cast<std::ptrdiff_t>(one.toldTokens), all.tokens.end()},
+            {all.scores.begin() + static_cast<std::ptrdiff_t>(one.toldScores), all.scores.end()},
+            all.finish == Finish::None ? nullptr : &all};
+  one.toldTokens = all.tokens.size();
+  one.toldScores = all.scores.size();
+  return one.listener(std::move(news));
 }
 
 /// Flushes held-back text, which may still contain a stop string that the last token completed.
@@ -134,7 +163,7 @@ bool Generator::end(Active &one, Finish finish, std::string text) {
   one.completion.text += text;
   one.completion.finish = one.text.isStopped() ? Finish::Stop : finish;
   slots.release(one.sequence);
-  one.listener(text, &one.completion);
+  tell(one, std::move(text));
   return false;
 }
 

@@ -15,11 +15,19 @@ namespace espalier::rt {
 /// Returns why a request cannot be served; empty if it can.
 std::string whyNotServed(const Request &request, const GenerationSizes &sizes);
 
+/// What a request has got since the last news.
+struct News {
+  std::string text = "";
+  std::vector<int32_t> tokens = {};
+  std::vector<TokenScore> scores = {}; ///< of generated tokens, if requested
+  const Completion *end = nullptr;     ///< the whole completion, at the end
+};
+
 /// Continuous batching of requests on a Decoder.
 class Generator {
 public:
-  /// Receives new text and, at the end, the whole completion. Returns false to cancel the request.
-  using Listener = std::function<bool(const std::string &text, const Completion *end)>;
+  /// Receives news in order, the last with the end. Returns false to cancel the request.
+  using Listener = std::function<bool(News news)>;
 
   /// Without a tokenizer the completions have no text. Both arguments must outlive this object.
   Generator(Decoder &decoder, const Tokenizer *tokenizer)
@@ -27,6 +35,8 @@ public:
 
   bool isFull() const { return active.size() == decoder.sizes().sequences; }
   bool isIdle() const { return active.empty(); }
+  /// Returns the number of requests that have not ended.
+  size_t size() const { return active.size(); }
 
   /// Adds a request. Requires that isFull() is false and whyNotServed() is empty.
   void add(Request request, Listener listener);
@@ -41,13 +51,24 @@ private:
     TextStream text;
     uint32_t sequence;
     Completion completion;
+    size_t toldTokens = 0, toldScores = 0; ///< how many the listener knows
+
+    int64_t promptSize() const { return static_cast<int64_t>(request.prompt.size()); }
+    /// Whether the whole answer is known without running the model.
+    bool needsNoModel() const { return request.maxTokens == 0 && (!request.scoresPrompt || promptSize() == 1); }
   };
 
   std::vector<Active *> prefill();
   std::vector<Active *> decode();
-  /// Samples the next token. Returns whether the request continues.
+  /// Uses the logits of a request's last token. Returns whether the request continues.
   bool advance(Active &one);
+  bool sample(Active &one);
+  bool tell(Active &one, std::string text);
   bool end(Active &one, Finish finish, std::string text);
+  /// Whether the request waits for a prefill of its prompt. A prompt with scores is decoded token by token.
+  bool isPrefilling(const Active &one) const {
+    return !one.request.scoresPrompt && slots.length(one.sequence) < one.promptSize();
+  }
 
   Decoder &decoder;
   const Tokenizer *tokenizer;

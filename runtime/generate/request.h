@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace espalier::rt {
@@ -19,9 +21,18 @@ struct Sampling {
 /// A generation request.
 struct Request {
   std::vector<int32_t> prompt; ///< at least one token
-  int64_t maxTokens = 64;
+  int64_t maxTokens = 64;      ///< 0: no token is generated
   Sampling sampling;
-  std::vector<std::string> stop; ///< the text ends before the first occurrence of any
+  std::vector<std::string> stop;     ///< the text ends before the first occurrence of any
+  std::optional<int32_t> bestTokens; ///< score generated tokens, with so many best alternatives each
+  bool scoresPrompt = false;         ///< also score the prompt, which is then processed one token at a time
+};
+
+/// The logarithm of a token's probability under the model, before temperature and other sampling options.
+struct TokenScore {
+  int32_t token = 0;
+  double logProbability = 0;
+  std::vector<std::pair<int32_t, double>> best; ///< the most probable tokens, best first; ties go to the lower token
 };
 
 /// The reason why a text ended.
@@ -36,8 +47,10 @@ std::string_view finishName(Finish finish);
 
 /// The output of a request.
 struct Completion {
-  std::vector<int32_t> tokens; ///< without the prompt
-  std::string text;            ///< the text of `tokens`, without the stop string
+  std::vector<int32_t> tokens;          ///< without the prompt
+  std::string text;                     ///< the text of `tokens`, without the stop string
+  std::vector<TokenScore> promptScores; ///< of the prompt's tokens without the first, which nothing precedes
+  std::vector<TokenScore> scores;       ///< of `tokens`, and of an end-of-document token that ended the text
   Finish finish = Finish::None;
   double prefillSeconds = 0, decodeSeconds = 0;
 };

@@ -62,6 +62,21 @@ int32_t tokenAt(std::span<const TokenProbability> tokens, double place) {
   return tokens.back().token; // reached by rounding errors
 }
 
+TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best) {
+  double largest = *std::ranges::max_element(logits), sum = 0;
+  for (float logit : logits)
+    sum += std::exp(logit - largest);
+  auto scoreOf = [&](int32_t one) { return logits[static_cast<size_t>(one)] - largest - std::log(sum); };
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto count = std::min<std::ptrdiff_t>(best, std::ssize(order));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), Better{logits});
+  TokenScore score{token, scoreOf(token), {}};
+  for (std::ptrdiff_t i = 0; i < count; ++i)
+    score.best.emplace_back(order[static_cast<size_t>(i)], scoreOf(order[static_cast<size_t>(i)]));
+  return score;
+}
+
 int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw) {
   std::vector<TokenProbability> tokens = distribution(logits, sampling);
   return tokens.size() == 1 ? tokens[0].token : tokenAt(tokens, uniform(sampling.seed, draw));

@@ -19,6 +19,9 @@ struct TokenProbability {
 /// leaves one token.
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling);
 
+/// Returns the score of `token`, with the `best` most probable tokens.
+TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best);
+
 /// Returns the token for draw number `draw` of a text.
 int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw);
 

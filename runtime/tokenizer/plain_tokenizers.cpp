@@ -71,6 +71,8 @@ constexpr MegatronName megatronNames[] = {{"GPT2BPETokenizer", "gpt2"},
                                           {"GPTSentencePieceTokenizer", "sentencepiece"},
                                           {"Llama2Tokenizer", "sentencepiece", /*addsBos=*/true}};
 
+} // namespace
+
 TokenizerOptions withOwnKind(TokenizerOptions options) {
   for (const MegatronName &known : megatronNames)
     if (options.kind == known.name) {
@@ -80,8 +82,6 @@ TokenizerOptions withOwnKind(TokenizerOptions options) {
     }
   return options;
 }
-
-} // namespace
 
 std::vector<std::string> tokenizerKinds() {
   std::vector<std::string> kinds = {"gpt2", "hf", "sentencepiece", "bytes", "null"};

@@ -54,6 +54,9 @@ struct TokenizerOptions {
 /// three.
 std::vector<std::string> tokenizerKinds();
 
+/// Replaces Megatron's name of a kind by ours, with the options that it implies.
+TokenizerOptions withOwnKind(TokenizerOptions options);
+
 /// Opens a tokenizer. Throws DataError if a file is missing, broken or of an unsupported kind.
 std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options);
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Sends completion requests to a server with curl. Usage: serve.py PLAN CHECKPOINT [--openai]
+"""Sends requests to a server with curl. Usage: serve.py PLAN CHECKPOINT [--openai]
 
 With --openai, uses OpenAI's client from PyPI instead of curl."""
+import atexit
 import json
 import os
 import select
@@ -15,9 +16,10 @@ import time
 from patience import slowdown
 
 TOKEN = "a-token-of-the-test"
-REFUSED = ["", "{", "[]", "{}", '{"prompt": ""}', '{"prompt": 5}', '{"prompt": "a", "max_tokens": 0}',
-           '{"prompt": "a", "temperature": -1}', '{"prompt": "a", "top_p": 2}', '{"prompt": "a", "n": 2}',
+REFUSED = ["", "{", "[]", "{}", '{"prompt": ""}', '{"prompt": 5}', '{"prompt": "a", "max_tokens": -1}',
+           '{"prompt": "a", "temperature": -1}', '{"prompt": "a", "top_p": 2}', '{"prompt": "a", "n": 200}',
            '{"prompt": [256]}', '{"prompt": "a", "unknown": 1}', "[" * 5000]
+MESSAGES = [{"role": "user", "content": "Hi"}]  # the model's context is 64 tokens
 
 
 class Server:
@@ -25,16 +27,35 @@ class Server:
         environment = {**os.environ, **({"ESPALIER_TOKEN": token} if token else {})}
         self.process = subprocess.Popen(["espalier", "serve", *sys.argv[1:2], "--checkpoint", sys.argv[2], "--tokenizer",
                                          "bytes", *options], stdout=subprocess.PIPE, text=True, env=environment)
+        atexit.register(self.process.kill)  # if a check fails
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), line
         self.url = line.split()[-1]
 
-    def ask(self, body, *options):
+    def ask(self, body, *options, path="/v1/completions"):
         """Returns the status and the text of an answer."""
         told = subprocess.run(["curl", "-sN", "-w", "\n%{http_code}", "--data-binary", "@-", *options,
-                               f"{self.url}/v1/completions"], input=body, text=True, stdout=subprocess.PIPE, check=True)
+                               f"{self.url}{path}"], input=body, text=True, stdout=subprocess.PIPE, check=True)
         text, status = told.stdout.rsplit("\n", 1)
         return int(status), text
+
+    def answer(self, path="/v1/completions", **body):
+        """Returns the object of a whole answer."""
+        status, text = self.ask(json.dumps(body), path=path)
+        assert status == 200, text
+        return json.loads(text)
+
+    def events(self, path="/v1/completions", **body):
+        """Returns the objects of a stream."""
+        status, text = self.ask(json.dumps({**body, "stream": True}), path=path)
+        events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
+        assert status == 200 and events[-1] == "[DONE]", text
+        return [json.loads(event) for event in events[:-1]]
+
+    def get(self, path, *options):
+        """Returns the text of a page, with the headers if the options ask for them."""
+        return subprocess.run(["curl", "-s", *options, f"{self.url}{path}"], text=True, stdout=subprocess.PIPE,
+                              check=True).stdout
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -61,10 +82,100 @@ def check_answers(server):
     assert server.ask(json.dumps(body))[0] == 200
     status, text = server.ask(json.dumps({"prompt": "a" * (1 << 20)}))
     assert status == 413 and "longer than 1048576 bytes" in text, (status, text)
-    text = subprocess.run(["curl", "-s", f"{server.url}/v1/models"], text=True, stdout=subprocess.PIPE, check=True).stdout
-    assert "GET /v1/models is not served; POST /v1/completions" in text, text
+    text = server.get("/v1/embeddings")
+    assert "GET /v1/embeddings is not served; these are: GET /," in text, text
     assert server.ask(json.dumps(body))[0] == 200
     print(f"{len(REFUSED)} bodies and one that is too long are refused, and the server lives")
+
+
+def check_choices(server):
+    """Lists of prompts, several choices, token ids and usage."""
+    body = {"max_tokens": 6, "temperature": 0.9, "seed": 3, "return_token_ids": True}
+    whole = server.answer(prompt=["The", "plan"], n=2, **body)
+    assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2, 3], whole
+    assert whole["usage"] == {"prompt_tokens": 7, "completion_tokens": 24, "total_tokens": 31}, whole
+    texts = [choice["text"] for choice in whole["choices"]]
+    assert texts[0] != texts[1], texts
+    for choice, prompt, seed in [(0, "The", 3), (1, "The", 4), (2, "plan", 3), (3, "plan", 4)]:
+        alone = server.answer(prompt=list(prompt.encode()), **{**body, "seed": seed})["choices"][0]
+        assert alone["text"] == texts[choice], (choice, alone, texts)
+        assert alone["token_ids"] == whole["choices"][choice]["token_ids"] and len(alone["token_ids"]) == 6, alone
+        assert alone["prompt_token_ids"] == list(prompt.encode()), alone
+    events = server.events(prompt=["The", "plan"], n=2, stream_options={"include_usage": True}, **body)
+    last = events.pop()
+    assert last["choices"] == [] and last["usage"] == whole["usage"], last
+    for index, text in enumerate(texts):
+        mine = [event["choices"][0] for event in events if event["choices"][0]["index"] == index]
+        assert "".join(choice["text"] for choice in mine) == text, (index, mine, text)
+        assert sum((choice["token_ids"] for choice in mine), []) == whole["choices"][index]["token_ids"], mine
+        assert [choice["finish_reason"] for choice in mine if choice["finish_reason"]] == ["length"], mine
+    assert not any("usage" in event for event in events)
+    print("each of 4 choices is what a request of its own gets, streamed or not")
+
+
+def check_scores(server):
+    """What was generated greedily has the same log probabilities when it is scored as a prompt."""
+    body = {"temperature": 0, "logprobs": 2}
+    made = server.answer(prompt="The plan", max_tokens=8, **body)["choices"][0]
+    scores = made["logprobs"]
+    assert len(scores["tokens"]) == len(scores["token_logprobs"]) == len(scores["top_logprobs"]) == 8, scores
+    assert "".join(scores["tokens"]) == made["text"] and scores["text_offset"] == list(range(8)), made
+    for value, best in zip(scores["token_logprobs"], scores["top_logprobs"]):
+        assert value == max(best.values()) <= 0 and len(best) == 2, (value, best)
+    for most in (0, 1):
+        echo = server.answer(prompt="The plan" + made["text"], max_tokens=most, echo=True, **body)
+        choice, scored = echo["choices"][0], echo["choices"][0]["logprobs"]
+        assert choice["text"].startswith("The plan" + made["text"]) and len(scored["tokens"]) == 16 + most, choice
+        assert scored["token_logprobs"][0] is None and scored["top_logprobs"][0] is None, scored
+        assert all(abs(a - b) < 1e-4 for a, b in zip(scored["token_logprobs"][8:16], scores["token_logprobs"])), echo
+        assert echo["usage"]["completion_tokens"] == most and choice["finish_reason"] == "length", echo
+    events = server.events(prompt="The plan", max_tokens=8, **body)
+    parts = [event["choices"][0]["logprobs"] for event in events]
+    for key, values in scores.items():
+        assert sum((part[key] for part in parts), []) == values, (key, parts, values)
+    empty = server.answer(prompt="a", max_tokens=0)
+    assert empty["choices"][0]["text"] == "" and empty["usage"]["completion_tokens"] == 0, empty
+    print("generated tokens and echoed prompts have equal scores")
+
+
+def check_chat(server):
+    path = "/v1/chat/completions"
+    body = {"messages": MESSAGES, "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 1}
+    whole = server.answer(path, **body)
+    choice = whole["choices"][0]
+    assert whole["object"] == "chat.completion" and choice["message"]["role"] == "assistant", whole
+    prompt = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in MESSAGES) + "<|im_start|>assistant\n"
+    same = server.answer(prompt=prompt, max_tokens=8, temperature=0, logprobs=1, stop=["<|im_end|>"])
+    assert same["choices"][0]["text"] == choice["message"]["content"] and same["usage"] == whole["usage"], (same, whole)
+    assert [one["logprob"] for one in choice["logprobs"]["content"]] == same["choices"][0]["logprobs"]["token_logprobs"]
+    events = server.events(path, stream_options={"include_usage": True}, **body)
+    assert events.pop()["usage"] == whole["usage"]
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert deltas[0] == {"role": "assistant", "content": ""}, deltas
+    assert "".join(delta.get("content", "") for delta in deltas) == choice["message"]["content"], (deltas, whole)
+    model = json.loads(server.get("/v1/models"))["data"][0]
+    assert model["chat_template"] == "chatml" and model["object"] == "model" and whole["model"] == model["id"], model
+    status, text = server.ask('{"messages": []}', path=path)
+    assert status == 400 and json.loads(text)["error"]["message"] == "messages is not a list of messages", text
+    print("a chat is the completion of its template")
+
+
+def check_pages(server):
+    """Metrics, the page, and what browsers ask before they send a request of another page."""
+    metrics = dict(line.rsplit(" ", 1) for line in server.get("/metrics").splitlines() if not line.startswith("#"))
+    assert int(metrics['espalier_responses_total{path="/v1/completions",status="200"}']) > 5, metrics
+    assert int(metrics['espalier_responses_total{path="other",status="404"}']) == 1, metrics
+    assert int(metrics["espalier_generated_tokens_total"]) > 24 and metrics["espalier_texts_running"] == "0", metrics
+    assert float(metrics["espalier_first_output_seconds_sum"]) <= float(metrics["espalier_request_seconds_sum"])
+    page = server.get("/", "-i")
+    assert "default-src 'none'" in page and "<title>Espalier chat</title>" in page, page[:500]
+    ask = ["-i", "-X", "OPTIONS", "-H", "Access-Control-Request-Headers: x-own", "-H"]
+    allowed = server.get("/v1/chat/completions", *ask, "Origin: https://page.test").lower()
+    assert " 204 " in allowed and "access-control-allow-origin: https://page.test\n" in allowed, allowed
+    assert "access-control-allow-headers: x-own\n" in allowed, allowed
+    assert "access-control" not in server.get("/v1/models", *ask, "Origin: https://other.test").lower()
+    assert "access-control-allow-origin" in server.get("/v1/models", "-i", "-H", "Origin: https://page.test").lower()
+    print("metrics, the page, and requests of an allowed origin")
 
 
 def check_backlog():
@@ -105,13 +216,26 @@ def check_bound():
 
 def check_client():
     import openai
-    server = Server(token=TOKEN)
+    server = Server("--chat-template", "chatml", token=TOKEN)
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=TOKEN)
     options = {"model": "any", "prompt": "The plan", "max_tokens": 24, "temperature": 0}
     whole = client.completions.create(**options)
     stream = client.completions.create(**options, stream=True)
     assert "".join(event.choices[0].text for event in stream) == whole.choices[0].text
     assert whole.choices[0].finish_reason == "length" and whole.usage.completion_tokens == 24
+    chat = {"model": "any", "messages": MESSAGES, "max_tokens": 24, "temperature": 0}
+    whole = client.chat.completions.create(**chat, logprobs=True, top_logprobs=2)
+    stream = list(client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True}))
+    assert stream[-1].usage == whole.usage and not stream[-1].choices
+    assert "".join(event.choices[0].delta.content or "" for event in stream[:-1]) == whole.choices[0].message.content
+    assert len(whole.choices[0].logprobs.content[0].top_logprobs) == 2
+    model = client.models.list().data[0]
+    assert whole.model == model.id and client.models.list().data[0].owned_by == "espalier"
+    try:
+        client.chat.completions.create(model="any", messages=[])
+        raise AssertionError("no messages, and an answer")
+    except openai.BadRequestError as error:
+        assert error.body["message"] == "messages is not a list of messages", error.body
     print(f"openai {openai.__version__} hears the same, streamed or not")
     server.end()
 
@@ -119,14 +243,22 @@ def check_client():
 def main():
     if "--openai" in sys.argv:
         return check_client()
-    server = Server()
+    server = Server("--chat-template", "chatml", "--allow-origin", "https://page.test")
     check_answers(server)
+    check_choices(server)
+    check_scores(server)
+    check_chat(server)
+    check_pages(server)
     server.end()
     guarded = Server(token=TOKEN)
     body = json.dumps({"prompt": "a", "max_tokens": 1})
     assert guarded.ask(body, "-H", f"Authorization: Bearer {TOKEN}")[0] == 200
     assert guarded.ask(body, "-H", f"Authorization: Bearer {TOKEN}x")[0] == 401
+    assert guarded.get("/").startswith("<!doctype html>") and "token is missing" in guarded.get("/v1/models")
     print(f"without the token: {guarded.ask(body)[0]}")
+    status, text = guarded.ask(json.dumps({"messages": MESSAGES}), "-H", f"Authorization: Bearer {TOKEN}",
+                               path="/v1/chat/completions")
+    assert status == 400 and "--chat-template chatml|llama2|llama3|alpaca" in text, text
     guarded.end()
     check_backlog()
     check_bound()

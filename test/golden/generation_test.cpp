@@ -90,12 +90,11 @@ struct Running {
     rt::Generator generator(*decoder, nullptr);
     std::vector<Tokens> texts(prompts.size());
     for (size_t i = 0; i < prompts.size(); ++i)
-      generator.add({.prompt = prompts[i], .maxTokens = tokens},
-                    [&to = texts[i]](const std::string &, const rt::Completion *end) {
-                      if (end)
-                        to = end->tokens;
-                      return true;
-                    });
+      generator.add({.prompt = prompts[i], .maxTokens = tokens}, [&to = texts[i]](const rt::News &news) {
+        if (news.end)
+          to = news.end->tokens;
+        return true;
+      });
     while (!generator.isIdle())
       generator.step();
     return texts;
@@ -189,6 +188,45 @@ TEST(Cache, GivesTheLogitsOfTheWholeText) {
     for (size_t i = 0; i < kept.size(); ++i)
       ASSERT_NEAR(kept[i], fresh[i], 1e-4) << "token " << end << ", logit " << i;
   }
+}
+
+/// The scores of a prompt and of what follows are those of prefills that end before each token.
+TEST(Scores, AreThoseOfPrefills) {
+  const Subject &subject = subjectOf("llama");
+  Running model(subject, {"one", axes(1, 1)});
+  Tokens text = subject.prompts()[1];
+  rt::Completion scored;
+  rt::Generator generator(*model.decoder, nullptr);
+  auto listener = [&](const rt::News &news) {
+    if (news.end)
+      scored = *news.end;
+    return true;
+  };
+  generator.add({.prompt = text, .maxTokens = 1, .bestTokens = 2, .scoresPrompt = true}, listener);
+  while (!generator.isIdle())
+    generator.step();
+  std::vector<rt::TokenScore> scores = scored.promptScores;
+  ASSERT_EQ(scores.size(), text.size() - 1);
+  ASSERT_EQ(scored.scores.size(), 1U);
+  EXPECT_EQ(scored.tokens, Tokens{subject.tokens()[1][0]});
+  scores.push_back(scored.scores[0]);
+  text.push_back(scored.tokens[0]);
+  for (size_t i = 1; i < text.size(); ++i) {
+    rt::TokenScore fresh = rt::scoreToken(model.logitsBehind(Tokens(text.begin(), text.begin() + i)), text[i], 2);
+    EXPECT_EQ(scores[i - 1].token, text[i]);
+    EXPECT_NEAR(scores[i - 1].logProbability, fresh.logProbability, 1e-4) << "token " << i;
+    EXPECT_EQ(scores[i - 1].best[0].first, fresh.best[0].first);
+  }
+  // Without tokens to generate, the prompt is scored and nothing else is done.
+  generator.add({.prompt = text, .maxTokens = 0, .bestTokens = 0, .scoresPrompt = true}, listener);
+  generator.step();
+  EXPECT_FALSE(generator.isIdle());
+  while (!generator.isIdle())
+    generator.step();
+  EXPECT_EQ(scored.promptScores.size(), text.size() - 1);
+  EXPECT_EQ(scored.promptScores.back().logProbability, scores.back().logProbability);
+  EXPECT_TRUE(scored.tokens.empty() && scored.scores.empty());
+  EXPECT_EQ(scored.finish, rt::Finish::Length);
 }
 
 /// Other sequences in a batch do not change any bit of a sequence's logits.

@@ -4,12 +4,17 @@
 
 namespace espalier::rt {
 
-std::optional<std::pair<std::string, bool>> Answer::next() {
+std::optional<std::vector<Answer::Piece>> Answer::next() {
   std::unique_lock lock(mutex);
-  told.wait(lock, [&] { return !text.empty() || hasEnded || hasFailed; });
+  told.wait(lock, [&] { return !pieces.empty() || hasFailed; });
   if (hasFailed)
     return std::nullopt;
-  return std::pair(std::exchange(text, ""), hasEnded);
+  return std::exchange(pieces, {});
+}
+
+bool Answer::isOver() {
+  std::lock_guard lock(mutex);
+  return left == 0 && pieces.empty();
 }
 
 void Answer::abandon() {
@@ -17,20 +22,22 @@ void Answer::abandon() {
   isAbandoned = true;
 }
 
-bool Answer::tell(const std::string &piece, const Completion *end) {
+bool Answer::tell(size_t choice, News news) {
   std::lock_guard lock(mutex);
-  text += piece;
-  if (end) {
-    theEnd = *end;
-    hasEnded = true;
+  bool isEnd = news.end != nullptr;
+  if (isEnd) {
+    theEnds[choice] = *news.end;
+    --left;
   }
+  news.end = nullptr; // belongs to the generator
+  pieces.push_back({choice, std::move(news), isEnd});
   told.notify_all();
   return !isAbandoned;
 }
 
 void Answer::fail() {
   std::lock_guard lock(mutex);
-  hasFailed = !hasEnded;
+  hasFailed = left > 0;
   told.notify_all();
 }
 
@@ -47,14 +54,20 @@ DecodeThread::~DecodeThread() {
   thread.join();
 }
 
-std::shared_ptr<Answer> DecodeThread::ask(Request request) {
+std::shared_ptr<Answer> DecodeThread::ask(std::vector<Request> choices) {
   std::lock_guard lock(mutex);
   if (jobs.size() >= waiting || fault || isEnding)
     return nullptr;
-  auto answer = std::make_shared<Answer>();
-  jobs.push_back({std::move(request), answer});
+  auto answer = std::make_shared<Answer>(choices.size());
+  for (size_t choice = 0; choice < choices.size(); ++choice)
+    jobs.push_back({std::move(choices[choice]), answer, choice});
   changed.notify_all();
   return answer;
+}
+
+DecodeThread::Load DecodeThread::load() {
+  std::lock_guard lock(mutex);
+  return {active, jobs.size()};
 }
 
 std::exception_ptr DecodeThread::failure() {
@@ -64,16 +77,18 @@ std::exception_ptr DecodeThread::failure() {
 
 bool DecodeThread::admit(Generator &generator) {
   std::unique_lock lock(mutex);
+  active = generator.size();
   changed.wait(lock, [&] { return isEnding || !generator.isIdle() || !jobs.empty(); });
   std::erase_if(running, [](const auto &answer) { return answer.expired(); });
   while (!isEnding && !generator.isFull() && !jobs.empty()) {
     Job job = std::move(jobs.front());
     jobs.pop_front();
     running.push_back(job.answer);
-    generator.add(std::move(job.request), [answer = job.answer](const std::string &text, const Completion *end) {
-      return answer->tell(text, end);
+    generator.add(std::move(job.request), [answer = job.answer, choice = job.choice](News news) {
+      return answer->tell(choice, std::move(news));
     });
   }
+  active = generator.size();
   return !isEnding;
 }
 

@@ -12,26 +12,38 @@
 
 namespace espalier::rt {
 
-/// The output of one request: pieces of text in order, then the end. Written by the decoding thread.
+/// The output of a request with one or several choices. Written by the decoding thread, read by one other thread.
 class Answer {
 public:
-  /// Waits for output. Returns all text since the last call and whether it ends the answer; nothing if decoding failed.
-  std::optional<std::pair<std::string, bool>> next();
-  /// Returns the completion. Requires that next() has returned the end.
-  const Completion &completion() const { return theEnd; }
+  /// News of one choice. `news.end` is null; at the end of a choice, `isEnd` is true and ends() has its completion.
+  struct Piece {
+    size_t choice = 0;
+    News news;
+    bool isEnd = false;
+  };
+
+  explicit Answer(size_t choices) : theEnds(choices), left(choices) {}
+
+  /// Waits for output. Returns all pieces since the last call, at least one; nothing if decoding failed.
+  std::optional<std::vector<Piece>> next();
+  /// Returns whether next() has returned the end of every choice.
+  bool isOver();
+  /// Returns the completions of the choices. Requires isOver(), or the end of the choice that is read.
+  const std::vector<Completion> &ends() const { return theEnds; }
   /// Cancels the request.
   void abandon();
 
-  /// Called by the decoding thread: adds text or the end. Returns false if the answer was abandoned. fail() ends it.
-  bool tell(const std::string &text, const Completion *end);
+  /// Called by the decoding thread: adds news. Returns false if the answer was abandoned. fail() ends it.
+  bool tell(size_t choice, News news);
   void fail();
 
 private:
   std::mutex mutex;
   std::condition_variable told;
-  std::string text;
-  Completion theEnd;
-  bool hasEnded = false, hasFailed = false, isAbandoned = false;
+  std::vector<Piece> pieces;
+  std::vector<Completion> theEnds; ///< an element is written before its end is told, and not changed afterwards
+  size_t left;                     ///< choices without an end
+  bool hasFailed = false, isAbandoned = false;
 };
 
 /// The decoding thread.
@@ -40,15 +52,23 @@ public:
   DecodeThread(Decoder &decoder, const Tokenizer *tokenizer, size_t waiting);
   ~DecodeThread();
 
-  /// Queues a request. Returns null if the queue is full or decoding has failed.
-  std::shared_ptr<Answer> ask(Request request);
+  /// Queues the choices of a request. Returns null if the queue is full or decoding has failed. A queue that is not
+  /// full takes all choices of a request.
+  std::shared_ptr<Answer> ask(std::vector<Request> choices);
   /// Returns the error that ended decoding; null if there is none.
   std::exception_ptr failure();
+
+  /// The number of texts that are decoded, and that wait.
+  struct Load {
+    size_t running = 0, waiting = 0;
+  };
+  Load load();
 
 private:
   struct Job {
     Request request;
     std::shared_ptr<Answer> answer;
+    size_t choice;
   };
 
   void loop();
@@ -61,6 +81,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs;
+  size_t active = 0; ///< texts in the generator
   std::vector<std::weak_ptr<Answer>> running;
   bool isEnding = false;
   std::exception_ptr fault;

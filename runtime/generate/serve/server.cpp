@@ -1,10 +1,13 @@
 #include "runtime/generate/serve/server.h"
 
-#include "runtime/generate/completion_body.h"
+#include "runtime/generate/completion_answer.h"
+#include "runtime/generate/serve/assets.h"
 #include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/decode_thread.h"
+#include "runtime/generate/serve/metrics.h"
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
@@ -28,19 +31,44 @@ bool isEqual(std::string_view a, std::string_view b) {
   return differences == 0;
 }
 
+constexpr const char *json = "application/json", *failedModel = "the model has failed; the server's log says how";
+
+/// The paths that are served, with their methods.
+constexpr std::pair<const char *, const char *> routes[] = {
+    {"GET", "/"},          {"GET", "/health"},          {"GET", "/metrics"},
+    {"GET", "/v1/models"}, {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"}};
+
+double secondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 /// Returns the message for an error that httplib answers itself.
 std::string reasonOf(const httplib::Request &request, int status) {
-  if (status == 404)
-    return fmt::format("{} {} is not served; POST /v1/completions and GET /health are", request.method, request.path);
+  if (status == 404) {
+    std::string served;
+    for (const auto &[method, path] : routes)
+      served += fmt::format("{}{} {}", served.empty() ? "" : ", ", method, path);
+    return fmt::format("{} {} is not served; these are: {}", request.method, request.path, served);
+  }
   if (status == 413)
     return fmt::format("the body is longer than {} bytes", BodyLimits().bytes);
   return fmt::format("status {}", status);
 }
 
+/// A request that is answered.
+struct Asked {
+  CompletionBody body;
+  std::shared_ptr<Answer> answer;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<CompletionAnswer> writer;
+  double begin = secondsNow(), first = 0; ///< first: when the first output came
+};
+
 class Service {
 public:
-  Service(Decoder &decoder, const Tokenizer *tokenizer, const ServerOptions &options)
-      : decoder(decoder), tokenizer(tokenizer), options(options), decoding(decoder, tokenizer, options.waiting) {
+  Service(Decoder &decoder, const ServerTokenizers &tokenizers, const ServerOptions &options)
+      : decoder(decoder), tokenizers(tokenizers), options(options), started(static_cast<int64_t>(std::time(nullptr))),
+        decoding(decoder, tokenizers.texts, options.waiting) {
     http.new_task_queue = [&] { return new BoundedQueue(httpThreads, this->options.waiting); };
     http.set_payload_max_length(BodyLimits().bytes);
     http.set_read_timeout(readSeconds, 0);
@@ -54,16 +82,15 @@ public:
       return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                        : httplib::Server::HandlerResponse::Handled;
     });
-    http.Get("/health", [&](const httplib::Request &, httplib::Response &response) {
-      response.status = decoding.failure() ? 500 : 200;
-      response.set_content(decoding.failure() ? "{\"status\":\"failed\"}" : "{\"status\":\"ok\"}", "application/json");
-    });
-    http.Post("/v1/completions",
-              [&](const httplib::Request &request, httplib::Response &response) { complete(request, response); });
     http.set_error_handler([](const httplib::Request &request, httplib::Response &response) {
       if (response.body.empty())
         refuse(response, response.status, reasonOf(request, response.status));
     });
+    http.set_logger([&](const httplib::Request &request, const httplib::Response &response) {
+      bool isKnown = std::ranges::any_of(routes, [&](const auto &route) { return request.path == route.second; });
+      metrics.countResponse(isKnown ? request.path : "other", response.status);
+    });
+    route();
   }
 
   int run() {
@@ -90,86 +117,189 @@ public:
   }
 
 private:
+  void route() {
+    http.Get("/", [](const httplib::Request &, httplib::Response &response) {
+      response.set_header("Content-Security-Policy",
+                          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                          "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
+      response.set_content(assets::chatPage, "text/html; charset=utf-8");
+    });
+    http.Get("/health", [&](const httplib::Request &, httplib::Response &response) {
+      response.status = decoding.failure() ? 500 : 200;
+      response.set_content(decoding.failure() ? "{\"status\":\"failed\"}" : "{\"status\":\"ok\"}", json);
+    });
+    http.Get("/metrics", [&](const httplib::Request &, httplib::Response &response) {
+      DecodeThread::Load load = decoding.load();
+      response.set_content(metrics.text(load.running, load.waiting), "text/plain; version=0.0.4");
+    });
+    http.Get("/v1/models",
+             [&](const httplib::Request &, httplib::Response &response) { response.set_content(modelsText(), json); });
+    http.Post("/v1/completions", [&](const httplib::Request &request, httplib::Response &response) {
+      complete(request, response, /*isChat=*/false);
+    });
+    http.Post("/v1/chat/completions", [&](const httplib::Request &request, httplib::Response &response) {
+      complete(request, response, /*isChat=*/true);
+    });
+  }
+
   static void refuse(httplib::Response &response, int status, const std::string &message) {
     response.status = status;
     const char *type = status == 401 ? "authentication_error" : status < 500 ? "invalid_request_error" : "server_error";
-    response.set_content(errorJson(message, type), "application/json");
+    response.set_content(errorJson(message, type), json);
   }
 
-  /// Checks the queue bound and the bearer token. Sends the error response if a check fails.
+  /// Checks the queue bound and the bearer token, and answers what browsers ask before a request of another origin.
+  /// Returns false if the response is complete.
   bool admits(const httplib::Request &request, httplib::Response &response) const {
+    allowOrigin(request, response);
     if (BoundedQueue::isRefusing()) {
       response.set_header("Connection", "close");
       refuse(response, 503, "too many requests wait; try again later");
       return false;
     }
-    bool isOpen = options.token.empty() || request.path == "/health";
+    if (request.method == "OPTIONS" && request.has_header("Origin")) {
+      response.status = 204;
+      return false;
+    }
+    bool isOpen = options.token.empty() || request.path == "/health" || request.path == "/";
     if (isOpen || isEqual(request.get_header_value("Authorization"), "Bearer " + options.token))
       return true;
     refuse(response, 401, "the token is missing or wrong; send it as `Authorization: Bearer TOKEN`");
     return false;
   }
 
-  void complete(const httplib::Request &request, httplib::Response &response) {
-    CompletionBody body;
+  /// Adds the headers that let a web page of an allowed origin read the response.
+  void allowOrigin(const httplib::Request &request, httplib::Response &response) const {
+    std::string origin = request.get_header_value("Origin");
+    auto allows = [&](const std::string &one) { return std::ranges::count(options.allowedOrigins, one) > 0; };
+    if (origin.empty() || !(allows("*") || allows(origin)))
+      return;
+    response.set_header("Access-Control-Allow-Origin", allows("*") ? "*" : origin);
+    response.set_header("Vary", "Origin");
+    if (request.method != "OPTIONS")
+      return;
+    response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    std::string headers = request.get_header_value("Access-Control-Request-Headers");
+    response.set_header("Access-Control-Allow-Headers", headers.empty() ? "Authorization, Content-Type" : headers);
+    response.set_header("Access-Control-Max-Age", "600");
+  }
+
+  std::string modelsText() const {
+    nlohmann::ordered_json model = {{"id", options.model},
+                                    {"object", "model"},
+                                    {"created", started},
+                                    {"owned_by", "espalier"},
+                                    {"max_model_len", decoder.sizes().context},
+                                    {"chat_template", nullptr}};
+    if (tokenizers.chats && options.chat.chat)
+      model["chat_template"] = nameOf(*options.chat.chat);
+    return jsonText({{"object", "list"}, {"data", nlohmann::ordered_json::array({model})}});
+  }
+
+  /// Parses a body. Throws BodyError.
+  CompletionBody parse(const std::string &text, bool isChat, Tokenizer *own) const {
+    if (!isChat)
+      return parseCompletionBody(text, own);
+    if (!tokenizers.chats)
+      throw BodyError("the server has no tokenizer, so that it takes token ids by /v1/completions alone");
+    if (!options.chat.chat)
+      throw BodyError(options.chat.whyNot);
+    return parseChatBody(text, *tokenizers.chats->clone(), *options.chat.chat, decoder.sizes().context);
+  }
+
+  void complete(const httplib::Request &request, httplib::Response &response, bool isChat) {
+    auto asked = std::make_shared<Asked>();
+    asked->tokenizer = tokenizers.texts ? tokenizers.texts->clone() : nullptr;
     try {
-      std::unique_ptr<Tokenizer> own = tokenizer ? tokenizer->clone() : nullptr;
-      body = parseCompletionBody(request.body, own.get());
+      asked->body = parse(request.body, isChat, asked->tokenizer.get());
     } catch (const BodyError &error) {
       return refuse(response, 400, error.what());
     }
-    if (std::string reason = whyNotServed(body.request, decoder.sizes()); !reason.empty())
-      return refuse(response, 400, reason);
-    std::shared_ptr<Answer> answer = decoding.ask(body.request);
-    if (!answer)
+    std::vector<Request> choices;
+    for (size_t choice = 0; choice < asked->body.choices(); ++choice) {
+      choices.push_back(asked->body.request(choice));
+      if (std::string reason = whyNotServed(choices.back(), decoder.sizes()); !reason.empty())
+        return refuse(response, 400, reason);
+    }
+    asked->answer = decoding.ask(std::move(choices));
+    if (!asked->answer)
       return refuse(response, 503, "too many requests wait; try again later");
     auto created = static_cast<int64_t>(std::time(nullptr));
-    std::string id = fmt::format("cmpl-{}-{}", created, ++answers);
-    if (body.stream)
-      return stream(response, {id, std::move(body), std::move(answer), created});
-    for (;;) {
-      auto heard = answer->next();
-      if (!heard)
-        return refuse(response, 500, "the model has failed; the server's log says how");
-      if (heard->second)
-        break;
-    }
-    response.set_content(completionJson(id, options.model, body, &answer->completion(), {}, created),
-                         "application/json");
+    AnswerHead head{fmt::format("{}-{}-{}", isChat ? "chatcmpl" : "cmpl", created, ++answers), options.model, created};
+    asked->writer = std::make_unique<CompletionAnswer>(head, asked->body, asked->tokenizer.get());
+    if (asked->body.stream)
+      return stream(response, asked);
+    do {
+      if (!hear(*asked))
+        return refuse(response, 500, failedModel);
+    } while (!asked->answer->isOver());
+    count(*asked);
+    response.set_content(asked->writer->whole(asked->answer->ends()), json);
   }
 
-  struct Stream {
-    std::string id;
-    CompletionBody body;
-    std::shared_ptr<Answer> answer;
-    int64_t created;
-  };
+  /// Waits for output; nothing if the model failed.
+  static std::optional<std::vector<Answer::Piece>> hear(Asked &asked) {
+    std::optional<std::vector<Answer::Piece>> pieces = asked.answer->next();
+    if (asked.first == 0)
+      asked.first = secondsNow();
+    return pieces;
+  }
 
-  /// Streams server-sent events, one per piece of text.
-  void stream(httplib::Response &response, Stream given) const {
-    auto told = std::make_shared<Stream>(std::move(given));
-    auto write = [this, told](size_t, httplib::DataSink &sink) {
-      auto heard = told->answer->next();
-      std::string event =
-          heard ? completionJson(told->id, options.model, told->body,
-                                 heard->second ? &told->answer->completion() : nullptr, heard->first, told->created)
-                : errorJson("the model has failed; the server's log says how", "server_error");
-      std::string text = "data: " + event + "\n\n";
-      bool isLast = !heard || heard->second;
-      if (isLast)
-        text += "data: [DONE]\n\n";
+  void count(const Asked &asked) {
+    size_t prompt = 0, tokens = 0;
+    for (const Prompt &one : asked.body.prompts)
+      prompt += one.ids.size();
+    for (const Completion &end : asked.answer->ends())
+      tokens += end.tokens.size();
+    metrics.countCompletion(prompt, tokens, asked.first - asked.begin, secondsNow() - asked.begin);
+  }
+
+  /// Returns the next server-sent events, one per piece.
+  std::string events(Asked &asked, bool &isLast) {
+    std::string text;
+    auto add = [&](const std::string &event) { text += "data: " + event + "\n\n"; };
+    bool isFirst = asked.first == 0;
+    std::optional<std::vector<Answer::Piece>> pieces = hear(asked);
+    if (!pieces)
+      add(errorJson(failedModel, "server_error"));
+    for (size_t choice = 0; pieces && isFirst && asked.body.isChat && choice < asked.body.choices(); ++choice)
+      add(asked.writer->firstEvent(choice));
+    for (Answer::Piece &piece : pieces ? *pieces : std::vector<Answer::Piece>()) {
+      if (piece.isEnd)
+        piece.news.end = &asked.answer->ends()[piece.choice];
+      add(asked.writer->event(piece.choice, piece.news));
+    }
+    isLast = !pieces || asked.answer->isOver();
+    if (pieces && isLast) {
+      count(asked);
+      if (asked.body.includesUsage)
+        add(asked.writer->usageEvent(asked.answer->ends()));
+    }
+    if (isLast)
+      add("[DONE]");
+    return text;
+  }
+
+  /// Streams server-sent events.
+  void stream(httplib::Response &response, const std::shared_ptr<Asked> &asked) {
+    auto write = [this, asked](size_t, httplib::DataSink &sink) {
+      bool isLast = false;
+      std::string text = events(*asked, isLast);
       if (!sink.write(text.data(), text.size()))
         return false;
       if (isLast)
         sink.done();
       return true;
     };
-    response.set_chunked_content_provider("text/event-stream", write, [told](bool) { told->answer->abandon(); });
+    response.set_header("Cache-Control", "no-cache");
+    response.set_chunked_content_provider("text/event-stream", write, [asked](bool) { asked->answer->abandon(); });
   }
 
   Decoder &decoder;
-  const Tokenizer *tokenizer;
+  const ServerTokenizers tokenizers;
   const ServerOptions &options;
+  const int64_t started; ///< in seconds since 1970
+  ServerMetrics metrics;
   DecodeThread decoding;
   std::atomic<uint64_t> answers = 0;
   httplib::Server http;
@@ -183,8 +313,8 @@ bool isLoopback(const std::string &host) {
   return host == "localhost" || host == "::1" || isFour;
 }
 
-int serve(Decoder &decoder, const Tokenizer *tokenizer, const ServerOptions &options) {
-  return Service(decoder, tokenizer, options).run();
+int serve(Decoder &decoder, const ServerTokenizers &tokenizers, const ServerOptions &options) {
+  return Service(decoder, tokenizers, options).run();
 }
 
 } // namespace espalier::rt

@@ -1,8 +1,11 @@
-// OpenAI's `/v1/completions` and `/health` over HTTP. HTTP threads read, tokenize and write; one thread decodes for all
-// requests. The queue is bounded; beyond the bound the server answers 503.
+// OpenAI's API over HTTP: completions, chats and the model; also /health, /metrics and a page for chats at /. HTTP
+// threads read, tokenize and write; one thread decodes for all requests. The queue is bounded; beyond the bound the
+// server answers 503.
 #pragma once
 
+#include "runtime/generate/chat_template.h"
 #include "runtime/generate/generator.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #include <functional>
 #include <string>
@@ -15,8 +18,16 @@ struct ServerOptions {
   int port = 0;                                       ///< 0: any free port
   std::string token;                                  ///< bearer token that clients must send; empty: none
   std::string model;                                  ///< model name in responses
-  size_t waiting = 64;                                ///< maximum number of queued requests
+  size_t waiting = 64;                                ///< maximum number of queued texts
+  std::vector<std::string> allowedOrigins;            ///< of web pages that may read responses; "*": all
+  FoundChatTemplate chat;                             ///< the format of chats, or why the server refuses them
   std::function<int()> stopSignal = [] { return 0; }; ///< polled; the server stops if the result is above 0
+};
+
+/// The tokenizers of a server; null: token ids only.
+struct ServerTokenizers {
+  const Tokenizer *texts = nullptr;
+  const Tokenizer *chats = nullptr; ///< turns the tokens of a chat template into their ids and adds none
 };
 
 /// Returns whether the host name is a loopback address.
@@ -24,6 +35,6 @@ bool isLoopback(const std::string &host);
 
 /// Serves until stopSignal() is above 0 and returns this number. Prints `listening on URL` when ready. Throws PlanError
 /// if it cannot listen or the options are unsafe, RankFailure if the model fails.
-int serve(Decoder &decoder, const Tokenizer *tokenizer, const ServerOptions &options);
+int serve(Decoder &decoder, const ServerTokenizers &tokenizers, const ServerOptions &options);
 
 } // namespace espalier::rt

@@ -1,6 +1,5 @@
 // Tests which request bodies are accepted, and the errors for the others.
-#include "runtime/generate/completion_body.h"
-
+#include "runtime/generate/completion_answer.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -9,14 +8,22 @@
 namespace espalier::rt {
 namespace {
 
+using testing::ElementsAre;
+
 CompletionBody parse(const std::string &text) {
   std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
   return parseCompletionBody(text, bytes.get());
 }
 
-std::string faultOf(const std::string &text) {
+CompletionBody parseChat(const std::string &text) {
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  return parseChatBody(text, *bytes, ChatTemplate::chatml, /*context=*/100);
+}
+
+template <typename Parse = CompletionBody (*)(const std::string &)>
+std::string faultOf(const std::string &text, Parse read = parse) {
   try {
-    parse(text);
+    read(text);
   } catch (const BodyError &error) {
     return error.what();
   }
@@ -25,40 +32,100 @@ std::string faultOf(const std::string &text) {
 
 TEST(CompletionBody, HasOpenAisDefaults) {
   CompletionBody body = parse(R"({"model": "any", "prompt": "ab"})");
-  EXPECT_EQ(body.request.prompt, (std::vector<int32_t>{'a', 'b'}));
-  EXPECT_EQ(body.request.maxTokens, 16);
-  EXPECT_EQ(body.request.sampling.temperature, 1);
-  EXPECT_EQ(body.request.sampling.topP, 1);
+  EXPECT_EQ(body.prompts[0].ids, (std::vector<int32_t>{'a', 'b'}));
+  EXPECT_EQ(body.options.maxTokens, 16);
+  EXPECT_EQ(body.options.sampling.temperature, 1);
+  EXPECT_EQ(body.options.sampling.topP, 1);
   EXPECT_FALSE(body.stream);
 }
 
 TEST(CompletionBody, ReadsEveryOption) {
   CompletionBody body = parse(R"({"prompt": [1, 2], "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 4,
-    "seed": 5, "stop": ["x", "yz"], "stream": true, "n": 1, "logprobs": null, "presence_penalty": 0})");
-  EXPECT_EQ(body.request.prompt, (std::vector<int32_t>{1, 2}));
-  EXPECT_EQ(body.request.maxTokens, 3);
-  EXPECT_EQ(body.request.sampling.temperature, 0.5);
-  EXPECT_EQ(body.request.sampling.topP, 0.9);
-  EXPECT_EQ(body.request.sampling.topK, 4);
-  EXPECT_EQ(body.request.sampling.seed, 5U);
-  EXPECT_EQ(body.request.stop, (std::vector<std::string>{"x", "yz"}));
-  EXPECT_TRUE(body.stream);
+    "seed": 5, "stop": ["x", "yz"], "stream": true, "n": 2, "best_of": 2, "logprobs": 3, "presence_penalty": 0,
+    "stream_options": {"include_usage": true}, "return_token_ids": true})");
+  EXPECT_EQ(body.prompts[0].ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(body.options.maxTokens, 3);
+  EXPECT_EQ(body.options.sampling.temperature, 0.5);
+  EXPECT_EQ(body.options.sampling.topP, 0.9);
+  EXPECT_EQ(body.options.sampling.topK, 4);
+  EXPECT_EQ(body.options.sampling.seed, 5U);
+  EXPECT_EQ(body.options.stop, (std::vector<std::string>{"x", "yz"}));
+  EXPECT_EQ(body.options.bestTokens, 3);
+  EXPECT_FALSE(body.options.scoresPrompt);
+  EXPECT_EQ(body.choices(), 2U);
+  EXPECT_TRUE(body.stream && body.includesUsage && body.returnsIds);
+}
+
+TEST(CompletionBody, ReadsListsOfPrompts) {
+  EXPECT_THAT(parse(R"({"prompt": "ab"})").prompts[0].ids, ElementsAre('a', 'b'));
+  EXPECT_EQ(parse(R"({"prompt": ["a", "b"]})").prompts[1].text, "b");
+  CompletionBody body = parse(R"({"prompt": [[1, 2], [3]], "n": 2, "seed": 7, "max_tokens": 0})");
+  EXPECT_EQ(body.choices(), 4U);
+  EXPECT_THAT(body.request(1).prompt, ElementsAre(1, 2));
+  EXPECT_THAT(body.request(2).prompt, ElementsAre(3));
+  EXPECT_EQ(body.request(1).sampling.seed, 8U); // choices of one prompt differ by their seed
+  EXPECT_EQ(body.request(2).sampling.seed, 7U);
+  EXPECT_EQ(body.request(2).maxTokens, 0);
+}
+
+TEST(CompletionBody, ScoresAnEchoedPrompt) {
+  EXPECT_TRUE(parse(R"({"prompt": "a", "echo": true, "logprobs": 0})").options.scoresPrompt);
+  EXPECT_FALSE(parse(R"({"prompt": "a", "echo": true})").options.scoresPrompt);
+}
+
+TEST(ChatBody, RendersMessages) {
+  CompletionBody body = parseChat(R"({"messages": [{"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "stop": "x",
+    "logprobs": true, "top_logprobs": 2, "tools": [], "response_format": {"type": "text"}})");
+  EXPECT_EQ(body.prompts[0].text, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nab<|im_end|>\n"
+                                  "<|im_start|>assistant\n");
+  EXPECT_EQ(body.prompts[0].ids.size(), body.prompts[0].text.size());
+  EXPECT_THAT(body.options.stop, ElementsAre("x", "<|im_end|>"));
+  EXPECT_EQ(body.options.maxTokens, 100);
+  EXPECT_EQ(body.options.bestTokens, 2);
+}
+
+TEST(ChatBody, RejectsInvalidBodies) {
+  auto fault = [](const std::string &text) { return faultOf(text, parseChat); };
+  EXPECT_EQ(fault(R"({"prompt": "a"})"), "prompt is not supported");
+  EXPECT_EQ(fault("{}"), "messages is not a list of messages");
+  EXPECT_EQ(fault(R"({"messages": [5]})"), "a message is not an object with a role");
+  EXPECT_EQ(fault(R"({"messages": [{"role": "tool", "content": "a"}]})"),
+            "role 'tool' is not supported; the roles are system, user and assistant");
+  const char *content = "the content of a message is neither a text nor a list of parts of type text";
+  EXPECT_EQ(fault(R"({"messages": [{"role": "user"}]})"), content);
+  EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"), content);
+  EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})"),
+            "tools is not supported; omit it");
+  EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2})"),
+            "top_logprobs needs logprobs true");
 }
 
 TEST(CompletionBody, RejectsInvalidBodies) {
   EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
   EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
   EXPECT_EQ(faultOf(std::string(100, '[')), "the body is not a JSON object");
-  EXPECT_EQ(faultOf("{}"), "prompt is neither one string nor one list of token ids");
-  EXPECT_EQ(faultOf(R"({"prompt": [-1]})"), "prompt is neither one string nor one list of token ids");
-  EXPECT_EQ(faultOf(R"({"prompt": ["a", "b"]})"), "prompt is neither one string nor one list of token ids");
+  const char *noPrompt = "prompt is neither a text nor a list of token ids, nor a list of texts or of such lists";
+  EXPECT_EQ(faultOf("{}"), noPrompt);
+  EXPECT_EQ(faultOf(R"({"prompt": [-1]})"), noPrompt);
+  EXPECT_EQ(faultOf(R"({"prompt": ["a", 5]})"), noPrompt);
+  EXPECT_EQ(faultOf(R"({"prompt": [[1], [[2]]]})"), noPrompt);
   EXPECT_EQ(faultOf(R"({"prompt": "a", "max_tokens": 1.5})"), "max_tokens is not an integer");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "temperature": "hot"})"), "temperature is not a number");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": 1})"), "stream is neither true nor false");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": [1]})"), "stop is neither a string nor a list of strings with text");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stop": ["a", "b", "c", "d", "e"]})"),
             "stop has more than 4 strings of 256 bytes");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 2})"), "n is not supported; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 0})"), "n is 0, needs to be 1 to 128");
+  EXPECT_EQ(faultOf(R"({"prompt": ["a", "b"], "n": 100})"),
+            "2 prompts with n 100 make 200 answers, at most 128 are given");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "best_of": 2})"), "best_of is not supported beyond n; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "logprobs": 21})"), "logprobs is 21, needs to be 0 to 20");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "logit_bias": {"5": 1}})"), "logit_bias is not supported; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream_options": {"include_usage": true}})"),
+            "stream_options is for streams; set stream, or omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "stream_options": {"include_usage": 1}})"),
+            "stream_options is not an object with include_usage true or false");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not supported");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"), "echo is not supported for streams; omit it");
   EXPECT_EQ(faultOf(std::string(2 << 20, ' ')), "the body has 2097152 bytes, at most 1048576 are taken");
@@ -66,22 +133,86 @@ TEST(CompletionBody, RejectsInvalidBodies) {
 
 TEST(CompletionBody, NeedsATokenizerForText) {
   EXPECT_THROW(parseCompletionBody(R"({"prompt": "a"})", nullptr), BodyError);
-  EXPECT_EQ(parseCompletionBody(R"({"prompt": [7]})", nullptr).request.prompt, (std::vector<int32_t>{7}));
+  EXPECT_EQ(parseCompletionBody(R"({"prompt": [7]})", nullptr).prompts[0].ids, (std::vector<int32_t>{7}));
 }
 
-TEST(CompletionJson, IsAWholeAnswerOrAnEvent) {
+TEST(CompletionAnswer, IsWholeOrAnEvent) {
   CompletionBody body = parse(R"({"prompt": "ab", "echo": true})");
   Completion end;
   end.tokens = {1, 2, 3};
   end.text = "cde";
   end.finish = Finish::Length;
-  nlohmann::json whole = nlohmann::json::parse(completionJson("id", "tiny", body, &end, {}, 12));
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  CompletionAnswer answer({"id", "tiny", 12}, body, bytes.get());
+  nlohmann::json whole = nlohmann::json::parse(answer.whole(std::span(&end, 1)));
   EXPECT_EQ(whole["choices"][0]["text"], "abcde");
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(whole["usage"]["total_tokens"], 5);
-  nlohmann::json event = nlohmann::json::parse(completionJson("id", "tiny", body, nullptr, "c", 12));
+  EXPECT_FALSE(whole["choices"][0].contains("token_ids"));
+  nlohmann::json event = nlohmann::json::parse(answer.event(0, {.text = "c"}));
   EXPECT_EQ(event["choices"][0]["text"], "c");
   EXPECT_TRUE(event["choices"][0]["finish_reason"].is_null());
+  EXPECT_FALSE(event.contains("usage"));
+  nlohmann::json usage = nlohmann::json::parse(answer.usageEvent(std::span(&end, 1)));
+  EXPECT_TRUE(usage["choices"].empty());
+  EXPECT_EQ(usage["usage"]["completion_tokens"], 3);
+}
+
+TEST(CompletionAnswer, HasLogProbabilities) {
+  CompletionBody body = parse(R"({"prompt": "ab", "echo": true, "logprobs": 2})");
+  Completion end;
+  end.tokens = {'c'};
+  end.text = "c";
+  end.finish = Finish::Length;
+  end.promptScores = {{'b', -3, {{'x', -0.5}, {'y', -1}}}};
+  end.scores = {{'c', -0.25, {{'c', -0.25}, {'d', -2}}}};
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  nlohmann::json scores = nlohmann::json::parse(
+      CompletionAnswer({}, body, bytes.get()).whole(std::span(&end, 1)))["choices"][0]["logprobs"];
+  EXPECT_EQ(scores["tokens"], (nlohmann::json{"a", "b", "c"}));
+  EXPECT_EQ(scores["token_logprobs"], (nlohmann::json{nullptr, -3.0, -0.25}));
+  EXPECT_EQ(scores["text_offset"], (nlohmann::json{0, 1, 2}));
+  EXPECT_EQ(scores["top_logprobs"][1], (nlohmann::json{{"x", -0.5}, {"y", -1.0}, {"b", -3.0}}));
+  EXPECT_EQ(scores["top_logprobs"][2], (nlohmann::json{{"c", -0.25}, {"d", -2.0}}));
+}
+
+TEST(CompletionAnswer, IsAChat) {
+  CompletionBody body = parseChat(R"({"messages": [{"role": "user", "content": "a"}], "logprobs": true})");
+  Completion end;
+  end.text = "c";
+  end.tokens = {'c'};
+  end.scores = {{'c', -0.25, {}}};
+  end.finish = Finish::Stop;
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  CompletionAnswer answer({}, body, bytes.get());
+  nlohmann::json choice = nlohmann::json::parse(answer.whole(std::span(&end, 1)))["choices"][0];
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], "c");
+  EXPECT_EQ(choice["logprobs"]["content"][0]["logprob"], -0.25);
+  EXPECT_EQ(choice["logprobs"]["content"][0]["bytes"], nlohmann::json::array({'c'}));
+  nlohmann::json event = nlohmann::json::parse(answer.event(0, {.text = "c"}));
+  EXPECT_EQ(event["object"], "chat.completion.chunk");
+  EXPECT_EQ(event["choices"][0]["delta"]["content"], "c");
+  EXPECT_EQ(nlohmann::json::parse(answer.firstEvent(0))["choices"][0]["delta"]["role"], "assistant");
+}
+
+TEST(CompletionAnswer, HasIdsWithoutATokenizer) {
+  CompletionBody body = parseCompletionBody(R"({"prompt": [7], "logprobs": 0})", nullptr);
+  Completion end;
+  end.tokens = {9};
+  end.scores = {{9, -1, {}}};
+  nlohmann::json choice =
+      nlohmann::json::parse(CompletionAnswer({}, body, nullptr).whole(std::span(&end, 1)))["choices"][0];
+  EXPECT_EQ(choice["token_ids"], nlohmann::json::array({9}));
+  EXPECT_EQ(choice["prompt_token_ids"], nlohmann::json::array({7}));
+  EXPECT_EQ(choice["logprobs"]["tokens"], nlohmann::json::array({"token_id:9"}));
+}
+
+TEST(ErrorJson, IsOpenAisErrorObject) {
+  nlohmann::json error = nlohmann::json::parse(errorJson("no", "server_error"))["error"];
+  EXPECT_EQ(error["message"], "no");
+  EXPECT_EQ(error["type"], "server_error");
+  EXPECT_TRUE(error["param"].is_null() && error["code"].is_null());
 }
 
 } // namespace

@@ -86,5 +86,18 @@ TEST(SampleToken, IsAFunctionOfSeedAndDraw) {
   EXPECT_NE(text(3), text(3 + (uint64_t{1} << 32)));
 }
 
+TEST(ScoreToken, HasLogarithmsOfTheSoftmax) {
+  TokenScore score = scoreToken(logits(), 3, 3);
+  EXPECT_EQ(score.token, 3);
+  EXPECT_NEAR(score.logProbability, std::log(0.1), 1e-6);
+  ASSERT_EQ(score.best.size(), 3U);
+  EXPECT_EQ(score.best[0].first, 1);
+  EXPECT_NEAR(score.best[0].second, std::log(0.4), 1e-6);
+  EXPECT_EQ(score.best[1].first, 2); // of equal tokens, the lower one first
+  EXPECT_EQ(score.best[2].first, 4);
+  EXPECT_TRUE(scoreToken(logits(), 0, 0).best.empty());
+  EXPECT_EQ(scoreToken(logits(), 0, 20).best.size(), 5U); // the vocabulary has no more
+}
+
 } // namespace
 } // namespace espalier::rt

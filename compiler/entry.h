@@ -1,0 +1,27 @@
+// The entry point of the compiler's library, and what the command provides to it. The command looks the function up by
+// name, so that `run` starts without LLVM.
+#pragma once
+
+#include "compiler/kernel_runner.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// What the compiler uses but does not depend on, because it belongs to the runtime.
+struct CompilerServices {
+  /// Opens a device for checks of GPU kernels.
+  OpenKernelRunner openKernelRunner;
+  /// Returns the errors of a plan as sentences; empty for a valid plan.
+  std::function<std::vector<std::string>(const rt::pb::Plan &)> verifyPlan;
+};
+
+/// The name of the function in the library.
+constexpr const char *compilerEntryName = "espalierCompilerMain";
+
+/// Takes a verb with its arguments. Returns the exit code.
+using CompilerEntry = int (*)(int argc, char **argv, const CompilerServices &services);
+
+} // namespace espalier

@@ -1,0 +1,111 @@
+#include "runtime/generate/body_reader.h"
+
+#include <fmt/format.h>
+#include <map>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr int deepest = 8;
+
+} // namespace
+
+BodyReader::BodyReader(std::string_view text, const BodyLimits &limits) : limits(limits) {
+  if (text.size() > limits.bytes)
+    throw BodyError(fmt::format("the body has {} bytes, at most {} are taken", text.size(), limits.bytes));
+  bool isDeep = false;
+  auto limit = [&](int depth, Json::parse_event_t, Json &) {
+    isDeep |= depth > deepest;
+    return !isDeep;
+  };
+  body = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
+  if (isDeep || body.is_discarded() || !body.is_object())
+    throw BodyError("the body is not a JSON object");
+}
+
+const BodyReader::Json *BodyReader::find(const char *key) const {
+  auto found = body.find(key);
+  return found == body.end() || found->is_null() ? nullptr : &*found;
+}
+
+double BodyReader::number(const char *key, double otherwise) const {
+  const Json *value = find(key);
+  if (value && !value->is_number())
+    throw BodyError(fmt::format("{} is not a number", key));
+  return value ? value->get<double>() : otherwise;
+}
+
+int64_t BodyReader::integer(const char *key, int64_t otherwise) const {
+  const Json *value = find(key);
+  if (value && (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)))
+    throw BodyError(fmt::format("{} is not an integer", key));
+  return value ? value->get<int64_t>() : otherwise;
+}
+
+bool BodyReader::flag(const char *key) const {
+  const Json *value = find(key);
+  if (value && !value->is_boolean())
+    throw BodyError(fmt::format("{} is neither true nor false", key));
+  return value && value->get<bool>();
+}
+
+int64_t BodyReader::integerWithin(const char *key, int64_t otherwise, int64_t least, int64_t most) const {
+  int64_t value = integer(key, otherwise);
+  if (value < least || value > most)
+    throw BodyError(fmt::format("{} is {}, needs to be {} to {}", key, value, least, most));
+  return value;
+}
+
+std::vector<std::string> BodyReader::stops() const {
+  const Json *value = find("stop");
+  if (!value)
+    return {};
+  std::vector<std::string> stops;
+  for (const Json &stop : value->is_array() ? *value : Json::array({*value})) {
+    if (!stop.is_string() || stop.get_ref<const std::string &>().empty())
+      throw BodyError("stop is neither a string nor a list of strings with text");
+    stops.push_back(stop.get<std::string>());
+    if (stops.size() > limits.stops || stops.back().size() > limits.stopBytes)
+      throw BodyError(fmt::format("stop has more than {} strings of {} bytes", limits.stops, limits.stopBytes));
+  }
+  return stops;
+}
+
+bool BodyReader::includesUsage() const {
+  const Json *options = find("stream_options");
+  if (!options)
+    return false;
+  bool isObject =
+      options->is_object() && (options->empty() || (options->size() == 1 && options->contains("include_usage")));
+  const Json value = isObject ? options->value("include_usage", Json(false)) : Json();
+  if (!value.is_boolean())
+    throw BodyError("stream_options is not an object with include_usage true or false");
+  return value.get<bool>();
+}
+
+void BodyReader::refuseOthers(const std::set<std::string> &known) const {
+  static const std::map<std::string, Json> nothing = {{"suffix", nullptr},
+                                                      {"logit_bias", Json::object()},
+                                                      {"presence_penalty", 0},
+                                                      {"frequency_penalty", 0},
+                                                      {"tools", Json::array()},
+                                                      {"functions", Json::array()},
+                                                      {"tool_choice", "none"},
+                                                      {"function_call", "none"},
+                                                      {"modalities", {"text"}},
+                                                      {"service_tier", "auto"},
+                                                      {"store", false},
+                                                      {"metadata", Json::object()},
+                                                      {"parallel_tool_calls", true},
+                                                      {"response_format", {{"type", "text"}}}};
+  for (const auto &[key, value] : body.items()) {
+    auto asked = nothing.find(key);
+    bool asksNothing = asked != nothing.end() && (value == asked->second || value.is_null());
+    if (!known.count(key) && !asksNothing)
+      throw BodyError(
+          fmt::format("{} is not supported{}", key.substr(0, 64), asked == nothing.end() ? "" : "; omit it"));
+  }
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,197 @@
+#include "runtime/generate/completion_answer.h"
+
+#include "runtime/tokenizer/tokenizer.h"
+#include "runtime/tokenizer/utf8.h"
+
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+size_t charactersOf(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); at += decodeUtf8(text, at).bytes)
+    ++count;
+  return count;
+}
+
+Json reasonOf(const Completion *end) { return end ? Json(std::string(finishName(end->finish))) : Json(nullptr); }
+
+Json bytesOf(const std::string &text) {
+  Json bytes = Json::array();
+  for (char one : text)
+    bytes.push_back(static_cast<unsigned char>(one));
+  return bytes;
+}
+
+Json chatToken(const std::string &text, double logProbability) {
+  return {{"token", text}, {"logprob", logProbability}, {"bytes", bytesOf(text)}};
+}
+
+} // namespace
+
+std::string jsonText(const nlohmann::ordered_json &value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string errorJson(const std::string &message, const std::string &type) {
+  return jsonText({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}});
+}
+
+std::string CompletionAnswer::textOf(int32_t token, int32_t before) const {
+  if (!tokenizer || token >= tokenizer->vocabSize())
+    return fmt::format("token_id:{}", token);
+  // Tokenizers may drop the white space before the first token, so the text is what the token adds to another one.
+  auto textOfTokens = [&](std::initializer_list<int32_t> tokens) {
+    return tokenizer->decode(std::span(tokens.begin(), tokens.size()));
+  };
+  if (before >= 0 && before < tokenizer->vocabSize()) {
+    std::string first = textOfTokens({before}), both = textOfTokens({before, token});
+    if (both.starts_with(first))
+      return both.substr(first.size());
+  }
+  return textOfTokens({token});
+}
+
+int32_t CompletionAnswer::lastOf(size_t choice) const { return body.promptOf(choice).ids.back(); }
+
+Json CompletionAnswer::open(const char *object) const {
+  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+Json CompletionAnswer::usage(std::span<const Completion> ends) const {
+  size_t prompts = 0, tokens = 0;
+  for (const Prompt &prompt : body.prompts)
+    prompts += prompt.ids.size();
+  for (const Completion &end : ends)
+    tokens += end.tokens.size();
+  return {{"prompt_tokens", prompts}, {"completion_tokens", tokens}, {"total_tokens", prompts + tokens}};
+}
+
+Json CompletionAnswer::logProbabilities(std::span<const TokenScore> scores, int32_t before, size_t &offset,
+                                        bool isUnscoredFirst) const {
+  Json tokens = Json::array(), values = Json::array(), best = Json::array(), offsets = Json::array();
+  auto add = [&](int32_t token, const Json &value, const Json &alternatives) {
+    std::string text = textOf(token, before);
+    tokens.push_back(text);
+    values.push_back(value);
+    best.push_back(alternatives);
+    offsets.push_back(offset);
+    offset += charactersOf(text);
+  };
+  if (isUnscoredFirst) {
+    int32_t first = std::exchange(before, -1);
+    add(first, nullptr, nullptr);
+    before = first;
+  }
+  for (const TokenScore &score : scores) {
+    Json alternatives = Json::object();
+    auto name = [&](int32_t token, double value) {
+      std::string text = textOf(token, before);
+      if (!alternatives.contains(text)) // tokens of equal text: the most probable one
+        alternatives[text] = value;
+    };
+    for (const auto &[token, value] : score.best)
+      name(token, value);
+    if (!score.best.empty())
+      name(score.token, score.logProbability);
+    add(score.token, score.logProbability, score.best.empty() ? Json(nullptr) : alternatives);
+    before = score.token;
+  }
+  return {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", best}, {"text_offset", offsets}};
+}
+
+Json CompletionAnswer::chatLogProbabilities(std::span<const TokenScore> scores, int32_t before) const {
+  Json content = Json::array();
+  for (const TokenScore &score : scores) {
+    Json one = chatToken(textOf(score.token, before), score.logProbability);
+    one["top_logprobs"] = Json::array();
+    for (const auto &[token, value] : score.best)
+      one["top_logprobs"].push_back(chatToken(textOf(token, before), value));
+    content.push_back(one);
+    before = score.token;
+  }
+  return {{"content", content}, {"refusal", nullptr}};
+}
+
+Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
+  const Prompt &prompt = body.promptOf(choice);
+  Json one = {{"index", choice}};
+  Json scores = nullptr;
+  if (body.isChat) {
+    one["message"] = {{"role", "assistant"}, {"content", end.text}, {"refusal", nullptr}};
+    if (body.options.bestTokens)
+      scores = chatLogProbabilities(end.scores, lastOf(choice));
+  } else {
+    std::string begin = body.echo && tokenizer && prompt.text.empty() ? tokenizer->decode(prompt.ids) : prompt.text;
+    one["text"] = (body.echo ? begin : "") + end.text;
+    if (body.options.bestTokens) {
+      std::vector<TokenScore> all;
+      if (body.echo)
+        all = end.promptScores;
+      all.insert(all.end(), end.scores.begin(), end.scores.end());
+      size_t offset = 0;
+      scores = logProbabilities(all, body.echo ? prompt.ids.front() : lastOf(choice), offset, body.echo);
+    }
+  }
+  one["logprobs"] = scores;
+  one["finish_reason"] = reasonOf(&end);
+  if (body.returnsIds || !tokenizer) {
+    one["prompt_token_ids"] = prompt.ids;
+    one["token_ids"] = end.tokens;
+  }
+  return one;
+}
+
+std::string CompletionAnswer::whole(std::span<const Completion> ends) const {
+  Json answer = open(body.isChat ? "chat.completion" : "text_completion");
+  answer["choices"] = Json::array();
+  for (size_t choice = 0; choice < ends.size(); ++choice)
+    answer["choices"].push_back(wholeChoice(choice, ends[choice]));
+  answer["usage"] = usage(ends);
+  return jsonText(answer);
+}
+
+std::string CompletionAnswer::event(size_t choice, const News &news) {
+  Json one = {{"index", choice}};
+  Json scores = nullptr;
+  if (body.isChat) {
+    one["delta"] = Json::object();
+    if (!news.text.empty())
+      one["delta"]["content"] = news.text;
+    if (body.options.bestTokens && !news.scores.empty())
+      scores = chatLogProbabilities(news.scores, lastOf(choice));
+  } else {
+    one["text"] = news.text;
+    if (body.options.bestTokens)
+      scores = logProbabilities(news.scores, lastOf(choice), offsets[choice], /*isUnscoredFirst=*/false);
+  }
+  one["logprobs"] = scores;
+  one["finish_reason"] = reasonOf(news.end);
+  if (body.returnsIds || !tokenizer)
+    one["token_ids"] = news.tokens;
+  Json answer = open(body.isChat ? "chat.completion.chunk" : "text_completion");
+  answer["choices"] = Json::array({one});
+  return jsonText(answer);
+}
+
+std::string CompletionAnswer::firstEvent(size_t choice) const {
+  Json answer = open("chat.completion.chunk");
+  answer["choices"] = Json::array({{{"index", choice},
+                                    {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                    {"logprobs", nullptr},
+                                    {"finish_reason", nullptr}}});
+  return jsonText(answer);
+}
+
+std::string CompletionAnswer::usageEvent(std::span<const Completion> ends) const {
+  Json answer = open(body.isChat ? "chat.completion.chunk" : "text_completion");
+  answer["choices"] = Json::array();
+  answer["usage"] = usage(ends);
+  return jsonText(answer);
+}
+
+} // namespace espalier::rt

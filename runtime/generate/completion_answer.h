@@ -1,0 +1,62 @@
+// Response bodies of OpenAI's `/v1/completions` and `/v1/chat/completions`, whole or as stream events, and error
+// objects.
+#pragma once
+
+#include "runtime/generate/completion_body.h"
+#include "runtime/generate/generator.h"
+
+#include <span>
+#include <string>
+
+namespace espalier::rt {
+
+class Tokenizer;
+
+/// What all parts of a response have in common.
+struct AnswerHead {
+  std::string id, model;
+  int64_t created = 0; ///< in seconds since 1970
+};
+
+/// Writes the response to one request. Without a tokenizer, the text of a token in log probabilities is `token_id:N`.
+class CompletionAnswer {
+public:
+  /// The body and the tokenizer must outlive this object.
+  CompletionAnswer(AnswerHead head, const CompletionBody &body, const Tokenizer *tokenizer)
+      : head(std::move(head)), body(body), tokenizer(tokenizer), offsets(body.choices()) {}
+
+  /// Returns the whole response to a request without streaming. `ends` are the completions of all choices.
+  std::string whole(std::span<const Completion> ends) const;
+  /// Returns the event of one choice's news.
+  std::string event(size_t choice, const News &news);
+  /// Returns the first event of a choice of a chat, which has the role.
+  std::string firstEvent(size_t choice) const;
+  /// Returns the last event of a stream with `include_usage`.
+  std::string usageEvent(std::span<const Completion> ends) const;
+
+private:
+  using Json = nlohmann::ordered_json;
+
+  Json open(const char *object) const;
+  Json usage(std::span<const Completion> ends) const;
+  Json wholeChoice(size_t choice, const Completion &end) const;
+  /// Returns the `logprobs` of scored tokens; `offset` counts characters before the first, and is advanced.
+  Json logProbabilities(std::span<const TokenScore> scores, int32_t before, size_t &offset, bool isUnscoredFirst) const;
+  Json chatLogProbabilities(std::span<const TokenScore> scores, int32_t before) const;
+  /// Returns the text of a token behind another one; -1: at the beginning.
+  std::string textOf(int32_t token, int32_t before) const;
+  int32_t lastOf(size_t choice) const;
+
+  const AnswerHead head;
+  const CompletionBody &body;
+  const Tokenizer *const tokenizer;
+  std::vector<size_t> offsets; ///< of streams: characters of each choice so far
+};
+
+/// Returns {"error": {"message", "type", "param", "code"}}.
+std::string errorJson(const std::string &message, const std::string &type);
+
+/// Returns JSON text of a value. Bytes that are not UTF-8 become U+FFFD.
+std::string jsonText(const nlohmann::ordered_json &value);
+
+} // namespace espalier::rt
