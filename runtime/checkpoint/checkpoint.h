@@ -30,10 +30,10 @@ public:
   /// before ranks start. `data` describes the data that the run reads. Throws PlanError.
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-  /// Fills the rank's parameters and optimizer state and returns the saved scalar state. A damaged checkpoint is
+  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A damaged checkpoint is
   /// reported and skipped for the one before it. Called by every rank. Returns nothing, on all ranks, if no checkpoint
   /// can be loaded; loadFault() then has the reason.
-  std::optional<ScalarState> load(Executor &executor, Agreement &agreement);
+  std::optional<ScalarState> load(Executor &executor, Agreement &agreement, ThreadPool &pool);
 
   /// Writes a checkpoint of all ranks; called by every rank at the same step. A failed write is reported as by
   /// reject(). Returns a record on rank 0 if the checkpoint is on disk and named in `latest`.
@@ -60,7 +60,6 @@ public:
 private:
   void requireRoom() const;
   void chooseNext(bool isAloud);
-  void loadPieces(Executor &executor) const;
   bool isOneChoice(Agreement &agreement);
   void passOver(const std::string &fault, bool isAloud);
 

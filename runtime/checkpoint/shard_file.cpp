@@ -29,7 +29,8 @@ TensorEntry entryOf(const Piece &piece, uint64_t at) {
 } // namespace
 
 ShardLayout shardLayout(const Program &program, int rank) {
-  ShardLayout layout{.held = heldPieces(program, rank)};
+  ShardLayout layout;
+  layout.held = heldPieces(program, rank);
   std::erase_if(layout.held, [](const HeldPiece &each) { return !each.isSpoken; });
   if (layout.held.empty())
     return layout;

@@ -97,6 +97,9 @@ public:
   virtual void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) = 0;
   /// Sets bytes to `value`; called between entries.
   virtual void fill(uint64_t to, int value, size_t bytes) = 0;
+  /// Returns the address of an offset in device memory, or null if the host cannot write there. Several threads may
+  /// write between entries.
+  virtual std::byte *writable(uint64_t /*offset*/) { return nullptr; }
   /// Returns the address of an offset in host memory.
   virtual std::byte *host(uint64_t offset) = 0;
 

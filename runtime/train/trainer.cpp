@@ -48,13 +48,13 @@ bool Trainer::begin() {
   std::string fault;
   if (context.start) {
     try {
-      context.start->load(executor);
+      context.start->load(executor, pool);
     } catch (const PlanError &error) {
       fault = error.what();
     }
     fault = agreement.first(fault);
     state = context.start->state();
-  } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement)) {
+  } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement, pool)) {
     state = *loaded;
   } else {
     fault = context.checkpoints->loadFault();

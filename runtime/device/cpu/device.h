@@ -19,6 +19,7 @@ public:
   std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override;
   void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) override;
   void fill(uint64_t to, int value, size_t bytes) override;
+  std::byte *writable(uint64_t offset) override { return deviceArena + offset; }
   std::byte *host(uint64_t offset) override { return hostArena.at(offset); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
