@@ -68,7 +68,23 @@ void lowerToGroups(FreeMemory &least, const Path &root, const GroupFiles &files,
   }
 }
 
-std::string gigabytes(uint64_t bytes) { return fmt::format("{:.2f} GB", bytes / 1073741824.0); }
+/// The memory of the ranks of a plan.
+struct Need {
+  uint64_t all = 0, largest = 0; ///< of any ranks of one host, and of the largest rank
+};
+
+Need needOf(const Program &program, int threadsPerRank, int hostRanks) {
+  const Mesh &mesh = program.mesh();
+  int ranksPerStage = mesh.ranks() / mesh.count(PP);
+  Need need;
+  for (const pb::Stage &stage : program.plan().stages()) {
+    uint64_t bytes = program.backend().hostBytes(stage, threadsPerRank);
+    need.all += bytes * ranksPerStage;
+    need.largest = std::max(need.largest, bytes);
+  }
+  need.all = std::min(need.all, need.largest * hostRanks);
+  return need;
+}
 
 } // namespace
 
@@ -91,22 +107,20 @@ FreeMemory freeMemory(const Path &root) {
   return least;
 }
 
+std::string gigabytes(uint64_t bytes) { return fmt::format("{:.2f} GB", bytes / 1073741824.0); }
+
+uint64_t neededMemory(const Program &program, int threadsPerRank, int hostRanks) {
+  return needOf(program, threadsPerRank, hostRanks).all;
+}
+
 void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free, int hostRanks) {
-  const Mesh &mesh = program.mesh();
-  int ranksPerStage = mesh.ranks() / mesh.count(PP);
-  uint64_t needed = 0, largest = 0;
-  for (const pb::Stage &stage : program.plan().stages()) {
-    uint64_t bytes = program.backend().hostBytes(stage, threadsPerRank);
-    needed += bytes * ranksPerStage;
-    largest = std::max(largest, bytes);
-  }
-  needed = std::min(needed, largest * hostRanks);
-  if (needed > free.bytes)
+  Need need = needOf(program, threadsPerRank, hostRanks);
+  if (need.all > free.bytes)
     throw MemoryError(fmt::format(
         "the plan needs {} of memory for its {} on this host (up to {} each), {} are "
         "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
         "micro-batch, more recompute",
-        gigabytes(needed), counted(hostRanks, "rank"), gigabytes(largest), gigabytes(free.bytes), free.source));
+        gigabytes(need.all), counted(hostRanks, "rank"), gigabytes(need.largest), gigabytes(free.bytes), free.source));
 }
 
 } // namespace espalier::rt

@@ -21,6 +21,12 @@ struct FreeMemory {
 /// `root`; missing files set no limit.
 FreeMemory freeMemory(const std::filesystem::path &root = "/");
 
+/// Formats a size of memory: "1.50 GB".
+std::string gigabytes(uint64_t bytes);
+
+/// Returns the host memory in bytes that any `hostRanks` ranks of the plan may need.
+uint64_t neededMemory(const Program &program, int threadsPerRank, int hostRanks);
+
 /// Throws MemoryError with both sizes if any `hostRanks` ranks of the plan may need more than `free`. The launcher
 /// decides which ranks run on this host.
 void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free, int hostRanks);

@@ -67,6 +67,7 @@ void refuseTrainingOptions(const RunWords &words) {
   const rt::RunOptions &options = words.options;
   for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
                                  {"--save-every", options.saveEvery > 0},
+                                 {"--save", options.save.has_value()},
                                  {"--keep", options.keep > 0},
                                  {"--resume", options.resume},
                                  {"--eval-every", options.evalEvery > 0},
@@ -253,6 +254,11 @@ void addRunOptions(const Verb &run, RunWords &words) {
                                  "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run.option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       .range(0, mostSteps)
+      .needs(checkpoint);
+  run.choice<std::optional<rt::SaveMode>>(
+         "--save", options.save, {{"background", rt::SaveMode::background}, {"sync", rt::SaveMode::sync}},
+         "background: checkpoints are copied to host memory and written while training goes on; sync: training waits; "
+         "default: background if memory holds the copy")
       .needs(checkpoint);
   run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       .range(1, mostSteps)

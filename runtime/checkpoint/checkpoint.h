@@ -1,10 +1,11 @@
 // The checkpoints of a run: each rank saves the pieces that it owns and loads the pieces that it holds. commit.h
-// describes the folder, manifest.h one checkpoint.
+// describes the folder, manifest.h one checkpoint, background_save.h a save while training goes on.
 #pragma once
 
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/save_record.h"
 #include "runtime/checkpoint/stored_checkpoint.h"
 
 #include <optional>
@@ -29,15 +30,26 @@ public:
   /// before ranks start. `data` describes the data that the run reads. Throws PlanError.
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-  /// Fills the rank's parameters and optimizer state and returns the saved scalar state. A damaged checkpoint is
+  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A damaged checkpoint is
   /// reported and skipped for the one before it. Called by every rank. Returns nothing, on all ranks, if no checkpoint
   /// can be loaded; loadFault() then has the reason.
-  std::optional<ScalarState> load(Executor &executor, Agreement &agreement);
+  std::optional<ScalarState> load(Executor &executor, Agreement &agreement, ThreadPool &pool);
 
-  /// Writes a checkpoint of all ranks; called by every rank at the same step. A failed write is reported, and the next
-  /// save tries again; the last save throws PlanError instead. Returns true if the checkpoint is on disk and named in
-  /// `latest`.
-  bool save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast);
+  /// Writes a checkpoint of all ranks; called by every rank at the same step. A failed write is reported as by
+  /// reject(). Returns a record on rank 0 if the checkpoint is on disk and named in `latest`.
+  std::optional<SaveRecord> save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast);
+
+  /// Creates the hidden folder of a step unless another rank has, and returns its path. Any thread may call this.
+  std::filesystem::path begin(int64_t step) const;
+  /// Writes the manifest from the notes of all ranks, moves the checkpoint to its final name and removes old ones.
+  /// Called by rank 0 after all ranks have written their files; any thread may call this. Throws an exception with the
+  /// reason if the disk fails.
+  SaveRecord commit(const ScalarState &state);
+  /// Removes the hidden folder of a step. Called by rank 0 when no rank writes.
+  void discard(int64_t step) const noexcept { folder.discard(step); }
+  /// Called by rank 0 when no rank writes. Removes what was written, then prints a warning: training continues, and the
+  /// next save tries again. Throws PlanError for the last save.
+  void reject(int64_t step, const std::string &fault, bool isLast) const;
 
   /// Returns the token that lets other processes of the run write into the same folder.
   const std::string &token() const { return folder.token(); }
@@ -48,11 +60,8 @@ public:
 private:
   void requireRoom() const;
   void chooseNext(bool isAloud);
-  void loadPieces(Executor &executor) const;
   bool isOneChoice(Agreement &agreement);
   void passOver(const std::string &fault, bool isAloud);
-  Shard writeShard(Executor &executor, int64_t step) const;
-  void commit(const ScalarState &state);
 
   const CheckpointOptions options;
   const Program &program;

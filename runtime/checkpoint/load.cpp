@@ -76,16 +76,6 @@ void Checkpoints::chooseNext(bool isAloud) {
   throw PlanError(fmt::format("{}: holds no complete checkpoint: {}", folder.path().string(), fmt::join(apart, ", ")));
 }
 
-void Checkpoints::loadPieces(Executor &executor) const {
-  for (const HeldPiece &held : heldPieces(program, executor.rankProgram().rank)) {
-    std::vector<std::byte> values(held.piece.bytes());
-    bool isWeight = held.piece.kind == "value" || held.piece.kind == "master";
-    if (isWeight || chosen->manifest().hasOptimizer)
-      chosen->read(held.piece, values);
-    copyToRank(executor, held, 0, values);
-  }
-}
-
 void Checkpoints::passOver(const std::string &fault, bool isAloud) {
   if (isAloud)
     fmt::print(stderr, "espalier: warning: {}; {}\n", fault,
@@ -109,13 +99,14 @@ bool Checkpoints::isOneChoice(Agreement &agreement) {
   return false;
 }
 
-std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agreement) {
+std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agreement, ThreadPool &pool) {
   for (;;) {
     if (!isOneChoice(agreement))
       return std::nullopt;
     std::string fault;
     try {
-      loadPieces(executor);
+      auto isRead = [&](const Piece &piece) { return isWeight(piece) || chosen->manifest().hasOptimizer; };
+      loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
     } catch (const PlanError &error) {
       fault = error.what();
     }

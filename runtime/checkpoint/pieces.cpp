@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
 
 namespace espalier::rt {
 namespace {
@@ -63,22 +64,29 @@ std::span<const char *const> stateKinds(const pb::Bucket &bucket) {
   return std::span(kinds).subspan(hasMaster(bucket) ? 0 : 1);
 }
 
-uint64_t checkpointBytes(const Program &program) {
-  uint64_t bytes = 0;
+std::vector<uint64_t> savedBytes(const Program &program) {
+  std::vector<uint64_t> bytes(program.mesh().ranks());
   for (int rank = 0; rank < program.mesh().ranks(); ++rank)
     for (const HeldPiece &held : heldPieces(program, rank))
-      bytes += held.isSpoken ? held.piece.bytes() : 0;
+      bytes[rank] += held.isSpoken ? held.piece.bytes() : 0;
   return bytes;
 }
 
+uint64_t checkpointBytes(const Program &program) {
+  std::vector<uint64_t> bytes = savedBytes(program);
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0));
+}
+
+DeviceRange placeOf(const Executor &executor, const HeldPiece &held) {
+  return {executor.address(held.call, *held.buffer) + held.offset, held.piece.bytes()};
+}
+
 void copyFromRank(const Executor &executor, const HeldPiece &held, uint64_t begin, std::span<std::byte> to) {
-  uint64_t place = executor.address(held.call, *held.buffer) + held.offset;
-  executor.device().copyOut(to.data(), place + begin, to.size());
+  executor.device().copyOut(to.data(), placeOf(executor, held).offset + begin, to.size());
 }
 
 void copyToRank(Executor &executor, const HeldPiece &held, uint64_t begin, std::span<const std::byte> from) {
-  uint64_t place = executor.address(held.call, *held.buffer) + held.offset;
-  executor.device().copyIn(place + begin, from.data(), from.size());
+  executor.device().copyIn(placeOf(executor, held).offset + begin, from.data(), from.size());
 }
 
 } // namespace espalier::rt

@@ -41,10 +41,16 @@ std::vector<HeldPiece> heldPieces(const Program &program, int rank);
 /// Returns the kinds of the buffers of a bucket's optimizer state, in their order.
 std::span<const char *const> stateKinds(const pb::Bucket &bucket);
 
+/// Returns the bytes of the pieces that each rank saves, by rank.
+std::vector<uint64_t> savedBytes(const Program &program);
+
 /// Returns the bytes of all pieces, each counted once.
 uint64_t checkpointBytes(const Program &program);
 
-/// Copy between a rank's piece, from byte `begin` on, and host memory. Checkpoints access rank memory only here.
+/// Returns the place of a piece in the device memory of its rank.
+DeviceRange placeOf(const Executor &executor, const HeldPiece &held);
+
+/// Copy between a rank's piece, from byte `begin` on, and host memory.
 void copyFromRank(const Executor &executor, const HeldPiece &held, uint64_t begin, std::span<std::byte> to);
 void copyToRank(Executor &executor, const HeldPiece &held, uint64_t begin, std::span<const std::byte> from);
 

@@ -1,7 +1,6 @@
 // Every piece has a checksum, and large pieces have one per block. A block is the smallest unit of reading.
 #include "runtime/checkpoint/sources.h"
 
-#include "runtime/checksum.h"
 #include "runtime/comm/comm.h"
 #include "runtime/status.h"
 
@@ -14,7 +13,7 @@ namespace {
 /// The runs in the order of the stored piece, whose bytes arrive in ascending order.
 class RunCutter {
 public:
-  RunCutter(const std::vector<SharedRun> &runs, int64_t elementBytes) : runs(runs), size(elementBytes) {}
+  RunCutter(std::span<const SharedRun> runs, int64_t elementBytes) : runs(runs), size(elementBytes) {}
 
   /// Passes on the bytes of runs that lie in the piece's bytes from `begin` on.
   void cut(uint64_t begin, std::span<const std::byte> bytes,
@@ -31,7 +30,7 @@ public:
   }
 
 private:
-  const std::vector<SharedRun> &runs;
+  const std::span<const SharedRun> runs;
   const int64_t size;
   size_t next = 0;
 };
@@ -50,19 +49,52 @@ std::vector<ByteRange> Take::bytesRead() const {
   return ranges;
 }
 
+std::vector<SharedRun>::const_iterator Take::runAt(uint64_t byte) const {
+  auto element = static_cast<int64_t>(byte / elementBytes(stored->piece.type));
+  return std::ranges::upper_bound(runs, element, {}, [](const SharedRun &run) { return run.from + run.count; });
+}
+
+void Take::requireChecksum(const RegularFile &file, const RunningChecksum &sum, ByteRange range) const {
+  if (sum.text() != stored->partChecksum(range.begin))
+    throw PlanError(fmt::format("{}: damaged: {} of '{}' does not fit its checksum", file.path().string(),
+                                stored->piece.kind, stored->piece.name));
+}
+
 void Take::read(const RegularFile &file, const std::function<void(int64_t, std::span<const std::byte>)> &take) const {
-  RunCutter cutter(runs, static_cast<int64_t>(elementBytes(stored->piece.type)));
-  for (ByteRange range : bytesRead()) {
-    RunningChecksum sum;
-    file.readParts(shard->headerBytes + stored->at + range.begin, range.end - range.begin,
-                   [&](uint64_t begin, std::span<const std::byte> bytes) {
-                     sum.add(bytes);
-                     cutter.cut(range.begin + begin, bytes, take);
-                   });
-    if (sum.text() != stored->partChecksum(range.begin))
-      throw PlanError(fmt::format("{}: damaged: {} of '{}' does not fit its checksum", file.path().string(),
-                                  stored->piece.kind, stored->piece.name));
+  for (ByteRange range : bytesRead())
+    readPart(file, range, take);
+}
+
+void Take::readPart(const RegularFile &file, ByteRange range,
+                    const std::function<void(int64_t, std::span<const std::byte>)> &take) const {
+  RunCutter cutter({runAt(range.begin), runs.end()}, static_cast<int64_t>(elementBytes(stored->piece.type)));
+  RunningChecksum sum;
+  file.readParts(shard->headerBytes + stored->at + range.begin, range.end - range.begin,
+                 [&](uint64_t begin, std::span<const std::byte> bytes) {
+                   sum.add(bytes);
+                   cutter.cut(range.begin + begin, bytes, take);
+                 });
+  requireChecksum(file, sum, range);
+}
+
+std::optional<int64_t> Take::placeOf(ByteRange range) const {
+  auto size = static_cast<int64_t>(elementBytes(stored->piece.type));
+  auto run = runAt(range.begin);
+  int64_t first = static_cast<int64_t>(range.begin) / size, last = static_cast<int64_t>(range.end) / size;
+  if (run == runs.end() || run->from > first || run->from + run->count < last)
+    return std::nullopt;
+  return run->to + first - run->from;
+}
+
+void Take::readPart(const RegularFile &file, ByteRange range, std::span<std::byte> to) const {
+  constexpr size_t blockBytes = size_t{1} << 18; // is still in a core's cache when its checksum is computed
+  RunningChecksum sum;
+  for (size_t at = 0; at < to.size(); at += blockBytes) {
+    std::span<std::byte> block = to.subspan(at, std::min(blockBytes, to.size() - at));
+    file.read(shard->headerBytes + stored->at + range.begin + at, block);
+    sum.add(block);
   }
+  requireChecksum(file, sum, range);
 }
 
 Sources::Sources(const Manifest &manifest, std::string name) : name(std::move(name)) {

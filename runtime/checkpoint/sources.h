@@ -5,9 +5,11 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/overlap.h"
 #include "runtime/checkpoint/regular_file.h"
+#include "runtime/checksum.h"
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace espalier::rt {
@@ -31,6 +33,19 @@ struct Take {
   /// Reads these bytes from the shard's file and passes on the bytes of the runs, each with its first element in the
   /// wanted piece. Throws PlanError on a checksum mismatch, possibly after some runs were passed on.
   void read(const RegularFile &file, const std::function<void(int64_t to, std::span<const std::byte>)> &take) const;
+  /// Does the same for one of the ranges of bytesRead(), which different threads may read.
+  void readPart(const RegularFile &file, ByteRange range,
+                const std::function<void(int64_t to, std::span<const std::byte>)> &take) const;
+
+  /// If all bytes of the range go to one place, returns the element of the wanted piece that comes first.
+  std::optional<int64_t> placeOf(ByteRange range) const;
+  /// Reads such a range to `to` without a copy between. Throws PlanError on a checksum mismatch.
+  void readPart(const RegularFile &file, ByteRange range, std::span<std::byte> to) const;
+
+private:
+  /// Returns the first run that ends after a byte.
+  std::vector<SharedRun>::const_iterator runAt(uint64_t byte) const;
+  void requireChecksum(const RegularFile &file, const RunningChecksum &sum, ByteRange range) const;
 };
 
 /// The pieces of a checkpoint by tensor. The manifest must outlive it.

@@ -107,15 +107,15 @@ void StartingWeights::readForeign(const Piece &wanted, std::span<std::byte> valu
   });
 }
 
-void StartingWeights::load(Executor &executor) const {
-  for (const HeldPiece &held : heldPieces(program, executor.rankProgram().rank)) {
-    const Piece &wanted = held.piece;
-    std::vector<std::byte> values(wanted.bytes());
-    bool isWeight = wanted.kind == "value" || wanted.kind == "master";
-    if (isWeight && foreign)
-      readForeign(wanted, values);
-    else if (isWeight || continued)
-      stored->read(wanted, values);
+void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
+  std::vector<HeldPiece> pieces = heldPieces(program, executor.rankProgram().rank);
+  if (!foreign)
+    return loadPieces(
+        *stored, pieces, [&](const Piece &piece) { return isWeight(piece) || continued; }, executor, pool);
+  for (const HeldPiece &held : pieces) {
+    std::vector<std::byte> values(held.piece.bytes());
+    if (isWeight(held.piece))
+      readForeign(held.piece, values);
     copyToRank(executor, held, 0, values);
   }
 }

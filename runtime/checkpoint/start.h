@@ -12,6 +12,7 @@
 namespace espalier::rt {
 
 class Executor;
+class ThreadPool;
 
 /// The values of a program's parameters, by pieces. Shared by the ranks of a process.
 class StartingWeights {
@@ -25,7 +26,7 @@ public:
 
   /// Fills the parameters of a rank and their f32 masters. Also fills the other optimizer state if the training
   /// continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
-  void load(Executor &executor) const;
+  void load(Executor &executor, ThreadPool &pool) const;
 
   /// Returns the scalar state at which the run begins.
   ScalarState state() const;

@@ -6,6 +6,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <deque>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -118,14 +119,60 @@ void StoredCheckpoint::requireSources(const pb::Plan &plan) const {
   }
 }
 
-void StoredCheckpoint::read(const Piece &wanted, std::span<std::byte> values) const {
-  std::ranges::fill(values, std::byte(0));
-  for (const Take &take : sources.takesFor(wanted)) {
-    RegularFile file(folder / take.shard->file, Links::Refused);
-    take.read(file, [&](int64_t to, std::span<const std::byte> from) {
-      convertElements(from, take.stored->piece.type, values, wanted.type, to);
-    });
+/// The ranges of all targets are one list, so that a large piece keeps all threads busy.
+void StoredCheckpoint::read(std::span<const Target> targets, ThreadPool &pool) const {
+  struct Part {
+    const Target *target;
+    const Take *take;
+    ByteRange range;
+  };
+  std::deque<Take> takes;
+  std::vector<Part> parts;
+  for (const Target &target : targets) {
+    if (realElements(target.wanted) < target.wanted.end - target.wanted.begin)
+      std::ranges::fill(target.values, std::byte(0));
+    for (Take &take : sources.takesFor(target.wanted)) {
+      takes.push_back(std::move(take));
+      for (ByteRange range : takes.back().bytesRead())
+        parts.push_back({&target, &takes.back(), range});
+    }
   }
+  auto readOne = [&](const Part &part) {
+    RegularFile file(folder / part.take->shard->file, Links::Refused);
+    pb::DataType type = part.take->stored->piece.type, wanted = part.target->wanted.type;
+    std::span<std::byte> values = part.target->values;
+    if (std::optional<int64_t> place = part.take->placeOf(part.range); place && type == wanted)
+      return part.take->readPart(
+          file, part.range, values.subspan(*place * elementBytes(type), part.range.end - part.range.begin));
+    part.take->readPart(file, part.range, [&](int64_t to, std::span<const std::byte> from) {
+      convertElements(from, type, values, wanted, to);
+    });
+  };
+  auto job = [&](int64_t part) { readOne(parts[part]); };
+  pool.run(
+      static_cast<int64_t>(parts.size()),
+      [](void *context, int64_t part, int) { (*static_cast<decltype(job) *>(context))(part); }, &job);
+}
+
+void loadPieces(const StoredCheckpoint &from, const std::vector<HeldPiece> &pieces,
+                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool) {
+  std::vector<std::byte> staged; // for devices whose memory the host cannot write
+  std::vector<StoredCheckpoint::Target> targets;
+  for (const HeldPiece &held : pieces) {
+    DeviceRange place = placeOf(executor, held);
+    std::byte *direct = executor.device().writable(place.offset);
+    if (!isRead(held.piece)) {
+      executor.device().fill(place.offset, 0, place.bytes);
+    } else if (direct) {
+      targets.push_back({held.piece, {direct, place.bytes}});
+    } else {
+      staged.resize(std::max(staged.size(), place.bytes));
+      StoredCheckpoint::Target target{held.piece, std::span(staged).first(place.bytes)};
+      from.read({&target, 1}, pool);
+      copyToRank(executor, held, 0, target.values);
+    }
+  }
+  from.read(targets, pool);
 }
 
 ScalarState StoredCheckpoint::state(const pb::Settings &settings, const Continuation &run) const {

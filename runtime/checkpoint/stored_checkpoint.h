@@ -30,8 +30,15 @@ public:
   /// state is complete. A checkpoint without any optimizer state starts a new training with its weights.
   void requireContinuation(const pb::Plan &plan, const Continuation &run) const;
 
-  /// Fills `values` with the elements of a piece; padding is zero. Throws PlanError if the data read is damaged.
-  void read(const Piece &wanted, std::span<std::byte> values) const;
+  /// A piece to read, and the memory of its elements.
+  struct Target {
+    Piece wanted;
+    std::span<std::byte> values;
+  };
+
+  /// Fills the values of pieces, several threads at a time; padding is zero. Throws PlanError if the data read is
+  /// damaged.
+  void read(std::span<const Target> targets, ThreadPool &pool) const;
 
   /// Returns the state at which a run continues: the saved state, or the initial state if there is no optimizer state.
   ScalarState state(const pb::Settings &settings, const Continuation &run) const;
@@ -44,6 +51,14 @@ private:
   const Manifest theManifest;
   const Sources sources;
 };
+
+/// Fills pieces in the memory of their rank with elements of the checkpoint, or with zeros if `isRead` is false for the
+/// piece. Throws PlanError if the data read is damaged.
+void loadPieces(const StoredCheckpoint &from, const std::vector<HeldPiece> &pieces,
+                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool);
+
+/// Returns whether a piece belongs to the weights and not to the rest of the optimizer's state.
+inline bool isWeight(const Piece &piece) { return piece.kind == "value" || piece.kind == "master"; }
 
 /// Converts elements and writes them to an array of another type, from element `to` on.
 void convertElements(std::span<const std::byte> from, pb::DataType type, std::span<std::byte> array,

@@ -60,6 +60,20 @@ struct TransferTicket {
   uint64_t number = 0;
 };
 
+/// Bytes of device memory, from an offset on.
+struct DeviceRange {
+  uint64_t offset = 0;
+  size_t bytes = 0;
+};
+
+/// Host memory that its device copies to at full speed: pinned on GPUs. Must not outlive the device.
+class HostBlock {
+public:
+  virtual ~HostBlock() = default;
+  /// Returns the memory, 64-byte aligned. Any thread may use it.
+  virtual std::span<std::byte> bytes() const = 0;
+};
+
 /// One rank's device. Used by one thread.
 class Device {
 public:
@@ -76,8 +90,16 @@ public:
   virtual void copyIn(uint64_t to, const void *from, size_t bytes) = 0;
   /// Copies to the host after all work issued before; called between entries. The bytes are there when this returns.
   virtual void copyOut(void *to, uint64_t from, size_t bytes) = 0;
+  /// Allocates and zeroes host memory for copyOut(). Throws PlanError or MemoryError if the system refuses the memory.
+  virtual std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) = 0;
+  /// Copies ranges, one behind the other, to `to`, which is a part of a block of allocateHost(). Copies after all work
+  /// issued before; called between entries. The bytes are there when this returns.
+  virtual void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) = 0;
   /// Sets bytes to `value`; called between entries.
   virtual void fill(uint64_t to, int value, size_t bytes) = 0;
+  /// Returns the address of an offset in device memory, or null if the host cannot write there. Several threads may
+  /// write between entries.
+  virtual std::byte *writable(uint64_t /*offset*/) { return nullptr; }
   /// Returns the address of an offset in host memory.
   virtual std::byte *host(uint64_t offset) = 0;
 

@@ -23,7 +23,7 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
   theExecutor.emplace(program, place.rank, *device, place.status);
   if (weights)
-    weights->load(*theExecutor);
+    weights->load(*theExecutor, pool);
   else
     initializeParameters(program, *theExecutor, pool);
 }

@@ -116,12 +116,39 @@ RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
   return options;
 }
 
+/// Returns how this host can write the checkpoints before the last step. Throws MemoryError if the options ask for a
+/// copy that does not fit.
+SaveChoice chooseSave(const Program &program, const RunOptions &options, const ProcessPlace &place,
+                      const FreeMemory &free) {
+  if (!savesBeforeTheEnd(options))
+    return {};
+  if (options.save == SaveMode::sync)
+    return {SaveMode::sync, ""};
+  if (place.isMemoryChecked)
+    return {};
+  std::vector<uint64_t> copies = savedBytes(program);
+  std::ranges::sort(copies, std::greater());
+  uint64_t copy = 0, plan = neededMemory(program, threadsPerRank(options.threads, place.hostRanks), place.hostRanks);
+  for (size_t i = 0; i < std::min<size_t>(copies.size(), place.hostRanks); ++i)
+    copy += copies[i];
+  if (plan + copy <= free.bytes)
+    return {};
+  std::string reason =
+      fmt::format("the copy of the state needs {} of memory beside the {} of the plan, {} are free ({})",
+                  gigabytes(copy), gigabytes(plan), gigabytes(free.bytes), free.source);
+  if (options.save == SaveMode::background)
+    throw MemoryError(fmt::format("--save background: {}; give --save sync, which needs no copy", reason));
+  return {SaveMode::sync, reason};
+}
+
 } // namespace
 
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place) {
+  FreeMemory free = freeMemory();
   if (!place.isMemoryChecked)
-    requireMemory(program, threadsPerRank(options.threads, place.hostRanks), freeMemory(), place.hostRanks);
-  RunData data{openTraining(program, options), nullptr};
+    requireMemory(program, threadsPerRank(options.threads, place.hostRanks), free, place.hostRanks);
+  SaveChoice saves = chooseSave(program, options, place, free);
+  RunData data{openTraining(program, options), nullptr, saves};
   bool isOne = isForEvaluation(program.plan().settings()) && !options.heldOut;
   data.heldOut = isOne ? data.training : openHeldOut(program, options);
   return data;
@@ -137,6 +164,7 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
               Gatherer(program), {},      checkpoints.get(), start.get(),        {}} {
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
+  context.saveChoice = data.saves;
 }
 
 void PreparedRun::close() {

@@ -19,12 +19,13 @@ struct ProcessPlace {
   bool isMemoryChecked = false;
 };
 
-/// The datasets that the ranks of a process read.
+/// The datasets that the ranks of a process read, and how the ranks write checkpoints.
 struct RunData {
   std::shared_ptr<const Dataset> training, heldOut;
+  SaveChoice saves = {};
 };
 
-/// Opens the datasets of the run. Throws MemoryError before any large allocation, PlanError or DataError.
+/// Opens the datasets of the run, and chooses how checkpoints are written. Throws MemoryError before any large allocation, PlanError or DataError.
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
 /// The opened inputs and outputs of a run.

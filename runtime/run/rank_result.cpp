@@ -23,6 +23,10 @@ Json rowOf(const StepRecord &step) {
           step.mfu,  step.lossScale, step.labels,   step.isApplied,    step.peakBytes};
 }
 
+Json rowOf(const SaveRecord &save) {
+  return {save.step, save.afterStep, save.name, save.bytes, save.blockedSeconds, save.writtenSeconds};
+}
+
 Json rowOf(const std::optional<StartupError> &error) {
   if (!error)
     return Json::array();
@@ -72,12 +76,15 @@ ResultFile::ResultFile() : file(memfd_create("espalier result", MFD_CLOEXEC)) {
 ResultFile::~ResultFile() { close(file); }
 
 void ResultFile::write(const RankResult &result) const {
-  Json steps = Json::array(), evaluations = Json::array();
+  Json steps = Json::array(), evaluations = Json::array(), saves = Json::array();
   for (const StepRecord &step : result.run.steps)
     steps.push_back(rowOf(step));
   for (const EvaluationRecord &evaluation : result.run.evaluations)
     evaluations.push_back({evaluation.step, evaluation.loss, evaluation.tokens});
+  for (const SaveRecord &save : result.run.saves)
+    saves.push_back(rowOf(save));
   std::vector<uint8_t> bytes = Json::to_cbor({{"steps", steps},
+                                              {"saves", saves},
                                               {"evaluations", evaluations},
                                               {"signal", result.run.stopSignal},
                                               {"divergence", result.run.divergence},
@@ -109,6 +116,8 @@ std::optional<RankResult> ResultFile::read() const {
   RankResult result;
   for (const Json &row : json.at("steps"))
     result.run.steps.push_back(stepOf(row));
+  for (const Json &row : json.at("saves"))
+    result.run.saves.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4), row.at(5)});
   for (const Json &row : json.at("evaluations"))
     result.run.evaluations.push_back({row.at(0), row.at(1), row.at(2)});
   result.run.stopSignal = json.at("signal");

@@ -24,14 +24,14 @@ constexpr int barWidth = 30;
 /// Returns a JSON number, or null if the value is not finite, because JSON has no infinities.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
-/// The first keys of the two kinds of lines.
-constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step";
+/// The first keys of the kinds of lines.
+constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  for (const char *key : {stepKey, evaluationKey}) {
+  for (const char *key : {stepKey, evaluationKey, savedKey}) {
     if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
       return true;
     if (json.is_object() && json.contains(key) && json[key].is_number_integer())
@@ -42,6 +42,12 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
 
 /// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
 double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
+
+/// Formats a duration and the speed of moving `bytes` in this time: "0.21 s (4.8 GB/s)".
+std::string withSpeed(double seconds, uint64_t bytes) {
+  double speed = static_cast<double>(bytes) / 1e9 / seconds;
+  return fmt::format("{:.3g} s{}", seconds, seconds > 0 ? fmt::format(" ({:.3g} GB/s)", speed) : "");
+}
 
 } // namespace
 
@@ -163,6 +169,23 @@ std::string metricsLine(const EvaluationRecord &record) {
   return line.dump();
 }
 
+std::string metricsLine(const SaveRecord &record) {
+  nlohmann::ordered_json line = {{savedKey, record.afterStep},
+                                 {"saved_step", record.step},
+                                 {"checkpoint", record.name},
+                                 {"checkpoint_bytes", record.bytes},
+                                 {"blocked_seconds", record.blockedSeconds},
+                                 {"written_seconds", record.writtenSeconds},
+                                 {"schema", 1}};
+  return line.dump();
+}
+
+std::string logLine(const SaveRecord &record, const std::filesystem::path &folder) {
+  return fmt::format("saved {}: {:.4g} MB; training waited {}, written in {}", (folder / record.name).string(),
+                     static_cast<double>(record.bytes) / 1e6, withSpeed(record.blockedSeconds, record.bytes),
+                     withSpeed(record.writtenSeconds, record.bytes));
+}
+
 void Metrics::add(const StepRecord &record) {
   events.add(record.step, {{"loss", record.loss},
                            {"gradient_norm", record.gradNorm},
@@ -179,6 +202,12 @@ void Metrics::add(const StepRecord &record) {
     show(logLine(record, options.steps, left));
   else if (isTerminal)
     print("\r\x1b[K" + bar);
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
+}
+
+void Metrics::add(const SaveRecord &record) {
+  show(logLine(record, options.checkpoint));
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

@@ -22,6 +22,11 @@ std::string durationText(double seconds);
 std::string metricsLine(const StepRecord &record);
 /// Formats the line of an evaluation.
 std::string metricsLine(const EvaluationRecord &record);
+/// Formats the line of a checkpoint.
+std::string metricsLine(const SaveRecord &record);
+
+/// Formats a log line about a checkpoint of the folder: its size, for how long training waited, and the speed of both.
+std::string logLine(const SaveRecord &record, const std::filesystem::path &folder);
 
 /// Writes the records of rank 0.
 class Metrics {
@@ -39,6 +44,8 @@ public:
   void add(const StepRecord &record);
   /// Logs an evaluation, and appends the record to the metrics file.
   void add(const EvaluationRecord &record);
+  /// Logs a checkpoint that is on disk, and appends the record to the metrics file.
+  void add(const SaveRecord &record);
   /// Prints a line between the lines of the steps.
   void say(const std::string &line);
   /// Prints the last line, below the progress bar.

@@ -1,6 +1,7 @@
 // The options and the result of a run.
 #pragma once
 
+#include "runtime/checkpoint/save_record.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/sampler.h"
 #include "runtime/executor.h"
@@ -66,6 +67,7 @@ struct RunOptions {
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only
+  std::optional<SaveMode> save;                   ///< unset: background if memory holds the copy
   bool resume = false;                            ///< continue from the latest checkpoint
   bool acceptChanges = false;                     ///< resume even if a different training of the model wrote it
   int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
@@ -90,9 +92,15 @@ struct RunOptions {
   int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
 };
 
+/// Returns whether checkpoints are due before the last step.
+inline bool savesBeforeTheEnd(const RunOptions &options) {
+  return !options.checkpoint.empty() && options.saveEvery > 0 && options.saveEvery < options.steps;
+}
+
 /// The result of a run.
 struct RunResult {
   std::vector<StepRecord> steps;
+  std::vector<SaveRecord> saves;
   std::vector<EvaluationRecord> evaluations;
   std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
   std::vector<Tensors> parameters; ///< per step, after the update

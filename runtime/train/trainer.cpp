@@ -4,6 +4,7 @@
 #include "runtime/abi.h"
 #include "runtime/status.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/rank_requests.h"
 #include "runtime/train/write_trace.h"
 
 #include <algorithm>
@@ -47,13 +48,13 @@ bool Trainer::begin() {
   std::string fault;
   if (context.start) {
     try {
-      context.start->load(executor);
+      context.start->load(executor, pool);
     } catch (const PlanError &error) {
       fault = error.what();
     }
     fault = agreement.first(fault);
     state = context.start->state();
-  } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement)) {
+  } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement, pool)) {
     state = *loaded;
   } else {
     fault = context.checkpoints->loadFault();
@@ -78,6 +79,7 @@ void Trainer::run() {
 void Trainer::train() {
   const RunOptions &options = context.options;
   firstStep = state.step;
+  prepareSaves();
   if (isLeader() && options.resume)
     context.metrics.continueAfter(firstStep);
   while (!isStopped && divergence.empty() && state.step < options.steps) {
@@ -87,6 +89,7 @@ void Trainer::train() {
     if (divergence.empty())
       saveIfDue();
   }
+  finishSave();
 }
 
 int Trainer::signalHere() const {
@@ -94,17 +97,19 @@ int Trainer::signalHere() const {
 }
 
 /// Runs an entry. All ranks sum their scalars in every entry, so every rank learns afterwards that some rank received a
-/// signal.
+/// signal, or that none was writing a checkpoint.
 Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader &from, int64_t consumed,
                           int64_t first) {
   for (uint32_t i = 0; i < entry.microBatches; ++i)
     from.load(consumed, first + i, [&](uint32_t exchange) { return executor.exchange(exchange, i).data(); });
-  scalars[StopRequests] = signalHere() != 0;
+  scalars[StopRequests] = RankRequests{signalHere() != 0, saving && saving->isWriting()}.summand();
   std::memcpy(executor.exchange(scalarsExchange, 0).data(), scalars.data(), sizeof scalars);
   executor.run(entry.number);
   Scalars results;
   std::memcpy(results.data(), executor.exchange(resultsExchange, 0).data(), sizeof results);
-  isStopped |= results[StopRequests] > 0;
+  auto [stops, writes] = RankRequests::ofSum(results[StopRequests]);
+  isStopped |= stops;
+  isAnyWriting = writes;
   return results;
 }
 
@@ -117,6 +122,7 @@ void Trainer::trainStep() {
   executor.trace = nullptr;
   StepOutcome outcome = endStep(settings, results, state);
   divergence = divergenceRule.judge(outcome, state);
+  isSaveProven |= std::isfinite(outcome.loss); // NaN without labels; then the weights are still those of the save
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (context.options.keepGradients)
     context.gatherer.addGradients(executor, results, state.step - 1 - firstStep);
@@ -132,29 +138,75 @@ void Trainer::trainStep() {
     context.options.onStep(context.result.steps.back());
 }
 
+void Trainer::prepareSaves() {
+  if (!context.checkpoints || !savesBeforeTheEnd(context.options))
+    return;
+  const SaveChoice &own = context.saveChoice;
+  std::string said = agreement.first(own.mode == SaveMode::sync ? "sync" + own.reason : "");
+  if (said.empty())
+    saving.emplace(*context.checkpoints, context.program, executor, agreement);
+  else if (std::string reason = said.substr(std::strlen("sync")); isLeader() && !reason.empty())
+    fmt::print(stderr, "espalier: note: training waits while checkpoints are written, as with --save sync: {}\n", reason);
+}
+
 /// Saves a checkpoint if one is due. The save waits while steps are skipped, because only the next applied step shows
 /// whether the weights are good. Weights without a finite loss are not saved, so that they do not replace a good
-/// checkpoint.
+/// checkpoint: a checkpoint that is written while training goes on is complete only after the next step has given a
+/// finite loss with its weights.
 void Trainer::saveIfDue() {
   const RunOptions &options = context.options;
   if (!context.checkpoints)
     return;
+  advanceSave();
   bool isLast = isStopped || state.step == options.steps;
-  bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0, waits = divergenceRule.skipped() > 0;
-  if (isLeader() && isDueNow && !isSaveDue && waits && !isLast)
-    context.metrics.say(
-        fmt::format("the checkpoint due after step {} waits for the next step that is applied", state.step));
+  bool isDueNow = options.saveEvery > 0 && state.step % options.saveEvery == 0;
+  std::string waits;
+  if (divergenceRule.skipped() > 0)
+    waits = "for the next step that is applied";
+  else if (saving && saving->isActive())
+    waits = fmt::format("until that of step {} is written", saving->step());
+  if (isLeader() && isDueNow && !isSaveDue && !waits.empty() && !isLast)
+    context.metrics.say(fmt::format("the checkpoint due after step {} waits {}", state.step, waits));
   isSaveDue |= isDueNow;
-  if (!isLast && (!isSaveDue || waits))
+  if (!isLast && (!isSaveDue || !waits.empty()))
     return;
   isSaveDue = false;
+  if (saving && !isLast) {
+    saving->begin(state);
+    isSaveProven = false;
+    return;
+  }
   // Evaluates the first micro-batch of the step that has just been trained.
   Loss loss = evaluateBatches(trainingBatches, state.consumed - static_cast<int64_t>(settings.global_batch()), 1);
   if (!std::isfinite(loss.sum)) {
     divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
     return;
   }
-  context.checkpoints->save(executor, agreement, state, isLast);
+  isSaveProven = true; // if no step has done so, no step has changed the weights since
+  finishSave();
+  report(context.checkpoints->save(executor, agreement, state, isLast));
+}
+
+void Trainer::advanceSave() {
+  if (saving && saving->isActive() && isSaveProven && !isAnyWriting)
+    report(saving->advance());
+}
+
+void Trainer::finishSave() {
+  if (!saving || !saving->isActive())
+    return;
+  if (isSaveProven)
+    report(saving->finish());
+  else
+    saving->abandon();
+}
+
+void Trainer::report(std::optional<SaveRecord> record) {
+  if (!record)
+    return;
+  record->afterStep = state.step;
+  context.result.saves.push_back(*record);
+  context.metrics.add(*record);
 }
 
 /// Ends the run on all ranks. After the agreement on the signal, no rank can fail any more.

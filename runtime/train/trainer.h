@@ -1,6 +1,7 @@
 // The loop of one rank: steps, evaluations and checkpoints, in the same order on all ranks.
 #pragma once
 
+#include "runtime/checkpoint/background_save.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/start.h"
 #include "runtime/train/batch_loader.h"
@@ -29,6 +30,7 @@ struct RunContext {
   Checkpoints *checkpoints = nullptr;     ///< null: no checkpoints
   const StartingWeights *start = nullptr; ///< null: initial values, or the run's own checkpoint
   std::string loadFault; ///< why no weights could be loaded (a user error); the first rank of the process writes it
+  SaveChoice saveChoice = {};  ///< of this process
   bool isPeakExceeded = false; ///< by a step, because the machine was busy while its peak was measured
 };
 
@@ -64,7 +66,14 @@ private:
   void trainStep();
   void evaluate(int64_t step, int64_t batches);
   int64_t wholeBatches() const;
+  /// Agrees with the other ranks on how checkpoints are written, and allocates what that needs.
+  void prepareSaves();
   void saveIfDue();
+  /// Goes on with the save in flight if no rank writes any more.
+  void advanceSave();
+  /// Waits for the save in flight, or cancels it if its weights have not given a finite loss.
+  void finishSave();
+  void report(std::optional<SaveRecord> record);
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
@@ -86,6 +95,9 @@ private:
   std::string divergence; ///< the result of the rule
   bool isStopped = false; ///< by a signal, on all ranks after the same entry
   bool isSaveDue = false;
+  std::optional<BackgroundSave> saving; ///< null: checkpoints are written at once
+  bool isSaveProven = false;            ///< the weights of the save in flight have given a finite loss
+  bool isAnyWriting = false;            ///< some rank's thread was writing when the last entry began
 };
 
 } // namespace espalier::rt

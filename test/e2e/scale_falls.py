@@ -3,7 +3,7 @@
 import json
 import sys
 
-steps = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+steps = [line for line in map(json.loads, open(sys.argv[1], encoding="utf-8")) if "step" in line]
 skipped = next(i for i, step in enumerate(steps) if step["applied"])
 scales = [step["loss_scale"] for step in steps]
 assert scales[:skipped] == [2.0 ** (31 - i) for i in range(skipped)], scales

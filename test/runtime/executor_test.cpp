@@ -46,6 +46,8 @@ public:
   uint64_t allocatedBytes() const override { return device->allocatedBytes(); }
   void copyIn(uint64_t to, const void *from, size_t bytes) override { device->copyIn(to, from, bytes); }
   void copyOut(void *to, uint64_t from, size_t bytes) override { device->copyOut(to, from, bytes); }
+  std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override { return device->allocateHost(bytes); }
+  void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) override { device->copyOut(to, from); }
   void fill(uint64_t to, int value, size_t bytes) override { device->fill(to, value, bytes); }
   std::byte *host(uint64_t offset) override { return device->host(offset); }
   void launch(const KernelLaunch &launch) override { device->launch(launch); }

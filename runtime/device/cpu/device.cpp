@@ -39,6 +39,38 @@ void runLibraryPart(void *context, int64_t part, int thread) {
   job.kernel->run(*job.arguments, part, job.scratch + thread * job.scratchBytes);
 }
 
+class ArenaBlock final : public HostBlock {
+public:
+  explicit ArenaBlock(uint64_t size) : arena(size), size(size) {}
+  std::span<std::byte> bytes() const override { return {arena.at(0), size}; }
+
+private:
+  const Arena arena;
+  const uint64_t size;
+};
+
+/// A copy of ranges that lie one behind the other in `to`.
+struct CopyJob {
+  std::byte *to;
+  const std::byte *from;
+  std::span<const DeviceRange> ranges;
+  size_t bytes, partBytes;
+};
+
+/// Copies the bytes [part * partBytes, (part + 1) * partBytes) of the concatenated ranges.
+void runCopyPart(void *context, int64_t part, int) {
+  const CopyJob &job = *static_cast<const CopyJob *>(context);
+  size_t begin = part * job.partBytes, end = std::min(job.bytes, begin + job.partBytes), at = 0;
+  for (const DeviceRange &range : job.ranges) {
+    size_t low = std::max(begin, at), high = std::min(end, at + range.bytes);
+    if (low < high)
+      std::memcpy(job.to + low, job.from + range.offset + (low - at), high - low);
+    at += range.bytes;
+    if (at >= end)
+      return;
+  }
+}
+
 /// Allocates the memory of a rank. The rank's own thread touches it first, so that it lies on the near NUMA node.
 std::byte *takeArena(Communicator &communicator, uint64_t bytes) {
   constexpr uint64_t pageBytes = 4096;
@@ -66,6 +98,17 @@ void CpuDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
 void CpuDevice::copyOut(void *to, uint64_t from, size_t bytes) {
   if (bytes > 0)
     std::memcpy(to, deviceArena + from, bytes);
+}
+
+std::unique_ptr<HostBlock> CpuDevice::allocateHost(uint64_t bytes) { return std::make_unique<ArenaBlock>(bytes); }
+
+void CpuDevice::copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) {
+  constexpr size_t leastPart = size_t{1} << 20;
+  if (to.empty())
+    return;
+  size_t threads = rank.pool.threads(), part = std::max(leastPart, (to.size() + threads - 1) / threads);
+  CopyJob job = {to.data(), deviceArena, from, to.size(), part};
+  rank.pool.run(static_cast<int64_t>((to.size() + part - 1) / part), runCopyPart, &job);
 }
 
 void CpuDevice::fill(uint64_t to, int value, size_t bytes) { std::memset(deviceArena + to, value, bytes); }

@@ -16,7 +16,10 @@ public:
   uint64_t allocatedBytes() const override { return deviceBytes + hostArena.bytes() + scratch.bytes(); }
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
+  std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override;
+  void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) override;
   void fill(uint64_t to, int value, size_t bytes) override;
+  std::byte *writable(uint64_t offset) override { return deviceArena + offset; }
   std::byte *host(uint64_t offset) override { return hostArena.at(offset); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;

@@ -13,6 +13,15 @@ uint32_t blocksOf(int64_t iterations, uint32_t perBlock) {
   return static_cast<uint32_t>((iterations + perBlock - 1) / perBlock);
 }
 
+class PinnedBlock final : public HostBlock {
+public:
+  PinnedBlock(const Driver &driver, uint64_t bytes) : memory(driver, bytes) {}
+  std::span<std::byte> bytes() const override { return {memory.at(0), memory.bytes}; }
+
+private:
+  const HostMemory memory;
+};
+
 } // namespace
 
 CudaDevice::CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const RankHost &host,
@@ -54,6 +63,26 @@ void CudaDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
 
 void CudaDevice::copyOut(void *to, uint64_t from, size_t bytes) {
   staging.copyOut(compute, to, memory.at(from), bytes);
+}
+
+std::unique_ptr<HostBlock> CudaDevice::allocateHost(uint64_t bytes) {
+  return std::make_unique<PinnedBlock>(driver, bytes);
+}
+
+void CudaDevice::copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) {
+  if (!copies)
+    copies.emplace(driver);
+  Event issued(driver), end(driver);
+  compute.record(issued);
+  copies->waitFor(issued);
+  size_t at = 0;
+  for (const DeviceRange &range : from) {
+    if (range.bytes > 0)
+      driver.cuMemcpyDtoHAsync_v2(to.data() + at, memory.at(range.offset), range.bytes, copies->stream());
+    at += range.bytes;
+  }
+  copies->record(end);
+  end.wait(compute.watch);
 }
 
 void CudaDevice::fill(uint64_t to, int value, size_t bytes) {

@@ -22,6 +22,8 @@ public:
   std::string describeMemory() const override;
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
+  std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override;
+  void copyOut(std::span<std::byte> to, std::span<const DeviceRange> from) override;
   void fill(uint64_t to, int value, size_t bytes) override;
   std::byte *host(uint64_t offset) override { return hostMemory.at(offset); }
   void launch(const KernelLaunch &launch) override;
@@ -45,6 +47,7 @@ private:
   HostMemory hostMemory;
   Staging staging;
   TransferStreams transfers;
+  std::optional<Queue> copies;      ///< the stream of copies to pinned blocks
   std::array<Event, 2> turnEnds;    ///< ends of the last two entries
   uint64_t turns = 0;               ///< entries issued
   std::optional<Timeline> timeline; ///< set if ESPALIER_CUDA_TIMES names an output file

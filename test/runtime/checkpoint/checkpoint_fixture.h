@@ -37,6 +37,7 @@ protected:
     run.checkpoint = folder;
     run.resume = resume;
     run.saveEvery = saveEvery;
+    run.save = SaveMode::sync; // so that each due checkpoint is there
     return run;
   }
 

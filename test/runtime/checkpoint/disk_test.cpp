@@ -2,9 +2,12 @@
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "test/sanitizer.h"
 
+#include <chrono>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <thread>
 
 namespace espalier::rt {
 namespace {
@@ -65,6 +68,35 @@ TEST_F(Disk, ReportsAFailedSaveAndRetries) {
   EXPECT_TRUE(faults(folder / latest()).empty());
   for (const auto &entry : fs::directory_iterator(folder))
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
+}
+
+TEST_F(Disk, ReportsAFailedBackgroundSaveAndRetries) {
+  for (Comm comm : {Comm::local, Comm::shm}) {
+    fs::remove_all(folder / "c");
+    RunOptions run = withFullDisk(
+        options(30, /*resume=*/false, /*saveEvery=*/10), [this] { fill(4096); }, 20,
+        [this] { fs::remove(folder / "filler"); }, 29);
+    run.inspect = [inner = run.inspect](const Executor &executor) { // steps that last longer than a save
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 * slowdown));
+      inner(executor);
+    };
+    run.checkpoint = folder / "c";
+    run.save = SaveMode::background;
+    run.keepParameters = false;
+    run.comm = comm;
+    Resumed resumed = resume(samplePlan({}), run);
+    EXPECT_EQ(resumed.error, "");
+    EXPECT_EQ(resumed.result.steps.size(), 30u);
+    EXPECT_THAT(resumed.aloud, HasSubstr("the checkpoint of step 20 is not written"));
+    EXPECT_THAT(resumed.aloud,
+                HasSubstr("No space left on device; the last good one is " + (folder / "c/step-00000010").string() +
+                          "; training continues and the next save tries again"));
+    EXPECT_EQ(checkpointNames(folder / "c"), (std::vector<std::string>{"step-00000030", "step-00000010"}));
+    EXPECT_TRUE(faults(folder / "c/step-00000030").empty());
+    ASSERT_EQ(resumed.result.saves.size(), 2u);
+    for (const auto &entry : fs::directory_iterator(folder / "c"))
+      EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
+  }
 }
 
 TEST_F(Disk, AFailedLastSaveFailsTheRun) {

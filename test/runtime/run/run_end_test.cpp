@@ -46,25 +46,32 @@ protected:
   fs::path folder;
 };
 
-/// The signal arrives at each message all-gather of a run with evaluations and checkpoints in turn. All eight ranks end
-/// after the same all-gather. The saved state resumes bit for bit.
-TEST_F(RunEnd, StopsAtAnyAllGatherAndResumes) {
+class RunEndOfSaves : public RunEnd, public testing::WithParamInterface<SaveMode> {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, RunEndOfSaves, testing::Values(SaveMode::sync, SaveMode::background),
+                         [](const auto &info) { return info.param == SaveMode::sync ? "sync" : "background"; });
+
+/// The signal arrives at each entry of a run with evaluations and checkpoints in turn. All eight ranks end after the
+/// same entry. The saved state resumes bit for bit.
+TEST_P(RunEndOfSaves, StopsAtAnyEntryAndResumes) {
+  int entries = GetParam() == SaveMode::sync ? 12 : 11; // a synchronous save evaluates its weights
   Program program(samplePlan(options));
   RunOptions straight = runOptions(6);
   straight.evalEvery = 2;
   straight.evalBatches = 1;
   straight.checkpoint.clear();
   RunResult whole = runPlan(program, straight);
-  for (int when = 0; when < 13; ++when) {
+  for (int when = 0; when <= entries; ++when) {
     fs::remove_all(folder);
     RunOptions run = runOptions(6);
     run.evalEvery = 2;
     run.evalBatches = 1;
     run.saveEvery = 3;
+    run.save = GetParam();
     std::atomic<int> asked = 0;
     run.stopSignal = [&] { return asked++ >= when ? SIGTERM : 0; };
     RunResult stopped = runPlan(program, run);
-    EXPECT_EQ(stopped.stopSignal, when < 12 ? SIGTERM : 0) << when;
+    EXPECT_EQ(stopped.stopSignal, when < entries ? SIGTERM : 0) << when;
     int64_t last = stopped.steps.empty() ? 0 : stopped.steps.back().step;
     std::string checkpoint = fs::exists(folder) ? latestCheckpoint(folder) : "";
     EXPECT_EQ(checkpoint, last ? (folder / fmt::format("step-{:08}", last)).string() : "") << when;
@@ -97,6 +104,7 @@ TEST_F(RunEnd, RuinedWeightsAreNotSaved) {
   options.peakRate = 1e30;
   RunOptions run = runOptions(10);
   run.saveEvery = 1;
+  run.save = SaveMode::sync;
   Program program(samplePlan(options));
   RunResult result = runPlan(program, run);
   EXPECT_EQ(result.divergence, "the weights after step 1 give a loss that is not finite");
@@ -107,15 +115,17 @@ TEST_F(RunEnd, RuinedWeightsAreNotSaved) {
 TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
   runPlan(Program(samplePlan(options)), runOptions(2));
   options.peakRate = 1e30;
-  for (int64_t saveEvery : {0, 1}) {
+  for (auto [saveEvery, save] : {std::pair(0, SaveMode::sync), {1, SaveMode::sync}, {1, SaveMode::background}}) {
     RunOptions run = runOptions(30);
     run.resume = run.acceptChanges = true;
     run.saveEvery = saveEvery;
+    run.save = save;
+    bool evaluates = saveEvery > 0 && save == SaveMode::sync; // the weights, before they are saved
     Program program(samplePlan(options));
     RunResult result = runPlan(program, run);
-    EXPECT_EQ(result.divergence, saveEvery ? "the weights after step 3 give a loss that is not finite"
+    EXPECT_EQ(result.divergence, evaluates ? "the weights after step 3 give a loss that is not finite"
                                            : "the loss of step 4 is not finite");
-    EXPECT_EQ(result.steps.size(), saveEvery ? 1u : 2u);
+    EXPECT_EQ(result.steps.size(), evaluates ? 1u : 2u);
     EXPECT_EQ(latestCheckpoint(folder), folder / "step-00000002");
     EXPECT_THAT(divergenceSentence(result, run, program.plan().settings()),
                 HasSubstr("the last good checkpoint is " + folder.string()));
