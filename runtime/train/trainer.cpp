@@ -47,6 +47,7 @@ bool Trainer::begin() {
   std::string fault;
   if (context.start) {
     try {
+      initializeParameters(context.program, executor, pool, &context.start->missing());
       context.start->load(executor);
     } catch (const PlanError &error) {
       fault = error.what();
