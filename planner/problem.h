@@ -79,6 +79,7 @@ struct CollectiveTerm {
   double calls = 1; ///< number of collectives that share the bytes; each pays the latency
   bool recomputedSelective = false;
   bool recomputedFull = false;
+  bool ofFrozen = false; ///< gathers frozen parameters, which only ZeRO 3 shards
   /// Axis::Dp only: the group also includes ep. True for gradients of parameters that are not experts'.
   bool overExperts = false;
   /// Compute at positions from `start` to `wait` of the same program may overlap with this collective. Equal positions
@@ -98,6 +99,7 @@ struct ParameterTerm {
   double gradientBytes = 4;  ///< per element, the accumulator
   bool tied = false;         ///< the head's copy of the embedding: costs nothing if both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
+  bool isFrozen = false;     ///< not trained, so that only ZeRO 3 shards them
   bool expert = false;       ///< sharded over ep, so that ZeRO can shard over the remaining sample axes only
   double unshardedShare = 1; ///< of parameters that ZeRO shards: the share that is unsharded at once (UnshardedBuffers)
   bool operator==(const ParameterTerm &) const = default;

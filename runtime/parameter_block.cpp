@@ -93,6 +93,15 @@ HeldElements PlacedParameter::heldGradient() const { return bucket->has_whole_gr
 
 bool PlacedParameter::isStoredSpokenFor() const { return bucket->has_whole_stored() ? isOwnSpokenFor : isSpokenFor; }
 
+std::set<std::string> adapterNames(const pb::Plan &plan) {
+  std::set<std::string> names;
+  for (const pb::WeightNames::Run &run : plan.weights().runs())
+    for (const pb::WeightNames::Parameter &parameter : run.parameters())
+      if (parameter.is_adapter())
+        names.insert(parameter.name());
+  return names;
+}
+
 std::vector<NamedParameter> parametersOf(const pb::Plan &plan) {
   std::vector<NamedParameter> parameters;
   std::map<int64_t, std::string> names = callNames(plan);

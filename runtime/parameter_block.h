@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ struct NamedParameter {
 
   int64_t elements() const; ///< of the unpadded global tensor
 };
+
+/// Returns the names of the parameters that are low-rank adapters of others, without the names of their calls.
+std::set<std::string> adapterNames(const pb::Plan &plan);
 
 /// Returns the parameters of the model, each once, in the order of stages and calls.
 std::vector<NamedParameter> parametersOf(const pb::Plan &plan);

@@ -242,7 +242,8 @@ uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
   uint32_t gradient = whole > 0 ? whole - 1 : value;
   for (int number = 0; number < plan.buckets_size(); ++number) {
     const pb::Bucket &bucket = plan.buckets(number);
-    if ((bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value() == gradient)
+    if (bucket.has_gradient() &&
+        (bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value() == gradient)
       return number + 1;
   }
   return 0;

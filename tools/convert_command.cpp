@@ -6,6 +6,7 @@
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/describe_weights.h"
 
+#include "runtime/checkpoint/convert/peft.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@ namespace espalier {
 namespace {
 
 struct ConvertWords {
-  std::string source, target, to, run, names = "mcore", format = "safetensors", reference;
+  std::string source, target, to, run, base, names = "mcore", format = "safetensors", reference;
+  bool merges = false;
   int64_t tp = 1, pp = 1, shards = 0;
 };
 
@@ -44,8 +46,26 @@ void toHf(const ConvertWords &words, const ImportedRun &run, const rt::Converted
   options.format = words.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
   options.shards = words.shards;
   options.reference = words.reference;
+  options.mergesAdapters = words.merges;
   rt::convertToHf(model, words.source, words.target, options,
                   [&](const std::string &type) { return configText(words, run, type); });
+}
+
+/// Checks that the options fit the adapters of the model and the source.
+void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from) {
+  bool hasAdapters = !model.adapters.model.parameters.empty(), isAdapter = from == rt::WeightSystem::Peft;
+  if (isAdapter == words.base.empty())
+    throw rt::PlanError(isAdapter ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie",
+                                                words.source)
+                                  : fmt::format("--base is of a source with adapters of peft, {} has none", words.source));
+  if (words.to == "espalier" || words.to == "peft")
+    return;
+  if (hasAdapters && !words.merges)
+    throw rt::PlanError(fmt::format("{}: its adapters are lost in {}; --merge with --to hf adds them to the weights, --to "
+                                    "peft writes them alone",
+                                    words.source, words.to));
+  if (words.merges && !hasAdapters)
+    throw rt::PlanError(fmt::format("--merge adds adapters to weights, and {} has no pet_config", words.run));
 }
 
 void convert(const ConvertWords &words) {
@@ -59,14 +79,20 @@ void convert(const ConvertWords &words) {
                                  : fmt::format("{}: is no checkpoint of Espalier; convert it --to espalier first, and "
                                                "that one --to {}",
                                                words.source, words.to));
+  checkAdapters(words, model, from);
   std::string written = words.target;
   if (isToOurs)
-    written = rt::convertToNative(model, from, words.source, words.target).string();
+    written = rt::convertToNative(model, from, words.source, words.target, words.base).string();
   else if (words.to == "hf")
     toHf(words, run, model);
+  else if (words.to == "peft")
+    rt::writePeftFolder(model, words.source, words.target);
   else
     rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
-  fmt::print("{}: {} parameters of {}\n", written, model.model.parameterCount(), model.model.name);
+  uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
+  bool hasAdapters = words.to == "peft" || from == rt::WeightSystem::Peft;
+  fmt::print("{}: {} parameters of {}\n", written,
+             (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0), model.model.name);
 }
 
 } // namespace
@@ -82,16 +108,18 @@ rt::ConvertedModel convertedModel(const ImportedRun &run) {
 void addConvertCommand(const Verb &app) {
   auto words = std::make_shared<ConvertWords>();
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
-  command.option("SRC", words->source, "a checkpoint, a folder of transformers or of Megatron").required();
+  command.option("SRC", words->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
   command.option("DST", words->target, "folder to write").required();
-  command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron"});
+  command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
   command.option("--model", words->run, "run file of the model").required();
+  command.option("--base", words->base, "weights beside which the adapters of a folder of peft lie");
   Verb megatron = command.group("megatron", "with --to megatron");
   megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);
   megatron.option("--pp", words->pp, "pipeline stages").range(1, 100000);
   megatron.option("--names", words->names, "generation of names").oneOf({"mcore", "legacy"});
   Verb hf = command.group("hf", "with --to hf");
   hf.option("--shards", words->shards, "files of weights; default: of 5 GB each").range(1, 100000);
+  hf.flag("--merge", words->merges, "add low-rank adapters to the weights");
   hf.option("--format", words->format, "form of the files").oneOf({"safetensors", "bin"});
   hf.option("--reference", words->reference, "folder whose config, tokenizer files and README are copied");
   command.action([=] {

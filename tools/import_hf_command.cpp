@@ -26,7 +26,11 @@ struct ImportHfWords {
 ExitCode importHf(const ImportHfWords &words) {
   std::string file = words.folder;
   if (std::filesystem::is_directory(words.folder)) {
-    if (rt::systemAt(words.folder) != rt::WeightSystem::Hf)
+    rt::WeightSystem system = rt::systemAt(words.folder);
+    if (system == rt::WeightSystem::Peft)
+      throw rt::PlanError(words.folder +
+                          ": holds an adapter (LoRA); give the folder of the weights beside which it lies");
+    if (system != rt::WeightSystem::Hf)
       rt::refuseOther(words.folder, "is no folder of transformers");
     file += "/config.json";
   } else if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown) {

@@ -7,6 +7,7 @@
 #include "tools/plan_sections.h"
 
 #include "runtime/mesh.h"
+#include "runtime/parameter_block.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
@@ -18,6 +19,7 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace espalier {
 namespace {
@@ -65,6 +67,17 @@ nlohmann::ordered_json describeChunks(const rt::pb::Plan &plan) {
   return list;
 }
 
+/// Returns the number of parameters that the plan trains, if others are frozen.
+std::optional<int64_t> trainedParameters(const rt::pb::Plan &plan) {
+  int64_t trained = 0;
+  bool isAll = true;
+  for (const rt::NamedParameter &named : rt::parametersOf(plan)) {
+    isAll &= !named.bucket->frozen();
+    trained += named.bucket->frozen() ? 0 : named.elements();
+  }
+  return isAll ? std::nullopt : std::optional(trained);
+}
+
 nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
@@ -91,7 +104,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"stages", describeChunks(plan)}};
   if (settings.has_slices_kept_inputs())
     split["slices_kept_inputs"] = settings.slices_kept_inputs();
-  return {{"schema", 1},
+  nlohmann::ordered_json all = {{"schema", 1},
           {"model", plan.model()},
           {"ranks", mesh.ranks()},
           {"stages", plan.stages_size()},
@@ -109,6 +122,9 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
           {"memory_limit_bytes", plan.memory_limit_bytes()},
           {"predicted_step_seconds", plan.predicted_step_seconds()},
           {"compiler", plan.compiler()}};
+  if (std::optional<int64_t> trained = trainedParameters(plan))
+    all["trained_parameters"] = *trained;
+  return all;
 }
 
 /// Formats the ring slots of all live ranges except the resident one: "inputs 3, saved 2, in 2".
@@ -124,7 +140,9 @@ std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes /
 void printForPeople(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
-  fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
+  std::optional<int64_t> trained = trainedParameters(plan);
+  fmt::print("{}: {} parameters{}, compiled for {}\n", plan.model(), plan.parameter_count(),
+             trained ? fmt::format(", {} of them trained", *trained) : "", plan.target());
   fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {} x ep {}\n", mesh.ranks(), mesh.count(rt::DP),
              mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP), mesh.count(rt::EP));
   int parts = mesh.count(rt::CP);

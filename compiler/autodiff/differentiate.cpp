@@ -1,7 +1,7 @@
 // Reverse-mode differentiation of segments on global shapes. The forward function is extended in place by
 // model.cotangent and the backward ops, so that later passes see one joint function. An op's rule only states
 // contributions to its operands (dialects/model/rules.cpp); this pass sums the contributions and propagates them in
-// reverse order.
+// reverse order. A frozen parameter has no accumulator, so its contributions stay unused and are removed afterwards.
 #include "compiler/passes.h"
 
 #include "dialects/model/dialect.h"
@@ -121,7 +121,7 @@ LogicalResult differentiateSegment(func::FuncOp function) {
     if (role == "stream") {
       results.push_back(wholeGradient(builder, loc, cotangents.of(argument), type));
       resultAttributes.push_back(roleAttributes(builder, "cotangent", name));
-    } else if (role == "parameter") {
+    } else if (role == "parameter" && !function.getArgAttr(i, "model.frozen")) {
       type = withElement(type, builder.getF32Type());
       (void)function.insertArgument(function.getNumArguments(), type, roleAttributes(builder, "accumulator", name),
                                     argument.getLoc());

@@ -79,13 +79,16 @@ LocationAttr locationOf(const SegmentLayout &segment, const SegmentBucket &bucke
   return segment.parameters[bucket.parameters.front()].location;
 }
 
+/// Returns whether the segment updates the bucket.
+bool isUpdated(const SegmentBucket &bucket) { return !bucket.isTiedHere && !bucket.isFrozen; }
+
 void buildNorm(ModuleOp module, const SegmentLayout &segment) {
   RegionFunction f(module, segment.kind + ".norm");
   Type f32 = f.b.getF32Type();
   Type scalar = namedTensor({}, {}, f32);
   Value statistic = f.argument(scalar, "statistic", "squared_norm");
   for (const SegmentBucket &bucket : segment.buckets) {
-    if (bucket.isTiedHere)
+    if (!isUpdated(bucket))
       continue;
     f.moveTo(locationOf(segment, bucket));
     Value gradient = f.argument(f.flat(bucket.partElements, f32), "accumulator", bucket.name, bucket.shareAxes);
@@ -171,11 +174,13 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
     ModuleOp module = getOperation();
     OptimizerConfig adam = readOptimizer(module);
     for (const SegmentLayout &segment : readSegments(module)) {
+      if (llvm::all_of(segment.buckets, [](const SegmentBucket &bucket) { return bucket.isFrozen; }))
+        continue;
       buildAdd(module, segment);
       buildNorm(module, segment);
       RegionFunction f(module, segment.kind + ".update");
       for (const SegmentBucket &bucket : segment.buckets)
-        if (!bucket.isTiedHere) {
+        if (isUpdated(bucket)) {
           f.moveTo(locationOf(segment, bucket));
           buildUpdate(f, bucket, segment.master, adam);
         }

@@ -31,7 +31,7 @@ struct FormedParameter {
   Axes partialAxes,
       shareAxes;        ///< axes over which gradients are summed after the last micro-batch, and axes of ZeRO shards
   int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
-  bool decays = false;
+  bool decays = false, isFrozen = false;
 };
 
 struct FormedSegment {
@@ -87,14 +87,17 @@ private:
       parameter.initializer.stddev = stddev.getValueAsDouble();
     if (auto tied = facts.getAs<StringAttr>("tied_to"))
       parameter.tiedTo = tied.str();
-    out.decays = facts.contains("decays");
+    out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
+    out.decays = facts.contains("decays") && !out.isFrozen;
     readAxes(function, out);
     return success();
   }
 
+  /// A frozen parameter has no gradient that is summed. ZeRO 3 shards it over all replicas.
   void readAxes(func::FuncOp function, FormedParameter &out) {
     Axes partial = partialOf(function, out.parameter.name);
     int64_t shares = 1, splits = 1;
+    bool isShared = plan.zero >= (out.isFrozen ? 3 : 1);
     for (StringAttr axis : layout.mesh().getAxes()) {
       // Iterating in mesh order fixes the order of the reduction and names a group by its axes in mesh order.
       bool isMany = layout.mesh().size(axis.getValue()) > 1, isSummed = llvm::is_contained(partial, axis) && isMany;
@@ -104,7 +107,7 @@ private:
       bool isSplit =
           llvm::any_of(out.parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
       // A parameter that is applied to whole sequences has the same gradient on all context-parallel ranks.
-      if (plan.zero >= 1 && isOfSamples && isSummed && !isSplit) {
+      if (isShared && isOfSamples && (isSummed || (out.isFrozen && isMany)) && !isSplit) {
         out.shareAxes.push_back(axis);
         shares *= layout.mesh().size(axis.getValue());
       }
@@ -158,27 +161,29 @@ public:
 private:
   /// Returns the bucket for a parameter and adds it if needed. Each tied parameter has its own bucket.
   SegmentBucket &bucketFor(const FormedParameter &parameter) {
-    double weight = 1.0 / static_cast<double>(parameter.replicas);
+    double weight = parameter.isFrozen ? 0 : 1.0 / static_cast<double>(parameter.replicas);
     bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
     if (acrossStages)
       weight /= 2;
     Type stored = parameter.local.getElementType();
     for (auto [index, bucket] : llvm::enumerate(segment.buckets))
-      if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.stored == stored &&
+      if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
+          bucket.stored == stored &&
           bucket.partialAxes == parameter.partialAxes && bucket.shareAxes == parameter.shareAxes &&
           bucket.normWeight == weight)
         return bucket;
     SegmentBucket bucket;
-    bucket.name = isTied ? parameter.tied : freeName(parameter.decays);
+    bucket.name = isTied ? parameter.tied : freeName(parameter);
     bucket.stored = stored;
     bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
     bucket.partialAxes = parameter.partialAxes;
     bucket.shareAxes = parameter.shareAxes;
-    if (plan.zero >= 2 && !bucket.shareAxes.empty())
+    if (plan.zero >= 2 && !bucket.shareAxes.empty() && !parameter.isFrozen)
       bucket.wholeGradientOffset = 0;
     if (plan.zero >= 3 && !bucket.shareAxes.empty())
       bucket.wholeStoredOffset = 0;
     bucket.decays = parameter.decays;
+    bucket.isFrozen = parameter.isFrozen;
     bucket.normWeight = weight;
     if (acrossStages)
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
@@ -188,8 +193,9 @@ private:
     return segment.buckets.emplace_back(std::move(bucket));
   }
 
-  std::string freeName(bool decays) const {
-    std::string base = segment.kind + (decays ? ".decayed" : ".plain"), name = base;
+  std::string freeName(const FormedParameter &parameter) const {
+    const char *suffix = parameter.isFrozen ? ".frozen" : parameter.decays ? ".decayed" : ".plain";
+    std::string base = segment.kind + suffix, name = base;
     for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
          ++number)
       name = base + std::to_string(number);
@@ -214,8 +220,10 @@ private:
 void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
   auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
   bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
-  bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
-  bucket.stateOffset = take(segment.stateBytes, stateParts(segment).size() * bucket.partElements * 4);
+  if (!bucket.isFrozen) {
+    bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
+    bucket.stateOffset = take(segment.stateBytes, stateParts(segment).size() * bucket.partElements * 4);
+  }
   if (bucket.wholeGradientOffset)
     bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * 4);
   if (bucket.wholeStoredOffset)
@@ -297,8 +305,8 @@ private:
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
     auto op = b.create<exec::BucketOp>(loc, bucket.name, bucket.number, bucket.stored, bucket.elements,
                                        bucket.partElements, axes(bucket.partialAxes), axes(bucket.shareAxes), holders,
-                                       bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset,
-                                       bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+                                       bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight),
+                                       bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
                                        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
@@ -361,7 +369,7 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
       FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
       segment.layout.kind = kind.str();
       segment.layout.master = readMasters(module) && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
-                                return !p.local.getElementType().isF32();
+                                return !p.isFrozen && !p.local.getElementType().isF32();
                               });
     }
     if (failed(nameTies(segments)))

@@ -71,6 +71,7 @@ SegmentBucket readBucket(exec::BucketOp op) {
   bucket.shareAxes = axesOf(op.getShare());
   bucket.holders.assign(op.getHolders().begin(), op.getHolders().end());
   bucket.decays = op.getDecays();
+  bucket.isFrozen = op.getFrozen();
   bucket.normWeight = op.getNormWeight().convertToDouble();
   bucket.storedOffset = op.getStoredOffset();
   bucket.gradientOffset = op.getGradientOffset();

@@ -42,6 +42,7 @@ struct SegmentBucket {
   Axes partialAxes, shareAxes;    ///< mesh axes of the parameters; pipeline stages are in `holders`
   std::vector<uint32_t> holders;  ///< stages that hold a bucket which is tied across stages
   bool decays = false;
+  bool isFrozen = false; ///< has neither gradients nor optimizer state
   double normWeight = 1; ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the

@@ -63,8 +63,9 @@ pb::DataType storedType(const SegmentBucket &bucket) {
 class BucketEmitter {
 public:
   BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, bool trains, PlanTables &tables)
-      : segment(segment), from(from), tables(tables), trains(trains), share(axisBits(from.shareAxes)),
-        partial(axisBits(from.partialAxes) | (from.holders.empty() ? 0 : exec::axisBit("pp"))) {}
+      : segment(segment), from(from), tables(tables), trains(trains && !from.isFrozen), share(axisBits(from.shareAxes)),
+        partial(axisBits(from.partialAxes) |
+                (from.holders.empty() || from.isFrozen ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
     pb::Bucket bucket;
@@ -76,6 +77,7 @@ public:
     bucket.set_share(share);
     bucket.set_decay(from.decays);
     bucket.set_norm_weight(from.normWeight);
+    bucket.set_frozen(from.isFrozen);
     uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
     uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
     uint32_t sum = trains ? value(from.name + ".gradient", pb::F32, from.elements, wholeGradient()) : 0;
@@ -129,7 +131,7 @@ public:
       reduce(".sum", left & ~share, {});
     if (!share)
       return transfers;
-    if (!from.wholeGradientOffset)
+    if (!from.wholeGradientOffset && trains)
       transfers.sums.push_back(addScatter(source, {.split = share}));
     uint32_t own = tables.findValue(storedValue(from));
     const pb::Buffer &stored = bucket.stored();
@@ -251,7 +253,7 @@ private:
   const SegmentLayout &segment;
   const SegmentBucket &from;
   PlanTables &tables;
-  const bool trains; ///< if false, there are neither gradients nor an optimizer
+  const bool trains; ///< if false, the bucket has neither gradients nor optimizer state
   uint32_t share, partial;
 };
 

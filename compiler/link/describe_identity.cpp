@@ -34,7 +34,8 @@ std::string modelText(const ModelDescription &model) {
   for (const SegmentDescription &segment : model.segments) {
     text += fmt::format("{}: {} -> {}\n", segment.kind, segment.streamIn, segment.streamOut);
     for (const ParameterDescription &parameter : segment.parameters)
-      text += fmt::format("  {} {} {}\n", parameter.name, parameter.dims, parameter.tiedTo);
+      text += fmt::format("  {} {} {}{}\n", parameter.name, parameter.dims, parameter.tiedTo,
+                          parameter.frozen ? " frozen" : "");
     for (const OpDescription &op : segment.ops)
       text += opText(op);
   }

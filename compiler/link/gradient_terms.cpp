@@ -38,6 +38,8 @@ template <typename ValueOf> std::vector<std::set<GradientTerm>> piecesOf(const P
 std::vector<std::vector<GradientTerm>> gradientTerms(const Plan &plan) {
   std::vector<std::vector<GradientTerm>> terms;
   for (const std::set<GradientTerm> &found : piecesOf(plan, [](const Bucket &bucket) {
+         if (!bucket.has_gradient())
+           return std::optional<uint32_t>();
          return std::optional((bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value());
        }))
     terms.emplace_back(found.begin(), found.end());

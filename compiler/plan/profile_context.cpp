@@ -58,12 +58,19 @@ planner::PatternTerms withStep(const planner::PatternTerms &whole, planner::Patt
 
 namespace {
 
+/// Removes the gathers of frozen parameters, which ZeRO 1 and 2 do not shard.
+void leaveFrozenWhole(planner::PatternTerms &pattern) {
+  std::erase_if(pattern.collectives, [](const planner::CollectiveTerm &term) { return term.ofFrozen; });
+}
+
 /// Derives ZeRO 2 and 3 from ZeRO 1. Collectives of the step now run for every micro-batch, beside compute. Gradients
 /// are scattered after the backward pass. Under ZeRO 3, parameters of layers are gathered for the forward and again
 /// for the backward pass. The first and the last segment have their own buffers, so their parameters are gathered
 /// once.
 planner::PatternTerms movedOften(planner::PatternTerms pattern, int zero, bool isLayer) {
   pattern.pattern.zero = zero;
+  if (zero < 3)
+    leaveFrozenWhole(pattern);
   std::vector<planner::CollectiveTerm> moved;
   for (planner::CollectiveTerm term : pattern.collectives) {
     bool isGather = term.kind == planner::CollectiveKind::AllGather,
@@ -96,6 +103,7 @@ void addZeroPatterns(planner::PatternTerms pattern, const ProfilePoint &point, b
       pattern.pattern.dp = true;
     for (int zero : {2, 3})
       patterns.push_back(movedOften(pattern, zero, isLayer));
+    leaveFrozenWhole(pattern);
   } else if (!hasReplicas) {
     for (int zero : {1, 2, 3}) {
       planner::PatternTerms alone = pattern;

@@ -183,8 +183,9 @@ private:
       term.name = bucket.name;
       term.tied = bucket.isTied;
       term.parameterBytes = static_cast<double>(bucket.elementBytes);
-      term.gradientBytes = 4;
-      term.optimizerBytes = segment.master ? 12 : 8;
+      term.isFrozen = bucket.isFrozen;
+      term.gradientBytes = bucket.isFrozen ? 0 : 4;
+      term.optimizerBytes = bucket.isFrozen ? 0 : segment.master ? 12 : 8;
       term.shareMultiple = bucketAlignment;
       for (size_t index : bucket.parameters) {
         const SegmentParameter &parameter = segment.parameters[index];
@@ -229,9 +230,28 @@ private:
     for (StringAttr axis : bucket.partialAxes)
       if (!llvm::is_contained(bucket.shareAxes, axis))
         sums.push_back(axis);
+    if (bucket.isFrozen)
+      return addTransfer(bucket, CollectiveKind::AllGather, replicaAxes(bucket),
+                         static_cast<double>(bucket.elementBytes));
     addTransfer(bucket, CollectiveKind::AllReduce, sums, 4);
     addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, 4);
     addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
+  }
+
+  /// Returns the axes over which ZeRO 3 shards a frozen bucket. Profiles are read under ZeRO 1 and 0.
+  Axes replicaAxes(const SegmentBucket &bucket) const {
+    Axes axes;
+    auto add = [&](StringRef name, int64_t ranks) {
+      bool isSplit = llvm::any_of(bucket.parameters, [&](size_t index) {
+        return llvm::any_of(segment.parameters[index].sharding.dims,
+                            [&](const Axes &split) { return llvm::is_contained(split, name); });
+      });
+      if (sizes.at().zero > 0 && ranks > 1 && !isSplit)
+        axes.push_back(StringAttr::get(bucket.stored.getContext(), name));
+    };
+    add("dp", sizes.at().dp);
+    add("ep", sizes.at().ep);
+    return axes;
   }
 
   void addTransfer(const SegmentBucket &bucket, CollectiveKind kind, const Axes &axes, double width) {
@@ -249,11 +269,12 @@ private:
       term.phase = Phase::Step;
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
+      term.ofFrozen = bucket.isFrozen;
       term.calls = 0;
       // Sums over stages start after all transfers between the stages.
       term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.holders.empty());
       std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
-                     term.besideLastBackward);
+                     term.besideLastBackward, term.ofFrozen);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
       for (size_t index : bucket.parameters)
         add(sum.bytes, scaled(elementsOf(segment.parameters[index]), width));
@@ -268,8 +289,8 @@ private:
   OpTerms ops;
   planner::PatternTerms terms;
   Size stepBytes;
-  /// by kind, axis, whether over experts, and whether beside the last backward pass
-  std::map<std::tuple<int, int, bool, bool>, CollectiveTerm> stepCollectives;
+  /// by kind, axis, whether over experts, whether beside the last backward pass, and whether of frozen parameters
+  std::map<std::tuple<int, int, bool, bool, bool>, CollectiveTerm> stepCollectives;
 };
 
 } // namespace

@@ -253,6 +253,8 @@ LogicalResult BucketOp::verify() {
     return emitOpError("needs elements in equal parts, got ") << elements << " in parts of " << part;
   if (!areAxes(getPartial()) || !areAxes(getShare())) // bucket_c2
     return emitOpError("needs axes pp, dp, cp, ep or tp, got ") << getPartial() << " and " << getShare();
+  if (getFrozen() && (!getPartial().empty() || getWholeGradientOffset())) // bucket_c3
+    return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
   return success();
 }
 

@@ -170,12 +170,15 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     in the region whole_gradients. With `whole_stored_offset` (ZeRO 3), the parameters are also the shard, and calls
     read the gathered parameters in the region whole_parameters.
 
+    With `frozen`, the parameters have neither gradients nor state. `share` is then empty, unless ZeRO 3 shards them.
+
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
+    - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
-                       F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
+                       UnitAttr:$frozen, F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
                        UnitAttr:$tied, UnitAttr:$tied_here);
   let regions = (region SizedRegion<1>:$body);

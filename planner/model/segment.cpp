@@ -210,7 +210,8 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     double replicas = static_cast<double>(config.dp) * config.cp * (term.expert ? 1 : config.ep);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
-    double room = roundedUp(elements + term.padding, term.shareMultiple * (config.zero >= 1 ? replicas : 1));
+    bool isSharded = config.zero >= (term.isFrozen ? 3 : 1);
+    double room = roundedUp(elements + term.padding, term.shareMultiple * (isSharded ? replicas : 1));
     double parameters = room * term.parameterBytes / (config.zero >= 3 ? replicas : 1);
     double gradients = room * term.gradientBytes / (config.zero >= 2 ? replicas : 1);
     double optimizer = room * term.optimizerBytes / (config.zero >= 1 ? replicas : 1);

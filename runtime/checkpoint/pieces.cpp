@@ -61,7 +61,7 @@ std::vector<HeldPiece> heldPieces(const Program &program, int rank) {
 
 std::span<const char *const> stateKinds(const pb::Bucket &bucket) {
   static constexpr const char *kinds[] = {"master", "moment1", "moment2"};
-  return std::span(kinds).subspan(hasMaster(bucket) ? 0 : 1);
+  return std::span(kinds).last(bucket.state_size());
 }
 
 std::vector<uint64_t> savedBytes(const Program &program) {

@@ -44,7 +44,12 @@ Piece rowsOf(const Piece &piece) {
 StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from) : program(program) {
   if (WeightSystem system = systemAt(from); system == WeightSystem::Espalier) {
     stored.emplace(checkpointAt(from));
-    stored->requireParameters(program.plan());
+    missingAdapters = stored->missingAdapters(program.plan());
+    stored->requireParameters(program.plan(), missingAdapters);
+  } else if (system == WeightSystem::Peft) {
+    throw PlanError(fmt::format("{0}: holds an adapter (LoRA) without the weights beside which it lies; join them: "
+                                "espalier convert {0} FOLDER --to espalier --base WEIGHTS --model RUN.yaml",
+                                from.string()));
   } else {
     foreign.emplace(convertedModel(program.plan()), system, from);
     openForeign(from);
@@ -70,8 +75,13 @@ void StartingWeights::openForeign(const std::filesystem::path &from) {
   const WeightModel &model = foreign->model();
   for (size_t i = 0; i < model.parameters.size(); ++i)
     indices[model.parameters[i].name] = i;
+  std::set<std::string> adapters = adapterNames(program.plan());
   for (const NamedParameter &named : parametersOf(program.plan())) {
     auto found = indices.find(named.name);
+    if (found == indices.end() && adapters.contains(named.parameter->name())) {
+      missingAdapters.insert(named.name);
+      continue;
+    }
     std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
     if (found == indices.end() || model.parameters[found->second].sizes != shape)
       throw PlanError(
@@ -109,6 +119,9 @@ void StartingWeights::readForeign(const Piece &wanted, std::span<std::byte> valu
 
 void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
   std::vector<HeldPiece> pieces = heldPieces(program, executor.rankProgram().rank);
+  std::erase_if(pieces, [&](const HeldPiece &held) {
+    return isWeight(held.piece) && missingAdapters.contains(held.piece.name); // keeps its initial values
+  });
   if (!foreign)
     return loadPieces(
         *stored, pieces, [&](const Piece &piece) { return isWeight(piece) || continued; }, executor, pool);

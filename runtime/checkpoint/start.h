@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <optional>
+#include <set>
 
 namespace espalier::rt {
 
@@ -24,9 +25,12 @@ public:
   /// are missing or the training is another one.
   StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run);
 
-  /// Fills the parameters of a rank and their f32 masters. Also fills the other optimizer state if the training
+  /// Fills the parameters of a rank that are not missing, and their f32 masters. Also fills the other optimizer state if the training
   /// continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
   void load(Executor &executor, ThreadPool &pool) const;
+
+  /// Returns the adapters that the weights do not have. They start from initial values.
+  const std::set<std::string> &missing() const { return missingAdapters; }
 
   /// Returns the scalar state at which the run begins.
   ScalarState state() const;
@@ -44,6 +48,7 @@ private:
   std::optional<ForeignWeights> foreign; ///< set if `stored` is not
   std::map<std::string, size_t> indices; ///< by name, into its parameters
   std::optional<Continuation> continued; ///< the training that `stored` continues
+  std::set<std::string> missingAdapters;
   // The cache of files that are read one whole parameter at a time; ranks request parameters in the same order.
   mutable std::mutex mutex;
   mutable std::shared_ptr<const std::vector<std::byte>> last;

@@ -19,7 +19,7 @@ bool isLaidOverRun(const pb::LearningRate &rate) {
 }
 
 /// Returns how the parameters of a checkpoint and a plan differ, or an empty text.
-std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) {
+std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan, const std::set<std::string> &without) {
   std::map<std::string, std::vector<int64_t>> there;
   for (const Shard &shard : manifest.shards)
     for (const StoredPiece &stored : shard.pieces)
@@ -29,7 +29,8 @@ std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) 
   for (const NamedParameter &named : parametersOf(plan)) {
     auto found = there.find(named.name);
     if (found == there.end()) {
-      missing.push_back(named.name);
+      if (!without.contains(named.name))
+        missing.push_back(named.name);
       continue;
     }
     std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
@@ -69,8 +70,22 @@ void convertElements(std::span<const std::byte> from, pb::DataType type, std::sp
 StoredCheckpoint::StoredCheckpoint(std::filesystem::path path)
     : folder(std::move(path)), theManifest(soundManifest(folder)), sources(theManifest, folder.string()) {}
 
-void StoredCheckpoint::requireParameters(const pb::Plan &plan) const {
-  if (std::string difference = parameterDifference(theManifest, plan); !difference.empty())
+std::set<std::string> StoredCheckpoint::missingAdapters(const pb::Plan &plan) const {
+  std::set<std::string> adapters = adapterNames(plan), there, missing;
+  for (const Shard &shard : theManifest.shards)
+    for (const StoredPiece &stored : shard.pieces)
+      there.insert(stored.piece.name);
+  for (const NamedParameter &named : parametersOf(plan))
+    if (adapters.contains(named.parameter->name())) {
+      if (there.contains(named.name))
+        return {};
+      missing.insert(named.name);
+    }
+  return missing;
+}
+
+void StoredCheckpoint::requireParameters(const pb::Plan &plan, const std::set<std::string> &without) const {
+  if (std::string difference = parameterDifference(theManifest, plan, without); !difference.empty())
     throw PlanError(fmt::format("{}: a checkpoint of another model: {}", folder.string(), difference));
 }
 

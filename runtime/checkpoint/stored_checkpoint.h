@@ -3,6 +3,8 @@
 
 #include "runtime/checkpoint/sources.h"
 
+#include <set>
+
 namespace espalier::rt {
 
 /// The run that continues from a checkpoint.
@@ -23,8 +25,11 @@ public:
   const std::filesystem::path &path() const { return folder; }
   const Manifest &manifest() const { return theManifest; }
 
-  /// Throws PlanError unless the checkpoint has exactly the parameters of the plan, in their shapes.
-  void requireParameters(const pb::Plan &plan) const;
+  /// Returns the plan's low-rank adapters if the checkpoint has none of them.
+  std::set<std::string> missingAdapters(const pb::Plan &plan) const;
+  /// Throws PlanError unless the checkpoint has exactly the parameters of the plan, in their shapes. It may lack those
+  /// in `without`.
+  void requireParameters(const pb::Plan &plan, const std::set<std::string> &without = {}) const;
 
   /// Also checks that a run may continue here: the training is the same or its changes are accepted, and the optimizer
   /// state is complete. A checkpoint without any optimizer state starts a new training with its weights.

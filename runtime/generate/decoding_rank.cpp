@@ -22,10 +22,9 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
       theCommunicator(place.open()), pool(place.threads, place.spins),
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
   theExecutor.emplace(program, place.rank, *device, place.status);
+  initializeParameters(program, *theExecutor, pool, weights ? &weights->missing() : nullptr);
   if (weights)
     weights->load(*theExecutor, pool);
-  else
-    initializeParameters(program, *theExecutor, pool);
 }
 
 void DecodingRank::run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds) {

@@ -28,7 +28,7 @@ void Gatherer::addGradients(const Executor &executor, const Scalars &scalars, si
   Tensors &tensors = at(gradients, step);
   float scale = 1 / (scalars[TokenCount] * scalars[LossScale]);
   for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
-    if (!placed.isOwnSpokenFor)
+    if (!placed.isOwnSpokenFor || placed.bucket->frozen())
       continue;
     const pb::Buffer &gradient = placed.bucket->gradient();
     HeldElements summed = placed.heldGradient();

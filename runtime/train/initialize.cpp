@@ -66,8 +66,11 @@ void write(Executor &executor, const PlacedParameter &placed, const pb::Buffer &
 
 } // namespace
 
-void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool) {
+void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool,
+                          const std::set<std::string> *only) {
   for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+    if (only && !only->contains(placed.name))
+      continue;
     std::vector<float> values = blockValues(program.plan(), placed, pool);
     const pb::Bucket &bucket = *placed.bucket;
     write(executor, placed, bucket.stored(), bucket.type(), placed.heldStored(), values);

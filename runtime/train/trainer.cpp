@@ -48,6 +48,7 @@ bool Trainer::begin() {
   std::string fault;
   if (context.start) {
     try {
+      initializeParameters(context.program, executor, pool, &context.start->missing());
       context.start->load(executor, pool);
     } catch (const PlanError &error) {
       fault = error.what();

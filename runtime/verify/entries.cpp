@@ -158,7 +158,7 @@ void Play::endBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number
 void Play::checkVersion(const pb::Buffer &buffer, uint32_t which, const pb::Bucket &bucket) {
   if (!writes(buffer.region()) && !finds(buffer.region()))
     return;
-  uint32_t version = writes(buffer.region()) ? 1 : 0;
+  uint32_t version = writes(buffer.region()) && !bucket.frozen() ? 1 : 0;
   Operand operand = view.values.operandOf(buffer, Access::Read);
   Where at = where(operand.region);
   std::optional<Instance> instance = instanceOf(operand);

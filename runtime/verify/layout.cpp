@@ -68,9 +68,11 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
   int64_t share = mesh.count(bucket.share());
   if (static_cast<int64_t>(bucket.elements()) % (share * granule) != 0)
     add("bucket '{}': {} elements are no multiple of {} * {}", bucket.name(), bucket.elements(), share, granule);
-  if (mesh.divided(bucket.share() & ~bucket.partial()))
+  if (bucket.frozen() && (bucket.has_gradient() || bucket.state_size() > 0 || bucket.partial() || bucket.norm_weight()))
+    add("bucket '{}': is frozen, and has gradients, optimizer state, partial axes or a weight in the norm", bucket.name());
+  if (mesh.divided(bucket.share() & ~bucket.partial()) && !bucket.frozen())
     add("bucket '{}': its state is shared over axes that its gradients are not summed over", bucket.name());
-  bool isHeld = bucket.holders_size() > 1, isSummed = mesh.divided(bucket.partial() & PP);
+  bool isHeld = bucket.holders_size() > 1 && !bucket.frozen(), isSummed = mesh.divided(bucket.partial() & PP);
   if (isHeld != isSummed)
     add("bucket '{}': has {} holders and is {}summed over stages", bucket.name(), bucket.holders_size(),
         isSummed ? "" : "not ");
@@ -106,7 +108,7 @@ int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parame
   uint32_t split = used & ~mesh.divided(bucket.partial()) & ~uint32_t(PP);
   int64_t copies = mesh.count(allAxes & ~uint32_t(PP) & ~split) / mesh.count(bucket.share() & ~uint32_t(PP)) *
                    std::max(1, bucket.holders_size());
-  if (std::abs(bucket.norm_weight() * static_cast<double>(copies) - 1) > 1e-9)
+  if (!bucket.frozen() && std::abs(bucket.norm_weight() * static_cast<double>(copies) - 1) > 1e-9)
     add("bucket '{}', parameter '{}': {} ranks have each element, in the norm it counts {:.6g} on each", bucket.name(),
         parameter.name(), copies, bucket.norm_weight());
   return elements;

@@ -118,8 +118,9 @@ void Sums::square(uint32_t call, const Square &square, const Span &span) {
 void Sums::check(const std::function<void(std::string)> &add) const {
   for (const pb::Call &call : stage.calls())
     for (const pb::BucketUse &use : call.buckets()) {
-      uint32_t region = view.plan.buckets(static_cast<int>(use.bucket())).stored().region();
-      if (use.updates() && std::ranges::count(entry.writes(), region) > 0)
+      const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(use.bucket()));
+      uint32_t region = bucket.stored().region();
+      if (use.updates() && !bucket.frozen() && std::ranges::count(entry.writes(), region) > 0)
         checkNorm(call, use, add);
     }
   checkStatistics(add);

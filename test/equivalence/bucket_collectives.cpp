@@ -67,7 +67,7 @@ llvm::Error BucketCollectives::sumGradients() {
       llvm::erase_if(axes, [&](StringAttr axis) {
         return bucket.wholeGradientOffset && llvm::is_contained(bucket.shareAxes, axis);
       });
-      if (bucket.isTiedHere || (axes.empty() && bucket.holders.empty()))
+      if (bucket.isTiedHere || bucket.isFrozen || (axes.empty() && bucket.holders.empty()))
         continue;
       std::vector<double> &values = layer.stores.at("accumulator/" + bucket.name);
       auto parts = exchange(bucket, axes, bucket.holders, "sum", values);

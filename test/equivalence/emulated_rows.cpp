@@ -10,6 +10,12 @@ constexpr auto none = planner::Recompute::None, selective = planner::Recompute::
 /// Returns the settings of a model with its own head width.
 std::vector<std::string> wideHeads() { return {"model.model_config.head_dim=8"}; }
 
+/// Returns the settings of low-rank adapters beside all products of the layers.
+std::vector<std::string> adapterSets(double dropout) {
+  return {"model.model_config.pet_config={pet_type: lora, lora_rank: 4, lora_alpha: 8, lora_dropout: " +
+          std::to_string(dropout) + ", target_modules: '.*(attn|mlp).*'}"};
+}
+
 } // namespace
 
 std::vector<std::string> dropoutSets() {
@@ -43,6 +49,9 @@ const std::vector<EmulatedRow> &planRows() {
       {"llama_full", "llama", {}, {.recompute = full}},
       {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
+      {"frozen_accumulate2", "frozen_parts", {}, {.microBatches = 2}},
+      {"adapters_full", "llama", adapterSets(0), {.microBatches = 2, .recompute = full}},
+      {"adapters_dropout", "gpt2", adapterSets(0.2), {}},
   };
   return rows;
 }
@@ -58,6 +67,8 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
       {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
       {"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}},
+      {"adapters_dp2_zero3", "llama", adapterSets(0.1), {.dp = 2, .microBatches = 2, .zero = 3}},
+      {"adapters_tp2_pp2_sequence", "gpt2", adapterSets(0.1), {.tp = 2, .pp = 2, .microBatches = 4, .sequenceParallel = true}},
       {"mixtral_ep2", "mixtral", {}, {.ep = 2}},
       {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
@@ -80,6 +91,7 @@ std::vector<EmulatedRow> allRows() {
       add({model}, *list);
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
+  add(frozenModels(), frozenSplits());
   add({{"mixtral", "mixtral", {}}, {"qwen3_moe", "qwen3_moe", wideHeads()}}, expertSplits());
   return rows;
 }

@@ -5,6 +5,7 @@
 #include "runtime/run/run.h"
 
 #include <gtest/gtest.h>
+#include <set>
 
 namespace espalier {
 namespace {
@@ -72,6 +73,19 @@ INSTANTIATE_TEST_SUITE_P(TiedPlans, Equivalence,
                          testing::Combine(testing::Values(Model{"two_tables", "two_tables", {}}),
                                           testing::ValuesIn(tiedSplits())),
                          nameOf);
+
+INSTANTIATE_TEST_SUITE_P(FrozenPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(frozenModels()), testing::ValuesIn(frozenSplits())),
+                         nameOf);
+
+/// Frozen parameters have no gradient and keep their initial values.
+TEST(Frozen, HaveNoGradient) {
+  std::set<std::string> trained;
+  for (const auto &[name, gradient] : unsplit(frozenModels().front()).gradients.front())
+    trained.insert(name);
+  EXPECT_EQ(trained, (std::set<std::string>{"slim.0.up_weight", "wide.1.attn_norm", "wide.1.mlp_norm",
+                                            "slim.2.up_weight", "wide.3.attn_norm", "wide.3.mlp_norm"}));
+}
 
 /// There are nine buckets. The head also reads the embedding's bucket. Each bucket is read forward and backward.
 TEST(Interpreted, RunsTheBucketCollectivesOfItsZeroStage) {

@@ -134,7 +134,7 @@ std::pair<std::vector<double> *, int64_t> RankLayers::store(LayerState &layer, c
 void RankLayers::addGradients(TrainingStep &step, double tokens) const {
   for (const LayerState &layer : layers)
     for (const SegmentParameter &parameter : layer.segment->parameters) {
-      if (layer.segment->bucketOf(parameter).isTiedHere)
+      if (const SegmentBucket &bucket = layer.segment->bucketOf(parameter); bucket.isTiedHere || bucket.isFrozen)
         continue;
       std::vector<double> &whole = step.gradients[layer.globalName(parameter)];
       int64_t elements = 1;

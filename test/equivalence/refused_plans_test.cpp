@@ -43,6 +43,7 @@ const Original halfV = {"gpt2",
                          .microBatches = 4,
                          .stageLayers = {1, 1, 1, 0},
                          .schedule = planner::Schedule::VHalf}};
+const Original frozen = {"frozen_parts", {.name = "frozen", .dp = 2, .microBatches = 2, .zero = 3}};
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
 const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
@@ -86,6 +87,10 @@ void unfold(const pb::Stage &stage, pb::Actions &list) {
       }
   list.clear_blocks();
   *list.add_blocks() = std::move(all);
+}
+
+pb::Bucket *bucketNamed(pb::Plan &plan, const std::string &name) {
+  return &*std::ranges::find(*plan.mutable_buckets(), name, [](const pb::Bucket &bucket) { return bucket.name(); });
 }
 
 /// Returns the plan, compiled once.
@@ -220,6 +225,15 @@ const Refusal lists[] = {
            if (flight.transfer() == first || flight.transfer() == second)
              flight.set_transfer(first + second - flight.transfer());
      }},
+    {"FrozenBucketIsTrained", &frozen, "of the gradient of bucket 'embed.frozen' of embed are in the norm",
+     [](pb::Plan &p) {
+       pb::Bucket &bucket = *bucketNamed(p, "embed.frozen");
+       bucket.set_frozen(false);
+       bucket.set_partial(bucket.share());
+       bucket.set_norm_weight(1);
+     }},
+    {"TrainedBucketIsFrozen", &frozen, "is frozen, and has gradients, optimizer state",
+     [](pb::Plan &p) { bucketNamed(p, "slim.decayed")->set_frozen(true); }},
 };
 
 // Cases that change subprograms.

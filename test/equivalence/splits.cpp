@@ -258,6 +258,56 @@ const std::vector<SplitCase> &tiedSplits() {
   return cases;
 }
 
+const std::vector<Model> &frozenModels() {
+  static const std::vector<Model> list = {
+      {"frozen_ends", "frozen_parts", {}},
+      {"frozen_blocks", "frozen_parts", {"model.model_config.trains_ends=true"}},
+      {"llama_adapters",
+       "llama",
+       {"model.model_config.pet_config={pet_type: lora, lora_rank: 4, lora_alpha: 8, lora_dropout: 0, "
+        "target_modules: '.*wq|.*wv|.*wo|.*w2|.*lm_head'}"}},
+      {"gpt2_adapters_dropout",
+       "gpt2",
+       {"model.model_config.pet_config={pet_type: lora, lora_rank: 2, lora_alpha: 2, lora_dropout: 0.2, "
+        "target_modules: [c_attn, c_proj, mapping]}"}},
+  };
+  return list;
+}
+
+const std::vector<SplitCase> &frozenSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "full", .microBatches = 2, .recompute = full},
+      {.name = "dp2", .dp = 2},
+      {.name = "dp2_zero1", .dp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
+      {.name = "dp4_zero3", .dp = 4, .microBatches = 2, .zero = 3},
+      {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_sp", .tp = 2, .microBatches = 2, .sequenceParallel = true},
+      {.name = "tp2_sp_selective", .tp = 2, .sequenceParallel = true, .recompute = selective},
+      {.name = "pp2", .pp = 2, .microBatches = 4},
+      {.name = "cp2_zero3", .cp = 2, .microBatches = 2, .zero = 3},
+      {.name = "pp2_zero_bubble_v", .pp = 2, .microBatches = 4, .schedule = planner::Schedule::ZeroBubbleV},
+      {.name = "dp2_tp2_pp2_zero1_sp",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true},
+      {.name = "dp2_tp2_pp2_zero3_sp_selective",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 3,
+       .sequenceParallel = true,
+       .recompute = selective},
+  };
+  return cases;
+}
+
 const std::vector<SplitCase> &expertSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "one"},

@@ -34,6 +34,11 @@ const std::vector<SplitCase> &unlikeSplits();
 /// Splits of a model with two tied tables, whose head and embedding name them in different orders.
 const std::vector<SplitCase> &tiedSplits();
 
+/// Models with frozen parameters: of which every segment has some, and with low-rank adapters.
+const std::vector<Model> &frozenModels();
+/// Splits of models with frozen parameters.
+const std::vector<SplitCase> &frozenSplits();
+
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();
 

@@ -8,11 +8,10 @@
 
 namespace espalier {
 
-/// Writes model.safetensors in `there`.
-inline void writeFormulaWeights(const rt::ConvertedModel &converted, const std::filesystem::path &there) {
-  rt::NameMap names = converted.names("hf");
+/// Writes the tensors of a model that `names` lists.
+inline void writeFormulaTensors(const rt::NameMap &names, const std::filesystem::path &file) {
   std::vector<rt::WrittenTensor> tensors;
-  for (const rt::ForeignTensor &tensor : names.tensors({0, converted.model.layers, true, true, {}}, 0, {}))
+  for (const rt::ForeignTensor &tensor : names.tensors({0, names.model().layers, true, true, {}}, 0, {}))
     if (!tensor.isDerived && !tensor.isTied)
       tensors.push_back({tensor.names.front(), rt::pb::F32, tensor.shape, [tensor] {
                            std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
@@ -22,8 +21,13 @@ inline void writeFormulaWeights(const rt::ConvertedModel &converted, const std::
                            auto bytes = std::as_bytes(std::span(values));
                            return std::vector<std::byte>(bytes.begin(), bytes.end());
                          }});
-  std::filesystem::create_directories(there);
-  rt::writeSafetensorsInTurn(there / "model.safetensors", tensors, {{"format", "pt"}});
+  std::filesystem::create_directories(file.parent_path());
+  rt::writeSafetensorsInTurn(file, tensors, {{"format", "pt"}});
+}
+
+/// Writes model.safetensors in `there`.
+inline void writeFormulaWeights(const rt::ConvertedModel &converted, const std::filesystem::path &there) {
+  writeFormulaTensors(converted.names("hf"), there / "model.safetensors");
 }
 
 } // namespace espalier

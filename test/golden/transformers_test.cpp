@@ -2,6 +2,7 @@
 // (transformers.json, made by transformers_reference.py). Covers import-hf, the names and layouts of each model file,
 // and the conversion back.
 #include "compiler/import/huggingface/hf_config.h"
+#include "test/golden/formula_data.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
 #include "tools/convert_command.h"
@@ -142,24 +143,6 @@ TEST_P(Graded, HasTheGradients) {
       importHfConfig("config.json", bytesOf(place / "back/config.json"), {ESPALIER_SOURCE_DIR "/configs"});
   EXPECT_EQ(again.diagnostics.render(), "");
 }
-
-/// The samples of reference.py: token t of sample i is a formula, and the next token is the label.
-class FormulaData : public rt::Dataset {
-public:
-  FormulaData() : Dataset(optionsOf()) {}
-  int64_t sampleCount() const override { return 16; }
-  void readTokens(int64_t i, std::span<int32_t> out) const override {
-    for (int64_t t = 0; t < static_cast<int64_t>(out.size()); ++t)
-      out[t] = static_cast<int32_t>((5 * i * i + 3 * t * t + 7 * i * t + 2 * i + t) % 19);
-  }
-
-private:
-  static rt::DatasetOptions optionsOf() {
-    rt::DatasetOptions options;
-    options.seqLength = 8;
-    return options;
-  }
-};
 
 class Finetuning : public Transformers {
 protected:

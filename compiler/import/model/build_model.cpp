@@ -38,6 +38,7 @@ private:
   FailureOr<Value> embed(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
@@ -172,6 +173,11 @@ FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) 
 
 FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) {
   return binary<model::MulOp>(in[0], in[1], compute());
+}
+
+FailureOr<Value> SegmentBuilder::scale(const OpDescription &op, ArrayRef<Value> in) {
+  double factor = number(op, "factor", 1);
+  return factor == 1 ? in[0] : binary<model::MulOp>(in[0], constant(factor), compute());
 }
 
 // y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
@@ -366,6 +372,7 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
   static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
                                                                     {"add", &SegmentBuilder::add},
                                                                     {"mul", &SegmentBuilder::mul},
+                                                                    {"scale", &SegmentBuilder::scale},
                                                                     {"linear", &SegmentBuilder::linear},
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
                                                                     {"rms_norm", &SegmentBuilder::rmsNorm},
@@ -452,9 +459,12 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
   if (!segment.streamIn.empty())
     values[segment.streamIn] =
         argument(tensor({"batch", "seq", "hidden"}, compute()), "stream", segment.streamIn, where);
-  for (const ParameterDescription &parameter : segment.parameters)
+  for (const ParameterDescription &parameter : segment.parameters) {
     values[parameter.name] = argument(tensor(parameter.dims, element(dtypes.parameters)), "parameter", parameter.name,
                                       location(parameter.location));
+    if (parameter.frozen)
+      function.setArgAttr(function.getNumArguments() - 1, "model.frozen", b.getUnitAttr());
+  }
   bool hasLoss = llvm::any_of(segment.ops, [](const OpDescription &op) { return op.kind == "cross_entropy"; });
   if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
     values[segment.streamIn] = oneToken(values[segment.streamIn]);

@@ -156,7 +156,7 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
   ParameterDescription parameter;
   parameter.name = entry.key;
   parameter.location = entry.keyWhere;
-  checkKeys(*entry.value, {"dims", "init", "decay", "tied", "when"}, "a parameter");
+  checkKeys(*entry.value, {"dims", "init", "decay", "frozen", "tied", "when"}, "a parameter");
   const YamlNode *when = entry.value->find("when"); // a size of the run that decides whether the parameter is tied
   if (const YamlNode *tied = entry.value->find("tied"); tied && (!when || number(*when) != 0)) {
     parameter.tiedTo = tied->text;
@@ -181,6 +181,8 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
   parameter.decay = parameter.dims.size() > 1;
   if (const YamlNode *decay = entry.value->find("decay"))
     parameter.decay = number(*decay) != 0;
+  if (const YamlNode *frozen = entry.value->find("frozen"))
+    parameter.frozen = number(*frozen) != 0;
   segment.parameters.push_back(std::move(parameter));
 }
 
@@ -301,6 +303,7 @@ void ModelDescriber::checkTies(SegmentDescription &segment) {
     parameter.dims = owner->dims;
     parameter.initializer = owner->initializer;
     parameter.decay = owner->decay;
+    parameter.frozen = owner->frozen;
   }
 }
 

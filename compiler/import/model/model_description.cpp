@@ -37,11 +37,15 @@ bool ModelDescription::isOfExperts(const std::string &dim) const {
   return false;
 }
 
-int64_t ModelDescription::parameterCount() const {
+int64_t ModelDescription::parameterCount() const { return countOf(/*withFrozen=*/true); }
+
+int64_t ModelDescription::trainableCount() const { return countOf(/*withFrozen=*/false); }
+
+int64_t ModelDescription::countOf(bool withFrozen) const {
   int64_t total = 0;
   for (const SegmentRun &run : runs)
     for (const ParameterDescription &parameter : segment(run.kind).parameters) {
-      if (!parameter.tiedTo.empty())
+      if (!parameter.tiedTo.empty() || (parameter.frozen && !withFrozen))
         continue;
       int64_t elements = 1;
       for (const std::string &dim : parameter.dims)

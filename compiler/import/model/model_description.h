@@ -33,8 +33,12 @@ struct ParameterDescription {
   std::string name;              ///< local to the segment kind, such as "attn_q_weight"
   std::vector<std::string> dims; ///< dimension names, outermost first
   Initializer initializer;
-  bool decay = true;  ///< whether weight decay applies; false for 1-D weights (norms and biases)
-  std::string tiedTo; ///< "segment.parameter" whose storage this parameter uses, or empty
+  bool decay = true;   ///< whether weight decay applies; false for 1-D weights (norms and biases)
+  bool frozen = false; ///< whether training leaves the parameter unchanged
+  std::string tiedTo;  ///< "segment.parameter" whose storage this parameter uses, or empty
+  /// The matrices A and B of the adapter beside this parameter, or empty.
+  std::string adapterA, adapterB;
+  bool isAdapter = false; ///< whether the parameter is such a matrix
   SourceLocation location;
 };
 
@@ -85,6 +89,11 @@ struct ModelDescription {
   bool isOfExperts(const std::string &dim) const;
   /// Returns the exact number of parameters, without padding. Tied parameters count once.
   int64_t parameterCount() const;
+  /// Returns the number of these parameters that are not frozen.
+  int64_t trainableCount() const;
+
+private:
+  int64_t countOf(bool withFrozen) const;
 };
 
 } // namespace espalier

@@ -16,6 +16,7 @@ constexpr OpSignature vocabulary[] = {
     {"embed", 2, 2, {}},
     {"add", 2, 2, {}},
     {"mul", 2, 2, {}},
+    {"scale", 1, 1, factor},
     {"linear", 2, 3, {}},
     {"layer_norm", 3, 3, epsilon},
     {"rms_norm", 2, 2, epsilon},

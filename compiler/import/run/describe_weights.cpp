@@ -20,7 +20,16 @@ void describeWeights(const RunConfig &run, rt::pb::WeightNames &out) {
       described.set_name(parameter.name);
       described.mutable_dims()->Assign(parameter.dims.begin(), parameter.dims.end());
       described.set_tied_to(parameter.tiedTo);
+      described.set_adapter_a(parameter.adapterA);
+      described.set_adapter_b(parameter.adapterB);
+      described.set_is_adapter(parameter.isAdapter);
     }
+  }
+  if (run.adapters) {
+    rt::pb::WeightNames::Adapter &adapter = *out.mutable_adapter();
+    adapter.set_rank(run.adapters->rank);
+    adapter.set_alpha(run.adapters->alpha);
+    adapter.set_dropout(run.adapters->dropout);
   }
   for (const WeightRules &rules : run.weights) {
     rt::pb::WeightNames::System &system = *out.add_systems();

@@ -202,17 +202,21 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   return sizes;
 }
 
+/// Reads a map from patterns of names to parameters. A null value removes an entry of the base.
+NamedParameters namesIn(const YamlNode *map) {
+  NamedParameters names;
+  for (size_t i = 0; map && i < map->entries.size(); ++i)
+    if (const YamlEntry &rule = map->entries[i]; rule.value->kind != YamlNode::Kind::Null)
+      names.emplace_back(rule.key, rule.value->text);
+  return names;
+}
+
 std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
   std::vector<WeightRules> systems;
   if (const YamlNode *weights = architecture.root->find("weights"))
-    for (const YamlEntry &system : weights->entries) {
-      if (system.value->kind == YamlNode::Kind::Null) // null removes an entry of the base
-        continue;
-      WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
-      for (const YamlEntry &rule : system.value->entries)
-        if (rule.value->kind != YamlNode::Kind::Null)
-          rules.rules.emplace_back(rule.key, rule.value->text);
-    }
+    for (const YamlEntry &system : weights->entries)
+      if (system.value->kind != YamlNode::Kind::Null)
+        systems.push_back({system.key, namesIn(system.value.get())});
   return systems;
 }
 
@@ -236,6 +240,8 @@ void deriveValues(const RunReader &reader) {
   const planner::Pins &pins = config.pins;
   reader.derive("model", config.model.name, "the model file that knows model.arch.type");
   reader.derive("parameters", grouped(config.model.parameterCount()), "exact, without padding, tied parameters once");
+  if (int64_t trained = config.model.trainableCount(); trained < config.model.parameterCount())
+    reader.derive("trained parameters", grouped(trained), "the others are frozen");
   reader.derive("layers", fmt::format("{}", config.model.layerCount()), "runs between first and last segment");
   std::string dims;
   for (const auto &[name, size] : config.model.dims)
@@ -357,6 +363,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
     run.config.modelFile = architecture->file;
     run.config.weights = weightRulesOf(*architecture);
+    importAdapters(reader, namesIn(architecture->root->find("modules")));
   }
   refuseUnbuilt(reader, sizes);
   importDTypes(reader, sizes);

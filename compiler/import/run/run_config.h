@@ -1,6 +1,7 @@
 // A run file after import, with every value typed, defaulted and checked. The other phases read this.
 #pragma once
 
+#include "compiler/import/model/adapter_config.h"
 #include "compiler/import/model/model_description.h"
 #include "planner/problem.h"
 
@@ -103,7 +104,7 @@ struct DataConfig {
 
 /// The parameter names of another system: patterns of names and the parameters that they hold, as in the model file.
 struct WeightRules {
-  std::string system; ///< hf | mcore | legacy
+  std::string system; ///< hf | mcore | legacy | peft
   std::vector<std::pair<std::string, std::string>> rules;
 };
 
@@ -114,7 +115,8 @@ struct RunConfig {
       places; ///< location of each given key, such as "cluster.link", for errors found later
   ModelDescription model;
   std::string modelFile;
-  std::vector<WeightRules> weights; ///< from the model file
+  std::vector<WeightRules> weights; ///< from the model file; in a run with adapters also `peft`
+  std::optional<AdapterConfig> adapters;
   DTypePolicy dtypes;
   planner::Pins pins;    ///< plan properties that the file fixes
   bool isPinned = false; ///< parallel_mode 1: unset properties use their defaults

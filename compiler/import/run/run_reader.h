@@ -1,6 +1,7 @@
 // Typed access to a run file's values. The key checker reports wrong types once. Here they read as unset.
 #pragma once
 
+#include "compiler/import/model/adapters.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/import/yaml/yaml.h"
 
@@ -54,6 +55,8 @@ private:
 // The parts of the import, each in a file of its name. `sizes` are the architecture's sizes after defaults.
 void importTraining(const RunReader &reader);
 void importData(const RunReader &reader);
+/// Adds the adapters of pet_config to the model. `modules` has MindFormers' names of the model's matrix products.
+void importAdapters(const RunReader &reader, const NamedParameters &modules);
 /// Refuses unsupported values of keys that have only one supported value.
 void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);

@@ -22,8 +22,9 @@ constexpr UnbuiltFeature unbuiltKeys[] = {
     {"model.model_config.quantization_config", nullptr,
      "quantized weights are not built, a plan holds those of the types "
      "that param_init_type and compute_dtype say"},
-    {"model.model_config.pet_config", nullptr,
-     "low-rank adapters are not built, a plan trains all parameters of the plain model"},
+    {"model.model_config.pet_config.exclude_layers", nullptr, "adapters are selected by target_modules alone"},
+    {"model.model_config.pet_config.freeze_include", nullptr, "a run with adapters freezes all other parameters"},
+    {"model.model_config.pet_config.freeze_exclude", nullptr, "a run with adapters freezes all other parameters"},
 };
 
 int bytesOf(const std::string &type) { return type == "float32" ? 4 : type == "float16" || type == "bfloat16" ? 2 : 0; }

@@ -3,6 +3,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
+#include "runtime/checkpoint/convert/peft.h"
 #include "runtime/path_kind.h"
 #include "runtime/status.h"
 
@@ -57,15 +58,17 @@ std::string typeWord(pb::DataType type) {
   return type == pb::BF16 ? "bfloat16" : type == pb::F16 ? "float16" : "float32";
 }
 
-/// Those of one call: tied ones are known by the parameter whose values they share.
-void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &model) {
+/// Adds the parameters of one call. Tied ones are known by the parameter whose values they share.
+void addParameters(const pb::WeightNames::Run &run, int64_t layer, ConvertedModel &converted) {
+  WeightModel &model = converted.model, &adapters = converted.adapters.model;
+  std::string call = fmt::format("{}.{}", run.kind(), layer < 0 ? "" : fmt::format("{}.", layer));
   for (const pb::WeightNames::Parameter &parameter : run.parameters()) {
     if (!parameter.tied_to().empty()) {
       model.ties[parameter.name()] = parameter.tied_to();
       continue;
     }
     WeightParameter added{
-        fmt::format("{}.{}{}", run.kind(), layer < 0 ? "" : fmt::format("{}.", layer), parameter.name()),
+        call + parameter.name(),
         parameter.name(),
         layer,
         {parameter.dims().begin(), parameter.dims().end()},
@@ -76,8 +79,37 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
         throw PlanError(fmt::format("parameter '{}' has a dimension '{}' of no size", added.name, dim));
       added.sizes.push_back(size->second);
     }
-    model.parameters.push_back(std::move(added));
+    if (!parameter.adapter_a().empty())
+      converted.adapters.products[added.name] = {call + parameter.adapter_a(), call + parameter.adapter_b()};
+    (parameter.is_adapter() ? adapters : model).parameters.push_back(std::move(added));
   }
+}
+
+/// Returns the values of a checkpoint as parameters to write.
+std::vector<NewParameter> parametersIn(const WeightModel &model, const NativeSource &source) {
+  std::vector<NewParameter> parameters;
+  for (size_t i = 0; i < model.parameters.size(); ++i)
+    parameters.push_back({source.type(i), [&source, i] { return *source.read(i); }});
+  return parameters;
+}
+
+/// Writes adapters of peft and the weights at `base` as one checkpoint.
+Path joinAdapters(const ConvertedModel &model, const Path &source, const Path &target, const Path &base) {
+  PeftAdapters adapters(model, source);
+  WeightModel all = model.model;
+  std::ranges::copy(model.adapters.model.parameters, std::back_inserter(all.parameters));
+  auto write = [&](std::vector<NewParameter> parameters) {
+    std::ranges::copy(adapters.parameters(), std::back_inserter(parameters));
+    return writeNative(all, target, parameters);
+  };
+  if (WeightSystem system = systemAt(base); system == WeightSystem::Peft) {
+    throw PlanError(fmt::format("{}: holds adapters, wanted the weights that they are added to", base.string()));
+  } else if (system != WeightSystem::Espalier) {
+    ForeignWeights weights(model, system, base);
+    return write(weights.parameters());
+  }
+  NativeSource weights(model.model, base, &model.adapters.model);
+  return write(parametersIn(model.model, weights));
 }
 
 } // namespace
@@ -106,10 +138,7 @@ WeightSystem systemAt(const Path &path) {
   if (isMegatron(path))
     return WeightSystem::Megatron;
   if (hasEntry(path, isAdapter))
-    throw PlanError(
-        fmt::format("{}: holds an adapter (LoRA), whose weights are added to those of another folder; merge "
-                    "them there (merge_and_unload of peft) and give the result",
-                    path.string()));
+    return WeightSystem::Peft;
   if (isFile("config.json") || hasEntry(path, [](const std::string &name) {
         return name.ends_with(".safetensors") || name.starts_with("pytorch_model");
       }))
@@ -141,8 +170,15 @@ ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &n
   for (const pb::WeightNames::Run &run : names.runs())
     for (int64_t call = 0; call < run.count(); ++call) {
       int64_t layer = run.is_layers() ? model.layers++ : -1;
-      addParameters(run, layer, model);
+      addParameters(run, layer, converted);
     }
+  ModelAdapters &adapters = converted.adapters;
+  adapters.rank = names.adapter().rank();
+  adapters.alpha = names.adapter().alpha();
+  adapters.dropout = names.adapter().dropout();
+  adapters.model.name = name;
+  adapters.model.dims = model.dims;
+  adapters.model.layers = model.layers;
   for (const pb::WeightNames::System &system : names.systems())
     for (const pb::WeightNames::Rule &rule : system.rules())
       converted.rules[system.name()].emplace_back(rule.pattern(), rule.holds());
@@ -157,7 +193,10 @@ NameMap ConvertedModel::names(const std::string &system) const {
   return NameMap(model, found->second, fmt::format("{}: weights: {}", place, system));
 }
 
-Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path &source, const Path &target) {
+Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path &source, const Path &target,
+                     const Path &base) {
+  if (from == WeightSystem::Peft)
+    return joinAdapters(model, source, target, base);
   ForeignWeights weights(model, from, source);
   return writeNative(weights.model(), target, weights.parameters());
 }
@@ -165,7 +204,9 @@ Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path 
 void convertToHf(const ConvertedModel &model, const Path &source, const Path &target, HfExport options,
                  const std::function<std::string(const std::string &)> &config) {
   NameMap names = model.names("hf");
-  NativeSource native(model.model, source);
+  std::unique_ptr<NativeSource> held = options.mergesAdapters ? std::make_unique<MergedSource>(model, source)
+                                                              : std::make_unique<NativeSource>(model.model, source);
+  const NativeSource &native = *held;
   options.config = config(typeWord(native.type(0)));
   std::vector<ForeignTensor> tensors = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
   writeHfFolder(target, tensorsOf(names, native, tensors, /*writesTied=*/false), options);

@@ -6,7 +6,7 @@
 
 namespace espalier::rt {
 
-enum class WeightSystem { Espalier, Hf, Megatron };
+enum class WeightSystem { Espalier, Hf, Megatron, Peft };
 
 /// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
@@ -16,11 +16,21 @@ std::string foreignWeightsAt(const std::filesystem::path &folder);
 /// Throws PlanError where the folder holds a checkpoint of torch's distributed format.
 void refuseDistributed(const std::filesystem::path &folder);
 
+/// The low-rank adapters of a model.
+struct ModelAdapters {
+  WeightModel model; ///< only their parameters; none if the model has no adapters
+  int64_t rank = 0;
+  double alpha = 0, dropout = 0;
+  /// The names of the matrices A and B by the name of the parameter beside which they lie.
+  std::map<std::string, std::pair<std::string, std::string>> products;
+};
+
 /// A model with its rules: "hf", "mcore" and "legacy" as its model file has them.
 struct ConvertedModel {
-  WeightModel model;
+  WeightModel model; ///< without adapters
   std::map<std::string, std::vector<NameRule>> rules;
   std::string place; ///< the model file, for errors
+  ModelAdapters adapters = {};
 
   /// Throws PlanError where the file has none of this name.
   NameMap names(const std::string &system) const;
@@ -30,9 +40,11 @@ struct ConvertedModel {
 ConvertedModel convertedModel(const pb::Plan &plan);
 ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &model);
 
-/// Reads another system's weights into a checkpoint of parameters only and returns its folder.
+/// Reads another system's weights into a checkpoint of parameters only and returns its folder. Adapters of peft are
+/// joined with the weights at `base`: a folder of transformers or Megatron, or a checkpoint.
 std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem from,
-                                      const std::filesystem::path &source, const std::filesystem::path &target);
+                                      const std::filesystem::path &source, const std::filesystem::path &target,
+                                      const std::filesystem::path &base = {});
 
 /// `config` gives the text of config.json for weights of a type ("bfloat16").
 void convertToHf(const ConvertedModel &model, const std::filesystem::path &source, const std::filesystem::path &target,

@@ -125,6 +125,14 @@ std::unique_ptr<WeightSource> openHfFolder(const Path &folder) {
                               safetensorsNames.index(), binNames.single(), binNames.index()));
 }
 
+std::unique_ptr<WeightSource> openHfWeights(const Path &folder, const std::string &stem) {
+  for (const FormatNames *names : {&safetensorsNames, &binNames})
+    if (Path file = folder / fmt::format("{}.{}", stem, names->extension); std::filesystem::exists(file))
+      return openFile(file, *names);
+  throw PlanError(fmt::format("{}: has no weights: neither {}.{} nor {}.{}", folder.string(), stem,
+                              safetensorsNames.extension, stem, binNames.extension));
+}
+
 void writeHfFolder(const Path &target, std::vector<WrittenTensor> tensors, const HfExport &options) {
   NewFolder written(target);
   const Path &folder = written.path();

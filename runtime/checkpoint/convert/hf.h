@@ -13,6 +13,8 @@ enum class WeightFormat { Safetensors, Bin };
 /// Opens the weights of a folder: through its index if present, else the single file; safetensors before .bin. The
 /// index may only name files inside the folder. Throws PlanError.
 std::unique_ptr<WeightSource> openHfFolder(const std::filesystem::path &folder);
+/// Opens the file `<stem>.safetensors` or `<stem>.bin` of a folder. Throws PlanError.
+std::unique_ptr<WeightSource> openHfWeights(const std::filesystem::path &folder, const std::string &stem);
 
 /// The settings of an export.
 struct HfExport {
@@ -21,6 +23,7 @@ struct HfExport {
   std::filesystem::path
       reference;      ///< folder whose tokenizer files, README and generation config are copied; may be empty
   std::string config; ///< the text of config.json
+  bool mergesAdapters = false; ///< adds low-rank adapters to the weights that they lie beside
 };
 
 /// Writes the folder, which must be missing or empty, completely or not at all. The order of tensors within a file is

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <set>
 
 namespace espalier::rt {
 namespace {
@@ -45,7 +46,7 @@ void placeElements(const Piece &piece, int64_t first, std::span<const std::byte>
 
 } // namespace
 
-NativeSource::NativeSource(const WeightModel &model, const std::filesystem::path &given)
+NativeSource::NativeSource(const WeightModel &model, const std::filesystem::path &given, const WeightModel *others)
     : model(model), path(checkpointAt(given)), manifest(readManifest(path)), places(model.parameters.size()),
       types(model.parameters.size(), pb::F32) {
   auto differs = [&](const std::string &how) {
@@ -56,10 +57,13 @@ NativeSource::NativeSource(const WeightModel &model, const std::filesystem::path
   std::map<std::string, size_t> indices;
   for (size_t i = 0; i < model.parameters.size(); ++i)
     indices[model.parameters[i].name] = i;
+  std::set<std::string> passedOver;
+  for (const WeightParameter &parameter : others ? others->parameters : std::vector<WeightParameter>())
+    passedOver.insert(parameter.name);
   for (const Shard &shard : manifest.shards)
     for (const StoredPiece &stored : shard.pieces) {
       const Piece &piece = stored.piece;
-      if (piece.kind != "value")
+      if (piece.kind != "value" || passedOver.contains(piece.name))
         continue;
       auto found = indices.find(piece.name);
       if (found == indices.end())

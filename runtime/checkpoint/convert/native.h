@@ -13,13 +13,15 @@ namespace espalier::rt {
 /// The values of a checkpoint, independent of the plan that wrote it.
 class NativeSource {
 public:
-  /// `path` is a checkpoint or a folder of them. Throws PlanError if it is damaged or of another model.
-  NativeSource(const WeightModel &model, const std::filesystem::path &path);
+  /// `path` is a checkpoint or a folder of them. Values of parameters of `others`, which may be null, are passed over.
+  /// Throws PlanError if the checkpoint is damaged or of another model.
+  NativeSource(const WeightModel &model, const std::filesystem::path &path, const WeightModel *others = nullptr);
+  virtual ~NativeSource() = default;
 
   /// Returns the type of the parameter's elements.
   pb::DataType type(size_t parameter) const { return types[parameter]; }
   /// Returns the values in row-major order after verifying checksums. The last parameter read is cached.
-  std::shared_ptr<const std::vector<std::byte>> read(size_t parameter) const;
+  virtual std::shared_ptr<const std::vector<std::byte>> read(size_t parameter) const;
 
 private:
   struct Place {

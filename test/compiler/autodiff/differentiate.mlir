@@ -200,3 +200,23 @@ func.func @loss_beside_the_stream(%x: !stream {model.role = "stream", model.name
   %l = model.reduce_sum %y : (!stream) -> tensor<f32>
   return %y, %l : !stream, tensor<f32>
 }
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<4x5xf32, #model.dims<hidden, ffn>>
+
+// A frozen parameter has no accumulator. The gradient of the stream still reads the parameter.
+// CHECK-LABEL: func.func @frozen(
+// CHECK-NOT: accumulator
+// CHECK: %[[DY:.*]] = model.cotangent
+// CHECK: %[[DX:.*]] = model.contract %[[DY]]
+// CHECK-NOT: model.accumulate
+// CHECK: return %{{.*}}, %[[DX]] :
+func.func @frozen(%x: !stream {model.role = "stream", model.name = "x"},
+                  %w: !up {model.role = "parameter", model.name = "w", model.frozen})
+    -> (!wide {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %y = model.contract %x, %w : (!stream, !up) -> !wide
+  return %y : !wide
+}

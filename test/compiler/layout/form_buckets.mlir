@@ -147,3 +147,37 @@ module attributes {dist.mesh = #dist.mesh<pp = 2>, exec.plan = {stages = [{layer
     return
   }
 }
+
+// -----
+
+!w = tensor<4x6xf32, #model.dims<hidden, ffn>>
+!b = tensor<6xf32, #model.dims<ffn>>
+
+// A frozen parameter has a bucket without gradient and state, which only ZeRO 3 shards.
+// CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64, whole_stored_bytes = 2048 : i64}
+// CHECK: exec.bucket "block.frozen" attributes {elements = 256 : i64, frozen, gradient_offset = 0 : i64, {{.*}}norm_weight = 0.000000e+00 : f64, number = 0 : i64, part_elements = 128 : i64, partial = [], share = ["dp"], {{.*}}whole_stored_offset = 0 : i64}
+// CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, {{.*}}partial = ["dp"], share = ["dp"], {{.*}}stored_offset = 512 : i64, whole_gradient_offset = 0 : i64, whole_stored_offset = 1024 : i64}
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}} {
+  func.func @block(
+      %up: !w {model.role = "parameter", model.name = "up", model.frozen, dist.sharding = #dist.sharding<[{ }, { }]>},
+      %bias: !b {model.role = "parameter", model.name = "bias", dist.sharding = #dist.sharding<[{ }]>},
+      %dbias: !b {model.role = "accumulator", model.name = "bias", dist.sharding = #dist.sharding<[{ }], partial = {dp}>})
+      attributes {model.segment, model.parameters = {up = {decays}, bias = {}}} {
+    return
+  }
+}
+
+// -----
+
+!w = tensor<4x6xf32, #model.dims<hidden, ffn>>
+
+// Under ZeRO 2 every rank has all of it.
+// CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 512 : i64, state_bytes = 0 : i64}
+// CHECK: exec.bucket "block.frozen" attributes {elements = 128 : i64, frozen, {{.*}}part_elements = 128 : i64, partial = [], share = []
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}} {
+  func.func @block(
+      %up: !w {model.role = "parameter", model.name = "up", model.frozen, dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment, model.parameters = {up = {decays}}} {
+    return
+  }
+}

@@ -29,6 +29,16 @@ module @bucket_c2_unknown_axis {
 
 // -----
 
+module @bucket_c3_frozen_and_summed {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{is frozen and needs no partial axes and no whole gradients, got ["dp"]}}
+    exec.bucket "block.frozen" attributes {elements = 256 : i64, frozen, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 0.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = ["dp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
 module @parameter_c1_ranks_differ {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {

@@ -70,11 +70,11 @@ TEST(Explain, BeginsWithOneScreen) {
 
 // A key that asks for a missing feature is a warning here. It is an error when the run file is compiled.
 TEST(Explain, RefusedKeysHaveAReason) {
-  ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: lora}"});
+  ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: adalora}"});
   EXPECT_TRUE(r.ok());
-  EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: low-rank adapters are not built"));
+  EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: pet_type 'adalora' is not built, only lora is"));
   EXPECT_THAT(explainRun(r, "pet_config"),
-              AllOf(HasSubstr("action  rejected"), HasSubstr("low-rank adapters are not built")));
+              AllOf(HasSubstr("action  rejected"), HasSubstr("only lora is")));
   EXPECT_THAT(nlohmann::json::parse(explainRunJson(r, "pet_config"))["warnings"].size(), 1);
   ImportedRun classifier = run("gpt2_124m", {"model.arch.type=GPT2ForSequenceClassification", "run_mode=finetune"});
   EXPECT_THAT(classifier.diagnostics.render(), AllOf(HasSubstr("warning: classification heads are not built"),

@@ -1,0 +1,26 @@
+// The settings of a run's low-rank adapters.
+#pragma once
+
+#include "compiler/import/yaml/source_location.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The settings of a run's adapters.
+struct AdapterConfig {
+  int64_t rank = 8;
+  double alpha = 16, dropout = 0.01;
+  /// The modules that get adapters: one regular expression, which must match from the beginning of a module's name, or
+  /// a list of names, each of which a module's name must end with.
+  std::vector<std::string> targets;
+  bool isPattern = true;
+  SourceLocation where; ///< of the targets
+
+  /// Returns whether the targets select the module.
+  bool selects(const std::string &module) const;
+};
+
+} // namespace espalier
