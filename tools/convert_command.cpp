@@ -55,15 +55,17 @@ void toHf(const ConvertWords &words, const ImportedRun &run, const rt::Converted
 void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from) {
   bool hasAdapters = !model.adapters.model.parameters.empty(), isAdapter = from == rt::WeightSystem::Peft;
   if (isAdapter == words.base.empty())
-    throw rt::PlanError(isAdapter ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie",
-                                                words.source)
-                                  : fmt::format("--base is of a source with adapters of peft, {} has none", words.source));
+    throw rt::PlanError(
+        isAdapter
+            ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie", words.source)
+            : fmt::format("--base is of a source with adapters of peft, {} has none", words.source));
   if (words.to == "espalier" || words.to == "peft")
     return;
   if (hasAdapters && !words.merges)
-    throw rt::PlanError(fmt::format("{}: its adapters are lost in {}; --merge with --to hf adds them to the weights, --to "
-                                    "peft writes them alone",
-                                    words.source, words.to));
+    throw rt::PlanError(
+        fmt::format("{}: its adapters are lost in {}; --merge with --to hf adds them to the weights, --to "
+                    "peft writes them alone",
+                    words.source, words.to));
   if (words.merges && !hasAdapters)
     throw rt::PlanError(fmt::format("--merge adds adapters to weights, and {} has no pet_config", words.run));
 }
@@ -91,8 +93,8 @@ void convert(const ConvertWords &words) {
     rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
   uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
   bool hasAdapters = words.to == "peft" || from == rt::WeightSystem::Peft;
-  fmt::print("{}: {} parameters of {}\n", written,
-             (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0), model.model.name);
+  fmt::print("{}: {} parameters of {}\n", written, (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0),
+             model.model.name);
 }
 
 } // namespace

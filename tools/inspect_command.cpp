@@ -105,23 +105,23 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
   if (settings.has_slices_kept_inputs())
     split["slices_kept_inputs"] = settings.slices_kept_inputs();
   nlohmann::ordered_json all = {{"schema", 1},
-          {"model", plan.model()},
-          {"ranks", mesh.ranks()},
-          {"stages", plan.stages_size()},
-          {"parameters", plan.parameter_count()},
-          {"arena_bytes", arenas},
-          {"host_bytes", host},
-          {"memory", memory},
-          {"plan", split},
-          {"global_batch", settings.global_batch()},
-          {"sequence", settings.sequence()},
-          {"target", plan.target()},
-          {"programs", plan.stages_size()},
-          {"subprograms", plan.subprograms_size()},
-          {"kernels", plan.kernels_size()},
-          {"memory_limit_bytes", plan.memory_limit_bytes()},
-          {"predicted_step_seconds", plan.predicted_step_seconds()},
-          {"compiler", plan.compiler()}};
+                                {"model", plan.model()},
+                                {"ranks", mesh.ranks()},
+                                {"stages", plan.stages_size()},
+                                {"parameters", plan.parameter_count()},
+                                {"arena_bytes", arenas},
+                                {"host_bytes", host},
+                                {"memory", memory},
+                                {"plan", split},
+                                {"global_batch", settings.global_batch()},
+                                {"sequence", settings.sequence()},
+                                {"target", plan.target()},
+                                {"programs", plan.stages_size()},
+                                {"subprograms", plan.subprograms_size()},
+                                {"kernels", plan.kernels_size()},
+                                {"memory_limit_bytes", plan.memory_limit_bytes()},
+                                {"predicted_step_seconds", plan.predicted_step_seconds()},
+                                {"compiler", plan.compiler()}};
   if (std::optional<int64_t> trained = trainedParameters(plan))
     all["trained_parameters"] = *trained;
   return all;

@@ -168,9 +168,8 @@ private:
     Type stored = parameter.local.getElementType();
     for (auto [index, bucket] : llvm::enumerate(segment.buckets))
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
-          bucket.stored == stored &&
-          bucket.partialAxes == parameter.partialAxes && bucket.shareAxes == parameter.shareAxes &&
-          bucket.normWeight == weight)
+          bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
+          bucket.shareAxes == parameter.shareAxes && bucket.normWeight == weight)
         return bucket;
     SegmentBucket bucket;
     bucket.name = isTied ? parameter.tied : freeName(parameter);
@@ -305,8 +304,8 @@ private:
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
     auto op = b.create<exec::BucketOp>(loc, bucket.name, bucket.number, bucket.stored, bucket.elements,
                                        bucket.partElements, axes(bucket.partialAxes), axes(bucket.shareAxes), holders,
-                                       bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight),
-                                       bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+                                       bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight), bucket.storedOffset,
+                                       bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
                                        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());

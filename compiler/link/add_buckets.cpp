@@ -64,8 +64,7 @@ class BucketEmitter {
 public:
   BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, bool trains, PlanTables &tables)
       : segment(segment), from(from), tables(tables), trains(trains && !from.isFrozen), share(axisBits(from.shareAxes)),
-        partial(axisBits(from.partialAxes) |
-                (from.holders.empty() || from.isFrozen ? 0 : exec::axisBit("pp"))) {}
+        partial(axisBits(from.partialAxes) | (from.holders.empty() || from.isFrozen ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
     pb::Bucket bucket;

@@ -146,9 +146,8 @@ private:
     draft.staged = hasInputs ? addLifetime("staged", microBatches, /*rotates=*/true) : 0;
     auto layers =
         static_cast<uint32_t>(llvm::count_if(stage.calls(), [&](const Call &call) { return draft.isRepeated(call); }));
-    bool hasWhole = llvm::any_of(in.segments, [](const SegmentLayout &one) {
-      return one.wholeGradientBytes > 0 || one.wholeStoredBytes > 0;
-    });
+    bool hasWhole = llvm::any_of(
+        in.segments, [](const SegmentLayout &one) { return one.wholeGradientBytes > 0 || one.wholeStoredBytes > 0; });
     draft.wholeLayers = hasWhole && layers > 0 ? addLifetime("whole", std::min(layers, 2u), /*rotates=*/false) : 0;
     draft.firstLifetime = static_cast<uint32_t>(stage.lifetimes_size());
     for (const StageLifetime &lifetime : draft.list.lifetimes)

@@ -25,8 +25,8 @@ public:
   /// are missing or the training is another one.
   StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run);
 
-  /// Fills the parameters of a rank that are not missing, and their f32 masters. Also fills the other optimizer state if the training
-  /// continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
+  /// Fills the parameters of a rank that are not missing, and their f32 masters. Also fills the other optimizer state
+  /// if the training continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
   void load(Executor &executor, ThreadPool &pool) const;
 
   /// Returns the adapters that the weights do not have. They start from initial values.

@@ -69,7 +69,8 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
   if (static_cast<int64_t>(bucket.elements()) % (share * granule) != 0)
     add("bucket '{}': {} elements are no multiple of {} * {}", bucket.name(), bucket.elements(), share, granule);
   if (bucket.frozen() && (bucket.has_gradient() || bucket.state_size() > 0 || bucket.partial() || bucket.norm_weight()))
-    add("bucket '{}': is frozen, and has gradients, optimizer state, partial axes or a weight in the norm", bucket.name());
+    add("bucket '{}': is frozen, and has gradients, optimizer state, partial axes or a weight in the norm",
+        bucket.name());
   if (mesh.divided(bucket.share() & ~bucket.partial()) && !bucket.frozen())
     add("bucket '{}': its state is shared over axes that its gradients are not summed over", bucket.name());
   bool isHeld = bucket.holders_size() > 1 && !bucket.frozen(), isSummed = mesh.divided(bucket.partial() & PP);

@@ -10,7 +10,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
-  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai pyarrow; then
+  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "peft>=0.11" "numpy<3" safetensors openai pyarrow; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
@@ -46,6 +46,18 @@ for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral q
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# peft's adapters are converted to Espalier and back, and peft loads them.
+adapters() { # NAME RANK ALPHA MODULES
+  printf 'base_config: %s.yaml\nmodel:\n  model_config:\n    pet_config: {pet_type: lora, lora_rank: %s, lora_alpha: %s, lora_dropout: 0, target_modules: %s}\n' \
+    "$1" "$2" "$3" "$4" > "$1".lora.yaml
+  "$python" "$root/test/golden/peft_reference.py" --write "$1".adapter "$1"
+  "$espalier" convert "$1".adapter "$1".joined --to espalier --model "$1".lora.yaml --base "$1".hf
+  "$espalier" convert "$1".joined "$1".out --to peft --model "$1".lora.yaml
+  cmp "$1".adapter/adapter_model.safetensors "$1".out/adapter_model.safetensors
+  "$python" "$root/test/golden/peft_reference.py" --check "$1".out "$1"
+}
+adapters llama 3 6 '[q_proj, v_proj, o_proj, down_proj]'
+adapters gpt2 2 5 '[c_attn, mlp.c_proj]'
 # transformers loads the exported folders and generates the same tokens as the plan (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
 # A command of docs/cluster.md with the real torchrun.

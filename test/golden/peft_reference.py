@@ -2,6 +2,7 @@
 """Tiny transformers models with low-rank adapters of peft: an oracle for pet_config and for files of adapters.
 
     peft_reference.py                        writes peft.json and gradients/NAME_adapters beside this file
+    peft_reference.py --write DIR NAME       saves the adapters of the model NAME, in float32
     peft_reference.py --check DIR NAME       loads the adapters in DIR and compares their loss with that in peft.json
 
 Needs torch, transformers and peft. The models and their weights are those of transformers_reference.py; the adapters'
@@ -57,7 +58,10 @@ def gradients_of(model):
 def main():
     file = pathlib.Path(__file__).with_name("peft.json")
     if len(sys.argv) > 1:
-        _, folder, name = sys.argv[1:]
+        action, folder, name = sys.argv[1:]
+        if action == "--write":
+            adapted(name).float().save_pretrained(folder)
+            return
         loss, golden = loss_of(peft.PeftModel.from_pretrained(base_of(name), folder)), json.loads(file.read_text())[name]
         print(f"{folder}: peft {peft.__version__} loses {loss:.9f}, golden {golden['loss']:.9f}")
         sys.exit(0 if abs(loss - golden["loss"]) <= 1e-7 * golden["loss"] else f"{folder}: differs")

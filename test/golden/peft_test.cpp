@@ -1,5 +1,5 @@
-// Compares low-rank adapters with peft (peft.json, made by peft_reference.py): losses, gradients and merged weights, and
-// the conversion of peft's files in both directions.
+// Compares low-rank adapters with peft (peft.json, made by peft_reference.py): losses, gradients and merged weights,
+// and the conversion of peft's files in both directions.
 #include "compiler/import/huggingface/hf_config.h"
 #include "test/golden/formula_data.h"
 #include "test/golden/formula_weights.h"
@@ -30,13 +30,16 @@ class Peft : public testing::TestWithParam<const char *> {
 protected:
   Peft() {
     fs::create_directories(place);
-    std::string config = nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()]["config"].dump();
+    std::string config =
+        nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()]["config"].dump();
     ImportedHf hf = importHfConfig("config.json", config, {ESPALIER_SOURCE_DIR "/configs"});
     std::ofstream(baseFile) << hf.yaml << "cluster: cpu_local:1x4\n";
-    std::ofstream(runFile) << "base_config: " << baseFile << "\nmodel:\n  model_config:\n    pet_config:\n      pet_type: "
-                           << "lora\n      lora_rank: " << adapter()["r"] << "\n      lora_alpha: "
-                           << adapter()["lora_alpha"] << "\n      lora_dropout: 0\n      target_modules: "
-                           << adapter()["target_modules"].dump() << "\n";
+    std::ofstream(runFile) << "base_config: " << baseFile
+                           << "\nmodel:\n  model_config:\n    pet_config:\n      pet_type: "
+                           << "lora\n      lora_rank: " << adapter()["r"]
+                           << "\n      lora_alpha: " << adapter()["lora_alpha"]
+                           << "\n      lora_dropout: 0\n      target_modules: " << adapter()["target_modules"].dump()
+                           << "\n";
     run = imported(runFile);
     base = imported(baseFile);
     converted = convertedModel(run);
@@ -88,6 +91,14 @@ protected:
     return values;
   }
 
+  /// Returns the file of gradients that peft's names have, and a checkpoint of them.
+  static fs::path recordedFile() { return folder + "gradients/" + GetParam() + "_adapters/adapter_model.safetensors"; }
+  fs::path recorded() const {
+    writeAdapters(place / "recorded");
+    fs::copy_file(recordedFile(), place / "recorded/adapter_model.safetensors", fs::copy_options::overwrite_existing);
+    return rt::convertToNative(converted, rt::WeightSystem::Peft, place / "recorded", place / "read", place / "hf");
+  }
+
   static nlohmann::json sizes() { return {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}}; }
 
   /// Returns the error of reading adapters with other values of adapter_config.json.
@@ -119,12 +130,7 @@ TEST_P(Peft, HasTheSameLossAndGradients) {
   GoldenModel model(sizes(), runFile, valuesWithAdapters());
   double expected = golden()["loss"];
   EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, tolerance() * expected);
-  const fs::path theirs = folder + "gradients/" + GetParam() + "_adapters";
-  fs::copy_file(theirs / "adapter_model.safetensors", place / "gradients.safetensors");
-  fs::create_directories(place / "gradients");
-  fs::rename(place / "gradients.safetensors", place / "gradients/adapter_model.safetensors");
-  fs::copy_file(place / "peft/adapter_config.json", place / "gradients/adapter_config.json");
-  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Peft, place / "gradients", place / "read", place / "hf");
+  fs::path ours = recorded();
   const rt::WeightModel &adapters = converted.adapters.model;
   Values wanted = valuesOf(adapters, rt::NativeSource(adapters, ours, &converted.model));
   ASSERT_EQ(model.gradients.size(), wanted.size()); // frozen parameters have none
@@ -142,7 +148,8 @@ TEST_P(Peft, HasTheSameLossAndGradients) {
 
 /// The merged weights of the model without adapters have the loss of the model with adapters.
 TEST_P(Peft, MergesIntoTheWeights) {
-  rt::convertToHf(converted, joined, place / "merged", {.mergesAdapters = true}, [](const std::string &) { return "{}"; });
+  rt::convertToHf(converted, joined, place / "merged", {.mergesAdapters = true},
+                  [](const std::string &) { return "{}"; });
   rt::ConvertedModel plain = convertedModel(base);
   fs::path ours = rt::convertToNative(plain, rt::WeightSystem::Hf, place / "merged", place / "plain");
   GoldenModel model(sizes(), baseFile, valuesOf(plain.model, rt::NativeSource(plain.model, ours)));
@@ -150,9 +157,10 @@ TEST_P(Peft, MergesIntoTheWeights) {
   EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, 1e-6 * expected); // merged weights are rounded to float32
 }
 
+/// A file that safetensors wrote for peft is read and written with equal bytes.
 TEST_P(Peft, WritesTheSameFile) {
-  rt::writePeftFolder(converted, joined, place / "back");
-  EXPECT_TRUE(bytesOf(place / "back/adapter_model.safetensors") == bytesOf(place / "peft/adapter_model.safetensors"));
+  rt::writePeftFolder(converted, recorded(), place / "back");
+  EXPECT_TRUE(bytesOf(place / "back/adapter_model.safetensors") == bytesOf(recordedFile()));
   nlohmann::json config = nlohmann::json::parse(bytesOf(place / "back/adapter_config.json"));
   EXPECT_EQ(config["r"], adapter()["r"]);
   EXPECT_EQ(config["lora_alpha"], adapter()["lora_alpha"].get<double>());
@@ -184,10 +192,10 @@ TEST_P(Peft, RefusesOtherAdapters) {
 
 /// Training under splits has peft's losses, from joined weights; adapters of a base alone start from initial values.
 TEST_P(Peft, TrainsWithTheSameLosses) {
-  ImportedRun tuned = imported(runFile, {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
-                                         "optimizer.eps=1e-6", "optimizer.weight_decay=0",
-                                         "runner_wrapper.use_clip_grad=False", "run_mode=finetune",
-                                         "load_checkpoint=" + joined.string()});
+  ImportedRun tuned =
+      imported(runFile, {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
+                         "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
+                         "run_mode=finetune", "load_checkpoint=" + joined.string()});
   planner::Plan whole, split;
   whole.microBatchSize = 4;
   whole.stages = {{0, 2, {planner::Recompute::None, planner::Recompute::None}}};

@@ -345,8 +345,8 @@ private:
 bool AdapterConfig::selects(const std::string &module) const {
   if (isPattern)
     return std::regex_search(module, std::regex(targets.front()), std::regex_constants::match_continuous);
-  return std::ranges::any_of(
-      targets, [&](const std::string &name) { return module == name || module.ends_with("." + name); });
+  return std::ranges::any_of(targets,
+                             [&](const std::string &name) { return module == name || module.ends_with("." + name); });
 }
 
 NamedParameters addAdapters(const AdapterConfig &config, const NamedParameters &weights, const NamedParameters &modules,

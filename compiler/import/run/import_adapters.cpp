@@ -43,8 +43,8 @@ bool readTargets(const RunReader &reader, AdapterConfig &config) {
   config.targets = yamlTexts(node);
   config.isPattern = node->isScalar();
   if (config.targets.empty() || std::ranges::count(config.targets, "") > 0) {
-    reader.error(path, fmt::format("target_modules must be a regular expression or a list of names, got {}",
-                                   flowText(*node)));
+    reader.error(
+        path, fmt::format("target_modules must be a regular expression or a list of names, got {}", flowText(*node)));
     return false;
   }
   return !config.isPattern || isExpression(reader, path, config.targets.front());

@@ -68,11 +68,7 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, ConvertedMode
       continue;
     }
     WeightParameter added{
-        call + parameter.name(),
-        parameter.name(),
-        layer,
-        {parameter.dims().begin(), parameter.dims().end()},
-        {}};
+        call + parameter.name(), parameter.name(), layer, {parameter.dims().begin(), parameter.dims().end()}, {}};
     for (const std::string &dim : added.dims) {
       auto size = model.dims.find(dim);
       if (size == model.dims.end())

@@ -21,8 +21,8 @@ struct HfExport {
   WeightFormat format = WeightFormat::Safetensors;
   int64_t shards = 0; ///< 0: one per 5 GB
   std::filesystem::path
-      reference;      ///< folder whose tokenizer files, README and generation config are copied; may be empty
-  std::string config; ///< the text of config.json
+      reference;               ///< folder whose tokenizer files, README and generation config are copied; may be empty
+  std::string config;          ///< the text of config.json
   bool mergesAdapters = false; ///< adds low-rank adapters to the weights that they lie beside
 };
 

@@ -119,7 +119,8 @@ nlohmann::json configOf(const ConvertedModel &model) {
 
 /// Returns whether a value of adapter_config.json leaves its feature out.
 bool isUnset(const nlohmann::json &value) {
-  return value.is_null() || value == false || value == "none" || ((value.is_object() || value.is_array()) && value.empty());
+  return value.is_null() || value == false || value == "none" ||
+         ((value.is_object() || value.is_array()) && value.empty());
 }
 
 /// Checks that adapter_config.json describes adapters of the model's kind, rank and scale.
@@ -139,8 +140,8 @@ void checkConfig(const ConvertedModel &model, const Path &file) {
     auto alpha = config.at("lora_alpha").get<double>();
     if (alpha != model.adapters.alpha)
       refuse(fmt::format("has lora_alpha {}, the run file has {}", alpha, model.adapters.alpha));
-    for (const char *key : {"use_dora", "use_rslora", "bias", "modules_to_save", "rank_pattern", "alpha_pattern",
-                            "layers_to_transform"})
+    for (const char *key :
+         {"use_dora", "use_rslora", "bias", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform"})
       if (config.contains(key) && !isUnset(config[key]))
         refuse(fmt::format("{} is {}, which is not built", key, config[key].dump().substr(0, 80)));
   } catch (const nlohmann::json::exception &problem) {

@@ -73,9 +73,8 @@ TEST(Explain, RefusedKeysHaveAReason) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: adalora}"});
   EXPECT_TRUE(r.ok());
   EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: pet_type 'adalora' is not built, only lora is"));
-  EXPECT_THAT(explainRun(r, "pet_config"),
-              AllOf(HasSubstr("action  rejected"), HasSubstr("only lora is")));
-  EXPECT_THAT(nlohmann::json::parse(explainRunJson(r, "pet_config"))["warnings"].size(), 1);
+  EXPECT_THAT(explainRun(r, "pet_type"), AllOf(HasSubstr("action  rejected"), HasSubstr("only lora is")));
+  EXPECT_THAT(nlohmann::json::parse(explainRunJson(r, "pet_type"))["warnings"].size(), 1);
   ImportedRun classifier = run("gpt2_124m", {"model.arch.type=GPT2ForSequenceClassification", "run_mode=finetune"});
   EXPECT_THAT(classifier.diagnostics.render(), AllOf(HasSubstr("warning: classification heads are not built"),
                                                      HasSubstr("warning: finetune without load_checkpoint")));

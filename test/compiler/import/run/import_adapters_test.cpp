@@ -66,8 +66,8 @@ TEST(Adapters, LieBesideTheSelectedProducts) {
 }
 
 TEST(Adapters, AreSelectedByNamesOfBothSystems) {
-  for (const char *targets : {"'.*wq|.*wv'", "'.*q_proj|.*v_proj'", "[q_proj, v_proj]", "[attention.wq, self_attn.v_proj]",
-                              "'model.layers.*\\.(wq|wv)'"})
+  for (const char *targets : {"'.*wq|.*wv'", "'.*q_proj|.*v_proj'", "[q_proj, v_proj]",
+                              "[attention.wq, self_attn.v_proj]", "'model.layers.*\\.(wq|wv)'"})
     EXPECT_THAT(adaptersOf(run("llama2_7b", std::string("pet_type: lora, target_modules: ") + targets)),
                 ElementsAre("block.attn_q_weight_lora_a", "block.attn_q_weight_lora_b", "block.attn_v_weight_lora_a",
                             "block.attn_v_weight_lora_b"))
