@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <utility>
 
 namespace espalier::rt {
 
@@ -82,14 +83,44 @@ void Trainer::train() {
   prepareSaves();
   if (isLeader() && options.resume)
     context.metrics.continueAfter(firstStep);
-  while (!isStopped && divergence.empty() && state.step < options.steps) {
-    trainStep();
-    if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
-      evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
-    if (divergence.empty())
-      saveIfDue();
+  do {
+    while (!isStopped && divergence.empty() && state.step < options.steps) {
+      trainStep();
+      if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
+        evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
+      if (divergence.empty())
+        saveIfDue();
+    }
+    finishSave();
+  } while (!divergence.empty() && rollBack());
+}
+
+bool Trainer::rollBack() {
+  const RunOptions &options = context.options;
+  if (isStopped || options.onDivergence == OnDivergence::stop || !context.checkpoints)
+    return false;
+  if (rollbacks == options.maxRollbacks) {
+    divergence += fmt::format("; no rollback is left of the {} that --max-rollbacks allows", rollbacks);
+    return false;
   }
-  finishSave();
+  std::string fault;
+  std::optional<ScalarState> good = context.checkpoints->loadLastGood(executor, agreement, pool, fault);
+  if (!good) {
+    divergence += "; no rollback is possible: " + fault;
+    return false;
+  }
+  RollbackRecord record{state.step,  good->step,           state.consumed - good->consumed,
+                        ++rollbacks, options.maxRollbacks, std::exchange(divergence, "")};
+  int64_t consumed = state.consumed;
+  state = *good;
+  state.consumed = consumed;
+  divergenceRule.restart();
+  isSaveDue = false;
+  if (isLeader()) {
+    context.result.rollbacks.push_back(record);
+    context.metrics.add(record);
+  }
+  return true;
 }
 
 int Trainer::signalHere() const {
