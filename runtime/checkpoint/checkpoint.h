@@ -30,9 +30,9 @@ public:
   /// before ranks start. `data` describes the data that the run reads. Throws PlanError.
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A damaged checkpoint is
-  /// reported and skipped for the one before it. Called by every rank. Returns nothing, on all ranks, if no checkpoint
-  /// can be loaded; loadFault() then has the reason.
+  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A
+  /// damaged checkpoint is reported and skipped for the one before it. Called by every rank. Returns nothing, on all
+  /// ranks, if no checkpoint can be loaded; loadFault() then has the reason.
   std::optional<ScalarState> load(Executor &executor, Agreement &agreement, ThreadPool &pool);
 
   /// Loads the newest checkpoint that this run wrote or resumed from, like load(), while the run goes on. Called by

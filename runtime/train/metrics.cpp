@@ -26,7 +26,7 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 /// The first keys of the kinds of lines.
 constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step",
-                    *rollbackKey = "rolled_back_after_step";
+                     *rollbackKey = "rolled_back_after_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
@@ -44,10 +44,10 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
 /// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
 double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
-/// Formats a duration and the speed of moving `bytes` in this time: "0.21 s (4.8 GB/s)".
+/// Formats a duration and the speed of moving `bytes` in this time: "1.21 s (4.812 GB/s)".
 std::string withSpeed(double seconds, uint64_t bytes) {
-  double speed = static_cast<double>(bytes) / 1e9 / seconds;
-  return fmt::format("{:.3g} s{}", seconds, seconds > 0 ? fmt::format(" ({:.3g} GB/s)", speed) : "");
+  std::string duration = seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+  return duration + (seconds > 0 ? fmt::format(" ({:.3f} GB/s)", static_cast<double>(bytes) / 1e9 / seconds) : "");
 }
 
 } // namespace
@@ -225,10 +225,10 @@ void Metrics::add(const SaveRecord &record) {
 }
 
 void Metrics::add(const RollbackRecord &record) {
-  show(fmt::format("rollback {} of at most {}: {}; the run goes back to the checkpoint of step {} and skips the {} that "
-                   "it has read since",
-                   record.number, record.most, record.reason, record.toStep,
-                   counted(record.skippedSamples, "sample")));
+  show(
+      fmt::format("rollback {} of at most {}: {}; the run goes back to the checkpoint of step {} and skips the {} that "
+                  "it has read since",
+                  record.number, record.most, record.reason, record.toStep, counted(record.skippedSamples, "sample")));
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

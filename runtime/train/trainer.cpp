@@ -177,7 +177,8 @@ void Trainer::prepareSaves() {
   if (said.empty())
     saving.emplace(*context.checkpoints, context.program, executor, agreement);
   else if (std::string reason = said.substr(std::strlen("sync")); isLeader() && !reason.empty())
-    fmt::print(stderr, "espalier: note: training waits while checkpoints are written, as with --save sync: {}\n", reason);
+    fmt::print(stderr, "espalier: note: training waits while checkpoints are written, as with --save sync: {}\n",
+               reason);
 }
 
 /// Saves a checkpoint if one is due. The save waits while steps are skipped, because only the next applied step shows

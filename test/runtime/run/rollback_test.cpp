@@ -90,9 +90,10 @@ TEST_P(Rollback, LoadsTheCheckpointAndSkipsTheData) {
   EXPECT_EQ(result.rollbacks[0].toStep, 4);
   EXPECT_EQ(result.rollbacks[0].skippedSamples, 3 * batch);
   EXPECT_EQ(result.rollbacks[0].reason, "the loss of step 7 is not finite");
-  std::string sentence = fmt::format("rollback 1 of at most 3: the loss of step 7 is not finite; the run goes back to the "
-                                     "checkpoint of step 4 and skips the {} samples that it has read since\n",
-                                     3 * batch);
+  std::string sentence =
+      fmt::format("rollback 1 of at most 3: the loss of step 7 is not finite; the run goes back to the "
+                  "checkpoint of step 4 and skips the {} samples that it has read since\n",
+                  3 * batch);
   EXPECT_THAT(output, HasSubstr(sentence));
   EXPECT_THAT(metrics(), HasSubstr(fmt::format("{{\"rolled_back_after_step\":7,\"to_step\":4,\"skipped_samples\":{},"
                                                "\"rollback\":1,\"max_rollbacks\":3,\"reason\":\"the loss of step 7 is "
