@@ -68,6 +68,7 @@ void refuseTrainingOptions(const RunWords &words) {
   for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
                                  {"--save-every", options.saveEvery > 0},
                                  {"--save", options.save.has_value()},
+                                 {"--on-divergence", options.onDivergence != rt::OnDivergence::stop},
                                  {"--keep", options.keep > 0},
                                  {"--resume", options.resume},
                                  {"--eval-every", options.evalEvery > 0},
@@ -263,6 +264,15 @@ void addRunOptions(const Verb &run, RunWords &words) {
   run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       .range(1, mostSteps)
       .needs(checkpoint);
+  Option onDivergence =
+      run.choice<rt::OnDivergence>(
+             "--on-divergence", options.onDivergence,
+             {{"stop", rt::OnDivergence::stop}, {"rollback", rt::OnDivergence::rollback}},
+             "stop (default), or rollback: load the last checkpoint, skip the data read since, and go on")
+          .needs(checkpoint);
+  run.option("--max-rollbacks", options.maxRollbacks, "rollbacks after which a run that diverges ends; default: 3")
+      .range(1, mostSteps)
+      .needs(onDivergence);
   run.flag("--resume", options.resume, "continue from the latest checkpoint").excludes(load);
   run.flag("--accept-changes", options.acceptChanges,
            "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");

@@ -30,10 +30,16 @@ public:
   /// before ranks start. `data` describes the data that the run reads. Throws PlanError.
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A damaged checkpoint is
-  /// reported and skipped for the one before it. Called by every rank. Returns nothing, on all ranks, if no checkpoint
-  /// can be loaded; loadFault() then has the reason.
+  /// Fills the rank's parameters and optimizer state with the threads of `pool` and returns the saved scalar state. A
+  /// damaged checkpoint is reported and skipped for the one before it. Called by every rank. Returns nothing, on all
+  /// ranks, if no checkpoint can be loaded; loadFault() then has the reason.
   std::optional<ScalarState> load(Executor &executor, Agreement &agreement, ThreadPool &pool);
+
+  /// Loads the newest checkpoint that this run wrote or resumed from, like load(), while the run goes on. Called by
+  /// every rank, when no save is in flight. Returns nothing, on all ranks, if there is none or it is damaged; `fault`
+  /// then has the reason.
+  std::optional<ScalarState> loadLastGood(Executor &executor, Agreement &agreement, ThreadPool &pool,
+                                          std::string &fault);
 
   /// Writes a checkpoint of all ranks; called by every rank at the same step. A failed write is reported as by
   /// reject(). Returns a record on rank 0 if the checkpoint is on disk and named in `latest`.
@@ -61,6 +67,7 @@ private:
   void requireRoom() const;
   void chooseNext(bool isAloud);
   bool isOneChoice(Agreement &agreement);
+  void loadChosen(Executor &executor, ThreadPool &pool) const;
   void passOver(const std::string &fault, bool isAloud);
 
   const CheckpointOptions options;

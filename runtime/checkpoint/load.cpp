@@ -99,14 +99,44 @@ bool Checkpoints::isOneChoice(Agreement &agreement) {
   return false;
 }
 
+void Checkpoints::loadChosen(Executor &executor, ThreadPool &pool) const {
+  auto isRead = [&](const Piece &piece) { return isWeight(piece) || chosen->manifest().hasOptimizer; };
+  loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
+}
+
+/// Rank 0 alone knows which checkpoints were completed.
+std::optional<ScalarState> Checkpoints::loadLastGood(Executor &executor, Agreement &agreement, ThreadPool &pool,
+                                                     std::string &fault) {
+  auto attempt = [&](bool isMine, auto &&work) {
+    std::string own;
+    try {
+      if (isMine)
+        work();
+    } catch (const PlanError &error) {
+      own = error.what();
+    }
+    fault = agreement.first(own);
+    return fault.empty();
+  };
+  std::string name = agreement.first(agreement.isLeader() ? lastGood : "");
+  if (name.empty()) {
+    fault = "the run has not written a checkpoint yet";
+    return std::nullopt;
+  }
+  // The ranks of a process share `chosen`.
+  if (!attempt(agreement.isFirstHere(), [&] { chosen.emplace(folder.path() / name); }) ||
+      !attempt(true, [&] { loadChosen(executor, pool); }))
+    return std::nullopt;
+  return chosen->state(program.plan().settings(), continuation);
+}
+
 std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agreement, ThreadPool &pool) {
   for (;;) {
     if (!isOneChoice(agreement))
       return std::nullopt;
     std::string fault;
     try {
-      auto isRead = [&](const Piece &piece) { return isWeight(piece) || chosen->manifest().hasOptimizer; };
-      loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
+      loadChosen(executor, pool);
     } catch (const PlanError &error) {
       fault = error.what();
     }

@@ -74,9 +74,8 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
 
 void Checkpoints::reject(int64_t step, const std::string &fault, bool isLast) const {
   folder.discard(step);
-  std::string sentence =
-      fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", step, fault,
-                  lastGood.empty() ? "none" : (folder.path() / lastGood).string());
+  std::string sentence = fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", step,
+                                     fault, lastGood.empty() ? "none" : (folder.path() / lastGood).string());
   if (isLast)
     throw PlanError(sentence);
   fmt::print(stderr, "espalier: warning: {}; training continues and the next save tries again\n", sentence);
@@ -97,9 +96,7 @@ std::optional<SaveRecord> Checkpoints::save(Executor &executor, Agreement &agree
     fault = agreement.first(own);
     return fault.empty();
   };
-  auto write = [&] {
-    writeFromDevice(shardLayout(program, executor.rankProgram().rank), executor, begin(state.step));
-  };
+  auto write = [&] { writeFromDevice(shardLayout(program, executor.rankProgram().rank), executor, begin(state.step)); };
   SaveRecord record;
   bool isWritten = isDone(true, write) && isDone(agreement.isLeader(), [&] { record = commit(state); });
   if (!agreement.isLeader())

@@ -6,7 +6,8 @@
 
 namespace espalier::rt {
 
-/// How a run writes the checkpoints before its last step: from a copy in host memory while training goes on, or at once.
+/// How a run writes the checkpoints before its last step: from a copy in host memory while training goes on, or at
+/// once.
 enum class SaveMode { background, sync };
 
 /// How a process can write checkpoints, and why not in the background: the memory that is missing. No reason is given

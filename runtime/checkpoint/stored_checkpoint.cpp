@@ -157,8 +157,8 @@ void StoredCheckpoint::read(std::span<const Target> targets, ThreadPool &pool) c
     pb::DataType type = part.take->stored->piece.type, wanted = part.target->wanted.type;
     std::span<std::byte> values = part.target->values;
     if (std::optional<int64_t> place = part.take->placeOf(part.range); place && type == wanted)
-      return part.take->readPart(
-          file, part.range, values.subspan(*place * elementBytes(type), part.range.end - part.range.begin));
+      return part.take->readPart(file, part.range,
+                                 values.subspan(*place * elementBytes(type), part.range.end - part.range.begin));
     part.take->readPart(file, part.range, [&](int64_t to, std::span<const std::byte> from) {
       convertElements(from, type, values, wanted, to);
     });

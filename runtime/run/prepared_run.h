@@ -25,7 +25,8 @@ struct RunData {
   SaveChoice saves = {};
 };
 
-/// Opens the datasets of the run, and chooses how checkpoints are written. Throws MemoryError before any large allocation, PlanError or DataError.
+/// Opens the datasets of the run, and chooses how checkpoints are written. Throws MemoryError before any large
+/// allocation, PlanError or DataError.
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
 /// The opened inputs and outputs of a run.

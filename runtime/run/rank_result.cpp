@@ -27,6 +27,11 @@ Json rowOf(const SaveRecord &save) {
   return {save.step, save.afterStep, save.name, save.bytes, save.blockedSeconds, save.writtenSeconds};
 }
 
+Json rowOf(const RollbackRecord &rollback) {
+  return {rollback.afterStep, rollback.toStep, rollback.skippedSamples,
+          rollback.number,    rollback.most,   rollback.reason};
+}
+
 Json rowOf(const std::optional<StartupError> &error) {
   if (!error)
     return Json::array();
@@ -76,14 +81,17 @@ ResultFile::ResultFile() : file(memfd_create("espalier result", MFD_CLOEXEC)) {
 ResultFile::~ResultFile() { close(file); }
 
 void ResultFile::write(const RankResult &result) const {
-  Json steps = Json::array(), evaluations = Json::array(), saves = Json::array();
+  Json steps = Json::array(), evaluations = Json::array(), saves = Json::array(), rollbacks = Json::array();
   for (const StepRecord &step : result.run.steps)
     steps.push_back(rowOf(step));
   for (const EvaluationRecord &evaluation : result.run.evaluations)
     evaluations.push_back({evaluation.step, evaluation.loss, evaluation.tokens});
   for (const SaveRecord &save : result.run.saves)
     saves.push_back(rowOf(save));
+  for (const RollbackRecord &rollback : result.run.rollbacks)
+    rollbacks.push_back(rowOf(rollback));
   std::vector<uint8_t> bytes = Json::to_cbor({{"steps", steps},
+                                              {"rollbacks", rollbacks},
                                               {"saves", saves},
                                               {"evaluations", evaluations},
                                               {"signal", result.run.stopSignal},
@@ -118,6 +126,8 @@ std::optional<RankResult> ResultFile::read() const {
     result.run.steps.push_back(stepOf(row));
   for (const Json &row : json.at("saves"))
     result.run.saves.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4), row.at(5)});
+  for (const Json &row : json.at("rollbacks"))
+    result.run.rollbacks.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4), row.at(5)});
   for (const Json &row : json.at("evaluations"))
     result.run.evaluations.push_back({row.at(0), row.at(1), row.at(2)});
   result.run.stopSignal = json.at("signal");

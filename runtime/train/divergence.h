@@ -21,6 +21,9 @@ public:
   /// needs more than 20 overflows to adapt. Steps without labels do not count.
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
+  /// Forgets the steps judged before, because the run goes back to a checkpoint.
+  void restart() { inRow = counted = 0; }
+
   /// Returns the number of steps skipped since the last applied step, whether they count or not. Until a step is
   /// applied, the weights may be useless.
   uint64_t skipped() const { return inRow; }

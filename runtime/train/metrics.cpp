@@ -25,13 +25,14 @@ constexpr int barWidth = 30;
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
 /// The first keys of the kinds of lines.
-constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step";
+constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step",
+                     *rollbackKey = "rolled_back_after_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  for (const char *key : {stepKey, evaluationKey, savedKey}) {
+  for (const char *key : {stepKey, evaluationKey, savedKey, rollbackKey}) {
     if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
       return true;
     if (json.is_object() && json.contains(key) && json[key].is_number_integer())
@@ -43,10 +44,10 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
 /// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
 double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
-/// Formats a duration and the speed of moving `bytes` in this time: "0.21 s (4.8 GB/s)".
+/// Formats a duration and the speed of moving `bytes` in this time: "1.21 s (4.812 GB/s)".
 std::string withSpeed(double seconds, uint64_t bytes) {
-  double speed = static_cast<double>(bytes) / 1e9 / seconds;
-  return fmt::format("{:.3g} s{}", seconds, seconds > 0 ? fmt::format(" ({:.3g} GB/s)", speed) : "");
+  std::string duration = seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+  return duration + (seconds > 0 ? fmt::format(" ({:.3f} GB/s)", static_cast<double>(bytes) / 1e9 / seconds) : "");
 }
 
 } // namespace
@@ -180,6 +181,17 @@ std::string metricsLine(const SaveRecord &record) {
   return line.dump();
 }
 
+std::string metricsLine(const RollbackRecord &record) {
+  nlohmann::ordered_json line = {{rollbackKey, record.afterStep},
+                                 {"to_step", record.toStep},
+                                 {"skipped_samples", record.skippedSamples},
+                                 {"rollback", record.number},
+                                 {"max_rollbacks", record.most},
+                                 {"reason", record.reason},
+                                 {"schema", 1}};
+  return line.dump();
+}
+
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder) {
   return fmt::format("saved {}: {:.4g} MB; training waited {}, written in {}", (folder / record.name).string(),
                      static_cast<double>(record.bytes) / 1e6, withSpeed(record.blockedSeconds, record.bytes),
@@ -208,6 +220,15 @@ void Metrics::add(const StepRecord &record) {
 
 void Metrics::add(const SaveRecord &record) {
   show(logLine(record, options.checkpoint));
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
+}
+
+void Metrics::add(const RollbackRecord &record) {
+  show(
+      fmt::format("rollback {} of at most {}: {}; the run goes back to the checkpoint of step {} and skips the {} that "
+                  "it has read since",
+                  record.number, record.most, record.reason, record.toStep, counted(record.skippedSamples, "sample")));
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

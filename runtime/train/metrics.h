@@ -25,6 +25,9 @@ std::string metricsLine(const EvaluationRecord &record);
 /// Formats the line of a checkpoint.
 std::string metricsLine(const SaveRecord &record);
 
+/// Formats the line of a rollback.
+std::string metricsLine(const RollbackRecord &record);
+
 /// Formats a log line about a checkpoint of the folder: its size, for how long training waited, and the speed of both.
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder);
 
@@ -46,6 +49,8 @@ public:
   void add(const EvaluationRecord &record);
   /// Logs a checkpoint that is on disk, and appends the record to the metrics file.
   void add(const SaveRecord &record);
+  /// Logs a rollback, and appends the record to the metrics file. The lines of the repeated steps stay.
+  void add(const RollbackRecord &record);
   /// Prints a line between the lines of the steps.
   void say(const std::string &line);
   /// Prints the last line, below the progress bar.

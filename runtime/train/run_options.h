@@ -40,6 +40,18 @@ struct EvaluationRecord {
   double loss = 0, tokens = 0;
 };
 
+/// A return to the last checkpoint after the run has diverged.
+struct RollbackRecord {
+  int64_t afterStep = 0;        ///< the last step before the return
+  int64_t toStep = 0;           ///< of the checkpoint
+  int64_t skippedSamples = 0;   ///< read since the checkpoint; the run does not read them again
+  int64_t number = 0, most = 0; ///< of this rollback in the run, from 1, and the limit
+  std::string reason;           ///< why the run has diverged
+};
+
+/// What a run does that has diverged: it ends, or goes back to its last checkpoint and skips the data since then.
+enum class OnDivergence { stop, rollback };
+
 /// The communication between ranks: as threads of this process, as processes of this host, or as processes of several
 /// hosts over MPI or between devices.
 enum class Comm { local, shm, mpi, hosts };
@@ -70,6 +82,8 @@ struct RunOptions {
   std::optional<SaveMode> save;                   ///< unset: background if memory holds the copy
   bool resume = false;                            ///< continue from the latest checkpoint
   bool acceptChanges = false;                     ///< resume even if a different training of the model wrote it
+  OnDivergence onDivergence = OnDivergence::stop; ///< rollback needs `checkpoint`
+  int64_t maxRollbacks = 3;                       ///< in the run
   int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
   int64_t evalEvery = 0;                          ///< steps; 0: never
   Split evalSplit = Split::valid;                 ///< the split that evaluations read
@@ -101,6 +115,7 @@ inline bool savesBeforeTheEnd(const RunOptions &options) {
 struct RunResult {
   std::vector<StepRecord> steps;
   std::vector<SaveRecord> saves;
+  std::vector<RollbackRecord> rollbacks;
   std::vector<EvaluationRecord> evaluations;
   std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
   std::vector<Tensors> parameters; ///< per step, after the update

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <utility>
 
 namespace espalier::rt {
 
@@ -83,14 +84,44 @@ void Trainer::train() {
   prepareSaves();
   if (isLeader() && options.resume)
     context.metrics.continueAfter(firstStep);
-  while (!isStopped && divergence.empty() && state.step < options.steps) {
-    trainStep();
-    if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
-      evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
-    if (divergence.empty())
-      saveIfDue();
+  do {
+    while (!isStopped && divergence.empty() && state.step < options.steps) {
+      trainStep();
+      if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
+        evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
+      if (divergence.empty())
+        saveIfDue();
+    }
+    finishSave();
+  } while (!divergence.empty() && rollBack());
+}
+
+bool Trainer::rollBack() {
+  const RunOptions &options = context.options;
+  if (isStopped || options.onDivergence == OnDivergence::stop || !context.checkpoints)
+    return false;
+  if (rollbacks == options.maxRollbacks) {
+    divergence += fmt::format("; no rollback is left of the {} that --max-rollbacks allows", rollbacks);
+    return false;
   }
-  finishSave();
+  std::string fault;
+  std::optional<ScalarState> good = context.checkpoints->loadLastGood(executor, agreement, pool, fault);
+  if (!good) {
+    divergence += "; no rollback is possible: " + fault;
+    return false;
+  }
+  RollbackRecord record{state.step,  good->step,           state.consumed - good->consumed,
+                        ++rollbacks, options.maxRollbacks, std::exchange(divergence, "")};
+  int64_t consumed = state.consumed;
+  state = *good;
+  state.consumed = consumed;
+  divergenceRule.restart();
+  isSaveDue = false;
+  if (isLeader()) {
+    context.result.rollbacks.push_back(record);
+    context.metrics.add(record);
+  }
+  return true;
 }
 
 int Trainer::signalHere() const {
@@ -147,7 +178,8 @@ void Trainer::prepareSaves() {
   if (said.empty())
     saving.emplace(*context.checkpoints, context.program, executor, agreement);
   else if (std::string reason = said.substr(std::strlen("sync")); isLeader() && !reason.empty())
-    fmt::print(stderr, "espalier: note: training waits while checkpoints are written, as with --save sync: {}\n", reason);
+    fmt::print(stderr, "espalier: note: training waits while checkpoints are written, as with --save sync: {}\n",
+               reason);
 }
 
 /// Saves a checkpoint if one is due. The save waits while steps are skipped, because only the next applied step shows

@@ -74,6 +74,9 @@ private:
   /// Waits for the save in flight, or cancels it if its weights have not given a finite loss.
   void finishSave();
   void report(std::optional<SaveRecord> record);
+  /// Loads the last checkpoint of a run that has diverged, and skips the samples read since. Returns false on all ranks
+  /// if the run must end; `divergence` then says why.
+  bool rollBack();
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
@@ -94,6 +97,7 @@ private:
   DivergenceRule divergenceRule;
   std::string divergence; ///< the result of the rule
   bool isStopped = false; ///< by a signal, on all ranks after the same entry
+  int64_t rollbacks = 0;
   bool isSaveDue = false;
   std::optional<BackgroundSave> saving; ///< null: checkpoints are written at once
   bool isSaveProven = false;            ///< the weights of the save in flight have given a finite loss

@@ -14,7 +14,7 @@ import sys
 # decimals. The patterns are applied to escaped text, in which a blank is \s+ and a dot is escaped.
 NUMBER = r"\d(?:\d|\\\.)*"
 MEASURED = ((r"(?:" + NUMBER + r"\\s\+(?:s|min|h)\\s\+)+left", r"(?:\\d+\\s+(?:s|min|h|d)\\s+)+left"),
-            (NUMBER + r"(?=\\s\+(?:ms|tokens/s|s\b|KiB))", r"[\\d.]+"),
+            (NUMBER + r"(?=\\s\+(?:ms|tokens/s|GB/s|s\b|KiB))", r"[\\d.]+"),
             (r"mfu\\s\+" + NUMBER + r"\\s\+%", r"(mfu\\s+[\\d.]+\\s+%)?"),
             (r"(loss|norm)(\\s\+\d+\\\.\d\d)\d*", r"\1\2\\d*"),
             (r"x86\\-64\\-v\d", r"x86-64(-v\\d)?"),

@@ -71,6 +71,21 @@ TEST_F(MetricsLines, AppendsToTheKeptLines) {
   EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
+// A checkpoint of step 2 that was found complete after step 3 belongs to step 3 in the order of the lines.
+TEST_F(MetricsLines, CheckpointsBelongToTheStepThatFoundThem) {
+  SaveRecord save{.step = 2, .afterStep = 3, .name = "step-00000002", .bytes = 8000000};
+  save.blockedSeconds = 0.002, save.writtenSeconds = 0.016;
+  std::string line = metricsLine(save) + "\n", two = "{\"step\":2}\n", three = "{\"step\":3}\n";
+  EXPECT_EQ(line, "{\"saved_by_step\":3,\"saved_step\":2,\"checkpoint\":\"step-00000002\",\"checkpoint_bytes\":8000000,"
+                  "\"blocked_seconds\":0.002,\"written_seconds\":0.016,\"schema\":1}\n");
+  EXPECT_EQ(logLine(save, "c"),
+            "saved c/step-00000002: 8 MB; training waited 2.0 ms (4.000 GB/s), written in 16.0 ms (0.500 GB/s)");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(continued(two + three + line, 2), two);
+  EXPECT_EQ(continued(two + three + line, 3), two + three + line);
+  testing::internal::GetCapturedStderr();
+}
+
 TEST(LogLine, HasNoSignBeforeNan) {
   StepRecord record;
   record.labels = 5;
