@@ -24,14 +24,14 @@ constexpr int barWidth = 30;
 /// Returns a JSON number, or null if the value is not finite, because JSON has no infinities.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
-/// The first keys of the two kinds of lines.
-constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step";
+/// The first keys of the kinds of lines.
+constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *slowKey = "slow_after_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  for (const char *key : {stepKey, evaluationKey}) {
+  for (const char *key : {stepKey, evaluationKey, slowKey}) {
     if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
       return true;
     if (json.is_object() && json.contains(key) && json[key].is_number_integer())
@@ -163,6 +163,22 @@ std::string metricsLine(const EvaluationRecord &record) {
   return line.dump();
 }
 
+std::string metricsLine(const SlowRecord &record) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < record.ranks.size(); ++i) {
+    const SlowRank &rank = record.ranks[i];
+    ranks.push_back({{"rank", rank.rank},
+                     {"host", record.hosts[i]},
+                     {"ratio", rank.ratio},
+                     {"compute_seconds", rank.seconds},
+                     {"median_seconds", rank.median},
+                     {"whole_host", rank.isWholeHost}});
+  }
+  nlohmann::ordered_json line = {
+      {slowKey, record.step}, {"window_steps", record.windowSteps}, {"slow_ranks", ranks}, {"schema", 1}};
+  return line.dump();
+}
+
 void Metrics::add(const StepRecord &record) {
   events.add(record.step, {{"loss", record.loss},
                            {"gradient_norm", record.gradNorm},
@@ -187,6 +203,11 @@ void Metrics::add(const EvaluationRecord &record) {
   events.add(record.step, {{"evaluation/loss", record.loss}, {"evaluation/perplexity", std::exp(record.loss)}});
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
                    unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens));
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
+}
+
+void Metrics::add(const SlowRecord &record) {
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

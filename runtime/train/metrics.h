@@ -22,6 +22,8 @@ std::string durationText(double seconds);
 std::string metricsLine(const StepRecord &record);
 /// Formats the line of an evaluation.
 std::string metricsLine(const EvaluationRecord &record);
+/// Formats the line of slow ranks.
+std::string metricsLine(const SlowRecord &record);
 
 /// Writes the records of rank 0.
 class Metrics {
@@ -39,6 +41,8 @@ public:
   void add(const StepRecord &record);
   /// Logs an evaluation, and appends the record to the metrics file.
   void add(const EvaluationRecord &record);
+  /// Appends slow ranks to the metrics file.
+  void add(const SlowRecord &record);
   /// Prints a line between the lines of the steps.
   void say(const std::string &line);
   /// Prints the last line, below the progress bar.
