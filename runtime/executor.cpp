@@ -20,6 +20,10 @@ namespace {
 /// An address that is never mapped.
 constexpr uintptr_t nowhere = 64;
 
+double secondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 } // namespace
 
 Executor::Executor(const Program &source, int rank, Device &device, RankStatus *shownOn)
@@ -48,10 +52,12 @@ void Executor::run(uint32_t entry) {
     theDevice.drain();
     trace->restart();
   }
+  computeSeconds -= secondsNow();
   const Range &blocks = program.entries[entry];
   for (uint32_t i = 0; i < blocks.count; ++i)
     runBlock(program.blocks[blocks.first + i]);
   theDevice.endTurn();
+  computeSeconds += secondsNow();
   status.leaveEntry();
   ++turns;
 }
@@ -62,7 +68,8 @@ void Executor::runBlock(const PreparedBlock &block) {
     for (uint32_t i = 0; i < block.actions.count; ++i) {
       status.call = status.subprogram = status.instruction = -1;
       status.number = status.number + 1;
-      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == status.number;
+      isFaultDue = fault && fault->rank == program.rank && (fault->step == step || fault->step < 0) &&
+                   fault->action == status.number;
       runAction(program.actions[block.actions.first + i]);
     }
   }
@@ -241,7 +248,9 @@ void Executor::wait(uint32_t transfer, uint32_t call) {
   size_t event = beginEvent(TraceEvent::Wait, transfer, call);
   status.microBatch = microBatch;
   status.transfer = static_cast<int>(transfer);
+  computeSeconds += secondsNow();
   theDevice.wait(instance->ticket);
+  computeSeconds -= secondsNow();
   status.transfer = -1;
   endEvent(event);
   endEvent(instance->event);
@@ -285,6 +294,13 @@ std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   uint64_t begin =
       address(exchange.call(), exchange.buffer(), slot) + turn * program.places[binding->place()].turnBytes;
   return {theDevice.host(begin), exchange.buffer().bytes()};
+}
+
+void Executor::showSlow(std::span<const SlowRank> ranks) {
+  for (size_t i = 0; i < status.slow.size(); ++i) {
+    status.slow[i].rank = i < ranks.size() ? ranks[i].rank : -1;
+    status.slow[i].ratio = i < ranks.size() ? static_cast<float>(ranks[i].ratio) : 1;
+  }
 }
 
 Failure Executor::describe(const std::string &message) const {

@@ -8,6 +8,7 @@
 #include "runtime/launch/rank_status.h"
 #include "runtime/program.h"
 #include "runtime/trace.h"
+#include "runtime/train/slow_ranks.h"
 
 #include <array>
 #include <optional>
@@ -26,7 +27,7 @@ struct Fault {
     Sleep,  ///< no failure: a delay of half a second
   };
   int rank = 0;
-  int64_t step = 0;
+  int64_t step = 0;    ///< -1: every step
   uint32_t action = 0; ///< counted across blocks and rounds
   uint32_t instruction = 0;
   Kind kind = Exception;
@@ -56,10 +57,15 @@ public:
   const RankProgram &rankProgram() const { return program; }
   Device &device() const { return theDevice; }
 
+  /// Publishes the slowest ranks in the rank's status.
+  void showSlow(std::span<const SlowRank> ranks);
+
   /// Returns this rank's failure with its current position.
   Failure describe(const std::string &message) const;
 
   int64_t step = -1; ///< current step for failure reports, counted from 0; -1: none
+  /// Seconds of all entries so far without the waits for transfers. Of no meaning unless the device is synchronous.
+  double computeSeconds = 0;
   std::optional<Fault> fault;
   TraceRecorder *trace = nullptr; ///< records the next entry; set on all ranks or on none
 

@@ -32,6 +32,12 @@ struct Waiting {
   std::string transfer; ///< the transfer that it waited for, as "in/3": name and micro-batch; empty for none
 };
 
+/// A rank that was slow when a run ended; see SlowRanks.
+struct SlowAtEnd {
+  int rank = -1;
+  double ratio = 1; ///< its compute time over the median
+};
+
 /// Thrown from a run after all its ranks have stopped.
 class RankFailure : public std::runtime_error {
 public:
@@ -39,6 +45,7 @@ public:
       : std::runtime_error(failure.sentence()), failure(std::move(failure)), waiting(std::move(waiting)) {}
   Failure failure;
   std::vector<Waiting> waiting; ///< the other ranks
+  std::vector<SlowAtEnd> slow;  ///< the slowest first, at most four
 };
 
 /// Thrown in a rank that stops because another rank failed. The first failure is recorded elsewhere.

@@ -37,6 +37,8 @@ public:
   ThreadPool(const ThreadPool &) = delete;
 
   int threads() const { return static_cast<int>(workers.size()) + 1; }
+  /// Returns whether each thread of the host's ranks has a core of its own.
+  bool hasOwnCores() const { return spins > 0; }
 
   /// Calls work(context, part, thread) once for every part in [0, parts) and returns when all are done. Any thread may
   /// run a part. Rethrows the first exception of a part. A single part runs on the caller without waking other threads.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
@@ -284,6 +285,14 @@ void keepBest(const std::vector<CalibrationRound> &rounds, MeasuredMachine &mach
   machine.linkBytesPerSecond = best.link;
 }
 
+std::string clusterNameOf(const std::string &file) {
+  std::string name;
+  for (char c : std::filesystem::path(file).stem().string())
+    name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
+  bool isWord = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0]));
+  return isWord ? name : name.empty() ? "measured" : "measured_" + name;
+}
+
 std::string describeSpreads(const MeasuredMachine &machine) {
   std::string text;
   for (const auto &[key, spread] : machine.spreads)
@@ -294,8 +303,8 @@ std::string describeSpreads(const MeasuredMachine &machine) {
 std::string clusterYaml(const std::string &name, const MeasuredMachine &machine) {
   std::string ranks = machine.ranks == 1 ? "1 rank" : fmt::format("{} ranks at once", machine.ranks);
   std::string text =
-      fmt::format("# Measured by `espalier calibrate` on {}; a device is a thread.\n", machine.processor);
-  text += fmt::format("name: {}\nhosts: 1\ndevices_per_host: {}\n", name, machine.ranks);
+      fmt::format("# Measured by `{}` on {}; a device is a thread.\n", machine.command, machine.processor);
+  text += fmt::format("name: {}\nhosts: {}\ndevices_per_host: {}\n", name, machine.hosts, machine.ranks);
   text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes, machine.ranks);
   text +=
       fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "
@@ -312,6 +321,9 @@ std::string clusterYaml(const std::string &name, const MeasuredMachine &machine)
     text += fmt::format(
         "link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} MiB and of 64 B over {} threads\n",
         machine.linkBytesPerSecond, machine.linkLatencySeconds, reducedElements * 4 >> 20, machine.ranks);
+  if (machine.hosts > 1)
+    text += fmt::format("network: {{bandwidth: {:.3g}, latency: {:.3g}}}  # the same between two hosts\n",
+                        machine.networkBytesPerSecond, machine.networkLatencySeconds);
   text += "device: cpu  # class of the errors in configs/systems\n";
   if (!machine.spreads.empty())
     text += fmt::format("# Not repeatable: over {} rounds, of which the best counts, these varied: {}\n",

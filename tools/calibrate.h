@@ -11,15 +11,17 @@ namespace espalier {
 
 /// Measured constants of one rank (a thread) of this machine. Rates are per second.
 struct MeasuredMachine {
-  std::string processor; ///< name reported by the system
-  int ranks = 1;
-  double memoryBytes = 0;                                ///< a rank's share of the physical memory
-  double f32Flops = 0, bf16Flops = 0, f16Flops = 0;      ///< of the fastest matrix product
-  double matmulEfficiency = 0;                           ///< rate of a large f32 product over the fastest one
-  double attentionEfficiency = 0;                        ///< same for f32 attention, forward and backward
-  double memoryBytesPerSecond = 0;                       ///< read plus written
-  double launchSeconds = 0;                              ///< of the smallest library call
-  double linkBytesPerSecond = 0, linkLatencySeconds = 0; ///< of a ring; 0 with one rank
+  std::string command = "espalier calibrate";                  ///< that measured
+  std::string processor;                                       ///< name reported by the system
+  int hosts = 1, ranks = 1;                                    ///< ranks: per host
+  double memoryBytes = 0;                                      ///< a rank's share of the physical memory
+  double f32Flops = 0, bf16Flops = 0, f16Flops = 0;            ///< of the fastest matrix product
+  double matmulEfficiency = 0;                                 ///< rate of a large f32 product over the fastest one
+  double attentionEfficiency = 0;                              ///< same for f32 attention, forward and backward
+  double memoryBytesPerSecond = 0;                             ///< read plus written
+  double launchSeconds = 0;                                    ///< of the smallest library call
+  double linkBytesPerSecond = 0, linkLatencySeconds = 0;       ///< of a ring; 0 with one rank
+  double networkBytesPerSecond = 0, networkLatencySeconds = 0; ///< between hosts; 0 with one host
   /// Cluster-file keys whose figures differ by more than a tenth between rounds, with max / min - 1. A spread means
   /// that other programs load the machine.
   std::vector<std::pair<std::string, double>> spreads;
@@ -48,6 +50,10 @@ void keepBest(const std::vector<CalibrationRound> &rounds, MeasuredMachine &mach
 
 /// Formats the spreads: "memory_bandwidth 34 %, link.latency 12 %". Empty if all figures are repeatable.
 std::string describeSpreads(const MeasuredMachine &machine);
+
+/// Returns a name for the cluster of a file: the letters, digits, - and _ of its stem, which YAML accepts without
+/// quotes.
+std::string clusterNameOf(const std::string &file);
 
 /// Returns a file for configs/clusters: fixed keys in a fixed order, three digits each, with a comment on each
 /// measurement.

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
@@ -30,15 +29,6 @@ struct CalibrateWords {
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
   double seconds = 0.1;
 };
-
-/// Returns the letters, digits, - and _ of the file's stem, which YAML accepts without quotes.
-std::string nameOf(const std::string &output) {
-  std::string name;
-  for (char c : std::filesystem::path(output).stem().string())
-    name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
-  bool isWord = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0]));
-  return isWord ? name : name.empty() ? "measured" : "measured_" + name;
-}
 
 /// Measures the threads as ranks. Prints at most one line per second, because many ranks on few cores take minutes.
 MeasuredMachine measureCpu(const CalibrateWords &words) {
@@ -63,7 +53,7 @@ MeasuredMachine measureCpu(const CalibrateWords &words) {
 }
 
 std::string measure(const CalibrateWords &words) {
-  std::string name = nameOf(words.name.empty() ? words.output : words.name);
+  std::string name = clusterNameOf(words.name.empty() ? words.output : words.name);
   if (words.target == "cpu") {
     MeasuredMachine machine = measureCpu(words);
     if (!machine.spreads.empty())

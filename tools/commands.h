@@ -42,6 +42,9 @@ void addLaunchCommand(const Verb &app);
 /// Adds `calibrate`: measures this machine and writes a cluster file.
 void addCalibrateCommand(const Verb &app);
 
+/// Adds `preflight`: measures all ranks and their links before a run.
+void addPreflightCommand(const Verb &app);
+
 /// Adds `plan`, `compile`, `import-args` and `explain`. They load the compiler's library on demand and pass their
 /// arguments to it unchanged. `compile` verifies a plan before it writes the file.
 void addCompilerCommands(const Verb &app, int argc, char **argv);

@@ -54,11 +54,16 @@ std::string driftLine(const rt::pb::Plan &plan, const rt::RunResult &result, con
   uint64_t planned = 0;
   for (const rt::pb::Stage &stage : plan.stages())
     planned = std::max<uint64_t>(planned, stage.arena_bytes(rt::pb::DEVICE));
-  std::string line = fmt::format("predicted {:.4g} s a step, measured {:.4g} s ({:+.0f} %); memory {} planned, {} used",
-                                 predicted, measured, 100 * drift, bytesText(static_cast<double>(planned)),
-                                 bytesText(static_cast<double>(result.steps.back().peakBytes)));
+  auto used = static_cast<double>(result.steps.back().peakBytes), arena = static_cast<double>(planned);
+  double memoryDrift = arena > 0 ? used / arena - 1 : 0;
+  std::string line =
+      fmt::format("predicted {:.4g} s a step, measured {:.4g} s ({:+.0f} %); memory {} planned, {} used ({:+.0f} %)",
+                  predicted, measured, 100 * drift, bytesText(arena), bytesText(used), 100 * memoryDrift);
   if (std::abs(drift) > namedDrift)
     line += "; likely cause: " + likelyCause(plan, seconds, drift, load);
+  if (memoryDrift > namedDrift) // what is used contains the plan's arena, so that it cannot be less
+    line += fmt::format("; {} of memory are workspace of library calls and host buffers, which grow less than a model",
+                        bytesText(used - arena));
   return line;
 }
 

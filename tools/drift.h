@@ -17,9 +17,9 @@ struct HostLoad {
   int ranks = 1, cores = 1;
 };
 
-/// Returns the line at the end of a run: predicted and measured step time, planned and used memory. A step time that
-/// differs by more than 15 % comes with its likely cause. Returns an empty string if the plan has no prediction or the
-/// run has fewer than three steps.
+/// Returns the line at the end of a run: predicted and measured step time, planned and used memory. A step time or a
+/// memory that differs by more than 15 % comes with its likely cause. Returns an empty string if the plan has no
+/// prediction or the run has fewer than three steps.
 std::string driftLine(const rt::pb::Plan &plan, const rt::RunResult &result, const HostLoad &load);
 
 } // namespace espalier

@@ -51,6 +51,7 @@ int main(int argc, char **argv) {
   espalier::addClusterCommand(app);
   espalier::addLaunchCommand(app);
   espalier::addCalibrateCommand(app);
+  espalier::addPreflightCommand(app);
   int exitCode = espalier::Success;
   try {
     exitCode = app.parse(argc, argv);

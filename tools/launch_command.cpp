@@ -18,7 +18,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <memory>
 #include <unistd.h>
 
@@ -32,9 +31,6 @@ struct LaunchWords {
   bool isHere = false;
   std::vector<std::string> run; ///< "run", "X.plan", ...
 };
-
-/// ssh options for a host that does not answer. The default timeout is two minutes.
-constexpr const char *connectOptions = "-o ConnectTimeout=10";
 
 /// Prints a line per host, so that the user sees which host does not answer.
 void sayStarts(const std::vector<Host> &hosts) {
@@ -54,18 +50,9 @@ void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ra
                                     rt::counted(slots, "slot"), words.run[1], rt::counted(ranks, "rank")));
 }
 
-int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
+int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
   sayStarts(hosts);
-  std::vector<std::string> places;
-  for (const Host &host : hosts)
-    places.push_back(fmt::format("{}:{}", host.address, host.slots));
-  // Do not bind ranks to cores, because they may have several threads.
-  std::vector<std::string> line = {
-      "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
-  if (!words.ssh.empty())
-    line.insert(line.end(), {"--mca", "plm_rsh_agent", words.ssh});
-  else
-    line.insert(line.end(), {"--mca", "plm_rsh_args", connectOptions});
+  std::vector<std::string> line = mpirunLine(hosts, words.ssh);
   line.insert(line.end(), {"-x", launchedBy, ownFile()});
   line.insert(line.end(), words.run.begin(), words.run.end());
   return runMpirun(std::move(line));
@@ -148,7 +135,7 @@ int launch(const LaunchWords &words) {
   if (plan.target() != "cpu")
     return runOverSsh(words, hosts);
   if (words.isHere || std::ranges::any_of(hosts, isHere))
-    return runOverMpi(words, hosts, ranks);
+    return runOverMpi(words, hosts);
   return runFromOutside(words, hosts);
 }
 

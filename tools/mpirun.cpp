@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +83,23 @@ int statusFor(int status, int signalHere) {
 }
 
 } // namespace
+
+std::vector<std::string> mpirunLine(const std::vector<rt::launch::Host> &hosts, const std::string &ssh) {
+  std::vector<std::string> places;
+  int ranks = 0;
+  for (const rt::launch::Host &host : hosts) {
+    places.push_back(fmt::format("{}:{}", host.address, host.slots));
+    ranks += host.slots;
+  }
+  // Do not bind ranks to cores, because they may have several threads.
+  std::vector<std::string> line = {
+      "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
+  if (!ssh.empty())
+    line.insert(line.end(), {"--mca", "plm_rsh_agent", ssh});
+  else
+    line.insert(line.end(), {"--mca", "plm_rsh_args", connectOptions});
+  return line;
+}
 
 int runMpirun(std::vector<std::string> line) {
   sigset_t awaited = awaitedSignals(), before;

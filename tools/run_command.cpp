@@ -283,6 +283,10 @@ void addRunOptions(const Verb &run, RunWords &words) {
              "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
   run.option("--report", words.report,
              "write a report of the run here as HTML: losses, speed, memory; the step of --trace");
+  run.option("--compare-every", options.compareEvery,
+             "steps of a window in which the ranks' compute times are compared; a rank that is 15 % slower than the "
+             "median of its stage in 3 windows is named; 0: never; default: 20, or 0 if ranks share cores")
+      .range(0, mostSteps);
   run.option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run.option("--failure-timeout", options.failureSeconds,
              "seconds within which all processes of all hosts have ended after one failed; default: 5")

@@ -124,6 +124,9 @@ public:
   /// Blocks the host until all work issued so far on queue 0 is done. For measurements.
   virtual void drain() {}
 
+  /// Returns whether launch() and call() return when their work is done, so that host time is the rank's time.
+  virtual bool isSynchronous() const { return false; }
+
   /// Marks the end of an entry's work.
   virtual void endTurn() {}
   /// Blocks the host until all entries but the last `behind` have ended; `behind` is 0 or 1.

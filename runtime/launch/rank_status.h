@@ -2,6 +2,7 @@
 // died. Nothing here waits or allocates. The step path only makes plain stores.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -37,6 +38,13 @@ struct alignas(64) RankStatus {
   Shown<int32_t> call = -1, subprogram = -1, instruction = -1;
   Shown<int32_t> transfer = -1;   ///< the in-flight transfer that the rank waits for
   Shown<uint32_t> microBatch = 0; ///< of that transfer
+
+  /// The slowest ranks of the run, which all ranks know; see SlowRanks. -1: none.
+  struct Slow {
+    Shown<int32_t> rank = -1;
+    Shown<float> ratio = 1; ///< its compute time over the median
+  };
+  std::array<Slow, 4> slow;
 
   /// Clears the position when no entry runs.
   void leaveEntry() {

@@ -28,6 +28,13 @@ Json listOf(const std::vector<Waiting> &waiting) {
   return list;
 }
 
+Json listOf(const std::vector<SlowAtEnd> &slow) {
+  Json list = Json::array();
+  for (const SlowAtEnd &rank : slow)
+    list.push_back({{"rank", rank.rank}, {"ratio", rank.ratio}});
+  return list;
+}
+
 } // namespace
 
 void writeFailureReport(const Program &program, const RunOptions &options, const RankFailure &run) {
@@ -46,6 +53,7 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
                  {"location", textOrNull(location)},
                  {"cause", failure.message},
                  {"waiting", listOf(run.waiting)},
+                 {"slow", listOf(run.slow)},
                  {"checkpoint", textOrNull(checkpoint)},
                  {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)}};
   try {
@@ -61,6 +69,14 @@ std::vector<Waiting> waitingRanks(const Program &program, const World &world, in
     if (first + rank != failed)
       waiting.push_back({first + rank, waitedFor(program.plan(), world.status(rank))});
   return waiting;
+}
+
+std::vector<SlowAtEnd> slowRanks(const World &world) {
+  std::vector<SlowAtEnd> slow;
+  for (const RankStatus::Slow &one : world.status(0).slow)
+    if (one.rank >= 0)
+      slow.push_back({one.rank, one.ratio});
+  return slow;
 }
 
 } // namespace espalier::rt

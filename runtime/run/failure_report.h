@@ -16,4 +16,7 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
 /// of the world is rank `first` + i of the plan.
 std::vector<Waiting> waitingRanks(const Program &program, const World &world, int first, int failed);
 
+/// Returns the slow ranks of the run, which every rank of a world knows.
+std::vector<SlowAtEnd> slowRanks(const World &world);
+
 } // namespace espalier::rt

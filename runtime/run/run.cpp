@@ -62,6 +62,7 @@ constexpr std::chrono::milliseconds crashPatience{1000};
   while (std::ranges::any_of(program.mesh().members(0, allAxes), isMoving) && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   RankFailure report(failure, waitingRanks(program, world, /*first=*/0, failure.rank));
+  report.slow = slowRanks(world);
   writeFailureReport(program, options, report);
   fmt::print(stderr, "espalier: error: {}\n", report.what());
   std::fflush(nullptr);
@@ -78,7 +79,9 @@ RunResult runInThreads(const Program &program, const RunOptions &options) {
   std::optional<Failure> failure = world.failure();
   if (!failure)
     return run.finish(std::nullopt);
-  return run.finish(RankFailure(*failure, waitingRanks(program, world, /*first=*/0, failure->rank)));
+  RankFailure report(*failure, waitingRanks(program, world, /*first=*/0, failure->rank));
+  report.slow = slowRanks(world);
+  return run.finish(report);
 }
 
 } // namespace

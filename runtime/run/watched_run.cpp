@@ -73,9 +73,10 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
   }
   endAsRanksDid(*failure, processes);
   std::vector<Waiting> waiting = waitingRanks(program, world, world.firstRank(), failure->rank);
-  if (others.launchers)
-    return settle(*others.launchers, std::move(waiting), how.patience);
-  return RankFailure(*failure, std::move(waiting));
+  RankFailure report = others.launchers ? settle(*others.launchers, std::move(waiting), how.patience)
+                                        : RankFailure(*failure, std::move(waiting));
+  report.slow = slowRanks(world);
+  return report;
 }
 
 void leaveResult(PreparedRun &run, int rank, const ResultFile &results) {

@@ -26,13 +26,13 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 /// The first keys of the kinds of lines.
 constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step",
-                     *rollbackKey = "rolled_back_after_step";
+                     *rollbackKey = "rolled_back_after_step", *slowKey = "slow_after_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  for (const char *key : {stepKey, evaluationKey, savedKey, rollbackKey}) {
+  for (const char *key : {stepKey, evaluationKey, savedKey, rollbackKey, slowKey}) {
     if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
       return true;
     if (json.is_object() && json.contains(key) && json[key].is_number_integer())
@@ -198,6 +198,22 @@ std::string logLine(const SaveRecord &record, const std::filesystem::path &folde
                      withSpeed(record.writtenSeconds, record.bytes));
 }
 
+std::string metricsLine(const SlowRecord &record) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < record.ranks.size(); ++i) {
+    const SlowRank &rank = record.ranks[i];
+    ranks.push_back({{"rank", rank.rank},
+                     {"host", record.hosts[i]},
+                     {"ratio", rank.ratio},
+                     {"compute_seconds", rank.seconds},
+                     {"median_seconds", rank.median},
+                     {"whole_host", rank.isWholeHost}});
+  }
+  nlohmann::ordered_json line = {
+      {slowKey, record.step}, {"window_steps", record.windowSteps}, {"slow_ranks", ranks}, {"schema", 1}};
+  return line.dump();
+}
+
 void Metrics::add(const StepRecord &record) {
   events.add(record.step, {{"loss", record.loss},
                            {"gradient_norm", record.gradNorm},
@@ -237,6 +253,11 @@ void Metrics::add(const EvaluationRecord &record) {
   events.add(record.step, {{"evaluation/loss", record.loss}, {"evaluation/perplexity", std::exp(record.loss)}});
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
                    unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens));
+  if (!options.metrics.empty())
+    file.add(metricsLine(record));
+}
+
+void Metrics::add(const SlowRecord &record) {
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

@@ -30,6 +30,8 @@ std::string metricsLine(const RollbackRecord &record);
 
 /// Formats a log line about a checkpoint of the folder: its size, for how long training waited, and the speed of both.
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder);
+/// Formats the line of slow ranks.
+std::string metricsLine(const SlowRecord &record);
 
 /// Writes the records of rank 0.
 class Metrics {
@@ -51,6 +53,8 @@ public:
   void add(const SaveRecord &record);
   /// Logs a rollback, and appends the record to the metrics file. The lines of the repeated steps stay.
   void add(const RollbackRecord &record);
+  /// Appends slow ranks to the metrics file.
+  void add(const SlowRecord &record);
   /// Prints a line between the lines of the steps.
   void say(const std::string &line);
   /// Prints the last line, below the progress bar.

@@ -8,6 +8,7 @@
 #include "runtime/launch/topology.h"
 #include "runtime/program.h"
 #include "runtime/train/open_data.h"
+#include "runtime/train/slow_ranks.h"
 
 #include <filesystem>
 #include <functional>
@@ -32,6 +33,14 @@ struct StepRecord {
   double labels = 0;      ///< tokens with loss weight
   bool isApplied = true;  ///< false if an overflow skipped the step, or if the batch has no labels
   uint64_t peakBytes = 0; ///< arena and scratch of the rank with the largest sum
+};
+
+/// Ranks that are slow, in the metrics; see SlowRanks.
+struct SlowRecord {
+  int64_t step = 0; ///< steps trained before
+  int64_t windowSteps = 0;
+  std::vector<SlowRank> ranks;    ///< all ranks that are slow now, the slowest first; empty after all have recovered
+  std::vector<std::string> hosts; ///< of these ranks
 };
 
 /// One evaluation in the metrics.
@@ -85,6 +94,7 @@ struct RunOptions {
   OnDivergence onDivergence = OnDivergence::stop; ///< rollback needs `checkpoint`
   int64_t maxRollbacks = 3;                       ///< in the run
   int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
+  std::optional<int64_t> compareEvery;            ///< steps of a window of SlowRanks, 0: never; unset: see Trainer
   int64_t evalEvery = 0;                          ///< steps; 0: never
   Split evalSplit = Split::valid;                 ///< the split that evaluations read
   std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all

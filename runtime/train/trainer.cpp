@@ -8,9 +8,11 @@
 #include "runtime/train/write_trace.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <unistd.h>
 #include <utility>
 
 namespace espalier::rt {
@@ -84,9 +86,11 @@ void Trainer::train() {
   prepareSaves();
   if (isLeader() && options.resume)
     context.metrics.continueAfter(firstStep);
+  beginComparison();
   do {
     while (!isStopped && divergence.empty() && state.step < options.steps) {
       trainStep();
+      compareIfDue();
       if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
         evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
       if (divergence.empty())
@@ -122,6 +126,48 @@ bool Trainer::rollBack() {
     context.metrics.add(record);
   }
   return true;
+}
+
+/// Ranks that share cores slow each other down, so that they are compared on request alone.
+void Trainer::beginComparison() {
+  constexpr int64_t usual = 20;
+  const Mesh &mesh = context.program.mesh();
+  bool hasPeers = mesh.ranks() > static_cast<int>(context.program.plan().stages_size());
+  windowSteps = context.options.compareEvery.value_or(pool.hasOwnCores() ? usual : 0);
+  if (windowSteps == 0 || !hasPeers || !executor.device().isSynchronous())
+    return;
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  hosts = agreement.tell(name.data());
+  std::vector<RankSite> sites;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    sites.push_back({mesh.stage(rank), hosts[static_cast<size_t>(rank)]});
+  slowRanks.emplace(std::move(sites));
+  executor.computeSeconds = 0;
+}
+
+void Trainer::compareIfDue() {
+  if (!slowRanks || (state.step - firstStep) % windowSteps != 0)
+    return;
+  double mine = std::exchange(executor.computeSeconds, 0) / static_cast<double>(windowSteps);
+  std::vector<double> seconds;
+  for (const std::string &told : agreement.tell(fmt::format("{}", mine)))
+    seconds.push_back(std::stod(told));
+  slowRanks->add(seconds);
+  executor.showSlow(slowRanks->slow());
+  if (!isLeader())
+    return;
+  auto hostOf = [&](int rank) { return hosts[static_cast<size_t>(rank)]; };
+  for (const SlowRank &rank : slowRanks->news())
+    context.metrics.say(describeSlow(rank, hostOf(rank.rank), windowSteps));
+  for (int rank : slowRanks->recovered())
+    context.metrics.say(fmt::format("rank {} on {} is no longer slow", rank, hostOf(rank)));
+  if (slowRanks->news().empty() && slowRanks->recovered().empty())
+    return;
+  SlowRecord record{state.step, windowSteps, slowRanks->slow(), {}};
+  for (const SlowRank &rank : record.ranks)
+    record.hosts.push_back(hostOf(rank.rank));
+  context.metrics.add(record);
 }
 
 int Trainer::signalHere() const {

@@ -77,6 +77,9 @@ private:
   /// Loads the last checkpoint of a run that has diverged, and skips the samples read since. Returns false on all ranks
   /// if the run must end; `divergence` then says why.
   bool rollBack();
+  void beginComparison();
+  /// Compares the ranks' compute times if a window ends. All ranks call it after each step.
+  void compareIfDue();
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
@@ -92,7 +95,10 @@ private:
   std::optional<BatchLoader> heldOutBatches;
   const EntryPlace evaluateEntry, trainEntry; ///< equal if the plan only evaluates
   const uint32_t scalarsExchange, resultsExchange;
-  TraceRecorder recorder; ///< of the last step, if a trace was requested
+  TraceRecorder recorder;             ///< of the last step, if a trace was requested
+  int64_t windowSteps = 0;            ///< of comparisons of the ranks' compute times; 0: none
+  std::optional<SlowRanks> slowRanks; ///< set if there are comparisons
+  std::vector<std::string> hosts;     ///< of the ranks, if there are comparisons
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the result of the rule

@@ -10,7 +10,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
-  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "peft>=0.11" "numpy<3" safetensors openai pyarrow; then
+  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "peft>=0.11" "numpy<3" safetensors openai \
+    pyarrow "lm_eval[hf]"; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
@@ -76,3 +77,5 @@ cd "$scratch"
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o say.plan --cluster cpu_local:1x1 --set run_mode=predict \
   --set parallel_config.data_parallel=1 --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1
 PATH="$build/bin:$PATH" "$python" "$root/test/e2e/serve.py" say.plan run --openai
+# lm-evaluation-harness measures a model over HTTP as it does with transformers.
+"$python" "$root/test/golden/lm_eval_oracle.py" "$espalier" "$scratch/lm_eval"

@@ -26,6 +26,7 @@ public:
   uint32_t addTransfer(const TransferShape &transfer) override { return queues.add(transfer); }
   TransferTicket start(const TransferStart &request) override;
   void wait(TransferTicket ticket) override { queues.wait(ticket); }
+  bool isSynchronous() const override { return true; }
   bool hasEnded(TransferTicket ticket) const override { return queues.hasEnded(ticket); }
   void progress() override { queues.progress(); }
 

@@ -248,6 +248,29 @@ TEST(Run, EvaluatesTheHeldOutSplitWithoutTouchingTheRun) {
   EXPECT_GT(evaluated.evaluations[0].loss, 0);
 }
 
+/// A rank that sleeps in each step is slow, and the other ranks, which wait for it, are not.
+TEST(Run, NamesASlowRank) {
+  SampleOptions options;
+  options.dp = options.pp = 2;
+  RunOptions run = runOptions(options, 4);
+  run.compareEvery = 1;
+  run.metrics = std::filesystem::temp_directory_path() / fmt::format("espalier-slow-{}.jsonl", getpid());
+  run.fault = Fault{/*rank=*/3, /*step=*/-1, /*action=*/2, /*instruction=*/0, Fault::Sleep};
+  runPlan(Program(samplePlan(options)), run);
+  std::ifstream stream(run.metrics);
+  std::vector<nlohmann::json> slow;
+  for (std::string line; std::getline(stream, line);)
+    if (nlohmann::json json = nlohmann::json::parse(line); json.contains("slow_after_step"))
+      slow.push_back(json);
+  std::filesystem::remove(run.metrics);
+  ASSERT_EQ(slow.size(), 1U); // after three windows, once
+  EXPECT_EQ(slow[0]["slow_after_step"], 3);
+  ASSERT_GE(slow[0]["slow_ranks"].size(), 1U);
+  EXPECT_EQ(slow[0]["slow_ranks"][0]["rank"], 3); // the slowest
+  EXPECT_GT(slow[0]["slow_ranks"][0]["compute_seconds"], 0.45);
+  EXPECT_LT(slow[0]["slow_ranks"][0]["median_seconds"], 0.2);
+}
+
 TEST(Run, FailureOfOneRankStopsAllAndNamesThePlace) {
   SampleOptions options;
   options.dp = options.tp = options.pp = 2;

@@ -53,6 +53,7 @@ TEST_F(MetricsLines, DropsLinesOfRepeatedSteps) {
   EXPECT_EQ(continued(one + two + tested + three, 0), "");
   EXPECT_EQ(continued(one + two + tested + three, 3), one + two + tested + three);
   EXPECT_EQ(continued("", 3), "");
+  EXPECT_EQ(continued(two + "{\"slow_after_step\":3}\n", 2), two);
   // A killed run may leave an incomplete line.
   EXPECT_EQ(continued(one + two + "{\"step\":3,\"lo", 2), one + two);
 }
