@@ -42,6 +42,9 @@ const std::vector<EmulatedRow> &planRows() {
       {"llama_accumulate2", "llama", {}, {.microBatches = 2}},
       {"llama_full", "llama", {}, {.recompute = full}},
       {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
+      {"llama_options", "llama", optionModels().front().sets, {.microBatches = 2, .recompute = selective}},
+      {"gemma2", "gemma2", {}, {}},
+      {"gpt_neox_full", "gpt_neox", {}, {.recompute = full}},
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
   };
   return rows;
@@ -58,6 +61,8 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
       {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
       {"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}},
+      {"gemma2_tp2_cp2", "gemma2", {}, {.tp = 2, .cp = 2}},
+      {"olmo2_tp2_sequence", "olmo2", {}, {.tp = 2, .sequenceParallel = true}},
       {"mixtral_ep2", "mixtral", {}, {.ep = 2}},
       {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
@@ -78,6 +83,7 @@ std::vector<EmulatedRow> allRows() {
   for (const Model &model : models())
     for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
       add({model}, *list);
+  add(optionModels(), optionSplits());
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add({{"mixtral", "mixtral", {}}, {"qwen3_moe", "qwen3_moe", wideHeads()}}, expertSplits());

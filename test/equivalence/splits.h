@@ -34,6 +34,11 @@ const std::vector<SplitCase> &unlikeSplits();
 /// Splits of a model with two tied tables, whose head and embedding name them in different orders.
 const std::vector<SplitCase> &tiedSplits();
 
+/// Models whose ops have options: windows, capped scores, scaled rotary positions, norms over split dimensions.
+const std::vector<Model> &optionModels();
+/// The splits of optionModels(): one of each axis, and several together.
+const std::vector<SplitCase> &optionSplits();
+
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();
 

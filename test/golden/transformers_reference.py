@@ -48,6 +48,39 @@ GRADED = {
     "qwen3": MODELS["llama"] | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6,
                                 "attention_bias": False},
 }
+# Rotary frequencies that are scaled: of the four pairs of a head the first keeps its frequency, the others turn less.
+FOUR_PAIRS = MODELS["llama"] | {"head_dim": 8, "rope_theta": 100.0}
+GRADED |= {
+    "llama31": FOUR_PAIRS | {"rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                                              "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
+    "llama_linear": FOUR_PAIRS | {"rope_scaling": {"type": "linear", "factor": 4.0}},
+    "qwen2_yarn": MODELS["llama"] | {
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_attention_heads": 3,
+        "num_key_value_heads": 1, "rope_theta": 100.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                         "beta_fast": 4.0, "beta_slow": 1.0}},
+    "mistral_window": GRADED["mistral"] | {"sliding_window": 3},
+    "phi4_mini": MODELS["llama"] | {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "pad_token_id": None,
+                                    "num_attention_heads": 3, "num_key_value_heads": 1, "sliding_window": 5,
+                                    "partial_rotary_factor": 0.75},
+    "gpt_neox": {"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "vocab_size": 19,
+                 "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+                 "max_position_embeddings": 8, "rotary_pct": 0.5, "rotary_emb_base": 1000,
+                 "use_parallel_residual": True},
+    "smollm3": MODELS["llama"] | {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"],
+                                  "num_hidden_layers": 5, "pad_token_id": None, "bos_token_id": 0, "eos_token_id": 0,
+                                  "tie_word_embeddings": True},
+    "gemma2": MODELS["llama"] | {
+        "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 3, "head_dim": 6,
+        "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 5,
+        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0, "tie_word_embeddings": True},
+    "gemma3": MODELS["llama"] | {
+        "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 7, "head_dim": 8,
+        "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 5,
+        "rope_theta": 1000.0, "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "tie_word_embeddings": True},
+    "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0},
+}
 MODELS |= GRADED
 # These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
 # adds only if the router's scores are requested.
@@ -81,10 +114,16 @@ def loss_of(model):
         return float(mean_loss(model))
 
 
+def file_name(kind, name):
+    """The name that a file of weights has for a parameter."""
+    return name.replace("lm_head", "embed_out") if kind == "gpt_neox" else name
+
+
 def gradients_of(model):
     """Returns gradients by the names in the file, in float32; a tied parameter occurs once."""
     mean_loss(model).backward()
-    return {name: parameter.grad.float() for name, parameter in model.named_parameters()}
+    return {file_name(model.config.model_type, name): parameter.grad.float()
+            for name, parameter in model.named_parameters()}
 
 
 def gradient_file(name):
@@ -126,7 +165,7 @@ def formula(name, shape):
 def weights_of(kind, name, shape):
     """Returns the values of a parameter from the names in the file, which lists each expert's products separately."""
     if kind not in EXPERT_NAMES:
-        return formula(name, shape)
+        return formula(file_name(kind, name), shape)
     layer, gate, up, down = EXPERT_NAMES[kind]
     place = name.replace("mlp", layer)
     if name.endswith("gate_up_proj"):

@@ -6,6 +6,8 @@
 
 #include "compiler/codegen/cuda/tiles.h"
 
+#include <numbers>
+
 namespace espalier::codegen::cuda {
 
 /// The compile-time parameters of a kernel.
@@ -14,6 +16,8 @@ struct AttentionConfig {
   int64_t headDim;
   bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
+  int64_t window; ///< keys that a query attends to, itself last; 0: no limit
+  double softCap; ///< c: scores s become c tanh(s / c); 0: none
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
@@ -42,8 +46,17 @@ public:
   TileSource keys(llvm::StringRef operand, Expr first);
   /// Returns rows of an lse-like operand.
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
-  /// Returns how many keys the query attends to.
+  /// Returns the end of the keys that the query attends to.
   Expr visibleKeys(Expr query);
+  /// Returns the first key that the query attends to.
+  Expr firstVisible(Expr query);
+  bool hasWindow() const { return config.window > 0; }
+  /// Replaces products of q and k by scores, so that multiplying them by unit() gives base-2 logarithms. Without a cap
+  /// a score is the product.
+  void limit(Grid &scores);
+  double unit() const { return (config.softCap > 0 ? 1 : config.scale) * std::numbers::log2e; }
+  /// Returns the derivative of a score with respect to scale * product.
+  Expr slopeOf(Expr score);
   /// Pipelines tiles [0, count): `issue(tile, buffer)` loads tile + 1 while `use(tile, buffer)` runs.
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);

@@ -22,7 +22,7 @@ public:
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;
       visible.push_back(block.visibleKeys(query));
-      maxima.emplace_back(block.number(-std::numeric_limits<double>::infinity()));
+      maxima.emplace_back(block.number(lowest()));
       totals.emplace_back(block.number(0));
       for (int slot = 0; slot < tiles->sumSlots; ++slot)
         sums.emplace_back(block.number(0));
@@ -32,11 +32,15 @@ public:
   void build() {
     tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
-    Expr seen = block.visibleKeys(last);
+    Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
+    if (block.hasWindow()) {
+      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+      seen = seen - hiddenTiles;
+    }
     block.stream(
-        *tiles, ceilDivide(seen, sizes.columns), [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        *tiles, seen, [&](Expr tile, Expr buffer) { issue(keyOf(tile), buffer); },
         [&](Expr tile, Expr buffer) {
-          Expr firstKey = tile * sizes.columns;
+          Expr firstKey = keyOf(tile);
           block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
         });
     for (size_t row = 0; row < tiles->rows.size(); ++row)
@@ -47,19 +51,32 @@ private:
   Expr keyTile(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
   Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
 
-  void issue(Expr tile, Expr buffer) {
-    tiles->startCopy(block.keys("k", tile * sizes.columns), sizes.columns, keyTile(buffer));
-    tiles->startCopy(block.keys("v", tile * sizes.columns), sizes.columns, valueTile(buffer));
+  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
+  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+
+  void issue(Expr firstKey, Expr buffer) {
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer));
   }
+
+  /// A score below every other one that is finite if a row may see none of a tile's keys: then exp2 of a difference of
+  /// two of them must be no NaN.
+  double lowest() const { return block.hasWindow() ? -1e30 : -std::numeric_limits<double>::infinity(); }
 
   Grid hide(const Grid &scores, Expr firstKey) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    return hideScores(scores, isNeeded,
-                      [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+    if (block.hasWindow())
+      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
+      Expr key = firstKey + tiles->columns[column], isSeen = key < visible[row];
+      return block.hasWindow() ? isSeen & (key + block.config.window >= visible[row]) : isSeen;
+    });
   }
 
   void use(Expr firstKey, Expr buffer) {
-    Grid weights = hide(tiles->multiplyAcross(queryTile, keyTile(buffer)), firstKey);
+    Grid scores = tiles->multiplyAcross(queryTile, keyTile(buffer));
+    block.limit(scores);
+    Grid weights = hide(scores, firstKey);
     Grid shrunk(weights.size());
     for (size_t row = 0; row < weights.size(); ++row) {
       Expr shrink = addRow(row, weights[row]);
@@ -108,8 +125,7 @@ private:
     });
   }
 
-  /// Multiplying scores by this gives base-2 logarithms.
-  double unit() const { return block.config.scale * std::numbers::log2e; }
+  double unit() const { return block.unit(); }
 
   AttentionBlock block;
   KernelFunction &f;
@@ -117,7 +133,8 @@ private:
   Expr queryTile; ///< offsets in shared memory
   int64_t streamed;
   std::unique_ptr<Tiles> tiles;
-  std::vector<Expr> visible; ///< per row: number of keys that it attends to
+  Expr hiddenTiles;          ///< tiles of keys before the block's window
+  std::vector<Expr> visible; ///< per row: end of the keys that it attends to
   std::vector<Variable> maxima, totals, sums;
 };
 

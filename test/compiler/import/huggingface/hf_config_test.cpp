@@ -168,12 +168,8 @@ TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   mistral["model_type"] = "mistral";
   mistral["architectures"] = {"MistralForCausalLM"};
   mistral.erase("head_dim");
-  EXPECT_THAT(imported(mistral).diagnostics.render(),
-              HasSubstr("sliding_window is not given, which means 4096: mistral has only null or at least "
-                        "max_position_embeddings"));
-  EXPECT_THAT(errorsOf(mistral, "sliding_window", 4),
-              HasSubstr("sliding_window is 4, mistral has only null or at least max_position_embeddings"));
-  EXPECT_EQ(errorsOf(mistral, "sliding_window", 8), ""); // equal to the sequence length
+  EXPECT_THAT(imported(mistral).yaml, HasSubstr("sliding_window: 4096  # transformers' default"));
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", 4), "");
   EXPECT_EQ(errorsOf(mistral, "sliding_window", nullptr), "");
   Json qwen = llama();
   qwen["model_type"] = "qwen2";
@@ -187,9 +183,8 @@ TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   Json phi = llama();
   phi["model_type"] = "phi3";
   phi["architectures"] = {"Phi3ForCausalLM"};
-  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75),
-              HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
-  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}), HasSubstr("phi3 has only null"));
+  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}),
+              HasSubstr("rope_scaling.type is longrope: its frequencies are lists in the file"));
   EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
 }
 
@@ -249,8 +244,85 @@ TEST(HfConfig, RopeParameters) {
   EXPECT_EQ(hf.diagnostics.render(), "");
   EXPECT_THAT(hf.yaml, HasSubstr("theta: 1000000.0  # rope_parameters.rope_theta"));
   config["rope_parameters"]["rope_type"] = "llama3";
+  config["rope_parameters"]["factor"] = 8.0;
   EXPECT_THAT(imported(config).diagnostics.render(),
-              HasSubstr("rope_parameters.rope_type is \"llama3\", llama has only default"));
+              HasSubstr("rope_scaling.original_max_position_embeddings is not given"));
+  config["rope_parameters"]["original_max_position_embeddings"] = 4;
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+}
+
+OpDescription ropeOf(const Json &config, const std::string &kind) {
+  ImportedRun run = runOf(config);
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  for (const OpDescription &op : run.config.model.segment(kind).ops)
+    if (op.kind == "rope")
+      return op;
+  return {};
+}
+
+TEST(HfConfig, ScaledRotaryPositions) {
+  Json config = llama();
+  EXPECT_EQ(ropeOf(config, "block").numbers.size(), 1U); // theta alone
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 64}};
+  OpDescription rope = ropeOf(config, "block");
+  EXPECT_EQ(rope.strings.at("scaling"), "llama3");
+  EXPECT_EQ(rope.numbers.at("factor"), 8);
+  EXPECT_EQ(rope.numbers.at("original_context"), 64);
+  EXPECT_FALSE(rope.numbers.contains("low_turns")); // the default
+  Diagnostics diagnostics;
+  nlohmann::json written = nlohmann::json::parse(hfConfigText(runOf(config), "bfloat16", diagnostics));
+  EXPECT_EQ(written["rope_scaling"], nlohmann::json(config["rope_scaling"]));
+  // A linear factor has no borders; what stands beside it is reported.
+  config["rope_scaling"]["rope_type"] = "linear";
+  EXPECT_EQ(ropeOf(config, "block").strings.at("scaling"), "linear");
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling.rope_type is dynamic: its frequencies depend on the length of the text"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "lama3"}}),
+              HasSubstr("rope_scaling.rope_type is lama3, llama has"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}, {"speed", 3}}),
+              HasSubstr("rope_scaling.speed is not known for llama"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"factor", 2.0}}),
+              HasSubstr("rope_scaling.factor is 2.0, and rope_scaling.rope_type is not given"));
+  // A config that says another scaling than the model is another model.
+  Diagnostics other;
+  config["rope_scaling"]["factor"] = 4.0;
+  agreeingHfConfig(runOf(llama()), "bfloat16", "c", config.dump(), other);
+  EXPECT_THAT(other.render(), HasSubstr("rope_scaling.factor is 4.0, the model has 1"));
+}
+
+// A size that config.json has no key for is not lost silently.
+TEST(HfConfig, RefusesToWriteWhatNoKeySays) {
+  ImportedRun run = runOf(llama());
+  run.sizes.at("sliding_window").number = 4;
+  Diagnostics diagnostics;
+  hfConfigText(run, "float32", diagnostics);
+  EXPECT_THAT(diagnostics.render(), HasSubstr("sliding_window is 4, the config.json of llama can only mean 0"));
+}
+
+Json smollm3() {
+  Json config = llama();
+  config["model_type"] = "smollm3";
+  config["architectures"] = {"SmolLM3ForCausalLM"};
+  config["num_hidden_layers"] = 6;
+  config["no_rope_layers"] = {1, 1, 1, 0, 1, 1};
+  return config;
+}
+
+TEST(HfConfig, LayersOfAPattern) {
+  ImportedRun run = runOf(smollm3());
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  std::vector<std::pair<std::string, int>> runs;
+  for (const SegmentRun &part : run.config.model.runs)
+    runs.emplace_back(part.kind, part.count);
+  EXPECT_EQ(runs, (std::vector<std::pair<std::string, int>>{
+                      {"embed", 1}, {"block", 3}, {"plain", 1}, {"block", 2}, {"head", 1}}));
+  EXPECT_EQ(ropeOf(smollm3(), "plain").numbers.at("fraction"), 0);
+  EXPECT_THAT(errorsOf(smollm3(), "no_rope_layers", {1, 0, 1, 0, 1, 0}),
+              HasSubstr("no_rope_layers is [1,0,1,0,1,0], smollm3 has only lists that repeat 1, 1, 1, 0"));
 }
 
 TEST(HfConfig, NamesUnsupportedKeys) {
@@ -265,15 +337,11 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(
       errorsOf(gpt2(), "architectures", {"GPT2ForSequenceClassification"}),
       HasSubstr("\"GPT2ForSequenceClassification\" is another model than GPT2LMHeadModel, which gpt2.yaml describes"));
-  EXPECT_THAT(
-      errorsOf(llama(), "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}),
-      HasSubstr(
-          "config.json:17:2: error: rope_scaling is {\"rope_type\":\"llama3\",\"factor\":8}, llama has only null"));
   EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mistral, mixtral, phi3, "
-                              "qwen2, qwen3, qwen3_moe"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gemma2, gemma3_text, gpt2, gpt_neox, "
+                              "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
                     HasSubstr("did you mean 'llama'?")));
 }
 
@@ -320,10 +388,10 @@ TEST(HfConfig, AgreesWithTheModel) {
   EXPECT_THAT(both.render(), AllOf(HasSubstr("ref/config.json: error: num_key_value_heads is 3, the model has 2"),
                                    HasSubstr("vocab_size is 20, the model has 19")));
   other = llama();
-  other["rope_scaling"] = {{"rope_type", "llama3"}};
+  other["attention_bias"] = true;
   Diagnostics form;
   text(other, "bfloat16", form);
-  EXPECT_THAT(form.render(), HasSubstr("rope_scaling is {\"rope_type\":\"llama3\"}, llama has only null"));
+  EXPECT_THAT(form.render(), HasSubstr("attention_bias is true, llama has only false"));
   Diagnostics damaged;
   agreeingHfConfig(run, "float32", "c", "[", damaged);
   EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));
