@@ -14,6 +14,7 @@ losses of the first steps of AdamW without decay on the following batches, with 
 the gradients of the first batch's loss, saved as weights by transformers. reference.py covers the gradients of gpt2 and
 llama.
 """
+import copy
 import json
 import pathlib
 import sys
@@ -179,6 +180,7 @@ def weights_of(kind, name, shape):
 
 
 def model_of(config):
+    config = copy.deepcopy(config)  # transformers adds keys to nested values
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))

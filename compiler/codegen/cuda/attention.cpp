@@ -132,6 +132,11 @@ Expr AttentionBlock::firstVisible(Expr query) {
   return hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
 }
 
+Expr AttentionBlock::seesTile(Expr firstKey, const Tiles &tiles) {
+  Expr isSeen = firstKey < visibleKeys(first + tiles.lastRow);
+  return hasWindow() ? isSeen & (firstKey + sizes.columns > firstVisible(first + tiles.firstRow)) : isSeen;
+}
+
 void AttentionBlock::limit(Grid &scores) {
   if (config.softCap == 0)
     return;

@@ -60,6 +60,9 @@ public:
   /// Pipelines tiles [0, count): `issue(tile, buffer)` loads tile + 1 while `use(tile, buffer)` runs.
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);
+  /// Returns whether a row of the block that is processed together with this thread's rows attends to a key of the tile
+  /// that begins with `firstKey`.
+  Expr seesTile(Expr firstKey, const Tiles &tiles);
   /// Runs `body` if `isSeen`, which is equal for all rows processed together. Skips tiles that the causal mask hides
   /// from all of them.
   void whenSeen(Expr isSeen, const std::function<void()> &body);

@@ -117,8 +117,10 @@ private:
         *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
           Expr lastQuery = queryOf(tile) + (sizes.columns - 1);
-          block.whenSeen(block.first + tiles->firstRow <= block.firstPosition + lastQuery,
-                         [&] { use(tile, buffer, keySums, valueSums); });
+          Expr isSeen = block.first + tiles->firstRow <= block.firstPosition + lastQuery;
+          if (block.hasWindow())
+            isSeen = isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
+          block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
       store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys("dk", key); });
@@ -221,7 +223,7 @@ public:
           Expr firstKey = keyOf(tile);
           if (sizes.columns > 32) // without a branch, fewer registers are live
             return use(firstKey, buffer);
-          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+          block.whenSeen(block.seesTile(firstKey, *tiles), [&] { use(firstKey, buffer); });
         });
     store(sums, block.config.scale, block.queryCount,
           [&](Expr query) { return block.queries("dq", block.head, query); });

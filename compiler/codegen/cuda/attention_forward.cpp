@@ -22,7 +22,7 @@ public:
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;
       visible.push_back(block.visibleKeys(query));
-      maxima.emplace_back(block.number(lowest()));
+      maxima.emplace_back(block.number(-std::numeric_limits<double>::infinity()));
       totals.emplace_back(block.number(0));
       for (int slot = 0; slot < tiles->sumSlots; ++slot)
         sums.emplace_back(block.number(0));
@@ -41,7 +41,7 @@ public:
         *tiles, seen, [&](Expr tile, Expr buffer) { issue(keyOf(tile), buffer); },
         [&](Expr tile, Expr buffer) {
           Expr firstKey = keyOf(tile);
-          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+          block.whenSeen(block.seesTile(firstKey, *tiles), [&] { use(firstKey, buffer); });
         });
     for (size_t row = 0; row < tiles->rows.size(); ++row)
       finish(row);
@@ -58,10 +58,6 @@ private:
     tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
     tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer));
   }
-
-  /// A score below every other one that is finite if a row may see none of a tile's keys: then exp2 of a difference of
-  /// two of them must be no NaN.
-  double lowest() const { return block.hasWindow() ? -1e30 : -std::numeric_limits<double>::infinity(); }
 
   Grid hide(const Grid &scores, Expr firstKey) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
@@ -101,7 +97,10 @@ private:
       maximum = atLeast(maximum, score);
     maximum = atLeast(before, tiles->reduceRow(maximum, Reduction::Max));
     maxima[row].set(maximum);
-    Expr subtract = maximum * unit(), shrink = exp2(before * unit() - subtract), total = block.number(0);
+    Expr subtract = maximum * unit(), total = block.number(0);
+    if (block.hasWindow()) // the row may have seen no key yet, and -inf - -inf is NaN
+      subtract = select(maximum > -std::numeric_limits<double>::infinity(), subtract, 0);
+    Expr shrink = exp2(before * unit() - subtract);
     for (Expr &score : scores) {
       score = exp2(score * unit() - subtract);
       total = total + score;
