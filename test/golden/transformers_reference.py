@@ -14,6 +14,7 @@ losses of the first steps of AdamW without decay on the following batches, with 
 the gradients of the first batch's loss, saved as weights by transformers. reference.py covers the gradients of gpt2 and
 llama.
 """
+import contextlib
 import copy
 import json
 import pathlib
@@ -73,14 +74,17 @@ GRADED |= {
                                   "tie_word_embeddings": True},
     "gemma2": MODELS["llama"] | {
         "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 3, "head_dim": 6,
+        "pad_token_id": None,
         "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 5,
         "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0, "tie_word_embeddings": True},
     "gemma3": MODELS["llama"] | {
         "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 7, "head_dim": 8,
+        "pad_token_id": None,
         "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 5,
         "rope_theta": 1000.0, "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
         "tie_word_embeddings": True},
-    "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0},
+    "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0,
+                                "pad_token_id": None},
 }
 MODELS |= GRADED
 # These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
@@ -100,12 +104,24 @@ EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
+@contextlib.contextmanager
+def in_float64():
+    """Makes `Tensor.float` keep float64. Gemma's norms call it, and their rounding would add up over the layers."""
+    to_float32 = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.Tensor.float = to_float32
+
+
 def mean_loss(model):
     """Returns the mean over the positions that count, in float64."""
     tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
     if hasattr(model, "set_experts_implementation"):  # other implementations lack float64
         model.set_experts_implementation("eager")
-    logits = model.double().eval()(tokens).logits
+    with in_float64():
+        logits = model.double().eval()(tokens).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
     return (each * weights.flatten()).sum() / weights.sum()
 
@@ -150,7 +166,9 @@ def finetune_losses(model):
     losses = []
     for step in range(STEPS):
         tokens, labels, _ = (torch.tensor(part) for part in batch_of(step, SIZES))
-        loss = torch.nn.functional.cross_entropy(model(tokens).logits.flatten(0, 1), labels.flatten())
+        with in_float64():
+            logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -52,6 +52,13 @@ protected:
     fs::path ours;
 
     Values values() const { return valuesOf(model.model, ours); }
+    /// Returns 2 if two ranks can split the dimension, else 1.
+    int halves(const std::string &dim) const {
+      auto size = run.config.model.dims.find(dim);
+      return size == run.config.model.dims.end() || size->second % 2 == 0 ? 2 : 1;
+    }
+    /// Returns 2 if two stages can have equally many layers, else 1.
+    int stages() const { return run.config.model.layerCount() % 2 == 0 ? 2 : 1; }
   };
 
   /// Writes the formula's weights as transformers does, and converts them.
@@ -98,7 +105,7 @@ TEST_P(Transformers, HasTheSameLoss) {
   for (const char *names : {"mcore", "legacy"}) {
     if (!from.model.rules.contains(names))
       continue;
-    rt::convertToMegatron(from.model, from.ours, place / names, names, {2, 2, 1});
+    rt::convertToMegatron(from.model, from.ours, place / names, names, {from.halves("kv_heads"), from.stages(), 1});
     fs::path back = rt::convertToNative(from.model, rt::WeightSystem::Megatron, place / names, place / "back" / names);
     EXPECT_EQ(valuesOf(from.model.model, back), from.values());
   }
@@ -200,14 +207,15 @@ protected:
 TEST_P(Finetuning, HasTheSameLoss) {
   Converted from = finetuned("cpu_local:1x4");
   std::vector<fs::path> forms = {"", from.ours};
-  for (auto [names, tp] : {std::pair("mcore", 2), {"legacy", 1}})
+  for (auto [names, tp] : {std::pair("mcore", from.halves("kv_heads")), {"legacy", 1}})
     if (from.model.rules.contains(names)) {
-      rt::convertToMegatron(from.model, from.ours, place / names, names, {tp, 2, 1});
+      rt::convertToMegatron(from.model, from.ours, place / names, names, {tp, from.stages(), 1});
       forms.push_back(place / names);
     }
 
   planner::Plan plan;
-  plan.tp = plan.pp = plan.microBatchSize = plan.microBatches = 2;
+  plan.tp = from.halves("kv_heads");
+  plan.pp = plan.microBatchSize = plan.microBatches = 2;
   int layers = from.run.config.model.layerCount(), first = layers / 2;
   plan.stages = {stageOf(0, first), stageOf(first, layers - first)};
   std::unique_ptr<rt::Program> program = compiled(from.run, plan);

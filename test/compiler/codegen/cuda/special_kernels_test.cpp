@@ -128,8 +128,12 @@ void checkAttention(const Attention &attention) {
   fill(backward.values("dout"), 4);
   backward.run({});
   EXPECT_THAT(backward.kernels(), ElementsAre("attention_query_gradient", "attention_key_gradient"));
-  for (const char *name : {"dq", "dk", "dv"})
-    expectAttention(backward, name, attention);
+  expectAttention(backward, "dv", attention);
+  for (const char *name : {"dq", "dk"})
+    if (attention.window == 1) // the weight of the only key is constant, so all that is left are rounding errors
+      EXPECT_THAT(backward.cuda(name), testing::Each(testing::DoubleNear(0, 1e-5))) << name;
+    else
+      expectAttention(backward, name, attention);
 }
 
 TEST(AttentionKernels, InF32) { checkAttention({}); }
@@ -191,7 +195,7 @@ TEST(AttentionKernels, CappedScores) {
                   .type = "bf16",
                   .isCausal = true,
                   .window = 40,
-                  .softCap = 1});
+                  .softCap = 2});
 }
 
 /// Tiles of keys before the windows of all queries of a block are not computed: 2 of 10 pairs of tiles stay.
