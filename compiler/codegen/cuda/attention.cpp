@@ -42,7 +42,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
   int64_t dim = config.headDim;
-  bool hasDropout = config.rate > 0;
+  bool hasDropout = config.rate > 0, hasWindow = config.window > 0;
   auto tiles = [&](int64_t rows, int64_t columns, int warps) {
     return TileSizes{config.element, rows, columns, dim, warps, /*stages=*/2};
   };
@@ -54,7 +54,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   case AttentionPass::QueryGradient:
     if (dim > 128)
       return tiles(64, 32, 4);
-    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout ? 32 : 64, 4);
+    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout || hasWindow ? 32 : 64, 4);
   }
   llvm_unreachable("there are three passes");
 }

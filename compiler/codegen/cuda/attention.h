@@ -51,6 +51,8 @@ public:
   /// Returns the first key that the query attends to.
   Expr firstVisible(Expr query);
   bool hasWindow() const { return config.window > 0; }
+  /// Returns whether the window has a key that is `distance` keys before the query. Not if the key is after the query.
+  Expr isInWindow(Expr distance) { return unsignedAtLeast(integer(config.window - 1), distance); }
   /// Replaces products of q and k by scores, so that multiplying them by unit() gives base-2 logarithms. Without a cap
   /// a score is the product.
   void limit(Grid &scores);

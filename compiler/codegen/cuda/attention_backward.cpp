@@ -150,8 +150,7 @@ private:
       isNeeded = isNeeded | (block.first + block.config.window < block.firstPosition + firstQuery + sizes.columns);
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
       Expr key = block.first + tiles->rows[row], query = block.firstPosition + firstQuery + tiles->columns[column];
-      Expr isSeen = key <= query;
-      return block.hasWindow() ? isSeen & (key + block.config.window > query) : isSeen;
+      return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
     });
   }
 
@@ -274,8 +273,8 @@ private:
     block.limit(scores);
     Grid scoreSlopes = slopesOf(scores);
     Grid weights = hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = firstKey + tiles->columns[column], isSeen = key < visible[row];
-      return block.hasWindow() ? isSeen & (key + block.config.window >= visible[row]) : isSeen;
+      Expr key = firstKey + tiles->columns[column];
+      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
     });
     Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
     for (size_t row = 0; row < weights.size(); ++row)

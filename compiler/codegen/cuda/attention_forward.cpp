@@ -64,8 +64,8 @@ private:
     if (block.hasWindow())
       isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = firstKey + tiles->columns[column], isSeen = key < visible[row];
-      return block.hasWindow() ? isSeen & (key + block.config.window >= visible[row]) : isSeen;
+      Expr key = firstKey + tiles->columns[column];
+      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
     });
   }
 
