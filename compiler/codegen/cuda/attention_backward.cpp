@@ -119,7 +119,8 @@ private:
           Expr lastQuery = queryOf(tile) + (sizes.columns - 1);
           Expr isSeen = block.first + tiles->firstRow <= block.firstPosition + lastQuery;
           if (block.hasWindow())
-            isSeen = isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
+            isSeen =
+                isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
           block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
