@@ -99,15 +99,15 @@ TEST(HfConfig, PublishedModels) {
   EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
 }
 
-/// A published model of the Llama family: its config.json, and its exact number of parameters.
+/// A published model: its config.json, and its exact number of parameters.
 struct Published {
   const char *name, *text;
   int64_t parameters;
 };
 
-class KindsOfLlama : public testing::TestWithParam<Published> {};
+class PublishedModels : public testing::TestWithParam<Published> {};
 
-TEST_P(KindsOfLlama, HaveTheirParameters) {
+TEST_P(PublishedModels, HaveTheirParameters) {
   Json config = Json::parse(GetParam().text);
   ImportedHf hf = imported(config);
   EXPECT_EQ(hf.diagnostics.render(), "");
@@ -121,7 +121,7 @@ TEST_P(KindsOfLlama, HaveTheirParameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Published, KindsOfLlama,
+    KindsOfLlama, PublishedModels,
     testing::Values(
         Published{"Mistral7B", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
           "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
@@ -160,6 +160,83 @@ INSTANTIATE_TEST_SUITE_P(
           "rope_scaling": null, "rope_theta": 250000, "sliding_window": null, "tie_word_embeddings": false,
           "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})",
                   14659507200}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+// These have windows, capped scores, scaled positions, layers of two kinds or a block of their own.
+INSTANTIATE_TEST_SUITE_P(
+    WithOptions, PublishedModels,
+    testing::Values(
+        Published{"Llama31", R"({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+          "intermediate_size": 14336, "max_position_embeddings": 131072, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 128256})",
+                  8030261248},
+        Published{"Llama32OneB", R"({"architectures": ["LlamaForCausalLM"], "head_dim": 64, "hidden_act": "silu",
+          "hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 131072, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+          "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+          "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 128256})",
+                  1235814400},
+        Published{"MistralWithAWindow", R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu",
+          "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "vocab_size": 32000})",
+                  7241732096},
+        Published{"Gemma2TwoB", R"({"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0,
+          "cache_implementation": "hybrid", "final_logit_softcapping": 30.0, "head_dim": 256,
+          "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+          "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2",
+          "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4, "pad_token_id": 0,
+          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096,
+          "torch_dtype": "float32", "vocab_size": 256000})",
+                  2614341888},
+        Published{"Gemma3OneB", R"({"architectures": ["Gemma3ForCausalLM"], "attn_logit_softcapping": null,
+          "cache_implementation": "hybrid", "final_logit_softcapping": null, "head_dim": 256,
+          "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "intermediate_size": 6912,
+          "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4,
+          "num_hidden_layers": 26, "num_key_value_heads": 1, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+          "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
+          "sliding_window": 512, "sliding_window_pattern": 6, "torch_dtype": "bfloat16", "vocab_size": 262144})",
+                  999885952},
+        Published{"Olmo2", R"({"architectures": ["Olmo2ForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+          "intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "olmo2",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "pad_token_id": 100277,
+          "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 500000, "tie_word_embeddings": false,
+          "torch_dtype": "float32", "vocab_size": 100352})",
+                  7298617344},
+        Published{"SmolLM3", R"({"architectures": ["SmolLM3ForCausalLM"], "hidden_act": "silu", "hidden_size": 2048,
+          "intermediate_size": 11008,
+          "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention"], "max_position_embeddings": 65536, "max_window_layers": 28, "model_type": "smollm3",
+          "no_rope_layer_interval": 4,
+          "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1,
+          1, 1, 0, 1, 1, 1, 0], "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4,
+          "pad_token_id": 128004, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 5000000.0,
+          "sliding_window": null, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 128256})",
+                  3075098624},
+        Published{"Pythia70M", R"({"architectures": ["GPTNeoXForCausalLM"], "classifier_dropout": 0.1,
+          "hidden_act": "gelu", "hidden_size": 512, "intermediate_size": 2048, "layer_norm_eps": 1e-05,
+          "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 8, "num_hidden_layers": 6,
+          "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false, "torch_dtype": "float16",
+          "use_parallel_residual": true, "vocab_size": 50304})",
+                  70426624},
+        Published{"Qwen25Yarn", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 3584,
+          "intermediate_size": 18944, "max_position_embeddings": 32768, "max_window_layers": 28,
+          "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+          "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+          "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+          "sliding_window": 131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "use_sliding_window": false, "vocab_size": 152064})",
+                  7615616512}),
     [](const auto &info) { return std::string(info.param.name); });
 
 // Each error names the key of config.json and its value.
