@@ -95,24 +95,26 @@ private:
     int64_t vectors = 3, width = 1; // a row has three vectors of the kernel's load width
     if (auto given = dyn_cast_or_null<IntegerAttr>(parameter("width")))
       width = given.getInt();
+    size_t given = 0; // a call omits the sizes behind the last one that is given
     for (const rt::NumberSignature &size : function.sizes) {
-      bool isConstant = size.initial.empty() && !size.isFlag && parameter(size.name);
+      bool isConstant = isa_and_nonnull<IntegerAttr>(parameter(size.name));
       int64_t number = isConstant ? cuda::integerParameter(kernel, size.name) : smallSize(size.name).value_or(0);
       if (size.isFlag)
         number = parameter(size.name) ? 1 : 0;
-      else if (!isConstant && !smallSize(size.name)) // the size is `hidden` or `bytes`
+      else if (!isConstant && !smallSize(size.name) && size.initial.empty()) // the size is `hidden` or `bytes`
         number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
       if (size.name == "seq" && function.findSize("keys"))
         number = 70;
       if (size.name == "tokens" && function.name == "embed_gradient")
         number = 5 * cuda::tokensPerSegment;
-      if (!size.initial.empty() && !parameter(size.name))
-        break; // optional size that the call omits
       sizes.push_back(number);
+      if (size.initial.empty() || parameter(size.name))
+        given = sizes.size();
     }
+    sizes.resize(given);
     for (const rt::NumberSignature &number : function.floats) {
       if (!parameter(number.name))
-        return false;
+        return !number.initial.empty();
       floats.push_back(cuda::realParameter(kernel, number.name));
     }
     return true;

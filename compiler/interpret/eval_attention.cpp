@@ -1,7 +1,9 @@
 // Attention and its derivative, one query row at a time and straight from the formulas:
 //   s_k = scale q.k_k, lse = log sum_k exp(s_k), p_k = exp(s_k - lse), o = sum_k m_k p_k v_k
-// with m_k the dropout factor of the weight. Backward, for the row's cotangent g:
-//   ds_k = p_k (m_k g.v_k - g.o), dq = scale sum_k ds_k k_k, dk_k = scale ds_k q, dv_k = m_k p_k g.
+// with m_k the dropout factor of the weight. With a soft cap c, s_k = c tanh(scale q.k_k / c). Backward, for the row's
+// cotangent g:
+//   ds_k = p_k (m_k g.v_k - g.o), dq = scale sum_k ds_k k_k, dk_k = scale ds_k q, dv_k = m_k p_k g
+// where a soft cap multiplies ds_k by 1 - (s_k / c)^2.
 #include "compiler/interpret/dropout_mask.h"
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"
@@ -15,14 +17,32 @@ namespace espalier {
 
 namespace {
 
+/// The scores of queries and keys.
+class Scores {
+public:
+  template <typename Op>
+  explicit Scores(Op op)
+      : scale(op.getScale().convertToDouble()), cap(op.getSoftCap() ? op.getSoftCap()->convertToDouble() : 0),
+        window(op.getWindow() ? static_cast<int64_t>(*op.getWindow()) : 0) {}
+
+  double of(double product) const { return cap > 0 ? cap * std::tanh(scale * product / cap) : scale * product; }
+  /// Returns the derivative of `score` with respect to the product.
+  double slope(double score) const { return cap > 0 ? scale * (1 - score * score / (cap * cap)) : scale; }
+  /// Returns the first key that a query at `position` attends to.
+  int64_t firstKey(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position + 1 - window) : 0; }
+
+private:
+  double scale, cap;
+  int64_t window;
+};
+
 /// The row indices of one attention: q is [batch, queries, kv heads, group, depth] (group 1 if q has no such
 /// dimension), k and v are [batch, seq, kv heads, depth]. The queries may be a part of the positions.
 template <typename Op> class Rows {
 public:
   Rows(Op op, const Tensor &q, const Tensor &k, const EvalContext &context)
       : batch(k.shape()[0]), queries(q.shape()[1]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
-        group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()),
-        scale(op.getScale().convertToDouble()), rank(q.shape().size()),
+        group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()), scores(op), rank(q.shape().size()),
         mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
 
   /// Returns the index of q's row. out and, without depth, log_sum_exp use the same index.
@@ -30,8 +50,9 @@ public:
     return ((b * queries + t) * heads + h) * group + g;
   }
   int64_t keyRow(int64_t b, int64_t t, int64_t h) const { return (b * seq + t) * heads + h; }
-  /// Returns the number of keys that the query at `t` attends to.
-  int64_t keysOf(int64_t t) const { return isCausal ? mask.place(1, t) + 1 : seq; }
+  /// Returns the first key that the query at `t` attends to, and the end of these keys.
+  int64_t firstKeyOf(int64_t t) const { return scores.firstKey(mask.place(1, t)); }
+  int64_t endKeyOf(int64_t t) const { return isCausal ? mask.place(1, t) + 1 : seq; }
 
   /// Returns the dropout factor of the weight of key `key` for query `t`.
   double keep(int64_t b, int64_t t, int64_t h, int64_t g, int64_t key) const {
@@ -52,7 +73,7 @@ public:
 
   const int64_t batch, queries, seq, heads, depth, group;
   const bool isCausal;
-  const double scale;
+  const Scores scores;
 
 private:
   const size_t rank;
@@ -89,13 +110,13 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
   results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
   Tensor &out = results[0], &lse = results[1];
   rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
-    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
-    std::vector<double> scores(rows.keysOf(t));
-    for (int64_t key = 0; key < rows.keysOf(t); ++key)
-      scores[key] = rows.scale * dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth);
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, first = rows.firstKeyOf(t);
+    std::vector<double> scores;
+    for (int64_t key = first; key < rows.endKeyOf(t); ++key)
+      scores.push_back(rows.scores.of(dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth)));
     lse.values[row] = logSumExp(scores);
-    for (int64_t key = 0; key < rows.keysOf(t); ++key) {
-      double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key] - lse.values[row]);
+    for (int64_t key = first; key < rows.endKeyOf(t); ++key) {
+      double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key - first] - lse.values[row]);
       addScaled(&out.values[row * depth], weight, &v.values[rows.keyRow(b, key, h) * depth], depth);
     }
   });
@@ -113,11 +134,11 @@ Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &co
     int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
     const double *query = &q.values[row * depth], *upstream = &cotangent.values[row * depth];
     double shared = dot(upstream, &out.values[row * depth], depth);
-    for (int64_t key = 0; key < rows.keysOf(t); ++key) {
+    for (int64_t key = rows.firstKeyOf(t); key < rows.endKeyOf(t); ++key) {
       int64_t at = rows.keyRow(b, key, h) * depth;
-      double weight = std::exp(rows.scale * dot(query, &k.values[at], depth) - lse.values[row]);
+      double score = rows.scores.of(dot(query, &k.values[at], depth)), weight = std::exp(score - lse.values[row]);
       double keep = rows.keep(b, t, h, g, key);
-      double slope = rows.scale * weight * (keep * dot(upstream, &v.values[at], depth) - shared);
+      double slope = rows.scores.slope(score) * weight * (keep * dot(upstream, &v.values[at], depth) - shared);
       addScaled(&dq.values[row * depth], slope, &k.values[at], depth);
       addScaled(&dk.values[at], slope, query, depth);
       addScaled(&dv.values[at], keep * weight, upstream, depth);
@@ -146,18 +167,20 @@ Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
         std::copy_n(&k.values[from], depth, &keys.values[to]);
         std::copy_n(&v.values[from], depth, &values.values[to]);
       }
-  double scale = op.getScale().convertToDouble();
+  Scores score(op);
   for (int64_t row = 0; row < batch * tokens * heads * group; ++row) {
     int64_t h = row / group % heads, token = row / group / heads, b = token / tokens;
     int64_t position = positionOf(b, token % tokens), first = (b * heads + h) * context * depth;
     if (isPadding(position))
       continue;
     std::vector<double> scores;
-    for (int64_t key = 0; key <= position; ++key)
-      scores.push_back(scale * dot(&q.values[row * depth], &keys.values[first + key * depth], depth));
+    for (int64_t key = score.firstKey(position); key <= position; ++key)
+      scores.push_back(score.of(dot(&q.values[row * depth], &keys.values[first + key * depth], depth)));
     double sum = logSumExp(scores);
-    for (int64_t key = 0; key <= position; ++key)
-      addScaled(&out.values[row * depth], std::exp(scores[key] - sum), &values.values[first + key * depth], depth);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      int64_t key = score.firstKey(position) + static_cast<int64_t>(i);
+      addScaled(&out.values[row * depth], std::exp(scores[i] - sum), &values.values[first + key * depth], depth);
+    }
   }
   return results;
 }

@@ -60,21 +60,41 @@ void evalMaskTail(model::MaskTailOp op, Operands x, const EvalContext &context, 
     y.values[i] = first + static_cast<int64_t>(i) % columns < valid ? x[0]->values[i] : fill;
 }
 
-/// Rotates the pairs (i, i + d/2) of each row of the last dimension by position * theta^(-2i/d).
+double numberOr(std::optional<APFloat> number, double otherwise) {
+  return number ? number->convertToDouble() : otherwise;
+}
+
+/// Returns the angle of pair `i` per position, in radians.
+double frequencyOf(model::RopeOp op, int64_t i, int64_t rotary) {
+  double plain = std::pow(op.getTheta().convertToDouble(), -2.0 * i / rotary), kept = 0;
+  if (op.getSlow()) {
+    double slow = op.getSlow()->convertToDouble(), fast = op.getFast()->convertToDouble();
+    double at = op.getOriginalContext() ? op.getOriginalContext()->convertToDouble() * plain / (2 * M_PI)
+                                        : static_cast<double>(i);
+    kept = std::clamp((at - slow) / (fast - slow), 0.0, 1.0);
+  }
+  return plain * ((1 - kept) / numberOr(op.getFactor(), 1) + kept);
+}
+
+/// Rotates the pairs (i, i + r/2), or (2i, 2i + 1), of the first r columns of the last dimension by position * angle.
 void evalRope(model::RopeOp op, Operands x, const EvalContext &, Tensor &y) {
   const Tensor &input = *x[0], &positions = *x[1];
-  int64_t depth = y.shape().back(), half = depth / 2;
-  double theta = op.getTheta().convertToDouble(), sign = op.getInverse() ? -1 : 1;
+  int64_t depth = y.shape().back(), rotary = op.getRotary() ? static_cast<int64_t>(*op.getRotary()) : depth;
+  int64_t step = op.getInterleaved() ? 2 : 1, other = op.getInterleaved() ? 1 : rotary / 2;
+  double sign = op.getInverse() ? -1 : 1, amplitude = numberOr(op.getAmplitude(), 1);
   ArrayRef<StringAttr> dims = dimNames(y.type).drop_back();
   SmallVector<SmallVector<int64_t>> strides = {stridesAlong(y.type, dims), stridesAlong(positions.type, dims)};
   forEachIndex(y.shape().drop_back(), strides, [&](ArrayRef<int64_t> at) {
-    for (int64_t i = 0; i < half; ++i) {
-      double angle = positions.values[at[1]] * std::pow(theta, -2.0 * i / depth);
-      double cosine = std::cos(angle), sine = sign * std::sin(angle);
-      double a = input.values[at[0] + i], b = input.values[at[0] + i + half];
-      y.values[at[0] + i] = a * cosine - b * sine;
-      y.values[at[0] + i + half] = b * cosine + a * sine;
+    for (int64_t i = 0; i < rotary / 2; ++i) {
+      double angle = positions.values[at[1]] * frequencyOf(op, i, rotary);
+      double cosine = amplitude * std::cos(angle), sine = sign * amplitude * std::sin(angle);
+      int64_t first = at[0] + i * step, second = first + other;
+      double a = input.values[first], b = input.values[second];
+      y.values[first] = a * cosine - b * sine;
+      y.values[second] = b * cosine + a * sine;
     }
+    for (int64_t i = rotary; i < depth; ++i)
+      y.values[at[0] + i] = input.values[at[0] + i];
   });
 }
 

@@ -127,19 +127,24 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
 }
 
 /// Returns the operations of attention on the rank with the most work. Under the causal mask this is the last context
-/// rank: its queries attend to all keys except half of as many keys as it has queries.
+/// rank: its queries attend to all keys except half of as many keys as it has queries. With a window they attend to a
+/// window of keys; the whole sequence lacks the keys before its begin.
 Size OpTerms::attentionOperations(Operation *op) const {
   constexpr int cp = static_cast<int>(planner::Axis::Cp);
   auto positions = [&](unsigned operand) {
     return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
   };
   double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
+  auto window = op->getAttrOfType<IntegerAttr>("window");
+  double most = window ? std::min(keys, static_cast<double>(window.getInt())) : keys;
+  if (most < keys)
+    unseen = 1 - model::keysSeen(queries, keys, /*isCausal=*/true, most) / most;
   double allQueries = cast<CostedOp>(op).flops() / (1 - unseen) * keys / queries;
   Monomial every =
       product(scaled(replicaSamples(), allQueries / static_cast<double>(sizes.at().samples)), {1, {{cp, -1}}});
   if (unseen == 0)
     return {every};
-  return {every, product(scaled(every, -0.5), {1, {{cp, -1}}})};
+  return {every, product(scaled(every, -0.5 * most / keys), {1, {{cp, -1}}})};
 }
 
 ComputeTerm OpTerms::singleTerm(Operation *op, Phase phase) const {

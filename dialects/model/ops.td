@@ -266,10 +266,20 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
   let description = [{
     y[i] = x[i] cos(p w_i) - x[i + d/2] sin(p w_i), y[i + d/2] = x[i + d/2] cos(p w_i) + x[i] sin(p w_i) with
       w_i = theta^(-2i/d). `inverse` rotates by the negative angle and is the derivative.
+      `rotary` is the number of leading columns that are rotated, in place of d; later columns keep their values.
+      `interleaved` pairs columns 2i and 2i + 1. `amplitude` multiplies cos and sin.
+      `factor` scales positions: w_i becomes w_i ((1 - s) / factor + s). s is 0 without `slow` and `fast`; with them it
+      is (c - slow) / (fast - slow), clamped to [0, 1]. With `original_context` n, c is the number of turns over n
+      positions, n w_i / 2 pi (llama3); without it, c is i (yarn).
     - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
-    - (C2) positions are i32.
+    - (C2) positions are i32. - (C3) rotary is even and between 2 and d.
+    - (C4) factor, original_context and amplitude are positive; slow, fast and original_context need factor; slow and
+    fast differ.
   }];
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse);
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse,
+                       OptionalAttr<I64Attr>:$rotary, UnitAttr:$interleaved, OptionalAttr<F64Attr>:$factor,
+                       OptionalAttr<F64Attr>:$slow, OptionalAttr<F64Attr>:$fast,
+                       OptionalAttr<F64Attr>:$original_context, OptionalAttr<F64Attr>:$amplitude);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$x `,` $positions attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -287,13 +297,16 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     - (C3) out has q's dimensions; log_sum_exp has q's dimensions without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
     - (C5) k has as many positions as q or, if q is a shard of the queries, as `unsplit`.
+    - (C6) window is at least 1 and needs causal; soft_cap is positive.
+      With `window` w, a query at position p attends to keys (p - w, p]. With `soft_cap` c, a score s becomes
+      c tanh(s / c).
       With rate > 0, random bits drop attention weights (see `id` of dropout). Localization sets `origins` (of q, for
       the random bits, and of seq, for the causal mask) and `unsplit` (global sizes of q). If the sequence is split, it
       also gathers k and v, and reduce-scatters dk and dv.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, F64Attr:$rate,
-                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
-                       OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$soft_cap,
+                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit);
   let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp);
   let assemblyFormat = "$q `,` $k `,` $v attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -308,8 +321,8 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
-                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
-                       OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$soft_cap,
+                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -325,10 +338,11 @@ def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
       out is 0.
     - (C1) k and v have the same type, with four dimensions; q is as in attention. - (C2) out has q's dimensions.
     - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, with k's element type:
-    [batch, kv heads, context, head_dim].
+    [batch, kv heads, context, head_dim]. - (C5) window and soft_cap are as in attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$positions,
-                       AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale);
+                       AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<F64Attr>:$soft_cap);
   let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_keys, AnyRankedTensor:$new_values);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

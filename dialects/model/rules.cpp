@@ -331,15 +331,16 @@ void DropoutOp::differentiate(Gradients &g) {
                                               ArrayAttr(), DenseI64ArrayAttr()));
 }
 
-// rope: a rotation, so its derivative is the inverse rotation
+// rope: a rotation, so its derivative is the inverse rotation, of the same amplitude
 FactorKind RopeOp::factorKind(StringRef dim) {
   return dim == lastDim(getX()) ? FactorKind::Blocked : FactorKind::Parallel;
 }
 void RopeOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
-  UnitAttr inverse = getInverse() ? UnitAttr() : g.builder.getUnitAttr();
-  g.contribute(0,
-               g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(), inverse));
+  auto back = g.builder.create<RopeOp>(g.loc, TypeRange{cotangent.getType()}, ValueRange{cotangent, g.operand(1)});
+  back->setAttrs((*this)->getAttrDictionary());
+  back.setInverse(!getInverse());
+  g.contribute(0, back);
 }
 
 // attention: heads, batch and queries are independent, but a query needs all keys. If the sequence is split, keys and
@@ -380,12 +381,20 @@ static SmallVector<Value> attentionOperands(LocalizeContext &context, Operation 
   return operands;
 }
 
-/// Under the causal mask, a query at position p attends to p + 1 keys. If the sequence is split, the last device has
-/// the most work, so `queries` are counted as the last ones of `keys`.
-static double attentionFlops(Value q, Value k, bool causal) {
+double keysSeen(double queries, double keys, bool isCausal, double window) {
+  if (!isCausal)
+    return keys;
+  double first = keys - queries; // the position of the first query
+  if (window <= 0 || window >= keys)
+    return keys - queries / 2;
+  return first >= window ? window : window - (window - first) * (window - first) / (2 * queries);
+}
+
+static double attentionFlops(Value q, Value k, bool isCausal, std::optional<uint64_t> window) {
   auto queries = cast<RankedTensorType>(q.getType());
   auto keys = static_cast<double>(cast<RankedTensorType>(k.getType()).getDimSize(sequenceDim));
-  double seen = causal ? keys - static_cast<double>(queries.getDimSize(sequenceDim)) / 2 : keys;
+  double seen = keysSeen(static_cast<double>(queries.getDimSize(sequenceDim)), keys, isCausal,
+                         static_cast<double>(window.value_or(0)));
   return 4.0 * static_cast<double>(queries.getNumElements()) * seen;
 }
 
@@ -395,7 +404,7 @@ SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
                                        TypeRange{context.resultType(0), context.resultType(1)});
   return withOrigins(context, local, getQ());
 }
-double AttentionOp::flops() { return attentionFlops(getQ(), getK(), getCausal()); }
+double AttentionOp::flops() { return attentionFlops(getQ(), getK(), getCausal(), getWindow()); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {
   auto grad = g.builder.create<AttentionGradOp>(
@@ -407,7 +416,7 @@ void AttentionOp::differentiate(Gradients &g) {
 }
 
 // attend_cache: heads and sequences are independent; a token needs the whole cache of its sequence. On average a token
-// attends to half of the context.
+// attends to half of the context, or to what its window leaves of it.
 FactorKind AttendCacheOp::factorKind(StringRef dim) {
   bool isParallel =
       dimIndex(getKeys().getType(), dim) >= 0 && dim != lastDim(getK()) && dim != dimNames(getKeys().getType())[2];
@@ -416,9 +425,9 @@ FactorKind AttendCacheOp::factorKind(StringRef dim) {
              : FactorKind::Blocked;
 }
 double AttendCacheOp::flops() {
-  auto cache = cast<RankedTensorType>(getKeys().getType());
-  return 2.0 * static_cast<double>(cast<RankedTensorType>(getQ().getType()).getNumElements()) *
-         static_cast<double>(cache.getDimSize(2));
+  auto context = static_cast<double>(cast<RankedTensorType>(getKeys().getType()).getDimSize(2));
+  return 4.0 * static_cast<double>(cast<RankedTensorType>(getQ().getType()).getNumElements()) *
+         keysSeen(context, context, /*isCausal=*/true, static_cast<double>(getWindow().value_or(0)));
 }
 bool AttendCacheOp::isExpensive() { return true; }
 
@@ -441,7 +450,7 @@ SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
                                                                    sequenceDim);
   return results;
 }
-double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getK(), getCausal()); }
+double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getK(), getCausal(), getWindow()); }
 bool AttentionGradOp::isExpensive() { return true; }
 
 } // namespace espalier::model

@@ -103,6 +103,16 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
   return success();
 }
 
+/// Checks the options that limit which keys a query sees and how large a score is.
+template <typename Op> LogicalResult verifyScores(Op op, bool isCausal) {
+  std::optional<uint64_t> window = op.getWindow();
+  if (window && (!isCausal || static_cast<int64_t>(*window) < 1)) // attention_c6
+    return op.emitOpError("needs a window of at least 1 under a causal mask, got ") << static_cast<int64_t>(*window);
+  if (auto cap = op.getSoftCap(); cap && !(cap->convertToDouble() > 0)) // attention_c6
+    return op.emitOpError("needs a soft_cap above 0, got ") << cap->convertToDouble();
+  return success();
+}
+
 /// Checks the origins of an attention and the number of its queries.
 LogicalResult verifyQueries(Operation *op, Value q, Value k, ArrayAttr origins,
                             std::optional<ArrayRef<int64_t>> unsplit) {
@@ -294,6 +304,16 @@ LogicalResult RopeOp::verify() {
       dimNames(getType()).take_front(prefix.size()) != prefix || !isSubsequence(getPositions(), getX()) ||
       shapeOf(getX()).back() % 2) // rope_c1
     return emitOpError("needs x with the dimensions of positions first and an even last one, got ") << getX().getType();
+  if (std::optional<uint64_t> rotary = getRotary();
+      rotary && (*rotary < 2 || *rotary % 2 || static_cast<int64_t>(*rotary) > shapeOf(getX()).back())) // rope_c3
+    return emitOpError("needs an even number of rotary columns from 2 to ")
+           << shapeOf(getX()).back() << ", got " << static_cast<int64_t>(*rotary);
+  auto isAboveZero = [](std::optional<APFloat> number) { return !number || number->convertToDouble() > 0; };
+  if (!isAboveZero(getFactor()) || !isAboveZero(getOriginalContext()) || !isAboveZero(getAmplitude())) // rope_c4
+    return emitOpError("needs factor, original_context and amplitude above 0");
+  bool hasRamp = getSlow() && getFast() && !(*getSlow() == *getFast());
+  if ((getSlow() || getFast() || getOriginalContext()) && !(getFactor() && hasRamp)) // rope_c4
+    return emitOpError("needs factor, and slow and fast that differ, to scale some positions less");
   return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
 }
 
@@ -303,6 +323,8 @@ LogicalResult AttentionOp::verify() {
   if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
     return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
+  if (failed(verifyScores(*this, getCausal())))
+    return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());
 }
 
@@ -314,6 +336,8 @@ LogicalResult AttentionGradOp::verify() {
   if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
     return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
+  if (failed(verifyScores(*this, getCausal())))
+    return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
 }
 
@@ -336,7 +360,7 @@ LogicalResult AttendCacheOp::verify() {
       elementOf(getKeys()) != elementOf(getK())) // attend_cache_c4
     return emitOpError("needs caches of one type [batch, heads, context, head_dim], got ")
            << getKeys().getType() << " for " << getK().getType();
-  return success();
+  return verifyScores(*this, /*isCausal=*/true); // attend_cache_c5
 }
 
 LogicalResult TakeRowOp::verify() {

@@ -23,11 +23,15 @@ public:
     task_.headDim = reader.size("head_dim", 1);
     task_.context = reader.size("context", 1);
     task_.scale = static_cast<float>(reader.real("scale"));
+    task_.window = reader.size("window");
+    task_.softCap = static_cast<float>(reader.real("soft_cap"));
     if (task_.headDim > cpu::kLargestHead)
       reader.refuse("head_dim is " + std::to_string(task_.headDim) + ", needs to be at most " +
                     std::to_string(cpu::kLargestHead));
     if (!(task_.scale > 0))
       reader.refuse("scale is " + std::to_string(task_.scale) + ", needs to be above 0");
+    if (!(task_.softCap >= 0))
+      reader.refuse("soft_cap is " + std::to_string(task_.softCap) + ", needs to be at least 0");
     task_.keyStride = kvHeads_ * task_.headDim;
     task_.queryStride = task_.keyStride * task_.group;
   }

@@ -23,7 +23,9 @@ protected:
               .headDim = reader.size("head_dim", 1),
               .causal = call.causal(),
               .scale = static_cast<float>(reader.real("scale")),
-              .storage = reader.storage("q")};
+              .storage = reader.storage("q"),
+              .window = reader.size("window"),
+              .softCap = static_cast<float>(reader.real("soft_cap"))};
     rate_ = reader.real("rate");
     if (!(rate_ >= 0 && rate_ < 1))
       reader.refuse("dropout rate is " + std::to_string(rate_) + ", needs to be at least 0 and below 1");
@@ -31,6 +33,10 @@ protected:
       reader.needScalars(4, "for dropout");
     if (shape_.keys != shape_.sequence)
       reader.needScalars(5, "for a part of the queries");
+    if (shape_.window > 0 && !shape_.causal)
+      reader.refuse("has a window of " + std::to_string(shape_.window) + " keys, needs to be causal");
+    if (!(shape_.softCap >= 0))
+      reader.refuse("soft_cap is " + std::to_string(shape_.softCap) + ", needs to be at least 0");
     if (!(shape_.scale > 0))
       reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
     if (shape_.headDim > cpu::kLargestHead)

@@ -98,16 +98,23 @@ public:
     CallReader reader(call, types);
     heads_ = reader.size("heads");
     headDim_ = reader.size("head_dim");
-    inverse_ = reader.size("inverse") != 0;
+    int64_t rotary = reader.size("rotary") == 0 ? headDim_ : reader.size("rotary");
     if (headDim_ % 2)
       reader.refuse("head_dim is " + std::to_string(headDim_) + ", needs to be even");
+    if (rotary % 2 || rotary > headDim_)
+      reader.refuse("rotary is " + std::to_string(rotary) + ", needs to be even and at most head_dim");
+    form_ = {.rotary = rotary,
+             .isInterleaved = reader.size("interleaved") != 0,
+             .isInverse = reader.size("inverse") != 0,
+             .amplitude = static_cast<float>(reader.real("amplitude"))};
     from_ = reader.storage("x");
     to_ = reader.storage("y");
     tokens_ = piecesOf(reader.size("tokens"), heads_ * headDim_ * bytesOf(to_), kPieceBytes);
-    for (int64_t i = 0; i < headDim_ / 2; ++i)
+    for (int64_t i = 0; i < rotary / 2; ++i)
       frequencies_.push_back(
-          std::pow(reader.real("theta"), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
-          (2 * std::numbers::pi));
+          scaled(reader, i,
+                 std::pow(reader.real("theta"), -2.0 * static_cast<double>(i) / static_cast<double>(rotary)) /
+                     (2 * std::numbers::pi)));
   }
 
   int64_t parts() const override { return tokens_.count(); }
@@ -125,14 +132,22 @@ public:
                  .tokens = piece.end - piece.begin,
                  .heads = heads_,
                  .headDim = headDim_,
-                 .inverse = inverse_,
+                 .form = form_,
                  .scratch = static_cast<float *>(threadScratch)});
   }
 
 private:
+  /// Returns the turns per position of pair `i` after scaling.
+  static double scaled(const CallReader &reader, int64_t i, double turns) {
+    double slow = reader.real("slow"), fast = reader.real("fast"), context = reader.real("original_context");
+    double at = context > 0 ? context * turns : static_cast<double>(i);
+    double kept = slow == fast ? 0 : std::clamp((at - slow) / (fast - slow), 0.0, 1.0);
+    return turns * ((1 - kept) / reader.real("factor") + kept);
+  }
+
   const cpu::Loops &loops_;
   int64_t heads_, headDim_;
-  bool inverse_;
+  cpu::RopeForm form_;
   Storage from_, to_;
   Pieces tokens_;
   std::vector<double> frequencies_; // in turns per position

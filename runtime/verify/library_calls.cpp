@@ -151,8 +151,10 @@ std::string LibraryCallCheck::bySignature() {
   for (size_t i = 0; i < rows.sizes->size(); ++i)
     wanted.push_back(binding.sizeOf(rows.function->sizes[i].name, /*inBytes=*/true).value_or((*rows.sizes)[i]));
   for (size_t last = wanted.size(); last-- > 0 && !rows.function->sizes[last].initial.empty();) {
-    std::optional<size_t> same = rows.function->findSize(rows.function->sizes[last].initial);
-    if (!same || wanted[last] != wanted[*same])
+    const std::string &initial = rows.function->sizes[last].initial;
+    std::optional<size_t> same = rows.function->findSize(initial);
+    bool isGiven = static_cast<int>(last) < call.sizes_size() && !same;
+    if (isGiven || wanted[last] != (same ? wanted[*same] : std::stoll(initial)))
       break;
     wanted.pop_back(); // an omitted size
   }

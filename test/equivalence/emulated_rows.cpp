@@ -48,6 +48,9 @@ const std::vector<EmulatedRow> &planRows() {
       {"llama_accumulate2", "llama", {}, {.microBatches = 2}},
       {"llama_full", "llama", {}, {.recompute = full}},
       {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
+      {"llama_options", "llama", optionModels().front().sets, {.microBatches = 2, .recompute = selective}},
+      {"gemma2", "gemma2", {}, {}},
+      {"gpt_neox_full", "gpt_neox", {}, {.recompute = full}},
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
       {"frozen_accumulate2", "frozen_parts", {}, {.microBatches = 2}},
       {"adapters_full", "llama", adapterSets(0), {.microBatches = 2, .recompute = full}},
@@ -72,6 +75,8 @@ const std::vector<EmulatedRow> &splitRows() {
        "gpt2",
        adapterSets(0.1),
        {.tp = 2, .pp = 2, .microBatches = 4, .sequenceParallel = true}},
+      {"gemma2_tp2_cp2", "gemma2", {}, {.tp = 2, .cp = 2}},
+      {"olmo2_tp2_sequence", "olmo2", {}, {.tp = 2, .sequenceParallel = true}},
       {"mixtral_ep2", "mixtral", {}, {.ep = 2}},
       {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
@@ -92,6 +97,7 @@ std::vector<EmulatedRow> allRows() {
   for (const Model &model : models())
     for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
       add({model}, *list);
+  add(optionModels(), optionSplits());
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add(frozenModels(), frozenSplits());

@@ -58,6 +58,10 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
 INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())), nameOf);
 
+INSTANTIATE_TEST_SUITE_P(OptionPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(optionModels()), testing::ValuesIn(optionSplits())),
+                         nameOf);
+
 INSTANTIATE_TEST_SUITE_P(SharePlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(shareSplits())), nameOf);
 

@@ -253,11 +253,12 @@ bool Mutations::isMathematics(const Site &site, int entry, const std::string &ho
   bool movesRows = call->function() == pb::LibraryCall::DISPATCH || call->function() == pb::LibraryCall::COMBINE;
   if (field == "buffers")
     return (isSwap && areAlike(call->buffers(entry), call->buffers(entry + 1))) ||
-           (how == "dropped" && movesRows && call->buffers_size() == 4 && entry == 3); // the weights
-  bool isInverse = field == "sizes" && call->function() == pb::LibraryCall::ROPE && entry == 3;
+           (how == "dropped" && movesRows && call->buffers_size() == 4 && entry == 3);       // the weights
+  bool isForm = field == "sizes" && call->function() == pb::LibraryCall::ROPE && entry >= 3; // inverse, rotary, order
+  bool isWindow = field == "sizes" && entry == 6;                                            // attention's
   bool isHeld =
       call->function() == pb::LibraryCall::SQUARED_NORM || call->function() == pb::LibraryCall::UPDATE_SCALARS;
-  return isInverse || (!isHeld && (field == "floats" || field == "causal"));
+  return isForm || isWindow || (!isHeld && (field == "floats" || field == "causal"));
 }
 
 /// Collects the sites of a message. `name` is the message, or the owner of an affine number. `number` is true if the

@@ -349,6 +349,38 @@ const std::vector<SplitCase> &expertSplits() {
   return cases;
 }
 
+const std::vector<Model> &optionModels() {
+  static const std::vector<Model> list = {
+      {"llama_options",
+       "llama",
+       {"model.model_config.theta=100", "model.model_config.extend_method=LLAMA3",
+        "model.model_config.scaling_factor=4", "model.model_config.original_max_position=16",
+        "model.model_config.rotary_pct=0.5", "model.model_config.sliding_window=3"}},
+      {"gemma2", "gemma2", {}},
+      {"olmo2", "olmo2", {}},
+      {"gpt_neox", "gpt_neox", {}},
+  };
+  return list;
+}
+
+const std::vector<SplitCase> &optionSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_sp_full", .tp = 2, .microBatches = 2, .sequenceParallel = true, .recompute = full},
+      {.name = "cp2", .cp = 2},
+      {.name = "cp4_selective", .cp = 4, .recompute = selective},
+      {.name = "pp3_zero1", .pp = 3, .microBatches = 4, .zero = 1},
+      {.name = "dp2_tp2_cp2_zero3_sp",
+       .dp = 2,
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .zero = 3,
+       .sequenceParallel = true},
+  };
+  return cases;
+}
+
 const std::vector<Model> &models() {
   static const std::vector<Model> list = {
       {"gpt2", "gpt2", {}},

@@ -75,9 +75,10 @@ private:
   std::vector<std::string> layerNames() const {
     std::vector<std::string> names;
     const auto &runs = run.config.model.runs;
+    int layer = 0; // counts over all kinds
     for (size_t i = 0; i < runs.size(); ++i)
-      for (int layer = 0; layer < runs[i].count; ++layer)
-        names.push_back(i == 0 || i + 1 == runs.size() ? runs[i].kind : runs[i].kind + "." + std::to_string(layer));
+      for (int repeat = 0; repeat < runs[i].count; ++repeat)
+        names.push_back(i == 0 || i + 1 == runs.size() ? runs[i].kind : runs[i].kind + "." + std::to_string(layer++));
     return names;
   }
 

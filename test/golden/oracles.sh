@@ -31,7 +31,8 @@ generates() { # NAME: greedily what a live transformers says, under one rank and
       "$python" "$root/test/golden/generation_reference.py" --check "$1"
   done
 }
-for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral qwen3_moe; do
+for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral qwen3_moe llama31 llama_linear qwen2_yarn \
+  mistral_window phi4_mini gpt_neox smollm3 gemma2 gemma3 olmo2; do
   cd "$scratch"
   generates $model
   "$python" "$root/test/golden/transformers_reference.py" --write $model.hf $model

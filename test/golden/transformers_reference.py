@@ -14,6 +14,8 @@ losses of the first steps of AdamW without decay on the following batches, with 
 the gradients of the first batch's loss, saved as weights by transformers. reference.py covers the gradients of gpt2 and
 llama.
 """
+import contextlib
+import copy
 import json
 import pathlib
 import sys
@@ -48,6 +50,42 @@ GRADED = {
     "qwen3": MODELS["llama"] | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6,
                                 "attention_bias": False},
 }
+# Rotary frequencies that are scaled: of the four pairs of a head the first keeps its frequency, the others turn less.
+FOUR_PAIRS = MODELS["llama"] | {"head_dim": 8, "rope_theta": 100.0}
+GRADED |= {
+    "llama31": FOUR_PAIRS | {"rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                                              "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
+    "llama_linear": FOUR_PAIRS | {"rope_scaling": {"type": "linear", "factor": 4.0}},
+    "qwen2_yarn": MODELS["llama"] | {
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_attention_heads": 3,
+        "num_key_value_heads": 1, "rope_theta": 100.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                         "beta_fast": 4.0, "beta_slow": 1.0}},
+    "mistral_window": GRADED["mistral"] | {"sliding_window": 3},
+    "phi4_mini": MODELS["llama"] | {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "pad_token_id": None,
+                                    "num_attention_heads": 3, "num_key_value_heads": 1, "sliding_window": 5,
+                                    "partial_rotary_factor": 0.75},
+    "gpt_neox": {"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "vocab_size": 19,
+                 "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+                 "max_position_embeddings": 8, "rotary_pct": 0.5, "rotary_emb_base": 1000,
+                 "use_parallel_residual": True},
+    "smollm3": MODELS["llama"] | {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"],
+                                  "num_hidden_layers": 5, "pad_token_id": None, "bos_token_id": 0, "eos_token_id": 0,
+                                  "tie_word_embeddings": True},
+    "gemma2": MODELS["llama"] | {
+        "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 3, "head_dim": 6,
+        "pad_token_id": None,
+        "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 5,
+        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0, "tie_word_embeddings": True},
+    "gemma3": MODELS["llama"] | {
+        "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 7, "head_dim": 8,
+        "pad_token_id": None,
+        "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 3, "query_pre_attn_scalar": 24,
+        "rope_theta": 1000.0, "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "tie_word_embeddings": True},
+    "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0,
+                                "pad_token_id": None},
+}
 MODELS |= GRADED
 # These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
 # adds only if the router's scores are requested.
@@ -66,12 +104,24 @@ EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
+@contextlib.contextmanager
+def in_float64():
+    """Makes `Tensor.float` keep float64. Gemma's norms call it, and their rounding would add up over the layers."""
+    to_float32 = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.Tensor.float = to_float32
+
+
 def mean_loss(model):
     """Returns the mean over the positions that count, in float64."""
     tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
     if hasattr(model, "set_experts_implementation"):  # other implementations lack float64
         model.set_experts_implementation("eager")
-    logits = model.double().eval()(tokens).logits
+    with in_float64():
+        logits = model.double().eval()(tokens).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
     return (each * weights.flatten()).sum() / weights.sum()
 
@@ -81,10 +131,16 @@ def loss_of(model):
         return float(mean_loss(model))
 
 
+def file_name(kind, name):
+    """The name that a file of weights has for a parameter."""
+    return name.replace("lm_head", "embed_out") if kind == "gpt_neox" else name
+
+
 def gradients_of(model):
     """Returns gradients by the names in the file, in float32; a tied parameter occurs once."""
     mean_loss(model).backward()
-    return {name: parameter.grad.float() for name, parameter in model.named_parameters()}
+    return {file_name(model.config.model_type, name): parameter.grad.float()
+            for name, parameter in model.named_parameters()}
 
 
 def gradient_file(name):
@@ -110,7 +166,9 @@ def finetune_losses(model):
     losses = []
     for step in range(STEPS):
         tokens, labels, _ = (torch.tensor(part) for part in batch_of(step, SIZES))
-        loss = torch.nn.functional.cross_entropy(model(tokens).logits.flatten(0, 1), labels.flatten())
+        with in_float64():
+            logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -126,7 +184,7 @@ def formula(name, shape):
 def weights_of(kind, name, shape):
     """Returns the values of a parameter from the names in the file, which lists each expert's products separately."""
     if kind not in EXPERT_NAMES:
-        return formula(name, shape)
+        return formula(file_name(kind, name), shape)
     layer, gate, up, down = EXPERT_NAMES[kind]
     place = name.replace("mlp", layer)
     if name.endswith("gate_up_proj"):
@@ -140,6 +198,7 @@ def weights_of(kind, name, shape):
 
 
 def model_of(config):
+    config = copy.deepcopy(config)  # transformers adds keys to nested values
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))

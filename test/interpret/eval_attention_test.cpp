@@ -41,14 +41,15 @@ std::string groupedProgram(const std::string &attributes) {
 
 /// Returns output element (b, t, h, g, d) by the definition, with attention weights dropped at `rate`.
 double expected(const std::vector<Tensor> &x, bool isCausal, double rate, int64_t b, int64_t t, int64_t h, int64_t g,
-                int64_t d) {
+                int64_t d, int64_t window = seq, double cap = 0) {
   auto q = [&](int64_t i) { return x[0].values[(((b * seq + t) * heads + h) * group + g) * depth + i]; };
   auto k = [&](int64_t s, int64_t i) { return x[1].values[((b * seq + s) * heads + h) * depth + i]; };
   double sum = 0, normalizer = 0;
-  for (int64_t s = 0; s < (isCausal ? t + 1 : seq); ++s) {
+  for (int64_t s = std::max<int64_t>(0, isCausal ? t + 1 - window : 0); s < (isCausal ? t + 1 : seq); ++s) {
     double score = 0;
     for (int64_t i = 0; i < depth; ++i)
       score += 0.5 * q(i) * k(s, i);
+    score = cap > 0 ? cap * std::tanh(score / cap) : score;
     uint64_t element = (static_cast<uint64_t>(h * group + g) * seq + t) * seq + s;
     bool isKept = rate == 0 || rt::randomBits(5, 2, 1 << 8 | 4, b, element) >= rt::dropoutThreshold(rate);
     normalizer += std::exp(score);
@@ -57,7 +58,7 @@ double expected(const std::vector<Tensor> &x, bool isCausal, double rate, int64_
   return sum / normalizer;
 }
 
-void checkGrouped(const std::string &attributes, bool isCausal, double rate) {
+void checkGrouped(const std::string &attributes, bool isCausal, double rate, int64_t window = seq, double cap = 0) {
   Program program(groupedProgram(attributes));
   std::vector<Tensor> x = {wave(program.argumentType(0), 0.7), wave(program.argumentType(1), 1.3),
                            wave(program.argumentType(2), 2.1)};
@@ -69,11 +70,15 @@ void checkGrouped(const std::string &attributes, bool isCausal, double rate) {
       for (int64_t h = 0; h < heads; ++h)
         for (int64_t g = 0; g < group; ++g)
           for (int64_t d = 0; d < depth; ++d)
-            EXPECT_NEAR(y[at++], expected(x, isCausal, rate, b, t, h, g, d), 1e-12);
+            EXPECT_NEAR(y[at++], expected(x, isCausal, rate, b, t, h, g, d, window, cap), 1e-12);
 }
 
 TEST(Attention, FollowsTheDefinition) { checkGrouped("rate = 0.0 : f64", false, 0); }
 TEST(Attention, CausalRowsSeeOnlyThePast) { checkGrouped("rate = 0.0 : f64, causal", true, 0); }
+TEST(Attention, WindowsHideThePast) { checkGrouped("rate = 0.0 : f64, causal, window = 2 : i64", true, 0, 2); }
+TEST(Attention, SoftCapsLimitScores) {
+  checkGrouped("rate = 0.3 : f64, causal, window = 3 : i64, soft_cap = 0.4 : f64", true, 0.3, 3, 0.4);
+}
 TEST(Attention, DropsWeightsByRandomBits) { checkGrouped("rate = 0.3 : f64, causal", true, 0.3); }
 
 TEST(Attention, LogSumExpIsTheRowsNormalizer) {

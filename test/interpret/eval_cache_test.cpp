@@ -11,13 +11,13 @@ constexpr int64_t seq = 5, group = 3, depth = 4, context = 6;
 
 const std::string query = "kv_heads=2 group=3 head_dim=4", key = "kv_heads=2 head_dim=4";
 
-std::string cacheProgram(int64_t tokens) {
+std::string cacheProgram(int64_t tokens, const std::string &options = "") {
   std::string front = "batch=1 seq=" + std::to_string(tokens) + " ", q = tensorType(front + query),
               k = tensorType(front + key), p = tensorType(front, "i32"),
               cache = tensorType("batch=1 kv_heads=2 context=6 head_dim=4"), types = q + ", " + cache + ", " + cache;
   return "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k + ", %p: " + p + ", %a: " + cache + ", %b: " + cache +
-         ") -> (" + types + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.5 : f64} : (" + q +
-         ", " + k + ", " + k + ", " + p + ", " + cache + ", " + cache + ") -> (" + types +
+         ") -> (" + types + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.5 : f64" + options +
+         "} : (" + q + ", " + k + ", " + k + ", " + p + ", " + cache + ", " + cache + ") -> (" + types +
          ")\n return %y#0, %y#1, %y#2 : " + types + "\n}";
 }
 
@@ -38,13 +38,13 @@ struct Inputs {
 };
 
 /// Returns causal attention of all tokens at once.
-std::vector<double> wholeAttention(const Inputs &in) {
+std::vector<double> wholeAttention(const Inputs &in, const std::string &options) {
   std::string q = tensorType("batch=1 seq=5 " + query), k = tensorType("batch=1 seq=5 " + key),
               lse = tensorType("batch=1 seq=5 kv_heads=2 group=3");
   Program program("func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k + ") -> " + q +
                   " {\n %y:2 = model.attention %q, %k, %v {scale = 0.5 : f64, rate = 0.0 : f64, id = 0 : i64, " +
-                  "causal} : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")\n return %y#0 : " + q +
-                  "\n}");
+                  "causal" + options + "} : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse +
+                  ")\n return %y#0 : " + q + "\n}");
   EvalContext exact;
   exact.isExact = true;
   return program.first({program.argument(0, in.q), program.argument(1, in.k), program.argument(2, in.v)}, exact);
@@ -52,11 +52,11 @@ std::vector<double> wholeAttention(const Inputs &in) {
 
 /// Computes the same in several calls, with the given numbers of tokens. The cache begins with large values that must
 /// not be read.
-std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &pieces) {
+std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &pieces, const std::string &options) {
   std::vector<double> out, keys(2 * context * depth, 1e6), values = keys;
   int64_t done = 0;
   for (int64_t tokens : pieces) {
-    Program program(cacheProgram(tokens));
+    Program program(cacheProgram(tokens, options));
     std::vector<double> positions;
     for (int64_t t = 0; t < tokens; ++t)
       positions.push_back(static_cast<double>(done + t));
@@ -78,12 +78,14 @@ std::vector<double> inPieces(const Inputs &in, const std::vector<int64_t> &piece
 
 TEST(AttendCache, EqualsCausalAttentionForAnyPieces) {
   Inputs in;
-  std::vector<double> expected = wholeAttention(in);
-  for (const std::vector<int64_t> &pieces : {std::vector<int64_t>{5}, {1, 1, 1, 1, 1}, {2, 3}, {4, 1}}) {
-    std::vector<double> actual = inPieces(in, pieces);
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < actual.size(); ++i)
-      EXPECT_NEAR(actual[i], expected[i], 1e-12);
+  for (std::string options : {"", ", window = 2 : i64", ", soft_cap = 0.5 : f64"}) {
+    std::vector<double> expected = wholeAttention(in, options);
+    for (const std::vector<int64_t> &pieces : {std::vector<int64_t>{5}, {1, 1, 1, 1, 1}, {2, 3}, {4, 1}}) {
+      std::vector<double> actual = inPieces(in, pieces, options);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < actual.size(); ++i)
+        EXPECT_NEAR(actual[i], expected[i], 1e-12);
+    }
   }
 }
 

@@ -82,6 +82,56 @@ TEST(Rope, RotatesHalvesByPosition) {
   EXPECT_DOUBLE_EQ(y[7], 4 * std::cos(0.3) + 2 * std::sin(0.3));
 }
 
+/// Rotates [1, 2, 3, 4] by position 3 with theta 100.
+std::vector<double> rotated(const std::string &attributes) {
+  std::string type = tensorType("seq=1 heads=1 head_dim=4");
+  Program program(
+      oneOp({type, tensorType("seq=1", "i32")}, "model.rope %x0, %x1 {theta = 100.0 : f64" + attributes + "}", type));
+  EvalContext exact;
+  exact.isExact = true;
+  return program.first({program.argument(0, {1, 2, 3, 4}), program.argument(1, {3})}, exact);
+}
+
+/// Returns [1, 2, 3, 4] with pairs (0, 2) and (1, 3) rotated by the angles.
+std::vector<double> halvesBy(double first, double second) {
+  return {std::cos(first) - 3 * std::sin(first), 2 * std::cos(second) - 4 * std::sin(second),
+          3 * std::cos(first) + std::sin(first), 4 * std::cos(second) + 2 * std::sin(second)};
+}
+
+void expectClose(const std::vector<double> &got, const std::vector<double> &wanted) {
+  EXPECT_THAT(got, testing::Pointwise(testing::DoubleNear(1e-12), wanted));
+}
+
+TEST(Rope, RotatesTheFirstColumnsAlone) {
+  expectClose(rotated(", rotary = 2 : i64"),
+              {std::cos(3.0) - 2 * std::sin(3.0), 2 * std::cos(3.0) + std::sin(3.0), 3, 4});
+}
+
+TEST(Rope, PairsNeighbours) {
+  double fast = 3, slow = 0.3;
+  expectClose(rotated(", interleaved"),
+              {std::cos(fast) - 2 * std::sin(fast), 2 * std::cos(fast) + std::sin(fast),
+               3 * std::cos(slow) - 4 * std::sin(slow), 4 * std::cos(slow) + 3 * std::sin(slow)});
+}
+
+TEST(Rope, ScalesPositions) { expectClose(rotated(", factor = 4.0 : f64"), halvesBy(0.75, 0.075)); }
+
+// Over 40 pi positions pair 0 turns 20 times, pair 1 twice, which is a third of the way from 1 to 4.
+TEST(Rope, ScalesPairsThatTurnSlowly) {
+  double kept = 1.0 / 3;
+  expectClose(rotated(", factor = 4.0 : f64, slow = 1.0 : f64, fast = 4.0 : f64, original_context = "
+                      "125.66370614359172 : f64"),
+              halvesBy(3, 0.3 * ((1 - kept) / 4 + kept)));
+}
+
+TEST(Rope, ScalesLaterPairs) {
+  std::vector<double> y = rotated(", factor = 4.0 : f64, slow = 2.0 : f64, fast = 0.0 : f64, amplitude = 2.0 : f64");
+  std::vector<double> wanted = halvesBy(3, 0.3 * (0.5 / 4 + 0.5));
+  for (double &value : wanted)
+    value *= 2;
+  expectClose(y, wanted);
+}
+
 TEST(Rope, InverseRotatesBack) {
   std::string type = tensorType("seq=2 heads=3 head_dim=4"), positions = tensorType("seq=2", "i32");
   Program program("func.func @f(%x: " + type + ", %p: " + positions + ") -> " + type + " {\n" +

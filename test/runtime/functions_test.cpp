@@ -83,13 +83,14 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
 TEST(Functions, OptionalSizesHaveDefaults) {
   const FunctionSignature &attention = *findFunction("attention_forward");
   int64_t given[] = {2, 9, 3, 4, 8, 36}, negative[] = {2, -9, 3, 4, 8};
-  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9}));
-  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36}));
+  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0}));
+  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0}));
   EXPECT_FALSE(allSizes(attention, std::span(given, 4)));
   EXPECT_FALSE(allSizes(attention, negative));
-  int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 1};
+  int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 2, 1, 1};
   EXPECT_FALSE(allSizes(*findFunction("rope"), rope));
   EXPECT_FALSE(allSizes(*findFunction("rope"), tooMany));
+  EXPECT_EQ(allSizes(*findFunction("rope"), std::span(tooMany, 4)), (std::vector<int64_t>{3, 2, 4, 1, 0, 0}));
   EXPECT_EQ(attention.leastFloats(), 1U);
 }
 

@@ -14,6 +14,7 @@ struct Case {
   std::vector<int64_t> sizes;
   std::vector<double> floats = {};
   int scalars = 0;
+  bool isCausal = false;
 };
 
 const std::vector<Case> cases = {
@@ -25,6 +26,10 @@ const std::vector<Case> cases = {
     {Call::EMBED, {3, 7, 5}, {}, 1},
     {Call::EMBED_GRADIENT, {3, 7, 5}, {}, 1},
     {Call::ROPE, {3, 2, 4, 0}, {10000}},
+    {Call::ROPE, {3, 2, 4, 0, 2, 1}, {10000, 2, 1, 4, 64, 1.5}},
+    {Call::ATTENTION_FORWARD, {2, 12, 2, 3, 8, 12, 5}, {0.5, 0.1, 30}, 5, /*isCausal=*/true},
+    {Call::ATTENTION_BACKWARD, {2, 12, 2, 3, 8, 12, 5}, {0.5, 0.1, 30}, 5, /*isCausal=*/true},
+    {Call::ATTEND_CACHE, {2, 3, 2, 3, 8, 12, 5}, {0.5, 30}},
     {Call::SQUARED_NORM, {9}, {1}},
     {Call::COPY, {3, 20, 12}},
     {Call::ZERO, {12}},
@@ -45,6 +50,7 @@ Call callOf(const Case &c) {
   call.mutable_floats()->Add(c.floats.begin(), c.floats.end());
   for (int i = 0; i < c.scalars; ++i)
     call.add_scalars();
+  call.set_causal(c.isCausal);
   return call;
 }
 
@@ -96,7 +102,7 @@ TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
     EXPECT_FALSE(operandsOf(callOf(huge)));
     EXPECT_FALSE(operandsOf(callOf(negative)));
     Case more = c;
-    more.sizes.insert(more.sizes.end(), 2, 1); // attention has an optional sixth size
+    more.sizes.resize(findFunction(c.function)->sizes.size() + 1, 1);
     EXPECT_FALSE(operandsOf(callOf(more)));
   }
   Call unknown;

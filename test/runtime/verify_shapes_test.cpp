@@ -144,6 +144,12 @@ const CallCase calls[] = {
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("sbnd"), toy("bs"), toy("sbnd")}, {24, 2, 5, 1}); }},
     {"RopeByHeads", "has sizes 48 1 5 1, its dims give 24 2 5 1",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {48, 1, 5, 1}); }},
+    {"RopeOfTheFirstColumns", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {24, 2, 5, 1, 4, 1});
+     }},
+    {"RopeOfTheFirstColumnsByHeads", "has sizes 48 1 5 1 4, its dims give 24 2 5 1 4",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROPE, {toy("bsnd"), toy("bs"), toy("bsnd")}, {48, 1, 5, 1, 4}); }},
     {"RowOfEachSequence", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::TAKE_ROW, {toy("bsh"), toy("b"), toy("boh")}, {4, 6, 64}); }},
     {"RowsOfElements", "has sizes 4 6 16, its dims give 4 6 64",
@@ -167,6 +173,20 @@ const CallCase calls[] = {
        call.add_sizes(6);
        call.mutable_scalars(2)->clear_tp();
        call.mutable_scalars(4)->set_tp(3);
+       return call;
+     }},
+    {"AttentionInAWindow", "",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.add_sizes(6);
+       call.add_sizes(3);
+       return call;
+     }},
+    {"AttentionInAWindowOfOtherKeys", "has sizes 4 6 2 1 5 5 3, its dims give 4 6 2 1 5 6 3",
+     [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.add_sizes(5);
+       call.add_sizes(3);
        return call;
      }},
     {"AttentionOfAnotherPart", "neither the seq of buffer 0 nor the whole of it",

@@ -3,6 +3,7 @@
 // with a running maximum, and the sums of the warps are combined in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numbers>
@@ -76,7 +77,8 @@ class AttendCache {
 public:
   AttendCache(KernelFunction &f, exec::KernelOp kernel)
       : f(f), element(typeParameter(kernel, "type")), headDim(integerParameter(kernel, "head_dim")),
-        scale(realParameter(kernel, "scale")),
+        scale(realParameter(kernel, "scale")), softCap(realParameter(kernel, "soft_cap", 0)),
+        window(integerParameter(kernel, "window", 0)),
         columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))) {}
 
   void build() {
@@ -88,8 +90,11 @@ public:
     std::vector<Expr> query = columns.load(rowAt("q", row * headDim));
     Variable largest(Expr(f, f.number(lowest))), sum(Expr(f, f.number(0)));
     std::vector<Variable> out = columns.zeros();
+    Expr begin = wide(Expr(f, f.warpIndex()));
+    if (window > 0)
+      begin = begin + atLeast(wide(position) + (1 - window), 0);
     // All lanes of a warp run the loop together, because all take part in the warp reductions.
-    loop(wide(Expr(f, f.warpIndex())), select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
+    loop(begin, select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
          [&](Expr key) { see(query, first + key * headDim, largest, sum, out); });
     leave(largest.get(), sum.get(), LaneColumns::gets(out));
     f.barrier();
@@ -108,7 +113,9 @@ private:
     for (int i = 1; i < columns.count(); ++i)
       product = product + query[i] * key[i];
     // Scores are in units of log2, for ex2.
-    Expr score = Expr(f, f.reduceWarp(product.get(), Reduction::Add)) * (scale * std::numbers::log2e);
+    Expr total(f, f.reduceWarp(product.get(), Reduction::Add)), score = total * (scale * std::numbers::log2e);
+    if (softCap > 0)
+      score = Expr(f, f.b.create<math::TanhOp>((total * (scale / softCap)).get())) * (softCap * std::numbers::log2e);
     Expr before = largest.get(), now = atLeast(before, score);
     Expr shrunk = exp2(before - now), weight = exp2(score - now);
     largest.set(now);
@@ -153,7 +160,8 @@ private:
   KernelFunction &f;
   Type element;
   int64_t headDim;
-  double scale;
+  double scale, softCap;
+  int64_t window;
   LaneColumns columns;
 };
 

@@ -2,6 +2,8 @@
 
 #include "runtime/abi.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -9,13 +11,19 @@ using namespace mlir;
 namespace espalier::codegen::cuda {
 
 AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
-  auto real = [&](StringRef name) { return cast<FloatAttr>(parameters.get(name)).getValueAsDouble(); };
+  auto real = [&](StringRef name, double otherwise) {
+    auto number = parameters.getAs<FloatAttr>(name);
+    return number ? number.getValueAsDouble() : otherwise;
+  };
+  auto window = parameters.getAs<IntegerAttr>("window");
   return {.element = cast<TypeAttr>(parameters.get("type")).getValue(),
           .headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt(),
           .isCausal = parameters.contains("causal"),
           .isPart = parameters.contains("keys"),
-          .scale = real("scale"),
-          .rate = real("rate")};
+          .scale = real("scale", 1),
+          .rate = real("rate", 0),
+          .window = window ? window.getInt() : 0,
+          .softCap = real("soft_cap", 0)};
 }
 
 namespace {
@@ -34,7 +42,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
   int64_t dim = config.headDim;
-  bool hasDropout = config.rate > 0;
+  bool hasDropout = config.rate > 0, hasWindow = config.window > 0;
   auto tiles = [&](int64_t rows, int64_t columns, int warps) {
     return TileSizes{config.element, rows, columns, dim, warps, /*stages=*/2};
   };
@@ -46,7 +54,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   case AttentionPass::QueryGradient:
     if (dim > 128)
       return tiles(64, 32, 4);
-    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout ? 32 : 64, 4);
+    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout || hasWindow ? 32 : 64, 4);
   }
   llvm_unreachable("there are three passes");
 }
@@ -118,6 +126,30 @@ TileSource AttentionBlock::statistics(StringRef operand, Expr head, Expr first) 
 
 Expr AttentionBlock::visibleKeys(Expr query) {
   return config.isCausal ? atMost(keyCount, firstPosition + query + 1) : keyCount;
+}
+
+Expr AttentionBlock::firstVisible(Expr query) {
+  return hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
+}
+
+Expr AttentionBlock::seesTile(Expr firstKey, const Tiles &tiles) {
+  Expr isSeen = firstKey < visibleKeys(first + tiles.lastRow);
+  return hasWindow() ? isSeen & (firstKey + sizes.columns > firstVisible(first + tiles.firstRow)) : isSeen;
+}
+
+void AttentionBlock::limit(Grid &scores) {
+  if (config.softCap == 0)
+    return;
+  for (std::vector<Expr> &row : scores)
+    for (Expr &score : row) {
+      Expr part = score * (config.scale / config.softCap);
+      score = Expr(f, f.b.create<math::TanhOp>(part.get())) * config.softCap;
+    }
+}
+
+Expr AttentionBlock::slopeOf(Expr score) {
+  Expr tangent = score * (1 / config.softCap);
+  return tangent * tangent * -1.0 + 1.0;
 }
 
 void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,

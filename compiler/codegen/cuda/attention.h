@@ -6,6 +6,8 @@
 
 #include "compiler/codegen/cuda/tiles.h"
 
+#include <numbers>
+
 namespace espalier::codegen::cuda {
 
 /// The compile-time parameters of a kernel.
@@ -14,6 +16,8 @@ struct AttentionConfig {
   int64_t headDim;
   bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
+  int64_t window; ///< keys that a query attends to, itself last; 0: no limit
+  double softCap; ///< c: scores s become c tanh(s / c); 0: none
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
@@ -42,11 +46,25 @@ public:
   TileSource keys(llvm::StringRef operand, Expr first);
   /// Returns rows of an lse-like operand.
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
-  /// Returns how many keys the query attends to.
+  /// Returns the end of the keys that the query attends to.
   Expr visibleKeys(Expr query);
+  /// Returns the first key that the query attends to.
+  Expr firstVisible(Expr query);
+  bool hasWindow() const { return config.window > 0; }
+  /// Returns whether the window has a key that is `distance` keys before the query. Not if the key is after the query.
+  Expr isInWindow(Expr distance) { return unsignedAtLeast(integer(config.window - 1), distance); }
+  /// Replaces products of q and k by scores, so that multiplying them by unit() gives base-2 logarithms. Without a cap
+  /// a score is the product.
+  void limit(Grid &scores);
+  double unit() const { return (config.softCap > 0 ? 1 : config.scale) * std::numbers::log2e; }
+  /// Returns the derivative of a score with respect to scale * product.
+  Expr slopeOf(Expr score);
   /// Pipelines tiles [0, count): `issue(tile, buffer)` loads tile + 1 while `use(tile, buffer)` runs.
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);
+  /// Returns whether a row of the block that is processed together with this thread's rows attends to a key of the tile
+  /// that begins with `firstKey`.
+  Expr seesTile(Expr firstKey, const Tiles &tiles);
   /// Runs `body` if `isSeen`, which is equal for all rows processed together. Skips tiles that the causal mask hides
   /// from all of them.
   void whenSeen(Expr isSeen, const std::function<void()> &body);

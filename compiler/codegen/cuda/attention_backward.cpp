@@ -1,6 +1,7 @@
 // The gradient of attention. Probabilities are recomputed from lse. With p the probabilities, r the dropout factors (0
 // or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
+// A soft cap multiplies ds by the derivative of the capped score.
 // Two kernels: one computes dq by blocks of queries and stores delta; one computes dk and dv by blocks of keys, each of
 // which loops over the queries of its group in order. No two blocks add to one element, so the order of all sums is
 // fixed.
@@ -57,8 +58,18 @@ protected:
     }
   }
 
-  /// Multiplying scores by this gives base-2 logarithms.
-  double unit() const { return block.config.scale * std::numbers::log2e; }
+  /// Returns the derivatives of scores, before any of them is hidden; empty without a soft cap.
+  Grid slopesOf(const Grid &scores) {
+    Grid slopes;
+    for (size_t row = 0; block.config.softCap > 0 && row < scores.size(); ++row) {
+      slopes.emplace_back();
+      for (Expr score : scores[row])
+        slopes.back().push_back(block.slopeOf(score));
+    }
+    return slopes;
+  }
+
+  double unit() const { return block.unit(); }
   double keptFactor() const { return 1 / (1 - block.config.rate); }
 
   AttentionBlock block;
@@ -76,7 +87,10 @@ public:
       : Gradient(f, config, AttentionPass::KeyGradient, /*ofKeys=*/true) {
     Expr firstQuery = config.isCausal ? atLeast(block.first - block.firstPosition, 0) : block.integer(0);
     firstColumns = firstQuery / sizes.columns;
-    perHead = atLeast(ceilDivide(block.queryCount, sizes.columns) - firstColumns, 0);
+    Expr endQuery = block.queryCount;
+    if (block.hasWindow()) // the block's last key is in the window of `window` queries
+      endQuery = atMost(endQuery, atLeast(block.first + (sizes.rows - 1 + config.window) - block.firstPosition, 0));
+    perHead = atLeast(ceilDivide(endQuery, sizes.columns) - firstColumns, 0);
   }
 
   void build() {
@@ -103,8 +117,11 @@ private:
         *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
           Expr lastQuery = queryOf(tile) + (sizes.columns - 1);
-          block.whenSeen(block.first + tiles->firstRow <= block.firstPosition + lastQuery,
-                         [&] { use(tile, buffer, keySums, valueSums); });
+          Expr isSeen = block.first + tiles->firstRow <= block.firstPosition + lastQuery;
+          if (block.hasWindow())
+            isSeen =
+                isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
+          block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
       store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys("dk", key); });
@@ -126,20 +143,24 @@ private:
   }
 
   /// Queries after the last are zeros and add nothing.
-  Grid scoresOf(Expr firstQuery, Expr buffer) {
-    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+  Grid hide(const Grid &scores, Expr firstQuery) {
     if (!block.config.isCausal)
       return scores;
     Expr isNeeded = block.first + sizes.rows > block.firstPosition + firstQuery + 1;
+    if (block.hasWindow())
+      isNeeded = isNeeded | (block.first + block.config.window < block.firstPosition + firstQuery + sizes.columns);
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      return block.first + tiles->rows[row] <= block.firstPosition + firstQuery + tiles->columns[column];
+      Expr key = block.first + tiles->rows[row], query = block.firstPosition + firstQuery + tiles->columns[column];
+      return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
     });
   }
 
   void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
     Expr head = headOf(tile), firstQuery = queryOf(tile);
     // The sign of a weight encodes whether dropout drops it.
-    Grid weights = scoresOf(firstQuery, buffer), kept = weights;
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    block.limit(scores);
+    Grid scoreSlopes = slopesOf(scores), weights = hide(scores, firstQuery), kept = weights;
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
       for (size_t row = 0; row < weights.size(); ++row) {
@@ -166,6 +187,8 @@ private:
           weight = atLeast(weight, weight * -1.0);
         }
         slopes[row][column] = weight * (slope - delta);
+        if (!scoreSlopes.empty())
+          slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
     }
     add(keySums, slopes, firstStreamed(buffer));
@@ -189,14 +212,18 @@ public:
       delta.push_back(makeDelta(row));
     }
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
+    Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
+    if (block.hasWindow()) {
+      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+      seen = seen - hiddenTiles;
+    }
     block.stream(
-        *tiles, ceilDivide(block.visibleKeys(last), sizes.columns),
-        [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        *tiles, seen, [&](Expr tile, Expr buffer) { issue(keyOf(tile), buffer); },
         [&](Expr tile, Expr buffer) {
-          Expr firstKey = tile * sizes.columns;
+          Expr firstKey = keyOf(tile);
           if (sizes.columns > 32) // without a branch, fewer registers are live
             return use(firstKey, buffer);
-          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+          block.whenSeen(block.seesTile(firstKey, *tiles), [&] { use(firstKey, buffer); });
         });
     store(sums, block.config.scale, block.queryCount,
           [&](Expr query) { return block.queries("dq", block.head, query); });
@@ -231,16 +258,25 @@ private:
     return total;
   }
 
-  void issue(Expr tile, Expr buffer) {
-    tiles->startCopy(block.keys("k", tile * sizes.columns), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.keys("v", tile * sizes.columns), sizes.columns, secondStreamed(buffer));
+  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
+  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+
+  void issue(Expr firstKey, Expr buffer) {
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, secondStreamed(buffer));
   }
 
   void use(Expr firstKey, Expr buffer) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    Grid weights =
-        hideScores(tiles->multiplyAcross(firstTile, firstStreamed(buffer)), isNeeded,
-                   [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+    if (block.hasWindow())
+      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    block.limit(scores);
+    Grid scoreSlopes = slopesOf(scores);
+    Grid weights = hideScores(scores, isNeeded, [&](size_t row, size_t column) {
+      Expr key = firstKey + tiles->columns[column];
+      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
+    });
     Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
     for (size_t row = 0; row < weights.size(); ++row)
       for (size_t column = 0; column < tiles->columns.size(); ++column) {
@@ -249,10 +285,13 @@ private:
           slope = select(block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]),
                          slope * keptFactor(), 0);
         slopes[row][column] = weight * (slope - delta[row]);
+        if (!scoreSlopes.empty())
+          slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
     add(sums, slopes, firstStreamed(buffer));
   }
 
+  Expr hiddenTiles; ///< tiles of keys before the block's window
   std::vector<Variable> sums;
   std::vector<Expr> visible, lse, delta; ///< per row
 };

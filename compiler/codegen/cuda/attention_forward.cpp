@@ -32,12 +32,16 @@ public:
   void build() {
     tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
-    Expr seen = block.visibleKeys(last);
+    Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
+    if (block.hasWindow()) {
+      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+      seen = seen - hiddenTiles;
+    }
     block.stream(
-        *tiles, ceilDivide(seen, sizes.columns), [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        *tiles, seen, [&](Expr tile, Expr buffer) { issue(keyOf(tile), buffer); },
         [&](Expr tile, Expr buffer) {
-          Expr firstKey = tile * sizes.columns;
-          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+          Expr firstKey = keyOf(tile);
+          block.whenSeen(block.seesTile(firstKey, *tiles), [&] { use(firstKey, buffer); });
         });
     for (size_t row = 0; row < tiles->rows.size(); ++row)
       finish(row);
@@ -47,19 +51,28 @@ private:
   Expr keyTile(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
   Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
 
-  void issue(Expr tile, Expr buffer) {
-    tiles->startCopy(block.keys("k", tile * sizes.columns), sizes.columns, keyTile(buffer));
-    tiles->startCopy(block.keys("v", tile * sizes.columns), sizes.columns, valueTile(buffer));
+  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
+  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+
+  void issue(Expr firstKey, Expr buffer) {
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer));
   }
 
   Grid hide(const Grid &scores, Expr firstKey) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    return hideScores(scores, isNeeded,
-                      [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+    if (block.hasWindow())
+      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
+      Expr key = firstKey + tiles->columns[column];
+      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
+    });
   }
 
   void use(Expr firstKey, Expr buffer) {
-    Grid weights = hide(tiles->multiplyAcross(queryTile, keyTile(buffer)), firstKey);
+    Grid scores = tiles->multiplyAcross(queryTile, keyTile(buffer));
+    block.limit(scores);
+    Grid weights = hide(scores, firstKey);
     Grid shrunk(weights.size());
     for (size_t row = 0; row < weights.size(); ++row) {
       Expr shrink = addRow(row, weights[row]);
@@ -84,7 +97,10 @@ private:
       maximum = atLeast(maximum, score);
     maximum = atLeast(before, tiles->reduceRow(maximum, Reduction::Max));
     maxima[row].set(maximum);
-    Expr subtract = maximum * unit(), shrink = exp2(before * unit() - subtract), total = block.number(0);
+    Expr subtract = maximum * unit(), total = block.number(0);
+    if (block.hasWindow()) // the row may have seen no key yet, and -inf - -inf is NaN
+      subtract = select(maximum > -std::numeric_limits<double>::infinity(), subtract, 0);
+    Expr shrink = exp2(before * unit() - subtract);
     for (Expr &score : scores) {
       score = exp2(score * unit() - subtract);
       total = total + score;
@@ -108,8 +124,7 @@ private:
     });
   }
 
-  /// Multiplying scores by this gives base-2 logarithms.
-  double unit() const { return block.config.scale * std::numbers::log2e; }
+  double unit() const { return block.unit(); }
 
   AttentionBlock block;
   KernelFunction &f;
@@ -117,7 +132,8 @@ private:
   Expr queryTile; ///< offsets in shared memory
   int64_t streamed;
   std::unique_ptr<Tiles> tiles;
-  std::vector<Expr> visible; ///< per row: number of keys that it attends to
+  Expr hiddenTiles;          ///< tiles of keys before the block's window
+  std::vector<Expr> visible; ///< per row: end of the keys that it attends to
   std::vector<Variable> maxima, totals, sums;
 };
 

@@ -10,6 +10,8 @@
 
 #include "llvm/Support/MathExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace espalier::codegen {
@@ -104,11 +106,15 @@ private:
     }
     for (const std::string &name : row.code) {
       if (std::optional<size_t> index = function.findFloat(name)) {
-        parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
+        if (*index < call.floats.size())
+          parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
       } else if (std::optional<size_t> index = function.findSize(name)) {
         const rt::NumberSignature &size = function.sizes[*index];
-        if (!size.isFlag && size.initial.empty())
+        bool isOtherSize = function.findSize(size.initial).has_value();
+        if (!size.isFlag && !isOtherSize && (size.initial.empty() || std::to_string(number(name)) != size.initial))
           parameters.set(name, builder.getI64IntegerAttr(number(name)));
+        else if (!size.isFlag && !isOtherSize)
+          continue; // the number that stands for a size that is left out
         else if (size.isFlag ? number(name) != 0 : *index < call.sizes.size())
           parameters.set(name, builder.getUnitAttr());
       } else if (call.flags.get(name)) {
@@ -218,7 +224,8 @@ private:
   void combine() { add("combine", geometry(256, 8), widthFor({"x", "y"}, number("hidden"), 8)); }
 
   void rope() {
-    int64_t headDim = number("head_dim"), width = widthFor({"x", "y"}, headDim / 2, 2);
+    int64_t headDim = number("head_dim"), rotary = number("rotary") > 0 ? number("rotary") : headDim;
+    int64_t width = widthFor({"x", "y"}, std::gcd(headDim / 2, rotary / 2), 2);
     int64_t threads = 256, perToken = headDim / 2 / width;
     add("rope", geometry(threads, std::max<int64_t>(threads / perToken, 1)), width);
   }

@@ -26,8 +26,16 @@ int64_t integerParameter(exec::KernelOp kernel, StringRef name) {
   return cast<IntegerAttr>(kernel.getParameters()->get(name)).getInt();
 }
 
+int64_t integerParameter(exec::KernelOp kernel, StringRef name, int64_t otherwise) {
+  return kernel.getParameters()->contains(name) ? integerParameter(kernel, name) : otherwise;
+}
+
 double realParameter(exec::KernelOp kernel, StringRef name) {
   return cast<FloatAttr>(kernel.getParameters()->get(name)).getValueAsDouble();
+}
+
+double realParameter(exec::KernelOp kernel, StringRef name, double otherwise) {
+  return kernel.getParameters()->contains(name) ? realParameter(kernel, name) : otherwise;
 }
 
 } // namespace espalier::codegen::cuda

@@ -28,10 +28,12 @@ BuildKernel specialKernel(llvm::StringRef shape);
 enum class Destination { Overwrite, AddUnlessFirst, Add };
 Destination destinationOf(exec::KernelOp kernel);
 
-/// Return a parameter of the kernel, which must exist.
+/// Return a parameter of the kernel, which must exist, or `otherwise` if it does not.
 mlir::Type typeParameter(exec::KernelOp kernel, llvm::StringRef name);
 int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name);
+int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name, int64_t otherwise);
 double realParameter(exec::KernelOp kernel, llvm::StringRef name);
+double realParameter(exec::KernelOp kernel, llvm::StringRef name, double otherwise);
 
 // Constants shared by launches and kernels.
 constexpr int64_t rowsPerOrderBlock = 64; ///< rows of the table per block of order_tokens

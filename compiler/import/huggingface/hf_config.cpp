@@ -2,6 +2,7 @@
 // no effect on weights and computation, or is an error.
 #include "compiler/import/huggingface/hf_config.h"
 
+#include "compiler/import/huggingface/hf_rules.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/run_file_writer.h"
 #include "runtime/json_reason.h"
@@ -49,93 +50,9 @@ const std::set<std::string> inertKeys = {"_name_or_path",
                                          "transformers_version",
                                          "use_cache"};
 
-/// One entry of `hf_config: sizes:`.
-struct HfSize {
-  std::string key, also;
-  std::vector<std::string> sizes; ///< all get the value; the first one is written back
-  std::string defaultText, times, dim;
-  std::string unset;                          ///< meaning of null, and of a missing key without a default
-  std::map<std::string, std::string> spelled; ///< choice here -> transformers' name
-};
-
-/// One entry of `hf_config: only:`: a key with one supported value. The entry is that value, or a map that contains it.
-struct HfForm {
-  std::string key;
-  YamlPtr wanted;      ///< `is`; null if each item of a list must be equal to `each`
-  std::string missing; ///< transformers' value for a missing key; empty means the supported value
-  std::string least;   ///< an expression; numbers of at least this size are also supported
-  std::string each;    ///< the only supported item of a list
-
-  std::string text(const std::string &model) const;
-};
-
-/// `hf_config:` of a model file.
-struct HfRules {
-  std::string modelType, architecture;
-  std::vector<HfSize> sizes;
-  std::vector<HfForm> only;
-  std::vector<std::pair<std::string, std::string>> implied; ///< sizes without a key -> expression that defines them
-  std::set<std::string> ignored;
-  std::vector<std::string>
-      cleared; ///< keys without effect that are written as null, because their default may not fit the model
-};
-
-std::string textOf(const YamlNode &map, const char *key) {
-  const YamlNode *node = map.find(key);
-  return node && node->isScalar() ? node->text : "";
-}
-
-std::string HfForm::text(const std::string &model) const {
-  if (!wanted)
-    return fmt::format("{} has only lists of {}", model, each);
-  std::string value = wanted->kind == YamlNode::Kind::Null ? "null" : flowText(*wanted);
-  return fmt::format("{} has only {}{}", model, value, least.empty() ? "" : " or at least " + least);
-}
-
-HfForm readForm(const YamlEntry &entry) {
-  if (!entry.value->isMap())
-    return {entry.key, entry.value, "", "", ""};
-  HfForm form = {entry.key, nullptr, textOf(*entry.value, "missing"), textOf(*entry.value, "least"),
-                 textOf(*entry.value, "each")};
-  for (const YamlEntry &part : entry.value->entries)
-    if (part.key == "is")
-      form.wanted = part.value;
-  return form;
-}
-
-/// Returns nothing if the model file has no such section.
-std::optional<HfRules> readRules(const Architecture &architecture) {
-  const YamlNode *root = architecture.root->find("hf_config");
-  if (!root || !root->isMap())
-    return std::nullopt;
-  HfRules rules;
-  rules.modelType = textOf(*root, "model_type");
-  rules.architecture = textOf(*root, "architecture");
-  if (const YamlNode *sizes = root->find("sizes"))
-    for (const YamlEntry &entry : sizes->entries) {
-      HfSize size;
-      size.key = entry.key;
-      size.sizes = yamlTexts(entry.value->find("is"));
-      size.defaultText = textOf(*entry.value, "default");
-      size.times = textOf(*entry.value, "times");
-      size.dim = textOf(*entry.value, "dim");
-      size.unset = textOf(*entry.value, "unset");
-      size.also = textOf(*entry.value, "also");
-      if (const YamlNode *spelled = entry.value->find("spelled"))
-        for (const YamlEntry &name : spelled->entries)
-          size.spelled[name.key] = name.value->text;
-      rules.sizes.push_back(std::move(size));
-    }
-  if (const YamlNode *only = root->find("only"))
-    for (const YamlEntry &entry : only->entries)
-      rules.only.push_back(readForm(entry));
-  if (const YamlNode *implied = root->find("implied"))
-    for (const YamlEntry &entry : implied->entries)
-      rules.implied.emplace_back(entry.key, entry.value->text);
-  rules.cleared = yamlTexts(root->find("cleared"));
-  std::vector<std::string> ignored = yamlTexts(root->find("ignored"));
-  rules.ignored.insert(ignored.begin(), ignored.end());
-  return rules;
+Json::json_pointer pointerTo(std::string path) {
+  std::ranges::replace(path, '.', '/');
+  return Json::json_pointer("/" + path);
 }
 
 /// Returns the value at "a.b", or null.
@@ -227,31 +144,12 @@ private:
   void error(const std::string &key, const std::string &message) { result.diagnostics.error(place(key), message); }
   void report(const std::string &key, const std::string &effect, bool isUsed) {
     result.keys.push_back({key, place(key), effect, isUsed});
-    known.insert(key.substr(0, key.find('.')));
+    known.insert(key);
+    for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1))
+      known.insert(key.substr(0, dot));
   }
 
-  bool findModel(const std::vector<std::string> &folders) {
-    const Json *type = valueAt(config, "model_type");
-    std::string wanted = type && type->is_string() ? type->get<std::string>() : "";
-    std::vector<std::string> names;
-    for (const std::string &modelFile : modelFiles(folders)) {
-      Diagnostics own;
-      std::optional<Architecture> candidate = loadArchitecture(modelFile, own);
-      std::optional<HfRules> found = candidate ? readRules(*candidate) : std::nullopt;
-      if (!found)
-        continue;
-      names.push_back(found->modelType);
-      if (found->modelType != wanted)
-        continue;
-      architecture = std::move(candidate);
-      rules = std::move(*found);
-      requireArchitecture();
-      return true;
-    }
-    error("model_type", fmt::format("no model file is for model_type '{}', there are {}{}", wanted,
-                                    fmt::join(names, ", "), didYouMean(wanted, names)));
-    return false;
-  }
+  bool findModel(const std::vector<std::string> &folders);
 
   void requireArchitecture() {
     const Json *names = valueAt(config, "architectures");
@@ -268,7 +166,7 @@ private:
     isKnown = true;
     auto size = std::ranges::find(rules.sizes, key, &HfSize::key);
     bool isSize = size != rules.sizes.end();
-    for (const std::string &name : {key, isSize && !size->also.empty() ? size->also : key})
+    for (const std::string &name : isSize ? size->places() : std::vector{key})
       if (const Json *value = valueAt(config, name); value && value->is_number())
         return value->get<double>();
     if (isSize && !size->defaultText.empty())
@@ -277,38 +175,19 @@ private:
     return std::nullopt;
   }
 
-  void writeModel() {
-    const std::string section = "model.model_config.";
-    yaml.put("model.arch.type", rules.architecture);
-    yaml.put(section + "type", architecture->configTypes.front());
-    for (const HfSize &size : rules.sizes) {
-      const std::string *key = &size.key;
-      const Json *value = valueAt(config, size.key);
-      if (!value && !size.also.empty() && (value = valueAt(config, size.also)))
-        key = &size.also;
-      if (value)
-        report(*key, section + size.sizes.front(), /*isUsed=*/true);
-      if (!value || value->is_null()) {
-        bool isUnset = value && !size.unset.empty();
-        std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
-        for (const std::string &each : size.sizes)
-          if (!size.defaultText.empty()) // without a default, the model's own default is the same
-            yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
-        continue;
-      }
-      if (!value->is_number() && !value->is_string() && !value->is_boolean()) {
-        error(*key, fmt::format("{} must be a number, a string or a truth value", *key));
-        continue;
-      }
-      for (const std::string &each : size.sizes)
-        yaml.put(section + each, size.times.empty() ? scalar(*value) : quotient(size, *value), *key);
-    }
-    for (const auto &[size, text] : rules.implied)
-      yaml.put(section + size, fmt::format("{}", valueOf(text)), "as transformers does it: " + text);
-    std::string dtype = dtypeOf(config);
-    yaml.put(section + "param_init_type", dtype, "torch_dtype");
-    yaml.put(section + "compute_dtype", dtype, "torch_dtype");
-  }
+  void writeModel();
+
+  /// Returns the key that gives `size` a meaning.
+  std::string conditionKey(const HfSize &size) const;
+
+  /// Returns the config's value of that key; empty if it has none.
+  std::string conditionOf(const HfSize &size) const;
+
+  /// Returns whether the config's other keys give a key a meaning.
+  bool applies(const HfSize &size) const;
+
+  /// Reports a word that the size does not have.
+  void requireChoice(const HfSize &size, const std::string &key, const std::string &value);
 
   /// Evaluates an expression over the config's numbers.
   double valueOf(const std::string &text) const {
@@ -317,75 +196,19 @@ private:
   }
 
   /// Returns a width divided by another number, which must divide it.
-  std::string quotient(const HfSize &size, const Json &value) {
-    bool isKnown = false;
-    std::optional<double> under = number(size.times, isKnown);
-    int64_t whole = value.is_number_integer() ? value.get<int64_t>() : 0;
-    auto divisor = static_cast<int64_t>(under.value_or(0));
-    if (whole < 1 || divisor < 1 || whole % divisor != 0) {
-      error(size.key, fmt::format("{} ({}) is not a multiple of {} ({}), as {} requires", size.key, scalar(value),
-                                  size.times, divisor, architecture->name));
-      return "1";
-    }
-    return fmt::format("{}", whole / divisor);
-  }
+  std::string quotient(const HfSize &size, const Json &value);
 
-  void requireOnly(const HfForm &form) {
-    const std::string &key = form.key;
-    const Json *value = valueAt(config, key);
-    if (!value && !form.missing.empty())
-      return error(
-          key, fmt::format("{} is not given, which means {}: {}", key, form.missing, form.text(architecture->name)));
-    if (!value)
-      return;
-    report(key, form.text(architecture->name), /*isUsed=*/false);
-    if (!isOf(form, *value))
-      error(key, fmt::format("{} is {}, {}", key, value->dump().substr(0, 200), form.text(architecture->name)));
-  }
+  void requireOnly(const HfForm &form);
 
-  bool isOf(const HfForm &form, const Json &value) const {
-    if (value.is_null())
-      return true;
-    if (value.is_number() && !form.least.empty() && value.get<double>() >= valueOf(form.least))
-      return true;
-    if (!form.each.empty())
-      return value.is_array() && std::ranges::all_of(value, [&](const Json &item) { return item == form.each; });
-    const YamlNode &wanted = *form.wanted;
-    if (value.is_boolean())
-      return yamlBool(wanted) == value.get<bool>();
-    if (value.is_string())
-      return wanted.text == value.get<std::string>();
-    if (value.is_array())
-      return value.dump() == flowText(wanted);
-    return value.is_number() && wanted.isScalar() && !yamlBool(wanted) && valueOf(wanted.text) == value.get<double>();
-  }
+  bool isOf(const HfForm &form, const Json &value) const;
 
-  void reportRest() {
-    std::vector<std::string> names;
-    for (const HfSize &size : rules.sizes)
-      names.push_back(size.key);
-    for (const auto &[key, value] : config.items()) {
-      if (known.contains(key))
-        continue;
-      if (inertKeys.contains(key) || rules.ignored.contains(key))
-        report(key, "changes neither the weights nor what is trained", /*isUsed=*/false);
-      else
-        error(key, fmt::format("{} is not known for {}{}; remove it where it changes nothing", key, rules.modelType,
-                               didYouMean(key, names)));
-    }
-  }
+  void reportRest();
+
+  void reportRest(const Json &map, const std::string &prefix, const std::vector<std::string> &names,
+                  const std::set<std::string> &maps);
 
   /// Writes settings that a config does not have: the planner chooses the plan, and the optimizer uses common values.
-  void writeRun() {
-    bool isHalf = dtypeOf(config) != "float32";
-    yaml.put("runner_config.batch_size", "1");
-    yaml.put("parallel.parallel_mode", "2");
-    yaml.put("optimizer.type", "AdamW");
-    if (isHalf)
-      yaml.put("optimizer.master_weights", "True");
-    yaml.put("lr_schedule.type", "constant");
-    yaml.put("lr_schedule.learning_rate", "1e-5");
-  }
+  void writeRun();
 
   const std::string &file, &text;
   ImportedHf &result;
@@ -395,6 +218,200 @@ private:
   std::set<std::string> known;
   RunFileWriter yaml;
 };
+
+bool HfImporter::findModel(const std::vector<std::string> &folders) {
+  const Json *type = valueAt(config, "model_type");
+  std::string wanted = type && type->is_string() ? type->get<std::string>() : "";
+  std::vector<std::string> names;
+  for (const std::string &modelFile : modelFiles(folders)) {
+    Diagnostics own;
+    std::optional<Architecture> candidate = loadArchitecture(modelFile, own);
+    std::optional<HfRules> found = candidate ? readHfRules(*candidate) : std::nullopt;
+    if (!found)
+      continue;
+    names.push_back(found->modelType);
+    if (found->modelType != wanted)
+      continue;
+    architecture = std::move(candidate);
+    rules = std::move(*found);
+    requireArchitecture();
+    return true;
+  }
+  error("model_type", fmt::format("no model file is for model_type '{}', there are {}{}", wanted,
+                                  fmt::join(names, ", "), didYouMean(wanted, names)));
+  return false;
+}
+
+void HfImporter::writeModel() {
+  const std::string section = "model.model_config.";
+  yaml.put("model.arch.type", rules.architecture);
+  yaml.put(section + "type", architecture->configTypes.front());
+  for (const HfSize &size : rules.sizes) {
+    std::string key = size.key;
+    const Json *value = nullptr;
+    bool isMeant = size.isCondition() || applies(size);
+    for (const std::string &place : size.places())
+      if (const Json *found = valueAt(config, place)) {
+        report(place, isMeant ? section + size.sizes.front() : "changes nothing beside the other keys", isMeant);
+        key = value ? key : place;
+        value = value ? value : found;
+      }
+    if (value && !isMeant) {
+      if (conditionOf(size).empty())
+        error(key, fmt::format("{} is {}, and {} is not given", key, value->dump(), conditionKey(size)));
+      continue;
+    }
+    if (!value && size.isNested()) { // the model's own default is the same
+      if (size.defaultText.empty() && isMeant)
+        error(key.substr(0, key.find('.')), fmt::format("{} is not given", key));
+      continue;
+    }
+    if (!value || value->is_null()) {
+      bool isUnset = value && !size.unset.empty();
+      std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
+      for (const std::string &each : size.sizes)
+        if (!size.defaultText.empty()) // without a default, the model's own default is the same
+          yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
+      continue;
+    }
+    if (!value->is_number() && !value->is_string() && !value->is_boolean()) {
+      error(key, fmt::format("{} must be a number, a string or a truth value", key));
+      continue;
+    }
+    requireChoice(size, key, scalar(*value));
+    for (const std::string &each : size.sizes)
+      yaml.put(section + each, size.times.empty() ? scalar(*value) : quotient(size, *value), key);
+  }
+  for (const auto &[size, text] : rules.implied)
+    yaml.put(section + size, fmt::format("{}", valueOf(text)), "as transformers does it: " + text);
+  std::string dtype = dtypeOf(config);
+  yaml.put(section + "param_init_type", dtype, "torch_dtype");
+  yaml.put(section + "compute_dtype", dtype, "torch_dtype");
+}
+
+std::string HfImporter::conditionKey(const HfSize &size) const {
+  for (const HfSize &other : rules.sizes)
+    if (other.sizes.front() == size.ifSize)
+      return other.key;
+  return "";
+}
+
+std::string HfImporter::conditionOf(const HfSize &size) const {
+  for (const HfSize &other : rules.sizes)
+    for (const std::string &place : other.places())
+      if (const Json *value = valueAt(config, place); value && other.sizes.front() == size.ifSize)
+        return scalar(*value);
+  return "";
+}
+
+bool HfImporter::applies(const HfSize &size) const {
+  const SizeRule *rule = architecture->sizeRule(size.ifSize);
+  if (!rule)
+    return true;
+  auto choice = rule->choices.find(conditionOf(size));
+  return choice != rule->choices.end() && std::ranges::count(size.ifValues, choice->second) > 0;
+}
+
+void HfImporter::requireChoice(const HfSize &size, const std::string &key, const std::string &value) {
+  const SizeRule *rule = architecture->sizeRule(size.sizes.front());
+  if (auto refused = size.refused.find(value); refused != size.refused.end())
+    return error(key, fmt::format("{} is {}: {}", key, value, refused->second));
+  if (!rule || rule->type != SizeRule::Type::String || rule->choices.contains(value))
+    return;
+  std::vector<std::string> names;
+  for (const auto &[name, meaning] : rule->choices)
+    names.push_back(name);
+  error(key, fmt::format("{} is {}, {} has {}{}", key, value, architecture->name, fmt::join(names, ", "),
+                         didYouMean(value, names)));
+}
+
+std::string HfImporter::quotient(const HfSize &size, const Json &value) {
+  bool isKnown = false;
+  std::optional<double> under = number(size.times, isKnown);
+  int64_t whole = value.is_number_integer() ? value.get<int64_t>() : 0;
+  auto divisor = static_cast<int64_t>(under.value_or(0));
+  if (whole < 1 || divisor < 1 || whole % divisor != 0) {
+    error(size.key, fmt::format("{} ({}) is not a multiple of {} ({}), as {} requires", size.key, scalar(value),
+                                size.times, divisor, architecture->name));
+    return "1";
+  }
+  return fmt::format("{}", whole / divisor);
+}
+
+void HfImporter::requireOnly(const HfForm &form) {
+  const std::string &key = form.key;
+  const Json *value = valueAt(config, key);
+  if (!value && !form.missing.empty())
+    return error(key,
+                 fmt::format("{} is not given, which means {}: {}", key, form.missing, form.text(architecture->name)));
+  if (!value)
+    return;
+  report(key, form.text(architecture->name), /*isUsed=*/false);
+  if (!isOf(form, *value))
+    error(key, fmt::format("{} is {}, {}", key, value->dump().substr(0, 200), form.text(architecture->name)));
+}
+
+bool HfImporter::isOf(const HfForm &form, const Json &value) const {
+  if (value.is_null())
+    return true;
+  if (value.is_number() && !form.least.empty() && value.get<double>() >= valueOf(form.least))
+    return true;
+  if (!form.cycle.empty())
+    return value.is_array() && std::ranges::all_of(value, [&, i = size_t{0}](const Json &item) mutable {
+             return scalar(item) == form.cycle[i++ % form.cycle.size()];
+           });
+  if (!form.each.empty())
+    return value.is_array() && std::ranges::all_of(value, [&](const Json &item) { return item == form.each; });
+  const YamlNode &wanted = *form.wanted;
+  if (value.is_boolean())
+    return yamlBool(wanted) == value.get<bool>();
+  if (value.is_string())
+    return wanted.text == value.get<std::string>();
+  if (value.is_array())
+    return value.dump() == flowText(wanted);
+  return value.is_number() && wanted.isScalar() && !yamlBool(wanted) && valueOf(wanted.text) == value.get<double>();
+}
+
+void HfImporter::reportRest() {
+  std::vector<std::string> names;
+  std::set<std::string> maps; ///< keys whose values are maps with keys of rules
+  for (const HfSize &size : rules.sizes)
+    for (const std::string &place : size.places()) {
+      names.push_back(place);
+      if (size_t dot = place.rfind('.'); dot != std::string::npos)
+        maps.insert(place.substr(0, dot));
+    }
+  reportRest(config, "", names, maps);
+}
+
+void HfImporter::reportRest(const Json &map, const std::string &prefix, const std::vector<std::string> &names,
+                            const std::set<std::string> &maps) {
+  for (const auto &[name, value] : map.items()) {
+    std::string key = prefix + name;
+    if (maps.contains(key) && value.is_object()) {
+      reportRest(value, key + ".", names, maps);
+      continue;
+    }
+    if (known.contains(key) || (maps.contains(key) && value.is_null()))
+      continue;
+    if (inertKeys.contains(key) || rules.ignored.contains(key))
+      report(key, "changes neither the weights nor what is trained", /*isUsed=*/false);
+    else
+      error(key, fmt::format("{} is not known for {}{}; remove it where it changes nothing", key, rules.modelType,
+                             didYouMean(key, names)));
+  }
+}
+
+void HfImporter::writeRun() {
+  bool isHalf = dtypeOf(config) != "float32";
+  yaml.put("runner_config.batch_size", "1");
+  yaml.put("parallel.parallel_mode", "2");
+  yaml.put("optimizer.type", "AdamW");
+  if (isHalf)
+    yaml.put("optimizer.master_weights", "True");
+  yaml.put("lr_schedule.type", "constant");
+  yaml.put("lr_schedule.learning_rate", "1e-5");
+}
 
 /// Returns the values that a config.json of the run's model must have.
 Json expectedValues(const ImportedRun &run, const HfRules &rules) {
@@ -426,7 +443,7 @@ Json expectedValues(const ImportedRun &run, const HfRules &rules) {
 }
 
 std::optional<HfRules> rulesOf(const ImportedRun &run, Diagnostics &diagnostics) {
-  std::optional<HfRules> rules = run.architecture ? readRules(*run.architecture) : std::nullopt;
+  std::optional<HfRules> rules = run.architecture ? readHfRules(*run.architecture) : std::nullopt;
   if (!rules && run.architecture)
     diagnostics.error({run.architecture->file, 0, 0}, "has no `hf_config:`, by which a config.json is written");
   return rules;
@@ -445,7 +462,22 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
   std::optional<HfRules> rules = rulesOf(run, diagnostics);
   if (!rules)
     return "";
-  Json config = expectedValues(run, *rules);
+  for (const auto &[name, wanted] : rules->unsaid)
+    if (double found = run.sizes.at(name).number.value_or(wanted); found != wanted)
+      diagnostics.error(run.sizes.at(name).where,
+                        fmt::format("{} is {:.10g}, the config.json of {} can only mean {:.10g}", name, found,
+                                    rules->modelType, wanted));
+  Json config = Json::object();
+  Json values = expectedValues(run, *rules);
+  for (const HfSize &size : rules->sizes) {
+    if (!values.contains(size.key) ||
+        (!size.ifSize.empty() && std::ranges::count(size.ifValues, run.sizes.at(size.ifSize).text) == 0))
+      continue;
+    const Json &found = values[size.key];
+    bool isUnset = found.is_number() && size.unsetNumber() == found.get<double>();
+    if (!isUnset || !size.isNested())
+      config[pointerTo(size.key)] = isUnset ? Json() : found;
+  }
   config["architectures"] = {rules->architecture};
   config["model_type"] = rules->modelType;
   config["torch_dtype"] = dtype;
@@ -474,9 +506,9 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
   importer.runOnly(*run.architecture, *rules, config);
   for (const auto &[key, expected] : wanted.items()) {
     auto size = std::ranges::find(rules->sizes, key, &HfSize::key);
-    const Json *value = valueAt(config, key);
-    if (!value && !size->also.empty())
-      value = valueAt(config, size->also);
+    const Json *value = nullptr;
+    for (const std::string &place : size->places())
+      value = value ? value : valueAt(config, place);
     Json standIn = importer.standIn(*size, value != nullptr);
     if (!value || value->is_null())
       value = &standIn;

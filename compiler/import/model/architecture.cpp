@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
-const std::vector<std::string> optionalKeys = {"base_config", "weights", "hf_config", "modules"};
+const std::vector<std::string> optionalKeys = {"attributes", "base_config", "weights", "hf_config", "modules"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 

@@ -2,6 +2,7 @@
 // linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/model/build_model.h"
 
+#include "compiler/import/model/rotary_form.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -42,6 +43,7 @@ private:
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
@@ -81,15 +83,32 @@ private:
   Value constant(double value) {
     return b.create<model::ConstantOp>(loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
   }
-  /// Reduces the last dimension.
-  template <typename Op> Value reduceLast(Value x) {
+  /// Reduces the last dimensions.
+  template <typename Op> Value reduceLast(Value x, size_t count = 1) {
     auto type = cast<RankedTensorType>(x.getType());
-    return b.create<Op>(loc, namedTensor(type.getShape().drop_back(), dimNames(type).drop_back(), f32), x);
+    return b.create<Op>(loc, namedTensor(type.getShape().drop_back(count), dimNames(type).drop_back(count), f32), x);
   }
+  /// Returns how many dimensions a norm reduces: those of its weight, which are the last ones of x.
+  FailureOr<size_t> normalized(const OpDescription &op, Value x, Value weight) {
+    ArrayRef<StringAttr> all = dimNames(x.getType()), own = dimNames(weight.getType());
+    if (own.size() >= all.size() || all.take_back(own.size()) != own)
+      return emitError(loc) << op.kind << " needs a weight with the last dimensions of x, got " << weight.getType()
+                            << " for " << x.getType();
+    return own.size();
+  }
+  static int64_t elementsOf(Value weight) { return cast<RankedTensorType>(weight.getType()).getNumElements(); }
   /// Returns exp(x) / sum(exp(x)) over the last dimension.
   Value softmax(Value x) {
     Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
     return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
+  }
+  /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
+  template <typename Op> void limitScores(const OpDescription &op, Op attend) {
+    double window = number(op, "window", 0), cap = number(op, "soft_cap", 0);
+    if (window > 0 && window < static_cast<double>(model.dims.at("seq")))
+      attend.setWindowAttr(b.getI64IntegerAttr(static_cast<int64_t>(window)));
+    if (cap > 0)
+      attend.setSoftCapAttr(b.getF64FloatAttr(cap));
   }
   Value sumAll(Value x) { return b.create<model::ReduceSumOp>(loc, namedTensor({}, {}, f32), x); }
   Value converted(Value x, Type type) {
@@ -198,25 +217,44 @@ FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value>
   return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
 }
 
-// (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, over the dimensions of the weight; the bias may be missing
 FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
-  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
-  Value mean = binary<model::MulOp>(reduceLast<model::ReduceSumOp>(in[0]), inverse);
+  FailureOr<size_t> last = normalized(op, in[0], in[1]);
+  if (failed(last))
+    return failure();
+  Value inverse = constant(1.0 / elementsOf(in[1]));
+  Value mean = binary<model::MulOp>(reduceLast<model::ReduceSumOp>(in[0], *last), inverse);
   Value centered = binary<model::SubOp>(in[0], mean);
-  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(centered, centered));
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(centered, centered), *last);
   Value variance = binary<model::MulOp>(squares, inverse);
   Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(variance, constant(number(op, "epsilon", 1e-5))));
   Value normal = binary<model::MulOp>(centered, scale);
+  if (in.size() == 2)
+    return binary<model::MulOp>(normal, in[1], compute());
   return binary<model::AddOp>(binary<model::MulOp>(normal, in[1]), in[2], compute());
 }
 
-// x / sqrt(mean(x^2) + epsilon) * weight, over the last dimension
+// x / sqrt(mean(x^2) + epsilon) * (weight + offset), over the dimensions of the weight
 FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
-  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
-  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]));
+  FailureOr<size_t> last = normalized(op, in[0], in[1]);
+  if (failed(last))
+    return failure();
+  Value inverse = constant(1.0 / elementsOf(in[1]));
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]), *last);
   Value mean = binary<model::MulOp>(squares, inverse);
   Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(mean, constant(number(op, "epsilon", 1e-5))));
-  return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), in[1], compute());
+  double offset = number(op, "offset", 0);
+  Value weight = offset == 0 ? in[1] : binary<model::AddOp>(in[1], constant(offset));
+  return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), weight, compute());
+}
+
+// cap * tanh(x / cap); 0 is no cap
+FailureOr<Value> SegmentBuilder::softCap(const OpDescription &op, ArrayRef<Value> in) {
+  double cap = number(op, "cap", 0);
+  if (cap <= 0)
+    return in[0];
+  Value part = unary<model::TanhOp>(binary<model::MulOp>(in[0], constant(1 / cap)));
+  return binary<model::MulOp>(part, constant(cap), compute());
 }
 
 FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Value> in) {
@@ -246,8 +284,27 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
       return failure();
     positions = *found;
   }
-  return Value(b.create<model::RopeOp>(loc, withElement(in[0].getType(), compute()), in[0], positions,
-                                       b.getF64FloatAttr(number(op, "theta", 10000)), UnitAttr()));
+  auto type = withElement(in[0].getType(), compute());
+  int64_t headDim = type.getShape().back(), rotary = rotaryColumns(op, headDim);
+  if (rotary == 0)
+    return in[0];
+  auto rope = b.create<model::RopeOp>(loc, TypeRange{type}, ValueRange{in[0], positions});
+  rope.setThetaAttr(b.getF64FloatAttr(number(op, "theta", 10000)));
+  rope.setInterleaved(number(op, "interleaved", 0) != 0);
+  if (rotary < headDim)
+    rope.setRotaryAttr(b.getI64IntegerAttr(rotary));
+  RotaryScaling scaling = rotaryScaling(op, rotary);
+  if (scaling.factor != 1)
+    rope.setFactorAttr(b.getF64FloatAttr(scaling.factor));
+  if (scaling.factor != 1 && scaling.slow != scaling.fast) {
+    rope.setSlowAttr(b.getF64FloatAttr(scaling.slow));
+    rope.setFastAttr(b.getF64FloatAttr(scaling.fast));
+  }
+  if (scaling.factor != 1 && scaling.context > 0)
+    rope.setOriginalContextAttr(b.getF64FloatAttr(scaling.context));
+  if (scaling.amplitude != 1)
+    rope.setAmplitudeAttr(b.getF64FloatAttr(scaling.amplitude));
+  return rope.getResult();
 }
 
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
@@ -255,6 +312,8 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
   if (phase)
     return attendCache(op, in, scale);
+  if (number(op, "window", 0) > 0 && number(op, "causal", 1) == 0)
+    return emitError(loc) << "attention with a window needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
   auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
@@ -262,6 +321,7 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
   if (number(op, "causal", 1) != 0)
     attend.setCausalAttr(b.getUnitAttr());
+  limitScores(op, attend);
   return attend.getOut();
 }
 
@@ -279,6 +339,7 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
   auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{in[0].getType(), type, type},
                                                ValueRange{in[0], in[1], in[2], *positions, keys, values});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
+  limitScores(op, attend);
   caches.emplace_back("keys" + number, attend.getNewKeys());
   caches.emplace_back("values" + number, attend.getNewValues());
   return attend.getOut();
@@ -376,6 +437,7 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"linear", &SegmentBuilder::linear},
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
                                                                     {"rms_norm", &SegmentBuilder::rmsNorm},
+                                                                    {"soft_cap", &SegmentBuilder::softCap},
                                                                     {"activation", &SegmentBuilder::activation},
                                                                     {"rope", &SegmentBuilder::rope},
                                                                     {"attention", &SegmentBuilder::attention},

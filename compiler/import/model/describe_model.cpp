@@ -3,6 +3,7 @@
 #include "compiler/import/model/architecture.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/model/op_vocabulary.h"
+#include "compiler/import/model/rotary_form.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +21,7 @@ public:
   ModelDescription run() {
     model.name = architecture.name;
     readDims(*architecture.root->find("dims"));
+    checkAttributes(architecture.root->find("attributes"));
     for (const YamlEntry &entry : architecture.root->find("segments")->entries)
       readSegment(entry);
     for (SegmentDescription &segment : model.segments)
@@ -105,13 +107,20 @@ private:
                           fmt::format("unknown key '{}' in {}{}", entry.key, place, didYouMean(entry.key, known)));
   }
 
+  void checkAttributes(const YamlNode *attributes);
+  const YamlNode *bodyOf(const YamlEntry &segment);
   void readSegment(const YamlEntry &entry);
   void readParameter(SegmentDescription &segment, const YamlEntry &entry);
   Initializer readInitializer(const YamlNode &node);
   void readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values);
+  const YamlNode *attributeOf(const YamlNode &op, const std::string &kind, const std::string &name) const;
   void readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node);
+  void checkOp(const OpDescription &op);
   void checkTies(SegmentDescription &segment);
   void checkAllUsed(const SegmentDescription &segment);
+  SegmentRun readRun(const YamlNode &item);
+  void readPattern(const YamlNode &item, const YamlNode &pattern);
+  int readCount(const YamlNode &node, const std::string &of);
   void readRuns(const YamlNode &runs);
   void checkParameterCount();
 
@@ -119,29 +128,63 @@ private:
   const SizeTable &sizes;
   Diagnostics &diagnostics;
   ModelDescription model;
-  SourceLocation headDimPlace; ///< location of the value that head_dim comes from
+  SourceLocation headDimPlace;                 ///< location of the value that head_dim comes from
+  const YamlNode *segmentAttributes = nullptr; ///< `attributes:` of the current segment
 };
+
+/// Checks `attributes:`, a map from op kinds to attributes that their ops have unless they say otherwise.
+void ModelDescriber::checkAttributes(const YamlNode *attributes) {
+  for (size_t i = 0; attributes && i < attributes->entries.size(); ++i) {
+    const YamlEntry &entry = attributes->entries[i];
+    const OpSignature *signature = opSignature(entry.key);
+    if (!signature) {
+      diagnostics.error(entry.keyWhere, fmt::format("attributes names no op: '{}'", entry.key));
+      continue;
+    }
+    std::vector<std::string> known;
+    for (const OpAttribute &attribute : signature->attributes)
+      known.emplace_back(attribute.name);
+    checkKeys(*entry.value, known, "attributes of " + entry.key);
+  }
+}
+
+/// Returns the map with the stream, parameters and ops of a segment: its own, or those of the segment that it is like.
+const YamlNode *ModelDescriber::bodyOf(const YamlEntry &segment) {
+  const YamlNode *like = segment.value->find("like");
+  if (!like) {
+    checkKeys(*segment.value, {"attributes", "stream", "parameters", "ops"}, "a segment");
+    return segment.value.get();
+  }
+  checkKeys(*segment.value, {"attributes", "like"}, "a segment that is like another one");
+  const YamlNode *body = architecture.root->find("segments")->find(like->text);
+  if (body && !body->find("like"))
+    return body;
+  diagnostics.error(like->where, fmt::format("'{}' is no segment with ops of its own", like->text));
+  return segment.value.get();
+}
 
 void ModelDescriber::readSegment(const YamlEntry &entry) {
   SegmentDescription segment;
   segment.kind = entry.key;
   segment.location = entry.keyWhere;
-  checkKeys(*entry.value, {"stream", "parameters", "ops"}, "a segment");
+  const YamlNode *body = bodyOf(entry);
+  segmentAttributes = entry.value->find("attributes");
+  checkAttributes(segmentAttributes);
   std::set<std::string> values(modelInputs().begin(), modelInputs().end());
-  if (const YamlNode *stream = entry.value->find("stream")) {
+  if (const YamlNode *stream = body->find("stream")) {
     checkKeys(*stream, {"in", "out"}, "stream");
     if (const YamlNode *in = stream->find("in"))
       values.insert(segment.streamIn = in->text);
     if (const YamlNode *out = stream->find("out"))
       segment.streamOut = out->text;
   }
-  if (const YamlNode *parameters = entry.value->find("parameters"))
+  if (const YamlNode *parameters = body->find("parameters"))
     for (const YamlEntry &parameter : parameters->entries) {
       readParameter(segment, parameter);
       if (!values.insert(parameter.key).second)
         diagnostics.error(parameter.keyWhere, fmt::format("'{}' names a value already", parameter.key));
     }
-  if (const YamlNode *ops = entry.value->find("ops"))
+  if (const YamlNode *ops = body->find("ops"))
     for (const YamlPtr &op : ops->items)
       readOp(segment, *op, values);
   checkAllUsed(segment);
@@ -231,37 +274,76 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
   segment.ops.push_back(std::move(op));
 }
 
+/// Returns the value of an op's attribute: its own, that of its segment, or that of the model file.
+const YamlNode *ModelDescriber::attributeOf(const YamlNode &op, const std::string &kind,
+                                            const std::string &name) const {
+  for (const YamlNode *attributes : {segmentAttributes, architecture.root->find("attributes")})
+    if (const YamlNode *own = op.find(name))
+      return own;
+    else if (const YamlNode *ofKind = attributes ? attributes->find(kind) : nullptr; ofKind && ofKind->find(name))
+      return ofKind->find(name);
+  return nullptr;
+}
+
 void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node) {
   std::vector<std::string> known = {"op", "in", "out"};
   for (const OpAttribute &attribute : signature.attributes) {
     std::string name(attribute.name);
     known.push_back(name);
-    const YamlNode *value = node.find(name);
+    const YamlNode *value = attributeOf(node, op.kind, name);
     if (!value && !attribute.defaultNumber)
       diagnostics.error(node.where, fmt::format("{} needs the attribute '{}'", op.kind, name));
-    else if (!value)
+    else if (!value && !attribute.isOption)
       op.numbers[name] = *attribute.defaultNumber;
+    else if (!value)
+      continue;
     else if (!attribute.isString)
       op.numbers[name] = number(*value);
     else if (auto size = sizes.find(value->text); size != sizes.end())
       op.strings[name] = size->second.text;
     else
       op.strings[name] = value->text;
+    if (attribute.isOption &&
+        (attribute.isString ? op.strings[name].empty() : op.numbers[name] == *attribute.defaultNumber)) {
+      op.numbers.erase(name);
+      op.strings.erase(name);
+    }
   }
   checkKeys(node, known, op.kind);
+  if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
+    std::erase_if(op.numbers, [](const auto &number) {
+      return number.first != "theta" && number.first != "fraction" && number.first != "interleaved";
+    });
+  checkOp(op);
+  if (op.kind == "attention" && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
+    op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));
+}
+
+/// Reports attributes that have no meaning.
+void ModelDescriber::checkOp(const OpDescription &op) {
   const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "silu"};
-  if (op.kind == "activation" && !op.strings["kind"].empty() && // else an error has been reported
-      std::find(activations.begin(), activations.end(), op.strings["kind"]) == activations.end())
-    diagnostics.error(
-        node.where, fmt::format("no activation '{}', there are {}", op.strings["kind"], fmt::join(activations, ", ")));
+  auto kind = op.strings.find("kind"); // empty if an error has been reported
+  if (op.kind == "activation" && kind != op.strings.end() && !kind->second.empty() &&
+      std::find(activations.begin(), activations.end(), kind->second) == activations.end())
+    diagnostics.error(op.location,
+                      fmt::format("no activation '{}', there are {}", kind->second, fmt::join(activations, ", ")));
   auto headDim = model.dims.find("head_dim");
-  if (op.kind == "rope" && headDim != model.dims.end() && headDim->second % 2 != 0)
+  if (op.kind != "rope" || headDim == model.dims.end() || headDim->second == 0)
+    return;
+  auto fraction = op.numbers.find("fraction");
+  if (fraction == op.numbers.end() && headDim->second % 2 != 0)
     diagnostics.error(headDimPlace,
                       fmt::format("rotary positions turn pairs of a head's values, wanted an even head_dim, got {}; "
                                   "choose hidden_size and num_heads so",
                                   headDim->second));
-  if (op.kind == "attention" && op.numbers["scale"] == 0 && headDim != model.dims.end())
-    op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
+  int64_t rotary = rotaryColumns(op, headDim->second);
+  if (fraction != op.numbers.end() && (rotary % 2 != 0 || rotary > headDim->second))
+    diagnostics.error(headDimPlace,
+                      fmt::format("rotary positions turn pairs of a head's values, wanted an even part of "
+                                  "a head_dim of {}, got {} columns for the fraction {}",
+                                  headDim->second, rotary, fraction->second));
+  if (std::string fault = scalingFault(op); !fault.empty())
+    diagnostics.error(op.location, fault);
 }
 
 /// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
@@ -307,27 +389,57 @@ void ModelDescriber::checkTies(SegmentDescription &segment) {
   }
 }
 
-void ModelDescriber::readRuns(const YamlNode &runs) {
+/// Reads a number of layers; 0 after an error.
+int ModelDescriber::readCount(const YamlNode &node, const std::string &of) {
+  ExpressionValue value = evaluate(node.text);
+  double count = number(node);
+  if (count >= 1 && count <= 100000 && count == std::floor(count))
+    return static_cast<int>(count);
+  if (!isFaulty(value))
+    diagnostics.error(blame(value, node.where),
+                      fmt::format("count of '{}' is {:.10g}, must be a whole number between 1 and 100000", of, count));
+  return 0;
+}
+
+/// Reads `kind` or `{kind: COUNT}`.
+SegmentRun ModelDescriber::readRun(const YamlNode &item) {
+  SegmentRun run;
+  run.kind = item.isMap() && !item.entries.empty() ? item.entries.front().key : item.text;
+  if (item.isMap() && item.entries.size() == 1)
+    run.count = readCount(*item.entries.front().value, run.kind);
   std::vector<std::string> kinds;
   for (const SegmentDescription &segment : model.segments)
     kinds.push_back(segment.kind);
-  for (const YamlPtr &item : runs.items) {
-    SegmentRun run;
-    run.kind = item->isMap() && !item->entries.empty() ? item->entries.front().key : item->text;
-    if (item->isMap() && item->entries.size() == 1) {
-      ExpressionValue value = evaluate(item->entries.front().value->text);
-      double count = number(*item->entries.front().value);
-      bool isUsable = count >= 1 && count <= 100000 && count == std::floor(count);
-      run.count = isUsable ? static_cast<int>(count) : 0;
-      if (!isUsable && !isFaulty(value))
-        diagnostics.error(blame(value, item->where), fmt::format("count of '{}' is {:.10g}, must be a whole number "
-                                                                 "between 1 and 100000",
-                                                                 run.kind, count));
-    }
-    if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end())
-      diagnostics.error(item->where, fmt::format("no segment '{}'{}", run.kind, didYouMean(run.kind, kinds)));
-    model.runs.push_back(std::move(run));
+  if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end())
+    diagnostics.error(item.where, fmt::format("no segment '{}'{}", run.kind, didYouMean(run.kind, kinds)));
+  return run;
+}
+
+/// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers.
+void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) {
+  checkKeys(item, {"repeat", "of"}, "a pattern");
+  int left = readCount(*item.find("repeat"), "repeat");
+  std::vector<SegmentRun> turn;
+  for (const YamlPtr &part : pattern.items)
+    turn.push_back(readRun(*part));
+  if (turn.empty())
+    diagnostics.error(item.where, "a pattern needs `of: [KIND, ..]`");
+  for (size_t i = 0; left > 0 && !diagnostics.hasErrors(); i = (i + 1) % turn.size()) {
+    int count = std::min(left, turn[i].count);
+    left -= count;
+    if (model.runs.size() > 1 && model.runs.back().kind == turn[i].kind)
+      model.runs.back().count += count;
+    else
+      model.runs.push_back({turn[i].kind, count});
   }
+}
+
+void ModelDescriber::readRuns(const YamlNode &runs) {
+  for (const YamlPtr &item : runs.items)
+    if (const YamlNode *pattern = item->find("of"))
+      readPattern(*item, *pattern);
+    else
+      model.runs.push_back(readRun(*item));
   if (model.runs.size() < 3 || model.runs.front().count != 1 || model.runs.back().count != 1)
     diagnostics.error(runs.where, "model needs a first segment, at least one layer and a last segment");
 }

@@ -3,14 +3,31 @@
 
 namespace espalier {
 namespace {
+constexpr OpAttribute option(std::string_view name, double neutral) { return {name, false, neutral, true}; }
 constexpr OpAttribute epsilon[] = {{"epsilon"}};
-constexpr OpAttribute theta[] = {{"theta"}};
+constexpr OpAttribute rmsNorm[] = {{"epsilon"}, option("offset", 0)};
+constexpr OpAttribute rope[] = {{"theta"},
+                                option("fraction", 1),
+                                option("interleaved", 0),
+                                {"scaling", /*isString=*/true, 0, true},
+                                option("factor", 1),
+                                option("original_context", 8192),
+                                option("low_turns", 1),
+                                option("high_turns", 4),
+                                option("beta_fast", 32),
+                                option("beta_slow", 1),
+                                option("attention_factor", 0),
+                                option("mscale", 0),
+                                option("mscale_all_dim", 0),
+                                option("truncate", 1)};
 constexpr OpAttribute rate[] = {{"rate"}};
 constexpr OpAttribute factor[] = {{"factor"}};
 constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
 constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
 // A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
-constexpr OpAttribute attention[] = {{"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}};
+constexpr OpAttribute attention[] = {
+    {"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}, option("window", 0), option("soft_cap", 0)};
+constexpr OpAttribute cap[] = {{"cap"}};
 
 constexpr OpSignature vocabulary[] = {
     {"embed", 2, 2, {}},
@@ -18,10 +35,11 @@ constexpr OpSignature vocabulary[] = {
     {"mul", 2, 2, {}},
     {"scale", 1, 1, factor},
     {"linear", 2, 3, {}},
-    {"layer_norm", 3, 3, epsilon},
-    {"rms_norm", 2, 2, epsilon},
+    {"soft_cap", 1, 1, cap},
+    {"layer_norm", 2, 3, epsilon},
+    {"rms_norm", 2, 2, rmsNorm},
     {"activation", 1, 1, kind},
-    {"rope", 1, 1, theta},
+    {"rope", 1, 1, rope},
     {"attention", 3, 3, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},

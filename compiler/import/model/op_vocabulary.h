@@ -15,6 +15,9 @@ struct OpAttribute {
   bool isString = false;
   /// The default value. An attribute without a default is required.
   std::optional<double> defaultNumber = std::nullopt;
+  /// Whether a description omits the attribute if it has its default, which changes nothing: 0 if not given, the empty
+  /// text for a string. Plans of models that do not use the attribute then stay the same.
+  bool isOption = false;
 };
 
 /// The signature of an op kind.

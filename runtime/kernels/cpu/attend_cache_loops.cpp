@@ -41,13 +41,16 @@ private:
 
   void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(depth) * sizeof(Element<S>)); }
 
-  /// Computes out = sum over the first `keys` rows of softmax(scale q.k) v.
+  /// Computes out = sum over rows of softmax(scale q.k) v: the first `keys` rows, or those of them in the window.
   void attend(const Element<S> *q, int64_t keys, Element<S> *out) {
+    first = task.window > 0 && keys > task.window ? keys - task.window : 0;
     for (int64_t i = 0; i < depth; i += kWidth)
       storeFloats(query + i, loadFirst<S>(q + i, depth - i) * task.scale);
     Floats largest = splat(-3.0e38f);
-    for (int64_t key = 0; key < keys; ++key) {
+    for (int64_t key = first; key < keys; ++key) {
       Floats score = dot(at(task.keys, key * depth));
+      if (task.softCap > 0)
+        score = hyperbolicTangent(score * (1.0f / task.softCap)) * task.softCap;
       largest = maximum(largest, score);
       scores[key] = score[0];
     }
@@ -67,7 +70,7 @@ private:
   /// Turns scores into unnormalized weights; returns their sum.
   float weigh(int64_t keys, Floats largest) {
     Floats sum = {};
-    for (int64_t key = 0; key < keys; key += kWidth) {
+    for (int64_t key = first; key < keys; key += kWidth) {
       int64_t count = minimum(kWidth, keys - key);
       Floats weight = exponential(loadFloats(scores + key) - largest);
       for (int64_t lane = count; lane < kWidth; ++lane)
@@ -82,7 +85,7 @@ private:
   Floats column(int64_t i, int64_t keys) const {
     const Element<S> *value = at(static_cast<const void *>(task.values), i);
     Floats even = {}, odd = {};
-    int64_t key = 0;
+    int64_t key = first;
     for (; key + 1 < keys; key += 2) {
       even += loadFirst<S>(value + key * depth, depth - i) * scores[key];
       odd += loadFirst<S>(value + (key + 1) * depth, depth - i) * scores[key + 1];
@@ -94,6 +97,7 @@ private:
 
   const AttendCacheTask &task;
   const int64_t depth;
+  int64_t first = 0; ///< the first row that the query attends to
   float *query, *scores;
 };
 

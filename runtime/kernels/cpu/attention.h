@@ -75,6 +75,12 @@ ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t position, int64_t first
   return causal ? minimum(keys, position - firstKey + 1) : keys;
 }
 
+/// Returns how many of the first keys of [firstKey, firstKey + keys) lie before the window of the query at `position`.
+ESPALIER_INLINE int64_t hiddenKeys(int64_t window, int64_t position, int64_t firstKey, int64_t keys) {
+  int64_t before = window > 0 ? position + 1 - window - firstKey : 0;
+  return before < 0 ? 0 : minimum(keys, before);
+}
+
 /// Splits scratch memory into arrays aligned to cache lines.
 class Carver {
 public:

@@ -2,6 +2,7 @@
 // block (Dao, "FlashAttention-2", 2023). One task owns a kv head, so dk and dv are summed over its group in a fixed
 // order. With p the probabilities, r the dropout factors and D = sum(dout * out) per row:
 //   dv = (p r)^T dout,  ds = scale * p * (r * dout v^T - D),  dq = ds k,  dk = ds^T q.
+// A soft cap multiplies ds by the derivative of the capped score.
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/loops.h"
 
@@ -67,9 +68,18 @@ void sumProducts(const AttentionShape &shape, const Layout &layout, const Operan
 }
 
 /// Replaces scores q k by p r, and slopes dout v by ds.
-ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, float scale, float lse, float product,
-                                   const float *factors) {
-  Floats p = select(seen, exponential(loadFloats(scores) * scale - lse), Floats{});
+template <bool IsCapped>
+ESPALIER_INLINE void differentiate(const AttentionShape &shape, float *scores, float *slopes, Ints seen, float lse,
+                                   float product, const float *factors) {
+  Floats score = loadFloats(scores), derivative = splat(shape.scale);
+  if constexpr (IsCapped) {
+    Floats tangent = hyperbolicTangent(score * (shape.scale / shape.softCap));
+    score = tangent * shape.softCap;
+    derivative = (1.0f - tangent * tangent) * shape.scale;
+  } else {
+    score *= shape.scale;
+  }
+  Floats p = select(seen, exponential(score - lse), Floats{});
   Floats slope = loadFloats(slopes);
   Floats kept = p;
   if (factors) {
@@ -78,18 +88,22 @@ ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, floa
     kept *= factor;
   }
   storeFloats(scores, kept);
-  storeFloats(slopes, select(seen, p * (slope - product) * scale, Floats{}));
+  storeFloats(slopes, select(seen, p * (slope - product) * derivative, Floats{}));
 }
 
-/// Differentiates one row; keys that the query does not attend to give zeros.
-void differentiateRow(float *scores, float *slopes, int64_t visible, int64_t padded, float scale, float lse,
-                      float product, const float *factors) {
+/// Differentiates one row, of which the query attends to [hidden, visible); other keys give zeros.
+template <bool IsCapped>
+void differentiateRow(const AttentionShape &shape, float *scores, float *slopes, int64_t hidden, int64_t visible,
+                      int64_t padded, float lse, float product, const float *factors) {
   int64_t i = 0;
+  for (; i < hidden; i += kWidth)
+    differentiate<IsCapped>(shape, scores + i, slopes + i, lanesBelow(visible - i) & ~lanesBelow(hidden - i), lse,
+                            product, factors ? factors + i : nullptr);
   for (; i + kWidth <= visible; i += kWidth)
-    differentiate(scores + i, slopes + i, ~Ints{}, scale, lse, product, factors ? factors + i : nullptr);
+    differentiate<IsCapped>(shape, scores + i, slopes + i, ~Ints{}, lse, product, factors ? factors + i : nullptr);
   for (; i < padded; i += kWidth)
-    differentiate(scores + i, slopes + i, lanesBelow(visible - i), scale, lse, product,
-                  factors ? factors + i : nullptr);
+    differentiate<IsCapped>(shape, scores + i, slopes + i, lanesBelow(visible - i), lse, product,
+                            factors ? factors + i : nullptr);
 }
 
 template <Storage S>
@@ -120,8 +134,10 @@ void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout,
   for (int64_t r = 0; r < rows; ++r) {
     if (factors)
       fillDropout(task.dropout, task.sample, globalHead, position + r, firstKey, padded, scratch.factors);
-    differentiateRow(scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
-                     visibleKeys(shape.causal, position + r, firstKey, keys), padded, shape.scale,
+    auto differentiateOne = shape.softCap > 0 ? differentiateRow<true> : differentiateRow<false>;
+    differentiateOne(shape, scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
+                     hiddenKeys(shape.window, position + r, firstKey, keys),
+                     visibleKeys(shape.causal, position + r, firstKey, keys), padded,
                      task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
   }
@@ -155,15 +171,18 @@ template <Storage S> void backward(const AttentionBackwardTask &task) {
   for (int64_t firstKey = 0; firstKey < shape.keys; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey);
     int64_t firstQuery = shape.causal && firstKey > task.firstPosition ? firstKey - task.firstPosition : 0;
+    int64_t endQuery = shape.sequence;
+    if (shape.window > 0) // the last key is in the window of `window` queries
+      endQuery = minimum(endQuery, firstKey + keys - 1 + shape.window - task.firstPosition);
     packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys, scratch.keysAcross);
     packTransposedPanels<S, kPaired<S>>(from.v + at, layout.keyStride, layout.headDim, keys, scratch.valuesAcross);
     packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.headDim, scratch.keys);
     clear(scratch.dk, keys * layout.padded);
     clear(scratch.dv, keys * layout.padded);
     for (int64_t head = 0; head < shape.group; ++head)
-      for (int64_t query = firstQuery; query < shape.sequence; query += kQueryBlock)
-        differentiateBlock<S>(task, layout, scratch, head, query, minimum(kQueryBlock, shape.sequence - query),
-                              firstKey, keys);
+      for (int64_t query = firstQuery; query < endQuery; query += kQueryBlock)
+        differentiateBlock<S>(task, layout, scratch, head, query, minimum(kQueryBlock, endQuery - query), firstKey,
+                              keys);
     storeRows<S>(scratch.dk, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dk) + at,
                  layout.keyStride);
     storeRows<S>(scratch.dv, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dv) + at,

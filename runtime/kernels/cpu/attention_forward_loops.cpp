@@ -67,6 +67,16 @@ void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, con
     storeFloats(sums + i, loadFloats(sums + i) * shrink);
 }
 
+/// Limits the scores of one row by the cap; afterwards they are scaled. Hides the first `hidden` ones.
+void limitRow(const AttentionShape &shape, float *scores, int64_t hidden, int64_t padded) {
+  if (shape.softCap > 0)
+    for (int64_t i = 0; i < padded; i += kWidth)
+      storeFloats(scores + i,
+                  hyperbolicTangent(loadFloats(scores + i) * (shape.scale / shape.softCap)) * shape.softCap);
+  for (int64_t i = 0; i < hidden; ++i)
+    scores[i] = -__builtin_inff();
+}
+
 /// Processes one block of queries of one head against the packed block of keys.
 template <Storage S>
 void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch, int64_t head,
@@ -84,7 +94,8 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
   for (int64_t r = 0; r < rows; ++r) {
     int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
-    if (seen <= 0) { // all keys are masked
+    int64_t hidden = hiddenKeys(shape.window, position + r, firstKey, keys);
+    if (seen <= hidden) { // all keys are masked
       for (int64_t i = 0; i < padded; ++i)
         scores[i] = 0;
       continue;
@@ -92,8 +103,10 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
     if (task.dropout.threshold)
       fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, position + r, firstKey, padded,
                   scratch.factors);
-    softmaxRow(scores, seen, padded, shape.scale, task.dropout.threshold ? scratch.factors : nullptr,
-               scratch.largest[row + r], scratch.total[row + r], sums + r * layout.padded, layout.padded);
+    limitRow(shape, scores, hidden, padded);
+    softmaxRow(scores, seen, padded, shape.softCap > 0 ? 1 : shape.scale,
+               task.dropout.threshold ? scratch.factors : nullptr, scratch.largest[row + r], scratch.total[row + r],
+               sums + r * layout.padded, layout.padded);
   }
   multiplyPanels<FloatStep, kDepth, 1>(scratch.scores, rows, scratch.values, visible, keys, layout.headDim, sums,
                                        layout.padded, /*accumulate=*/true);
@@ -128,14 +141,16 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
   }
   const Element<S> *k = static_cast<const Element<S> *>(task.k), *v = static_cast<const Element<S> *>(task.v);
   int64_t endKey = shape.causal ? minimum(shape.keys, task.firstPosition + task.endQuery) : shape.keys;
-  for (int64_t firstKey = 0; firstKey < endKey; firstKey += kKeyBlock) {
+  int64_t seenFirst = hiddenKeys(shape.window, task.firstPosition + task.firstQuery, 0, endKey);
+  for (int64_t firstKey = seenFirst / kKeyBlock * kKeyBlock; firstKey < endKey; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, endKey - firstKey), at = layout.keyAt(firstKey);
     packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys, scratch.keys);
     packPanels<S, false>(v + at, layout.keyStride, keys, layout.headDim, scratch.values);
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {
-        int64_t count = minimum(kQueryBlock, task.endQuery - query);
-        if (!shape.causal || task.firstPosition + query + count > firstKey)
+        int64_t count = minimum(kQueryBlock, task.endQuery - query), position = task.firstPosition + query;
+        bool isHidden = hiddenKeys(shape.window, position, firstKey, keys) == keys;
+        if (!shape.causal || (position + count > firstKey && !isHidden))
           attendBlock<S>(task, layout, scratch, head, query, count, firstKey, keys);
       }
   }

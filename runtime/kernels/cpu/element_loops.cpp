@@ -9,10 +9,11 @@ namespace {
 template <Storage S> const Element<S> *elements(const void *p) { return static_cast<const Element<S> *>(p); }
 template <Storage S> Element<S> *elements(void *p) { return static_cast<Element<S> *>(p); }
 
-/// Writes cosines to [0, half) and sines to [half, 2 half) of position * frequencies, which are in turns. Quarter turns
-/// are removed in double precision, so large positions lose no precision. The remainder, at most an eighth of a turn,
-/// uses the Taylor series.
-void fillRotation(int32_t position, const double *frequencies, int64_t half, bool inverse, float *out) {
+/// Writes cosines to [0, half) and sines to [half, 2 half) of position * frequencies, which are in turns, times the
+/// amplitude. Quarter turns are removed in double precision, so large positions lose no precision. The remainder, at
+/// most an eighth of a turn, uses the Taylor series.
+void fillRotation(int32_t position, const double *frequencies, const RopeForm &form, float *out) {
+  int64_t half = form.rotary / 2;
   constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to an integer
   for (int64_t i = 0; i < half; ++i) {
     double turns = position * frequencies[i];
@@ -25,9 +26,9 @@ void fillRotation(int32_t position, const double *frequencies, int64_t half, boo
     float cosine = 1 + s * (-0.5f + s * (1.0f / 24 + s * (-1.0f / 720 + s * (1.0f / 40320 - s * (1.0f / 3628800)))));
     float c = quadrant & 1 ? sine : cosine;
     float n = quadrant & 1 ? cosine : sine;
-    out[i] = quadrant == 1 || quadrant == 2 ? -c : c;
-    float signedSine = quadrant >= 2 ? -n : n;
-    out[half + i] = inverse ? -signedSine : signedSine;
+    float signedCosine = quadrant == 1 || quadrant == 2 ? -c : c, signedSine = quadrant >= 2 ? -n : n;
+    out[i] = signedCosine * form.amplitude;
+    out[half + i] = (form.isInverse ? -signedSine : signedSine) * form.amplitude;
   }
 }
 
@@ -44,14 +45,35 @@ void rotateHead(const Element<From> *x, Element<To> *y, const float *rotation, i
   }
 }
 
+/// The same with pairs of neighbours.
+template <Storage From, Storage To>
+void rotateNeighbours(const Element<From> *x, Element<To> *y, const float *rotation, int64_t half) {
+  for (int64_t i = 0; i < half; i += kWidth) {
+    int64_t count = minimum(kWidth, half - i), lower = minimum(kWidth, 2 * count), upper = 2 * count - lower;
+    float pairs[2 * kWidth];
+    storeFloats(pairs, loadFirst<From>(x + 2 * i, lower));
+    storeFloats(pairs + kWidth, loadFirst<From>(x + 2 * i + lower, upper));
+    for (int64_t lane = 0; lane < count; ++lane) {
+      float first = pairs[2 * lane], second = pairs[2 * lane + 1];
+      float cosine = rotation[i + lane], sine = rotation[half + i + lane];
+      pairs[2 * lane] = first * cosine - second * sine;
+      pairs[2 * lane + 1] = second * cosine + first * sine;
+    }
+    storeFirst<To>(y + 2 * i, loadFloats(pairs), lower);
+    storeFirst<To>(y + 2 * i + lower, loadFloats(pairs + kWidth), upper);
+  }
+}
+
+template <Storage From, Storage To> void copyColumns(const Element<From> *x, Element<To> *y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kWidth)
+    storeFirst<To>(y + i, loadFirst<From>(x + i, count - i), count - i);
+}
+
 } // namespace
 
 void convert(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t count) {
   withStorage(fromStorage, [&]<Storage From>() {
-    withStorage(toStorage, [&]<Storage To>() {
-      for (int64_t i = 0; i < count; i += kWidth)
-        storeFirst<To>(elements<To>(to) + i, loadFirst<From>(elements<From>(from) + i, count - i), count - i);
-    });
+    withStorage(toStorage, [&]<Storage To>() { copyColumns<From, To>(elements<From>(from), elements<To>(to), count); });
   });
 }
 
@@ -91,14 +113,20 @@ double squaredSum(const float *x, int64_t count) {
 }
 
 void rope(const RopeTask &task) {
+  const RopeForm &form = task.form;
   withStorage(task.from, [&]<Storage From>() {
     withStorage(task.to, [&]<Storage To>() {
       for (int64_t token = 0; token < task.tokens; ++token) {
-        fillRotation(task.positions[token], task.frequencies, task.headDim / 2, task.inverse, task.scratch);
+        fillRotation(task.positions[token], task.frequencies, form, task.scratch);
         for (int64_t head = 0; head < task.heads; ++head) {
           int64_t offset = (token * task.heads + head) * task.headDim;
-          rotateHead<From, To>(elements<From>(task.x) + offset, elements<To>(task.y) + offset, task.scratch,
-                               task.headDim / 2);
+          const Element<From> *x = elements<From>(task.x) + offset;
+          Element<To> *y = elements<To>(task.y) + offset;
+          if (form.isInterleaved)
+            rotateNeighbours<From, To>(x, y, task.scratch, form.rotary / 2);
+          else
+            rotateHead<From, To>(x, y, task.scratch, form.rotary / 2);
+          copyColumns<From, To>(x + form.rotary, y + form.rotary, task.headDim - form.rotary);
         }
       }
     });

@@ -44,6 +44,8 @@ struct AttentionShape {
   bool causal;
   float scale;
   Storage storage;
+  int64_t window = 0; ///< keys that a query attends to, itself last; 0: no limit
+  float softCap = 0;  ///< c: scores s become c tanh(s / c); 0: none
 };
 
 /// Queries [firstQuery, endQuery) of all heads of one kv head of one sample.
@@ -76,6 +78,8 @@ struct AttendCacheTask {
   Storage storage;
   int64_t tokens, group, headDim, context, queryStride, keyStride;
   float scale;
+  int64_t window; ///< as in AttentionShape
+  float softCap;
   const void *q, *k, *v; ///< q, k and v of the first token
   const int32_t *positions;
   void *out, *keys, *values;
@@ -85,7 +89,15 @@ struct AttendCacheTask {
 /// The largest head dimension that attention supports.
 inline constexpr int64_t kLargestHead = 384; // one row of a packed operand
 
-/// Tokens [0, tokens) of a rotary embedding. `frequencies` has headDim / 2 entries in turns per position.
+/// Which columns of a head a rotary embedding rotates: the first `rotary` ones, in pairs (i, i + rotary / 2), or (2 i,
+/// 2 i + 1) if interleaved. The result is multiplied by the amplitude.
+struct RopeForm {
+  int64_t rotary;
+  bool isInterleaved, isInverse;
+  float amplitude;
+};
+
+/// Tokens [0, tokens) of a rotary embedding. `frequencies` has rotary / 2 entries in turns per position.
 struct RopeTask {
   const void *x;
   void *y;
@@ -93,7 +105,7 @@ struct RopeTask {
   const int32_t *positions;
   const double *frequencies;
   int64_t tokens, heads, headDim;
-  bool inverse;
+  RopeForm form;
   float *scratch; ///< headDim floats
 };
 

@@ -142,7 +142,7 @@ template <int Most, class T> ESPALIER_INLINE void copyFirst(T *to, const T *from
   }
 }
 
-/// Loads the first `count` > 0 lanes; the others are 0.
+/// Loads the first `count` lanes; the others are 0.
 template <Storage S> ESPALIER_INLINE Floats loadFirst(const Element<S> *p, int64_t count) {
   if (__builtin_expect(count >= kWidth, 1))
     return load<S>(p);
@@ -195,6 +195,20 @@ ESPALIER_INLINE Floats exponential(Floats x) {
   p = p * r + 1.0f;
   Words power = (wordsOf(shifted) << 23) + (127u << 23); // the bits of kRound are shifted out
   return select(x < -87.3f, Floats{}, p * floatsOf(power));
+}
+
+/// Computes tanh to about 3 units in the last place: S. Moshier's polynomial (Cephes, tanhf) where 1 - 2 / (e^2x + 1)
+/// would cancel.
+ESPALIER_INLINE Floats hyperbolicTangent(Floats x) {
+  Floats magnitude = maximum(x, -x), limited = select(magnitude > 20.0f, splat(20.0f), magnitude);
+  Floats large = 1.0f - 2.0f / (exponential(limited * 2.0f) + 1.0f);
+  Floats square = x * x;
+  Floats p = splat(-5.70498872745e-3f);
+  p = p * square + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  return select(magnitude < 0.625f, p * square * x + x, select(x < 0.0f, -large, large));
 }
 
 } // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -132,6 +132,15 @@ TEST(Derivative, OfRope) {
                    "seq=3 head_dim=4"});
 }
 
+TEST(Derivative, OfPartOfAHeadThatIsScaled) {
+  for (std::string form : {"", ", interleaved"})
+    checkDerivative({{{"seq=3 head_dim=6"}, {"seq=3", 0, 0, {0, 1, 5}}},
+                     "%y = model.rope %x0, %x1 {theta = 50.0 : f64, rotary = 4 : i64, factor = 3.0 : f64, slow = 2.0 : "
+                     "f64, fast = 0.0 : f64, amplitude = 1.2 : f64" +
+                         form + "} : ($0, $1) -> $y",
+                     "seq=3 head_dim=6"});
+}
+
 void checkAttention(const std::string &group, const std::string &attributes) {
   std::string heads = "batch=2 seq=5 kv_heads=3 ";
   checkDerivative({{{heads + group + "head_dim=4"}, {heads + "head_dim=4"}, {heads + "head_dim=4"}},
@@ -144,6 +153,11 @@ TEST(Derivative, OfAttention) { checkAttention("", "rate = 0.0 : f64"); }
 TEST(Derivative, OfCausalAttention) { checkAttention("", "rate = 0.0 : f64, causal"); }
 TEST(Derivative, OfGroupedAttention) { checkAttention("group=6 ", "rate = 0.0 : f64, causal"); }
 TEST(Derivative, OfAttentionWithDropout) { checkAttention("group=6 ", "rate = 0.3 : f64, causal"); }
+
+TEST(Derivative, OfAttentionInAWindow) { checkAttention("group=6 ", "rate = 0.3 : f64, causal, window = 2 : i64"); }
+TEST(Derivative, OfAttentionWithCappedScores) {
+  checkAttention("", "rate = 0.0 : f64, causal, window = 3 : i64, soft_cap = 0.8 : f64");
+}
 
 /// The cotangent and the operand lack different dimensions, so an error in the order of dimensions would show.
 TEST(Derivative, OfAProductThatIsThenSummed) {

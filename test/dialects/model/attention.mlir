@@ -19,6 +19,14 @@ func.func @attention_grouped(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, 
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
 
+// A window and a soft cap.
+// CHECK-LABEL: func.func @attention_window(
+// CHECK: model.attention %{{.*}} {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, soft_cap = 3.000000e+01 : f64, window = 2 : i64}
+func.func @attention_window(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
+  %y:2 = model.attention %x0, %x1, %x2 {causal, id = 1 : i64, rate = 0.0 : f64, scale = 5.0e-01 : f64, soft_cap = 30.0 : f64, window = 2 : i64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+}
+
 // A shard of batch and heads, with dropout.
 // CHECK-LABEL: func.func @attention_part(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor{{.*}}%[[X2:[a-z0-9]+]]: tensor

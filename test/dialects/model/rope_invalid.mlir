@@ -52,3 +52,48 @@ func.func @rope_c2_positions_of_other_type(%x0: tensor<2x3x5x4xf32, #model.dims<
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xf32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
   return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
 }
+
+// -----
+
+// A pair has two columns.
+func.func @rope_c3_odd(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs an even number of rotary columns from 2 to 4, got 3}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, rotary = 3 : i64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// A head has four columns.
+func.func @rope_c3_wider(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs an even number of rotary columns from 2 to 4, got 6}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, rotary = 6 : i64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// Frequencies are divided by the factor.
+func.func @rope_c4_factor(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs factor, original_context and amplitude above 0}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factor = 0.0 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// Slow and fast say where the factor counts.
+func.func @rope_c4_no_factor(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs factor, and slow and fast that differ, to scale some positions less}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, slow = 1.0 : f64, fast = 4.0 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// Equal borders have no range between them.
+func.func @rope_c4_equal(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs factor, and slow and fast that differ, to scale some positions less}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factor = 2.0 : f64, slow = 1.0 : f64, fast = 1.0 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}

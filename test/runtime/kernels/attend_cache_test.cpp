@@ -6,12 +6,18 @@ namespace {
 
 struct Shape {
   int64_t batch, tokens, kvHeads, group, headDim, context;
+  int64_t window = 0;
+  double softCap = 0;
 };
 
 /// Returns a call with the buffers q, k, v, positions, out, keys, values.
 CallUnderTest attend(const Shape &s, pb::DataType type, const std::vector<int32_t> &positions) {
   CallUnderTest call(pb::LibraryCall::ATTEND_CACHE, {s.batch, s.tokens, s.kvHeads, s.group, s.headDim, s.context},
                      {0.5});
+  if (s.window > 0)
+    call.call.add_sizes(s.window);
+  if (s.softCap > 0)
+    call.call.add_floats(s.softCap);
   call.add(type, s.batch * s.tokens * s.kvHeads * s.group * s.headDim);
   for (int i = 0; i < 2; ++i)
     call.add(type, s.batch * s.tokens * s.kvHeads * s.headDim);
@@ -49,10 +55,12 @@ void expectDefinition(const Shape &s, pb::DataType type, const std::vector<int32
             int64_t row = (((b * s.tokens + t) * s.kvHeads + h) * s.group + g) * s.headDim;
             std::vector<double> out(static_cast<size_t>(s.headDim), 0.0);
             double sum = 0;
-            for (int64_t key = 0; key <= position && !isPadding; ++key) {
+            int64_t first = s.window > 0 ? std::max<int64_t>(0, position + 1 - s.window) : 0;
+            for (int64_t key = first; key <= position && !isPadding; ++key) {
               double score = 0;
               for (int64_t i = 0; i < s.headDim; ++i)
                 score += 0.5 * before.at(0, row + i) * kept[0][static_cast<size_t>(key)][static_cast<size_t>(i)];
+              score = s.softCap > 0 ? s.softCap * std::tanh(score / s.softCap) : score;
               sum += std::exp(score);
               for (int64_t i = 0; i < s.headDim; ++i)
                 out[static_cast<size_t>(i)] +=
@@ -84,6 +92,12 @@ TEST(AttendCache, EqualsSoftmaxOverTheCache) {
 TEST(AttendCache, HandlesOneTokenAndOneHead) { expectDefinition({2, 1, 1, 1, 64, 17}, pb::F32, {16, 0}); }
 
 TEST(AttendCache, HandlesHeadsSmallerThanAVector) { expectDefinition({3, 3, 1, 2, 3, 40}, pb::F32, kPositions); }
+
+TEST(AttendCache, HandlesAWindowAndCappedScores) {
+  for (pb::DataType type : {pb::F32, pb::BF16})
+    expectDefinition({3, 3, 2, 3, 20, 40, 5, 0.7}, type, kPositions);
+  expectDefinition({3, 3, 1, 1, 8, 40, 1}, pb::F32, kPositions);
+}
 
 TEST(AttendCache, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions); });

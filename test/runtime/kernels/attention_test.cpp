@@ -13,6 +13,8 @@ struct Shape {
   pb::DataType type = pb::F32;
   int64_t keys = sequence;   // positions of k and v
   int64_t firstPosition = 0; // of q, if the call holds a part of the queries
+  int64_t window = 0;
+  double softCap = 0;
 
   int64_t heads() const { return kvHeads * group; }
   int64_t queryElements() const { return batch * sequence * heads() * headDim; }
@@ -29,10 +31,14 @@ constexpr uint32_t kStep = 0x80000003; // all 32 bits are used
 void finishCall(CallUnderTest &test, const Shape &shape) {
   test.call.set_causal(shape.causal);
   std::vector<int64_t> scalars = kScalars;
-  if (shape.keys != shape.sequence) {
+  if (shape.keys != shape.sequence || shape.window > 0) {
     test.call.add_sizes(shape.keys);
     scalars.push_back(shape.firstPosition);
   }
+  if (shape.window > 0)
+    test.call.add_sizes(shape.window);
+  if (shape.softCap > 0)
+    test.call.add_floats(shape.softCap);
   test.setScalars(scalars);
 }
 
@@ -109,13 +115,20 @@ private:
 
   void addRow(int64_t sample, int64_t head, int64_t query, bool backward) {
     int64_t keys = s_.causal ? s_.firstPosition + query + 1 : s_.keys, at = queryAt(sample, query, head);
-    std::vector<double> p(size(keys));
+    int64_t first = s_.window > 0 ? std::max<int64_t>(0, keys - s_.window) : 0;
+    std::vector<double> p(size(keys)), derivative(size(keys), s_.scale());
     double total = 0;
-    for (int64_t key = 0; key < keys; ++key)
-      total += p[size(key)] = std::exp(s_.scale() * dot(0, at, 1, keyAt(sample, key, head)));
+    for (int64_t key = first; key < keys; ++key) {
+      double score = s_.scale() * dot(0, at, 1, keyAt(sample, key, head));
+      if (s_.softCap > 0) {
+        score = s_.softCap * std::tanh(score / s_.softCap);
+        derivative[size(key)] *= 1 - std::pow(score / s_.softCap, 2);
+      }
+      total += p[size(key)] = std::exp(score);
+    }
     lse[size((sample * s_.sequence + query) * s_.heads() + head)] = std::log(total);
     double product = 0; // sum over keys of p r (dout . v)
-    for (int64_t key = 0; key < keys; ++key) {
+    for (int64_t key = first; key < keys; ++key) {
       p[size(key)] /= total;
       double kept = p[size(key)] * factor(sample, head, query, key);
       for (int64_t i = 0; i < s_.headDim; ++i)
@@ -123,10 +136,10 @@ private:
       if (backward)
         product += kept * dot(5, at, 2, keyAt(sample, key, head));
     }
-    for (int64_t key = 0; backward && key < keys; ++key) {
+    for (int64_t key = first; backward && key < keys; ++key) {
       int64_t k = keyAt(sample, key, head);
       double kept = factor(sample, head, query, key);
-      double slope = s_.scale() * p[size(key)] * (kept * dot(5, at, 2, k) - product);
+      double slope = derivative[size(key)] * p[size(key)] * (kept * dot(5, at, 2, k) - product);
       for (int64_t i = 0; i < s_.headDim; ++i) {
         dv[size(k + i)] += p[size(key)] * kept * call_.at(5, at + i);
         dk[size(k + i)] += slope * call_.at(0, at + i);
@@ -180,6 +193,14 @@ const std::vector<Shape> kShapes = {
     {1, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 120},
     {2, 50, 1, 1, 8, true, 0, pb::F32, 300, 250},
     {1, 33, 1, 1, 24, false, 0.2, pb::F32, 99, 33},
+    // Windows within a block of keys, of one key, and over several blocks; of a part of the queries; with capped
+    // scores.
+    {2, 150, 1, 2, 16, true, 0, pb::F32, 150, 0, 20},
+    {1, 140, 2, 1, 8, true, 0, pb::F32, 140, 0, 1},
+    {1, 400, 1, 1, 8, true, 0.2, pb::F32, 400, 0, 150},
+    {1, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 200, 37},
+    {2, 131, 1, 2, 33, true, 0, pb::F32, 131, 0, 64, 1.5},
+    {1, 70, 1, 1, 24, false, 0.1, pb::F32, 70, 0, 0, 30},
 };
 
 TEST(Attention, ForwardAtEveryLevel) {

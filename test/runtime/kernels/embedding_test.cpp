@@ -104,6 +104,43 @@ TEST(Rope, RotatesPairsOfHalves) {
   });
 }
 
+/// A part of each head is rotated, in either order of pairs, with scaled frequencies; the rest is copied.
+TEST(Rope, RotatesAPartOfAHeadWithScaledFrequencies) {
+  struct Scaling {
+    double slow, fast, context;
+  };
+  constexpr int64_t heads = 3, headDim = 70, rotary = 38;
+  constexpr double factor = 4, amplitude = 1.25;
+  for (Scaling scaling : {Scaling{0, 0, 0}, {1, 4, 3000}, {14, 3, 0}})
+    for (bool isInterleaved : {false, true})
+      forEachLevel([&](const cpu::Loops &loops) {
+        CallUnderTest test(pb::LibraryCall::ROPE,
+                           {static_cast<int64_t>(kPositions.size()), heads, headDim, 0, rotary, isInterleaved},
+                           {10000, factor, scaling.slow, scaling.fast, scaling.context, amplitude});
+        int64_t elements = static_cast<int64_t>(kPositions.size()) * heads * headDim;
+        test.add(pb::F32, elements);
+        test.addIds(kPositions);
+        test.add(pb::F32, elements);
+        test.run(1, loops);
+        for (int64_t head = 0; head < elements / headDim; ++head) {
+          for (int64_t pair = 0; pair < rotary / 2; ++pair) {
+            double plain = std::pow(10000.0, -2.0 * static_cast<double>(pair) / rotary);
+            double at = scaling.context > 0 ? scaling.context * plain / (2 * M_PI) : static_cast<double>(pair);
+            bool hasRange = scaling.slow != scaling.fast;
+            double kept = hasRange ? std::clamp((at - scaling.slow) / (scaling.fast - scaling.slow), 0.0, 1.0) : 0.0;
+            double angle = kPositions[static_cast<size_t>(head / heads)] * plain * ((1 - kept) / factor + kept);
+            int64_t first = head * headDim + (isInterleaved ? 2 * pair : pair);
+            int64_t second = isInterleaved ? first + 1 : first + rotary / 2;
+            double low = test.at(0, first), high = test.at(0, second), bound = 1e-6 * (std::abs(low) + std::abs(high));
+            ASSERT_NEAR(test.at(2, first), amplitude * (low * std::cos(angle) - high * std::sin(angle)), bound);
+            ASSERT_NEAR(test.at(2, second), amplitude * (high * std::cos(angle) + low * std::sin(angle)), bound);
+          }
+          for (int64_t i = head * headDim + rotary; i < (head + 1) * headDim; ++i)
+            ASSERT_EQ(test.at(2, i), test.at(0, i));
+        }
+      });
+}
+
 TEST(Rope, InverseUndoesItInPlace) {
   CallUnderTest there = makeRope(pb::F32, 2, 10, false), back = makeRope(pb::F32, 2, 10, true);
   there.run(1);

@@ -58,8 +58,9 @@ TEST(Refusal, SizesThatTheFunctionDoesNotHave) {
   test.addIds({0, 1});
   test.add(pb::F32, 8);
   expectRefusal(test, "library call ROPE: size 3 is 2, needs at most 1");
-  test.call.add_sizes(1);
-  expectRefusal(test, "library call ROPE: has 5 sizes, needs at most 4");
+  for (int64_t size : {2, 1, 1})
+    test.call.add_sizes(size);
+  expectRefusal(test, "library call ROPE: has 7 sizes, needs at most 6");
 }
 
 TEST(Refusal, MoreChoicesThanExperts) {

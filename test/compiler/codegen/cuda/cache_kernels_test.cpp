@@ -27,6 +27,7 @@ struct Cache {
   int64_t tokens = 1, group = 1, headDim = 16;
   std::string type = "f32";
   std::vector<int> positions; ///< positions of all tokens
+  std::string options = {};
 
   std::string tensor(const std::string &sizes, const std::string &dims) const {
     return "tensor<2x" + sizes + "x" + type + ", #model.dims<batch, " + dims + ">>";
@@ -42,8 +43,8 @@ struct Cache {
     return "func.func @block.decode(%q: " + q + role("q") + ", %k: " + k + role("k") + ", %v: " + k + role("v") +
            ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + cache + role("values") +
            ") -> (" + q + role("out") + ", " + cache + role("keys") + ", " + cache + role("values") +
-           ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64} : (" + q + ", " + k + ", " + k +
-           ", " + places + ", " + cache + ", " + cache + ") -> " + results +
+           ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64" + options + "} : (" + q + ", " +
+           k + ", " + k + ", " + places + ", " + cache + ", " + cache + ") -> " + results +
            "\n return %y#0, %y#1, %y#2 : " + results.substr(1, results.size() - 2) + "\n}";
   }
 };
@@ -72,6 +73,10 @@ TEST(CacheKernels, PositionsOutsideOfTheContextArePadding) {
 }
 TEST(CacheKernels, GroupsOfHeads) { checkCache({.tokens = 2, .group = 3, .headDim = 24, .positions = {7, 8, 30, 31}}); }
 TEST(CacheKernels, LongHeads) { checkCache({.headDim = 136, .positions = {40, 3}}); }
+TEST(CacheKernels, WindowAndCappedScores) {
+  checkCache({.positions = {40, 3}, .options = ", window = 6 : i64"});
+  checkCache({.tokens = 3, .positions = {4, 5, 6, 66, 67, -1}, .options = ", window = 2 : i64, soft_cap = 0.5 : f64"});
+}
 TEST(CacheKernels, InBf16) { checkCache({.group = 2, .headDim = 64, .type = "bf16", .positions = {40, 3}}); }
 TEST(CacheKernels, InF16WithRowsOfOddLength) { checkCache({.headDim = 9, .type = "f16", .positions = {40, 3}}); }
 

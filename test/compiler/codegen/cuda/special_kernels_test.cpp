@@ -58,6 +58,8 @@ struct Attention {
   bool isCausal = false;
   double rate = 0;
   int64_t firstPosition = 0;
+  int64_t window = 0;
+  double softCap = 0;
 
   std::string tensor(bool isQuery, bool isStatistic = false) const {
     std::string text = "tensor<" + std::to_string(batch) + "x" + std::to_string(isQuery ? queries : keys) + "x" +
@@ -73,6 +75,10 @@ struct Attention {
     std::string text = "{id = 7 : i64, scale = 0.25 : f64, rate = " + std::to_string(rate) + " : f64";
     if (isCausal)
       text += ", causal";
+    if (window > 0)
+      text += ", window = " + std::to_string(window) + " : i64";
+    if (softCap > 0)
+      text += ", soft_cap = " + std::to_string(softCap) + " : f64";
     text += ", origins = [#dist.origin<dp * 2>, " +
             (firstPosition > 0 ? "#dist.origin<cp * " + std::to_string(firstPosition) + ">" : std::string("unit")) +
             ", #dist.origin<tp * 2>, unit, unit], unsplit = array<i64: " + std::to_string(2 * batch) + ", " +
@@ -122,8 +128,12 @@ void checkAttention(const Attention &attention) {
   fill(backward.values("dout"), 4);
   backward.run({});
   EXPECT_THAT(backward.kernels(), ElementsAre("attention_query_gradient", "attention_key_gradient"));
-  for (const char *name : {"dq", "dk", "dv"})
-    expectAttention(backward, name, attention);
+  expectAttention(backward, "dv", attention);
+  for (const char *name : {"dq", "dk"})
+    if (attention.window == 1) // the weight of the only key is constant, so all that is left are rounding errors
+      EXPECT_THAT(backward.cuda(name), testing::Each(testing::DoubleNear(0, 1e-5))) << name;
+    else
+      expectAttention(backward, name, attention);
 }
 
 TEST(AttentionKernels, InF32) { checkAttention({}); }
@@ -155,6 +165,58 @@ TEST(AttentionKernels, Bf16ShardOfTheQueriesWithDropout) {
                   .isCausal = true,
                   .rate = 0.1,
                   .firstPosition = 60});
+}
+
+TEST(AttentionKernels, Windows) {
+  for (int64_t window : {1, 20, 64}) {
+    checkAttention({.batch = 1, .queries = 150, .keys = 150, .isCausal = true, .window = window});
+    checkAttention({.batch = 1,
+                    .queries = 150,
+                    .keys = 150,
+                    .kvHeads = 1,
+                    .group = 2,
+                    .headDim = 64,
+                    .type = "bf16",
+                    .isCausal = true,
+                    .window = window});
+  }
+}
+TEST(AttentionKernels, WindowOfAPartOfTheQueriesWithDropout) {
+  checkAttention(
+      {.batch = 1, .queries = 30, .keys = 90, .isCausal = true, .rate = 0.1, .firstPosition = 60, .window = 25});
+}
+TEST(AttentionKernels, CappedScores) {
+  checkAttention({.batch = 1, .isCausal = true, .softCap = 1.5});
+  checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .softCap = 0.5});
+  checkAttention({.batch = 1,
+                  .queries = 100,
+                  .keys = 100,
+                  .kvHeads = 1,
+                  .type = "bf16",
+                  .isCausal = true,
+                  .window = 40,
+                  .softCap = 2});
+}
+
+/// Tiles of keys before the windows of all queries of a block are not computed: 2 of 10 pairs of tiles stay.
+TEST(AttentionKernels, LeaveOutTilesBeforeTheWindow) {
+  for (bool isForward : {true, false}) {
+    std::map<int64_t, double> instructions;
+    for (int64_t window : {0, 32}) {
+      CallMachine machine(Attention{.batch = 1,
+                                    .queries = 640,
+                                    .keys = 640,
+                                    .kvHeads = 1,
+                                    .headDim = 64,
+                                    .type = "bf16",
+                                    .isCausal = true,
+                                    .window = window}
+                              .text(isForward));
+      machine.runCuda({});
+      instructions[window] = static_cast<double>(machine.instructions());
+    }
+    EXPECT_LT(instructions[32], 0.6 * instructions[0]) << isForward;
+  }
 }
 
 /// A warp skips a tile of keys that is masked for all its queries, which are 12 of 32 tiles here. This saves more than
@@ -200,11 +262,13 @@ TEST(AttentionKernels, DoNotSpill) {
       for (int64_t headDim : {64, 80, 128, 256})
         for (bool isForward : {true, false})
           for (std::string level : {"sm_80", "sm_90"}) {
-            Attention attention{.headDim = headDim, .type = type, .isCausal = true, .rate = rate};
-            std::string said = assemble(CallMachine(attention.text(isForward)).ptx(), level);
-            EXPECT_THAT(said, testing::HasSubstr("0 bytes spill stores, 0 bytes spill loads"));
-            EXPECT_THAT(said, testing::Not(testing::ContainsRegex("[1-9][0-9]* bytes spill")))
-                << type << " " << headDim << " " << isForward << " " << level;
+            for (int64_t window : {0, 1024}) {
+              Attention attention{.headDim = headDim, .type = type, .isCausal = true, .rate = rate, .window = window};
+              std::string said = assemble(CallMachine(attention.text(isForward)).ptx(), level);
+              EXPECT_THAT(said, testing::HasSubstr("0 bytes spill stores, 0 bytes spill loads"));
+              EXPECT_THAT(said, testing::Not(testing::ContainsRegex("[1-9][0-9]* bytes spill")))
+                  << type << " " << headDim << " " << isForward << " " << level << " " << window;
+            }
           }
 }
 
@@ -264,7 +328,11 @@ TEST(EmbedGradientKernels, RunsOfManySegments) {
 }
 
 TEST(RopeKernel, RotatesAndInverts) {
-  for (std::string inverse : {"", ", inverse"})
+  for (std::string inverse :
+       {"", ", inverse", ", rotary = 8 : i64", ", rotary = 6 : i64, interleaved, inverse", ", interleaved",
+        ", factor = 4.0 : f64",
+        ", factor = 8.0 : f64, slow = 1.0 : f64, fast = 4.0 : f64, original_context = 4096.0 : f64",
+        ", rotary = 20 : i64, factor = 8.0 : f64, slow = 7.0 : f64, fast = 2.0 : f64, amplitude = 1.2 : f64"})
     for (std::string type : {"f32", "bf16"}) {
       std::string x = "tensor<2x9x3x24x" + type + ", #model.dims<batch, seq, heads, head_dim>>";
       std::string positions = "tensor<2x9xi32, #model.dims<batch, seq>>";

@@ -99,15 +99,15 @@ TEST(HfConfig, PublishedModels) {
   EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
 }
 
-/// A published model of the Llama family: its config.json, and its exact number of parameters.
+/// A published model: its config.json, and its exact number of parameters.
 struct Published {
   const char *name, *text;
   int64_t parameters;
 };
 
-class KindsOfLlama : public testing::TestWithParam<Published> {};
+class PublishedModels : public testing::TestWithParam<Published> {};
 
-TEST_P(KindsOfLlama, HaveTheirParameters) {
+TEST_P(PublishedModels, HaveTheirParameters) {
   Json config = Json::parse(GetParam().text);
   ImportedHf hf = imported(config);
   EXPECT_EQ(hf.diagnostics.render(), "");
@@ -121,7 +121,7 @@ TEST_P(KindsOfLlama, HaveTheirParameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Published, KindsOfLlama,
+    KindsOfLlama, PublishedModels,
     testing::Values(
         Published{"Mistral7B", R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0,
           "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
@@ -162,18 +162,91 @@ INSTANTIATE_TEST_SUITE_P(
                   14659507200}),
     [](const auto &info) { return std::string(info.param.name); });
 
+// These have windows, capped scores, scaled positions, layers of two kinds or a block of their own.
+INSTANTIATE_TEST_SUITE_P(
+    WithOptions, PublishedModels,
+    testing::Values(
+        Published{"Llama31", R"({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+          "intermediate_size": 14336, "max_position_embeddings": 131072, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 128256})",
+                  8030261248},
+        Published{"Llama32OneB", R"({"architectures": ["LlamaForCausalLM"], "head_dim": 64, "hidden_act": "silu",
+          "hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 131072, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+          "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+          "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 128256})",
+                  1235814400},
+        Published{"MistralWithAWindow", R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu",
+          "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+          "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "vocab_size": 32000})",
+                  7241732096},
+        Published{"Gemma2TwoB", R"({"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0,
+          "cache_implementation": "hybrid", "final_logit_softcapping": 30.0, "head_dim": 256,
+          "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+          "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2",
+          "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4, "pad_token_id": 0,
+          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096,
+          "torch_dtype": "float32", "vocab_size": 256000})",
+                  2614341888},
+        Published{"Gemma3OneB", R"({"architectures": ["Gemma3ForCausalLM"], "attn_logit_softcapping": null,
+          "cache_implementation": "hybrid", "final_logit_softcapping": null, "head_dim": 256,
+          "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "intermediate_size": 6912,
+          "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4,
+          "num_hidden_layers": 26, "num_key_value_heads": 1, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+          "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
+          "sliding_window": 512, "sliding_window_pattern": 6, "torch_dtype": "bfloat16", "vocab_size": 262144})",
+                  999885952},
+        Published{"Olmo2", R"({"architectures": ["Olmo2ForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+          "intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "olmo2",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "pad_token_id": 100277,
+          "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 500000, "tie_word_embeddings": false,
+          "torch_dtype": "float32", "vocab_size": 100352})",
+                  7298617344},
+        Published{"SmolLM3", R"({"architectures": ["SmolLM3ForCausalLM"], "hidden_act": "silu", "hidden_size": 2048,
+          "intermediate_size": 11008,
+          "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention", "full_attention", "full_attention", "full_attention", "full_attention", "full_attention",
+          "full_attention"], "max_position_embeddings": 65536, "max_window_layers": 28, "model_type": "smollm3",
+          "no_rope_layer_interval": 4,
+          "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1,
+          1, 1, 0, 1, 1, 1, 0], "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4,
+          "pad_token_id": 128004, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 5000000.0,
+          "sliding_window": null, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 128256})",
+                  3075098624},
+        Published{"Pythia70M", R"({"architectures": ["GPTNeoXForCausalLM"], "classifier_dropout": 0.1,
+          "hidden_act": "gelu", "hidden_size": 512, "intermediate_size": 2048, "layer_norm_eps": 1e-05,
+          "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 8, "num_hidden_layers": 6,
+          "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false, "torch_dtype": "float16",
+          "use_parallel_residual": true, "vocab_size": 50304})",
+                  70426624},
+        Published{"Qwen25Yarn", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 3584,
+          "intermediate_size": 18944, "max_position_embeddings": 32768, "max_window_layers": 28,
+          "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+          "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+          "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+          "sliding_window": 131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "use_sliding_window": false, "vocab_size": 152064})",
+                  7615616512}),
+    [](const auto &info) { return std::string(info.param.name); });
+
 // Each error names the key of config.json and its value.
 TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   Json mistral = llama();
   mistral["model_type"] = "mistral";
   mistral["architectures"] = {"MistralForCausalLM"};
   mistral.erase("head_dim");
-  EXPECT_THAT(imported(mistral).diagnostics.render(),
-              HasSubstr("sliding_window is not given, which means 4096: mistral has only null or at least "
-                        "max_position_embeddings"));
-  EXPECT_THAT(errorsOf(mistral, "sliding_window", 4),
-              HasSubstr("sliding_window is 4, mistral has only null or at least max_position_embeddings"));
-  EXPECT_EQ(errorsOf(mistral, "sliding_window", 8), ""); // equal to the sequence length
+  EXPECT_THAT(imported(mistral).yaml, HasSubstr("sliding_window: 4096  # transformers' default"));
+  EXPECT_EQ(errorsOf(mistral, "sliding_window", 4), "");
   EXPECT_EQ(errorsOf(mistral, "sliding_window", nullptr), "");
   Json qwen = llama();
   qwen["model_type"] = "qwen2";
@@ -187,9 +260,8 @@ TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   Json phi = llama();
   phi["model_type"] = "phi3";
   phi["architectures"] = {"Phi3ForCausalLM"};
-  EXPECT_THAT(errorsOf(phi, "partial_rotary_factor", 0.75),
-              HasSubstr("partial_rotary_factor is 0.75, phi3 has only 1"));
-  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}), HasSubstr("phi3 has only null"));
+  EXPECT_THAT(errorsOf(phi, "rope_scaling", {{"type", "longrope"}}),
+              HasSubstr("rope_scaling.type is longrope: its frequencies are lists in the file"));
   EXPECT_THAT(errorsOf(phi, "resid_pdrop", 0.1), HasSubstr("resid_pdrop is 0.1, phi3 has only 0"));
 }
 
@@ -249,8 +321,85 @@ TEST(HfConfig, RopeParameters) {
   EXPECT_EQ(hf.diagnostics.render(), "");
   EXPECT_THAT(hf.yaml, HasSubstr("theta: 1000000.0  # rope_parameters.rope_theta"));
   config["rope_parameters"]["rope_type"] = "llama3";
+  config["rope_parameters"]["factor"] = 8.0;
   EXPECT_THAT(imported(config).diagnostics.render(),
-              HasSubstr("rope_parameters.rope_type is \"llama3\", llama has only default"));
+              HasSubstr("rope_scaling.original_max_position_embeddings is not given"));
+  config["rope_parameters"]["original_max_position_embeddings"] = 4;
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+}
+
+OpDescription ropeOf(const Json &config, const std::string &kind) {
+  ImportedRun run = runOf(config);
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  for (const OpDescription &op : run.config.model.segment(kind).ops)
+    if (op.kind == "rope")
+      return op;
+  return {};
+}
+
+TEST(HfConfig, ScaledRotaryPositions) {
+  Json config = llama();
+  EXPECT_EQ(ropeOf(config, "block").numbers.size(), 1U); // theta alone
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 64}};
+  OpDescription rope = ropeOf(config, "block");
+  EXPECT_EQ(rope.strings.at("scaling"), "llama3");
+  EXPECT_EQ(rope.numbers.at("factor"), 8);
+  EXPECT_EQ(rope.numbers.at("original_context"), 64);
+  EXPECT_FALSE(rope.numbers.contains("low_turns")); // the default
+  Diagnostics diagnostics;
+  nlohmann::json written = nlohmann::json::parse(hfConfigText(runOf(config), "bfloat16", diagnostics));
+  EXPECT_EQ(written["rope_scaling"], nlohmann::json(config["rope_scaling"]));
+  // A linear factor has no borders; what stands beside it is reported.
+  config["rope_scaling"]["rope_type"] = "linear";
+  EXPECT_EQ(ropeOf(config, "block").strings.at("scaling"), "linear");
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling.rope_type is dynamic: its frequencies depend on the length of the text"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "lama3"}}),
+              HasSubstr("rope_scaling.rope_type is lama3, llama has"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}, {"speed", 3}}),
+              HasSubstr("rope_scaling.speed is not known for llama"));
+  EXPECT_THAT(errorsOf(llama(), "rope_scaling", {{"factor", 2.0}}),
+              HasSubstr("rope_scaling.factor is 2.0, and rope_scaling.rope_type is not given"));
+  // A config that says another scaling than the model is another model.
+  Diagnostics other;
+  config["rope_scaling"]["factor"] = 4.0;
+  agreeingHfConfig(runOf(llama()), "bfloat16", "c", config.dump(), other);
+  EXPECT_THAT(other.render(), HasSubstr("rope_scaling.factor is 4.0, the model has 1"));
+}
+
+// A size that config.json has no key for is not lost silently.
+TEST(HfConfig, RefusesToWriteWhatNoKeySays) {
+  ImportedRun run = runOf(llama());
+  run.sizes.at("sliding_window").number = 4;
+  Diagnostics diagnostics;
+  hfConfigText(run, "float32", diagnostics);
+  EXPECT_THAT(diagnostics.render(), HasSubstr("sliding_window is 4, the config.json of llama can only mean 0"));
+}
+
+Json smollm3() {
+  Json config = llama();
+  config["model_type"] = "smollm3";
+  config["architectures"] = {"SmolLM3ForCausalLM"};
+  config["num_hidden_layers"] = 6;
+  config["no_rope_layers"] = {1, 1, 1, 0, 1, 1};
+  return config;
+}
+
+TEST(HfConfig, LayersOfAPattern) {
+  ImportedRun run = runOf(smollm3());
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  std::vector<std::pair<std::string, int>> runs;
+  for (const SegmentRun &part : run.config.model.runs)
+    runs.emplace_back(part.kind, part.count);
+  EXPECT_EQ(runs, (std::vector<std::pair<std::string, int>>{
+                      {"embed", 1}, {"block", 3}, {"plain", 1}, {"block", 2}, {"head", 1}}));
+  EXPECT_EQ(ropeOf(smollm3(), "plain").numbers.at("fraction"), 0);
+  EXPECT_THAT(errorsOf(smollm3(), "no_rope_layers", {1, 0, 1, 0, 1, 0}),
+              HasSubstr("no_rope_layers is [1,0,1,0,1,0], smollm3 has only lists that repeat 1, 1, 1, 0"));
 }
 
 TEST(HfConfig, NamesUnsupportedKeys) {
@@ -265,15 +414,11 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(
       errorsOf(gpt2(), "architectures", {"GPT2ForSequenceClassification"}),
       HasSubstr("\"GPT2ForSequenceClassification\" is another model than GPT2LMHeadModel, which gpt2.yaml describes"));
-  EXPECT_THAT(
-      errorsOf(llama(), "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}),
-      HasSubstr(
-          "config.json:17:2: error: rope_scaling is {\"rope_type\":\"llama3\",\"factor\":8}, llama has only null"));
   EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mistral, mixtral, phi3, "
-                              "qwen2, qwen3, qwen3_moe"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gemma2, gemma3_text, gpt2, gpt_neox, "
+                              "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
                     HasSubstr("did you mean 'llama'?")));
 }
 
@@ -320,10 +465,10 @@ TEST(HfConfig, AgreesWithTheModel) {
   EXPECT_THAT(both.render(), AllOf(HasSubstr("ref/config.json: error: num_key_value_heads is 3, the model has 2"),
                                    HasSubstr("vocab_size is 20, the model has 19")));
   other = llama();
-  other["rope_scaling"] = {{"rope_type", "llama3"}};
+  other["attention_bias"] = true;
   Diagnostics form;
   text(other, "bfloat16", form);
-  EXPECT_THAT(form.render(), HasSubstr("rope_scaling is {\"rope_type\":\"llama3\"}, llama has only null"));
+  EXPECT_THAT(form.render(), HasSubstr("attention_bias is true, llama has only false"));
   Diagnostics damaged;
   agreeingHfConfig(run, "float32", "c", "[", damaged);
   EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));

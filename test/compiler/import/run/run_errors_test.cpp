@@ -148,11 +148,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Fault{{"model.arch={}", modelConfig + "type=null"},
               "model.arch.type is missing, it chooses the file of configs/models"},
-        Fault{
-            {"model.arch.type=GPT2LMHeadModle"},
-            "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
-            "GPT2ForSequenceClassification, LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Phi3ForCausalLM, "
-            "Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+        Fault{{"model.arch.type=GPT2LMHeadModle"},
+              "no model file has arch 'GPT2LMHeadModle', there are Gemma2ForCausalLM, Gemma3ForCausalLM, "
+              "GPT2LMHeadModel, "
+              "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
+              "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+              "Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 requires GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
