@@ -239,6 +239,10 @@ private:
         diagnostics.error(config.where, fmt::format("{} is part of a module whose products have several inputs; name "
                                                     "other target_modules",
                                                     op.inputs[1]));
+      else if (op.kind == "grouped_linear" && config.dropout > 0) // an expert's slots are no positions of samples
+        diagnostics.error(config.where, fmt::format("{} belongs to experts, whose adapters have no dropout: set "
+                                                    "lora_dropout: 0",
+                                                    op.inputs[1]));
       else
         addProduct(segment, op, shared->second, isNew, dims, ops);
     }

@@ -104,13 +104,15 @@ TEST(Adapters, HaveNamesInFilesOfPeft) {
 }
 
 TEST(Adapters, OfExperts) {
-  ImportedRun lora = run("qwen3_30b_a3b", "pet_type: lora, target_modules: [experts.0.up_proj]");
+  ImportedRun lora = run("qwen3_30b_a3b", "pet_type: lora, lora_dropout: 0, target_modules: [experts.0.up_proj]");
   ASSERT_TRUE(lora.ok()) << lora.diagnostics.render();
   EXPECT_THAT(parameter(lora, "expert_up_weight_lora_a").dims, ElementsAre("expert", "hidden", "lora_rank"));
   EXPECT_THAT(parameter(lora, "expert_up_weight_lora_b").dims, ElementsAre("expert", "lora_rank", "ffn"));
 }
 
 TEST(Adapters, ContradictionsAreOneError) {
+  EXPECT_THAT(errorOf("qwen3_30b_a3b", "pet_type: lora, target_modules: [experts.0.up_proj]"),
+              HasSubstr("expert_up_weight belongs to experts, whose adapters have no dropout: set lora_dropout: 0"));
   const std::string lora = "pet_type: lora, target_modules: '.*wq', ";
   EXPECT_THAT(errorOf("llama2_7b", lora + "lora_rank: 0"), HasSubstr("lora_rank must be a whole number of at least 1"));
   EXPECT_THAT(errorOf("llama2_7b", lora + "lora_alpha: -1"), HasSubstr("lora_alpha must be above 0, got -1"));
