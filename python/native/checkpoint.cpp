@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/stored_checkpoint.h"
 #include "runtime/status.h"
+#include "runtime/thread_pool.h"
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -78,7 +79,9 @@ public:
     bytes.resize(whole.bytes());
     std::span<std::byte> target(static_cast<std::byte *>(bytes.data()), whole.bytes());
     nb::gil_scoped_release unlocked;
-    stored.read(whole, target);
+    rt::ThreadPool pool(/*threads=*/1, /*spins=*/0);
+    rt::StoredCheckpoint::Target wanted{std::move(whole), target};
+    stored.read({&wanted, 1}, pool);
     return bytes;
   }
 

@@ -1,21 +1,35 @@
-// Parses any bytes as the body of a request to the server. Seeds: test/fuzz/seeds/completion_body.
-#include "runtime/generate/completion_body.h"
+// Parses any bytes as the body of both kinds of requests to the server. Seeds: test/fuzz/seeds/completion_body.
+#include "runtime/generate/completion_answer.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <cstdlib>
 #include <string_view>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const std::unique_ptr<espalier::rt::Tokenizer> tokenizer = espalier::rt::makeByteTokenizer();
-  std::string_view text(reinterpret_cast<const char *>(data), size);
+namespace {
+
+using namespace espalier::rt;
+
+/// Parses a body and writes an answer to it.
+template <typename Parse> void answer(const Parse &parse, Tokenizer *tokenizer, size_t mostTokens) {
   try {
-    auto body = espalier::rt::parseCompletionBody(text, tokenizer.get());
-    espalier::rt::Completion end;
-    end.text = body.prompt;
-    espalier::rt::completionJson("id", "model", body, &end, {}, 0);
-    if (body.request.prompt.size() > size)
-      std::abort();
-  } catch (const espalier::rt::BodyError &) {
+    CompletionBody body = parse();
+    std::vector<Completion> ends(body.choices());
+    for (size_t choice = 0; choice < ends.size(); ++choice)
+      if (body.request(choice).prompt.size() > mostTokens)
+        std::abort();
+    (void)CompletionAnswer({"id", "model"}, body, tokenizer).whole(ends);
+  } catch (const BodyError &) {
   }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static const std::unique_ptr<Tokenizer> tokenizer = makeByteTokenizer();
+  std::string_view text(reinterpret_cast<const char *>(data), size);
+  answer([&] { return parseCompletionBody(text, tokenizer.get()); }, tokenizer.get(), size);
+  constexpr size_t mostMarks = 64; // bytes that a template adds per message, which has more bytes than one in JSON
+  answer([&] { return parseChatBody(text, *tokenizer, ChatTemplate::chatml, /*context=*/128); }, tokenizer.get(),
+         (size + 1) * mostMarks);
   return 0;
 }
