@@ -30,8 +30,8 @@ enum ScalarSlot : uint32_t {
   BiasCorrection2 = 7, ///< 1 / (1 - beta2^t)
   Apply = 8,           ///< 1 to apply the update, 0 to skip the step (overflow)
   Step = 9,            ///< optimizer steps begun, a 32-bit integer; input of randomBits()
-  StopRequests = 10,   ///< ranks whose process was asked to stop; all-reduced like the sums, so that all ranks stop
-                       ///< together
+  StopRequests = 10,   ///< requests of the ranks to stop or to wait for a save (train/rank_requests.h); all-reduced
+                       ///< like the sums, so that all ranks act together
   ScalarSlotCount = 16,
 };
 
