@@ -180,9 +180,9 @@ protected:
   /// Returns the process of a run that goes on until it is killed. Its processes form a group.
   pid_t start(const SampleOptions &model, Comm comm) const {
     pid_t child = fork();
+    setpgid(child, 0); // in both processes, so that the group exists before any of them goes on
     if (child != 0)
       return child;
-    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     std::freopen((folder.string() + ".log").c_str(), "w", stderr);
     RunOptions run = background(1000000, /*saveEvery=*/2);
