@@ -10,7 +10,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
-  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai pyarrow "lm_eval[hf]"; then
+  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai pyarrow "lm_eval[hf,api]"; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
