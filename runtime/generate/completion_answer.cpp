@@ -126,8 +126,7 @@ Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
     if (body.options.bestTokens)
       scores = chatLogProbabilities(end.scores, lastOf(choice));
   } else {
-    std::string begin = body.echo && tokenizer && prompt.text.empty() ? tokenizer->decode(prompt.ids) : prompt.text;
-    one["text"] = (body.echo ? begin : "") + end.text;
+    one["text"] = (body.echo ? prompt.text : "") + end.text;
     if (body.options.bestTokens) {
       std::vector<TokenScore> all;
       if (body.echo)

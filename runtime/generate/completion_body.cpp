@@ -26,6 +26,14 @@ std::vector<int32_t> encoded(Tokenizer &tokenizer, const std::string &text) {
   }
 }
 
+std::string decoded(Tokenizer &tokenizer, const std::vector<int32_t> &ids) {
+  try {
+    return tokenizer.decode(ids);
+  } catch (const DataError &error) {
+    throw BodyError(error.what());
+  }
+}
+
 Prompt readPrompt(const Json &value, Tokenizer *tokenizer, const BodyLimits &limits) {
   Prompt prompt;
   if (value.is_string()) {
@@ -130,6 +138,10 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
   body.options.scoresPrompt = body.echo && body.options.bestTokens;
   if (body.stream && body.echo)
     throw BodyError("echo is not supported for streams; omit it");
+  if (body.echo && tokenizer)
+    for (Prompt &prompt : body.prompts)
+      if (prompt.text.empty())
+        prompt.text = decoded(*tokenizer, prompt.ids);
   return body;
 }
 

@@ -15,7 +15,7 @@ class Tokenizer;
 /// A text to continue.
 struct Prompt {
   std::vector<int32_t> ids;
-  std::string text; ///< empty if the request has only ids
+  std::string text; ///< empty if the request has only ids and no echo
 };
 
 /// A parsed request body.

@@ -14,9 +14,12 @@ template <typename Parse> void answer(const Parse &parse, Tokenizer *tokenizer, 
   try {
     CompletionBody body = parse();
     std::vector<Completion> ends(body.choices());
-    for (size_t choice = 0; choice < ends.size(); ++choice)
-      if (body.request(choice).prompt.size() > mostTokens)
+    for (const Prompt &prompt : body.prompts) {
+      if (prompt.ids.size() > mostTokens)
         std::abort();
+      if (prompt.ids.empty()) // is not served
+        return;
+    }
     (void)CompletionAnswer({"id", "model"}, body, tokenizer).whole(ends);
   } catch (const BodyError &) {
   }

@@ -255,7 +255,7 @@ TEST(Generator, ReportsRequestsThatItCannotServe) {
   EXPECT_EQ(reason({.prompt = {}}), "the prompt has no token");
   EXPECT_EQ(reason({.prompt = Tokens(144, 1)}), "the prompt has 144 tokens; with a context of 144 it may have 143");
   EXPECT_EQ(reason({.prompt = {19}}), "token 19 is outside of the model's vocabulary of 19");
-  EXPECT_EQ(reason({.prompt = {1}, .maxTokens = 0}), "max_tokens is 0, needs to be at least 1");
+  EXPECT_EQ(reason({.prompt = {1}, .maxTokens = -1}), "max_tokens is -1, needs to be at least 0");
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.temperature = -1}}), "temperature is -1, needs to be at least 0");
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.topP = 0}}), "top_p is 0, needs to be above 0 and at most 1");
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.topK = -1}}), "top_k is -1, needs to be at least 0");

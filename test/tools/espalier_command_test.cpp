@@ -53,11 +53,13 @@ protected:
     return text.str();
   }
 
+  /// Returns the lines of steps and evaluations of a metrics file.
   std::vector<nlohmann::json> lines(const std::string &name) const {
     std::ifstream stream(folder / name);
     std::vector<nlohmann::json> result;
     for (std::string line; std::getline(stream, line);)
-      result.push_back(nlohmann::json::parse(line));
+      if (nlohmann::json json = nlohmann::json::parse(line); !json.contains("saved_step"))
+        result.push_back(std::move(json));
     return result;
   }
 

@@ -128,6 +128,7 @@ TEST(CompletionBody, RejectsInvalidBodies) {
             "stream_options is not an object with include_usage true or false");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not supported");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"), "echo is not supported for streams; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": [300], "echo": true})"), "bytes: error: id 300, want 0 to 256");
   EXPECT_EQ(faultOf(std::string(2 << 20, ' ')), "the body has 2097152 bytes, at most 1048576 are taken");
 }
 
