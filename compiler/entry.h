@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// What the compiler uses but does not depend on, because it belongs to the runtime.
+/// Functions of the runtime that the command passes to the compiler, which does not link the runtime.
 struct CompilerServices {
   /// Opens a device for checks of GPU kernels.
   OpenKernelRunner openKernelRunner;

@@ -22,7 +22,7 @@ struct PairFigures {
   double bytesPerSecond = 0, latencySeconds = 0;
 };
 
-/// What all ranks know after the measurement.
+/// The measurements, which are equal on all ranks.
 struct Preflight {
   std::vector<RankFigures> ranks;
   std::vector<PairFigures> pairs;

@@ -12,7 +12,7 @@ namespace espalier::rt {
 
 class Tokenizer;
 
-/// What all parts of a response have in common.
+/// The fields that all parts of a response share.
 struct AnswerHead {
   std::string id, model;
   int64_t created = 0; ///< in seconds since 1970

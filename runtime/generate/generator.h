@@ -15,7 +15,7 @@ namespace espalier::rt {
 /// Returns why a request cannot be served; empty if it can.
 std::string whyNotServed(const Request &request, const GenerationSizes &sizes);
 
-/// What a request has got since the last news.
+/// The text, tokens and scores of a request since the previous call of its listener.
 struct News {
   std::string text = "";
   std::vector<int32_t> tokens = {};

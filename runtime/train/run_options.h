@@ -58,7 +58,7 @@ struct RollbackRecord {
   std::string reason;           ///< why the run has diverged
 };
 
-/// What a run does that has diverged: it ends, or goes back to its last checkpoint and skips the data since then.
+/// The reaction to divergence: the run ends, or loads its last checkpoint and skips the data since that checkpoint.
 enum class OnDivergence { stop, rollback };
 
 /// The communication between ranks: as threads of this process, as processes of this host, or as processes of several

@@ -71,7 +71,7 @@ TEST(SlowRanks, HasNoOpinionOfASingleRank) {
   EXPECT_TRUE(ranks.slow().empty());
 }
 
-// Of two ranks, the faster one is the measure.
+// With two ranks, the slower rank is compared with the faster one.
 TEST(SlowRanks, ComparesTwoRanks) {
   SlowRanks ranks({{0, "a"}, {0, "a"}});
   for (int window = 0; window < SlowRanks::windows; ++window)
