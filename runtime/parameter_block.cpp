@@ -54,12 +54,16 @@ ParameterBlock::ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh,
 void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_t)> &visit) const {
   if (global.empty())
     return visit(0, 0, 1);
+  // The dimensions behind `last` are whole, so that their elements are contiguous in both tensors.
   size_t last = global.size() - 1;
-  int64_t run = std::min(size[last], global[last] - begin[last]);
+  int64_t inner = 1;
+  while (last > 0 && begin[last] == 0 && size[last] == global[last])
+    inner *= size[last--];
+  int64_t run = std::min(size[last], global[last] - begin[last]) * inner;
   if (run <= 0 || count == 0)
     return;
-  std::vector<int64_t> row(global.size(), 0); // indices within the block; the last entry stays 0
-  for (int64_t rows = count / size[last], r = 0; r < rows; ++r) {
+  std::vector<int64_t> row(last + 1, 0); // indices within the block; the last entry stays 0
+  for (int64_t length = size[last] * inner, rows = count / length, r = 0; r < rows; ++r) {
     int64_t place = 0;
     bool isPadding = false;
     for (size_t i = 0; i <= last; ++i) {
@@ -67,7 +71,7 @@ void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_
       place = place * global[i] + begin[i] + row[i];
     }
     if (!isPadding)
-      visit(r * size[last], place, run);
+      visit(r * length, place * inner, run);
     for (size_t i = last; i-- > 0;) {
       if (++row[i] < size[i])
         break;

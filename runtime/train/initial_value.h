@@ -4,7 +4,7 @@
 
 #include "runtime/abi.h"
 
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <numbers>
 #include <string_view>
@@ -25,12 +25,42 @@ struct NormalPair {
   double even, odd;
 };
 
+/// Returns the logarithm of u in (0, 1] with an error of a few units in the last place. The functions of the C library
+/// may differ between processors, and do not vectorise.
+[[gnu::always_inline]] inline double logarithm(double u) {
+#pragma clang fp contract(off)
+  constexpr int64_t half = std::bit_cast<int64_t>(std::numbers::sqrt2 / 2), one = std::bit_cast<int64_t>(1.0);
+  int64_t bits = std::bit_cast<int64_t>(u), exponent = (bits - half + one) >> 52;
+  double mantissa = std::bit_cast<double>(bits - ((exponent - 1023) << 52)); // in [sqrt(1/2), sqrt(2))
+  double z = (mantissa - 1) / (mantissa + 1), square = z * z, series = 1.0 / 23;
+  for (int odd = 21; odd > 0; odd -= 2) // log m = 2 artanh z
+    series = series * square + 1.0 / odd;
+  // A 64-bit integer has no vector conversion before AVX-512, one of 32 bits has.
+  return static_cast<double>(static_cast<int32_t>(exponent) - 1023) * std::numbers::ln2 + 2 * z * series;
+}
+
+/// Returns the cosine and the sine of 2 pi word / 2^32.
+[[gnu::always_inline]] inline NormalPair circlePoint(uint32_t word) {
+#pragma clang fp contract(off)
+  uint32_t quadrant = (word + (1U << 29)) >> 30;
+  double x = static_cast<int32_t>(word - (quadrant << 30)) * (std::numbers::pi * 0x1p-31); // in [-pi/4, pi/4)
+  double square = x * x, cosine = 1, sine = 1;
+  for (int n = 18; n > 0; n -= 2) { // Taylor series
+    cosine = 1 - cosine * square * (1.0 / (n * (n - 1)));
+    sine = 1 - sine * square * (1.0 / (n * (n + 1)));
+  }
+  sine *= x;
+  double first = quadrant & 1 ? sine : cosine, second = quadrant & 1 ? cosine : sine;
+  return {(quadrant + 1) & 2 ? -first : first, quadrant & 2 ? -second : second};
+}
+
 /// Returns pair number `pair` of the stream `key`.
-inline NormalPair initialNormals(uint32_t key, uint64_t pair) {
-  double u1 = (randomBits(key, 0, 0, 0, 2 * pair) + 1.0) * 0x1p-32; // in (0, 1]
-  double u2 = randomBits(key, 0, 0, 0, 2 * pair + 1) * 0x1p-32;
-  double radius = std::sqrt(-2 * std::log(u1)), angle = 2 * std::numbers::pi * u2;
-  return {radius * std::cos(angle), radius * std::sin(angle)};
+[[gnu::always_inline]] inline NormalPair initialNormals(uint32_t key, uint64_t pair) {
+#pragma clang fp contract(off)
+  double u = (randomBits(key, 0, 0, 0, 2 * pair) + 1.0) * 0x1p-32; // in (0, 1]
+  double radius = __builtin_elementwise_sqrt(-2 * logarithm(u));   // std::sqrt sets errno, which prevents vectors
+  NormalPair point = circlePoint(randomBits(key, 0, 0, 0, 2 * pair + 1));
+  return {radius * point.even, radius * point.odd};
 }
 
 /// Returns standard normal number `index` of the stream `key`.

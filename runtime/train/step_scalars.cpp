@@ -14,6 +14,15 @@ namespace {
 /// Stores an integer's bits in a float slot. The slot is only copied, never used as a float.
 float stepBits(int64_t step) { return std::bit_cast<float>(static_cast<uint32_t>(step)); }
 
+/// Returns the gradient of a token's loss at which a step's backward pass begins. Programs sum the losses of tokens,
+/// but other systems scale a mean, so that a run file's scale fits a mean over the tokens of a sample. The factor is a
+/// power of two, so that it rounds nothing.
+float gradientOfLoss(const pb::Settings &settings, double lossScale) {
+  bool isScaled = settings.initial_loss_scale() > 0 && settings.initial_loss_scale() != 1;
+  int tokens = settings.sequence() > 0 ? std::ilogb(static_cast<double>(settings.sequence())) : 0;
+  return static_cast<float>(isScaled ? std::ldexp(lossScale, -tokens) : lossScale);
+}
+
 } // namespace
 
 ScalarState initialScalars(const pb::Settings &settings) {
@@ -25,7 +34,7 @@ ScalarState initialScalars(const pb::Settings &settings) {
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps) {
   double update = state.updates + 1;
   Scalars scalars{};
-  scalars[LossScale] = state.lossScale;
+  scalars[LossScale] = gradientOfLoss(settings, state.lossScale);
   scalars[LearningRate] = learningRate(settings.learning_rate(), state.updates, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));

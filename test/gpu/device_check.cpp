@@ -117,6 +117,7 @@ public:
     for (int64_t i = 0; i < std::min(elements, elements <= comparedWhole ? elements : comparedAtRandom); ++i) {
       int64_t index = elements <= comparedWhole ? i : static_cast<int64_t>(generator() % elements);
       Sum sum = productAt(index);
+      double rounded = accumulates ? std::abs(sum.value) : 0;
       if (accumulates)
         sum.add(toFloat(host[C].data(), shape.c, index));
       if (shape.hasBias())
@@ -133,6 +134,7 @@ public:
         value *= geluSlope(toFloat(host[Matrix].data(), shape.c, index));
         slack = approximation * std::abs(sum.value);
       }
+      slack += unit() * rounded;
       add(std::abs(toFloat(result[C].data(), shape.c, index) - value) / (allowed(value, 1.2 * sum.spread()) + slack));
     }
     int64_t step = 1 + shape.k * shape.n / comparedTerms;
@@ -198,9 +200,12 @@ private:
   /// `spread`, the root of the sum of squared terms, is the magnitude of partial sums of random terms. Tensor cores
   /// truncate instead of rounding, so the bound grows with k instead of its square root.
   double allowed(double sum, double spread) const {
-    double unit = shape.c == Storage::BF16 ? 0x1p-8 : shape.c == Storage::F16 ? 0x1p-11 : 0x1p-24;
-    return unit * std::abs(sum) + 0x1p-24 * static_cast<double>(shape.k + 16) * spread;
+    return unit() * std::abs(sum) + 0x1p-24 * static_cast<double>(shape.k + 16) * spread;
   }
+
+  /// Returns the relative error of one rounding to the type of c. If c is 16 bits wide and also the addend, Hopper's
+  /// kernels round the product before the memory system adds it.
+  double unit() const { return shape.c == Storage::BF16 ? 0x1p-8 : shape.c == Storage::F16 ? 0x1p-11 : 0x1p-24; }
 
   /// Returns the offset of an operand. Operands are stored one after the other.
   uint64_t placeOf(int operand) const {

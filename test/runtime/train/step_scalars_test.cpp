@@ -167,6 +167,21 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // the scalar has the bits of an integer
 }
 
+/// A scale is meant for the mean of a sample's losses. The factor is a power of two.
+TEST(BeginStep, ScalesTheMeanLossOfASample) {
+  pb::Settings settings = dynamic();
+  auto atSequence = [&](uint64_t sequence) {
+    settings.set_sequence(sequence);
+    return beginStep(settings, initialScalars(settings), 100)[LossScale];
+  };
+  EXPECT_EQ(atSequence(1), 1024);
+  EXPECT_EQ(atSequence(512), 2);
+  EXPECT_EQ(atSequence(1000), 2);
+  EXPECT_EQ(atSequence(8192), 0.125);
+  settings.set_initial_loss_scale(1); // not scaled
+  EXPECT_EQ(atSequence(512), 1);
+}
+
 /// As in Megatron and MindFormers, a skipped step does not advance the warmup.
 TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   pb::Settings settings = dynamic();
