@@ -18,6 +18,23 @@ compile_row() {
   "$build"/bin/espalier compile "$config" --target "$target" -o "$plans/$name.$target.plan" "${set[@]}" >/dev/null
 }
 
+# Plans of GPT-2 124M for one micro-batch of 4 samples, whose gradients PyTorch computes, too.
+gradient_plan() { # TYPE MASTER_WEIGHTS
+  compile_row cuda gradients_$1 test/gpu/gpt2_124m.yaml runner_config.batch_size=4 planner.pin.micro_batches=1 \
+    model.model_config.param_init_type=$1 model.model_config.compute_dtype=$1 optimizer.master_weights=$2
+}
+
+# A dataset of exactly 4 samples of 1,024 tokens.
+tokens() {
+  python3 - <<'PYTHON' > "$kit/text.txt" && "$build"/bin/espalier data tokenize "$kit/text.txt" --output-prefix "$kit/data" \
+    --tokenizer bytes > /dev/null
+import random
+random.seed(5)
+words = ["".join(random.choice("etaoinshrdlucmfw") for _ in range(random.randint(1, 9))) for _ in range(3000)]
+print(end=" ".join(random.choice(words) for _ in range(4097))[:4097])
+PYTHON
+}
+
 compile_plans() {
   local words name target
   local key=(${unfused:+--set "context.unfused_epilogues=[$unfused]"})
@@ -25,6 +42,7 @@ compile_plans() {
   while read -r words; do compile_row cpu $words && compile_row cuda $words || return 1; done < <(rows)
   while read -r words; do compile_row cuda $words || return 1; done < <(comm_rows)
   for target in cpu cuda; do compile_row $target say configs/tiny_gpt.yaml $one run_mode=predict || return 1; done
+  gradient_plan float32 False && gradient_plan bfloat16 True || return 1
   for name in gpt2_124m gpt_1b3; do
     "$build"/bin/espalier compile test/gpu/$name.yaml --target cuda -o "$plans/$name.cuda.plan" \
       --emit-kernels "$plans/kernels/$name" "${key[@]}" >/dev/null || return 1
@@ -55,7 +73,7 @@ nccl() {
 }
 
 rm -rf "$kit" "$kit.tar.gz"
-programs && compile_plans && nccl || exit 1
+programs && compile_plans && tokens && nccl || exit 1
 # Plans for a library that lacks an epilogue, and for measuring the benefit of epilogues.
 plans=$kit/unfused unfused=bias,bias_add,add,bias_gelu,gelu_gradient,bias_gradient
 compile_plans || exit 1

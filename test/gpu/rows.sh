@@ -12,7 +12,8 @@ rows() {
   echo gpt_f32 "$tiny" $one
   echo gpt_bf16 "$tiny" $one $bf16
   echo llama_bf16 $llama $bf16
-  echo mixtral_bf16 $mixtral $bf16
+  # Rounding in bf16 sends a few tokens to other experts. Updates of the usual size make that a difference of gradients.
+  echo mixtral_bf16 $mixtral $bf16 lr_schedule.learning_rate=3e-5
   echo gpt_dropout "$tiny" $one model.model_config.hidden_dropout_rate=0.1 model.model_config.attention_dropout_rate=0.1
   echo llama_f32 $llama
   echo mixtral_f32 $mixtral

@@ -90,6 +90,13 @@ generate() {
     diff "$scratch/said.cpu" "$scratch/said.cuda"
 }
 
+# PyTorch computes the same gradients from the same parameters and tokens. The first step has the learning rate 0.
+peer_gradients() { # TYPE LIMIT
+  espalier run "$plans/gradients_$1.cuda.plan" --device cuda --data "$kit/data_text_document" --split 100,0,0 --steps 1 \
+    --dump-gradients "$scratch/gradients" --dump-parameters "$scratch/parameters" &&
+    python3 test/gpu/peer.py gradients "$scratch/parameters" "$scratch/gradients" "$kit/data_text_document.bin" 1024 "$2"
+}
+
 timed_run() { # NAME
   ESPALIER_CUDA_TIMES=$scratch/$1.times.txt train "$plans/$1.cuda.plan" /dev/null 4 && cat "$scratch/$1.times.txt"
 }
