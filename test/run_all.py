@@ -15,6 +15,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCES = pathlib.Path(__file__).resolve().parent
 
@@ -31,6 +32,12 @@ def with_reports(log, counts):
     """Adds the sanitizer reports in LOG.PID to the counts of tests and the text of their failures."""
     reports = [path.read_text(errors="replace")[:8000] for path in sorted(log.parent.glob(log.name + ".*"))]
     return counts[0], counts[1] + len(reports), counts[2], "\n".join([counts[3], *reports]) if reports else counts[3]
+
+
+def timed(run):
+    """Returns what run() returns, and its seconds."""
+    begin = time.monotonic()
+    return run(), time.monotonic() - begin
 
 
 def run_program(program, scratch):
@@ -99,7 +106,8 @@ def main():
     programs = sorted((build / "test/bin").glob(program)) if program else []
     totals = [0, 0, 0]
 
-    def add(counts):
+    def add(name, counts, seconds):
+        print(f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
         for i in range(3):
             totals[i] += counts[i]
         if counts[3]:
@@ -110,13 +118,11 @@ def main():
         pathlib.Path(scratch, "reports").mkdir()
         os.chmod(pathlib.Path(scratch, "reports"), 0o777)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for program, counts in zip(programs, pool.map(lambda p: run_program(p, scratch), programs)):
-                print(f"{program.name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
-                add(counts)
+            results = pool.map(lambda p: timed(lambda: run_program(p, scratch)), programs)
+            for program, (counts, seconds) in zip(programs, results):
+                add(program.name, counts, seconds)
         if lit_path is not None:
-            counts = run_lit(build, lit_path, scratch)
-            print(f"lit: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
-            add(counts)
+            add("lit", *timed(lambda: run_lit(build, lit_path, scratch)))
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     return 1 if totals[1] or not totals[0] else 0
 

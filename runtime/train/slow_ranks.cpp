@@ -36,7 +36,9 @@ void SlowRanks::add(std::span<const double> seconds) {
     now[rank].isWholeHost = isWhole && hasOthers;
     found.push_back(now[rank]);
   }
-  std::ranges::stable_sort(found, std::ranges::greater{}, &SlowRank::ratio);
+  std::ranges::sort(found, [](const SlowRank &a, const SlowRank &b) {
+    return std::pair(-a.ratio, a.rank) < std::pair(-b.ratio, b.rank); // the slowest first
+  });
 }
 
 std::vector<SlowRank> SlowRanks::news() const {

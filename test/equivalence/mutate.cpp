@@ -256,9 +256,12 @@ bool Mutations::isMathematics(const Site &site, int entry, const std::string &ho
            (how == "dropped" && movesRows && call->buffers_size() == 4 && entry == 3);       // the weights
   bool isForm = field == "sizes" && call->function() == pb::LibraryCall::ROPE && entry >= 3; // inverse, rotary, order
   bool isWindow = field == "sizes" && entry == 6;                                            // attention's
+  // The two epilogues that read a matrix: the addend, or the operand of gelu.
+  bool isEpilogue = field == "epilogue" &&
+                    (call->epilogue() == pb::LibraryCall::ADD || call->epilogue() == pb::LibraryCall::GELU_GRADIENT);
   bool isHeld =
       call->function() == pb::LibraryCall::SQUARED_NORM || call->function() == pb::LibraryCall::UPDATE_SCALARS;
-  return isForm || isWindow || (!isHeld && (field == "floats" || field == "causal"));
+  return isForm || isWindow || isEpilogue || (!isHeld && (field == "floats" || field == "causal"));
 }
 
 /// Collects the sites of a message. `name` is the message, or the owner of an affine number. `number` is true if the

@@ -17,8 +17,9 @@ namespace espalier {
 struct Mutant {
   std::string kind, place, change;
   /// Whether the change affects only what a kernel computes from its inputs, and no access or order of accesses.
-  /// Examples: swapped operands of equal type and shape, a dropped optional factor, a random-stream id, a constant. The
-  /// verifier does not prove these, so the equivalence suite compares results.
+  /// Examples: swapped operands of equal type and shape, a dropped optional factor, another epilogue with equal
+  /// operands, a random-stream id, a constant. The verifier does not prove these, so the equivalence suite compares
+  /// results.
   bool isMathematics = false;
 };
 

@@ -148,8 +148,9 @@ TEST_P(Peft, HasTheSameLossAndGradients) {
 
 /// The merged weights of the model without adapters have the loss of the model with adapters.
 TEST_P(Peft, MergesIntoTheWeights) {
-  rt::convertToHf(converted, joined, place / "merged", {.mergesAdapters = true},
-                  [](const std::string &) { return "{}"; });
+  rt::HfExport options;
+  options.mergesAdapters = true;
+  rt::convertToHf(converted, joined, place / "merged", options, [](const std::string &) { return "{}"; });
   rt::ConvertedModel plain = convertedModel(base);
   fs::path ours = rt::convertToNative(plain, rt::WeightSystem::Hf, place / "merged", place / "plain");
   GoldenModel model(sizes(), baseFile, valuesOf(plain.model, rt::NativeSource(plain.model, ours)));
