@@ -40,6 +40,9 @@ constexpr std::chrono::milliseconds unlockTime{10000};
 /// Number of the latest restarts that are told to attempts; an environment variable has limited size.
 constexpr size_t mostRestartsTold = 100;
 
+/// Files in the folder of the checkpoints, which all hosts of the run see.
+constexpr const char *hiddenReport = ".elastic-failure.json", *hiddenHosts = ".elastic-hosts";
+
 double secondsNow() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -83,7 +86,7 @@ sigset_t awaitedSignals() {
 class ElasticRun {
 public:
   explicit ElasticRun(const ElasticJob &job);
-  ~ElasticRun() { sigprocmask(SIG_SETMASK, &before, nullptr); }
+  ~ElasticRun();
   int run();
 
 private:
@@ -128,12 +131,18 @@ std::vector<std::string> ownWords() {
 
 ElasticRun::ElasticRun(const ElasticJob &job)
     : job(job), command(ownWords()), latest(job.checkpoint / "latest"),
-      report(job.report.empty() ? job.checkpoint / ".elastic-failure.json" : job.report),
-      hostsFile(job.checkpoint / ".elastic-hosts"), latestAtStart(contentOf(latest)),
-      members(job.hosts, job.needsEqualHosts), awaited(awaitedSignals()) {
+      report(job.report.empty() ? job.checkpoint / hiddenReport : job.report), hostsFile(job.checkpoint / hiddenHosts),
+      latestAtStart(contentOf(latest)), members(job.hosts, job.needsEqualHosts), awaited(awaitedSignals()) {
   fs::create_directories(job.checkpoint);
   sigprocmask(SIG_BLOCK, &awaited, &before);
   std::signal(SIGPIPE, SIG_IGN); // the run goes on if nobody reads
+}
+
+ElasticRun::~ElasticRun() {
+  std::error_code ignored;
+  for (const char *hidden : {hiddenReport, hiddenHosts})
+    fs::remove(job.checkpoint / hidden, ignored);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
 /// Returns the slots for the plan with the most ranks that fits, and sets `chosen` to that plan.
@@ -287,22 +296,26 @@ bool ElasticRun::isFailure(int status) {
   return job.answering && job.answering(members.hostsLeft()).size() < members.hostsLeft().size();
 }
 
-/// Removes the lost hosts and the slot of the rank that failed.
+/// Removes the hosts that do not answer. If all answer, removes the slot of the rank that failed.
 void ElasticRun::loseMembers() {
   if (job.answering) {
-    std::vector<std::string> left = members.hostsLeft(), alive = job.answering(left);
+    std::vector<std::string> left = members.hostsLeft(), alive = job.answering(left), lost;
     for (const std::string &address : left)
       if (std::ranges::find(alive, address) == alive.end())
-        members.loseHost(address);
+        lost.push_back(address);
+    for (const std::string &address : lost)
+      members.loseHost(address);
+    if (!lost.empty()) {
+      cause = fmt::format("{} {} not answer", fmt::join(lost, ", "), lost.size() == 1 ? "does" : "do");
+      return;
+    }
   }
   nlohmann::json json = nlohmann::json::parse(contentOf(report), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
+  if (!json.is_object() || !json.contains("rank") || !json["rank"].is_number_integer())
     return;
-  cause = json.value("cause", cause);
-  if (auto rank = json.find("rank"); rank != json.end() && rank->is_number_integer()) {
-    cause = fmt::format("rank {}: {}", rank->get<int>(), cause);
-    members.loseRank(places, rank->get<int>());
-  }
+  int rank = json["rank"];
+  cause = fmt::format("rank {}: {}", rank, json.value("cause", "it failed"));
+  members.loseRank(places, rank);
 }
 
 /// Waits until the processes of the attempt have ended, which hold the lock of the checkpoints.
