@@ -132,7 +132,7 @@ std::vector<std::string> ownWords() {
 ElasticRun::ElasticRun(const ElasticJob &job)
     : job(job), command(ownWords()), latest(job.checkpoint / "latest"),
       report(job.report.empty() ? job.checkpoint / hiddenReport : job.report), hostsFile(job.checkpoint / hiddenHosts),
-      latestAtStart(contentOf(latest)), members(job.hosts, job.needsEqualHosts), awaited(awaitedSignals()) {
+      latestAtStart(contentOf(latest)), members(job.hosts), awaited(awaitedSignals()) {
   fs::create_directories(job.checkpoint);
   sigprocmask(SIG_BLOCK, &awaited, &before);
   std::signal(SIGPIPE, SIG_IGN); // the run goes on if nobody reads
@@ -174,8 +174,8 @@ std::string ElasticRun::shortage() const {
   for (const ElasticPlan &each : job.plans)
     if (each.ranks >= job.limits.minRanks)
       smallest = &each;
-  return fmt::format("{}, and no compiled plan fits them: the smallest is {} for {}{}; compile further ones with "
-                     "--elastic-hosts or --elastic-devices",
+  return fmt::format("{}, and no compiled plan fits them (each host takes equally many): the smallest is {} for {}{}; "
+                     "compile further ones with --elastic-hosts or --elastic-devices",
                      left, smallest ? smallest->file : "none", rt::counted(smallest ? smallest->ranks : 0, "rank"),
                      job.limits.minRanks > 1 ? fmt::format(" (--min-ranks {})", job.limits.minRanks) : "");
 }
@@ -251,10 +251,10 @@ void ElasticRun::growIfSaved() {
   latestSeen = content;
   if (isGrowing || signalsSeen > 0)
     return;
-  members.confirm();
+  members.noteSave();
   Members grown = members;
   if (job.answering)
-    if (std::vector<std::string> lost = members.hostsLost(); !lost.empty())
+    if (std::vector<std::string> lost = members.hosts(/*areLost=*/true); !lost.empty())
       for (const std::string &address : job.answering(lost))
         grown.takeHost(address);
   grown.takeSlots();
@@ -293,13 +293,14 @@ bool ElasticRun::isFailure(int status) {
   if (fs::exists(report))
     return true;
   cause = "hosts do not answer";
-  return job.answering && job.answering(members.hostsLeft()).size() < members.hostsLeft().size();
+  return job.answering &&
+         job.answering(members.hosts(/*areLost=*/false)).size() < members.hosts(/*areLost=*/false).size();
 }
 
 /// Removes the hosts that do not answer. If all answer, removes the slot of the rank that failed.
 void ElasticRun::loseMembers() {
   if (job.answering) {
-    std::vector<std::string> left = members.hostsLeft(), alive = job.answering(left), lost;
+    std::vector<std::string> left = members.hosts(/*areLost=*/false), alive = job.answering(left), lost;
     for (const std::string &address : left)
       if (std::ranges::find(alive, address) == alive.end())
         lost.push_back(address);
@@ -315,7 +316,8 @@ void ElasticRun::loseMembers() {
     return;
   int rank = json["rank"];
   cause = fmt::format("rank {}: {}", rank, json.value("cause", "it failed"));
-  members.loseRank(places, rank);
+  // A host cannot leave out a single device, because each host has the ranks of its first devices.
+  members.loseRank(places, rank, /*isWholePlace=*/job.isCuda && job.answering);
 }
 
 /// Waits until the processes of the attempt have ended, which hold the lock of the checkpoints.

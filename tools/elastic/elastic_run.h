@@ -28,7 +28,6 @@ struct ElasticJob {
   ElasticWords limits;
   std::vector<ElasticPlan> plans; ///< those with the most ranks first
   std::vector<rt::launch::Host> hosts;
-  bool needsEqualHosts = false;     ///< all hosts of an attempt need equal numbers of ranks
   bool isCuda = false;              ///< slots are devices
   std::filesystem::path checkpoint; ///< folder of the checkpoints, which this process reads
   std::filesystem::path report;     ///< --failure-report; empty: none

@@ -4,54 +4,39 @@
 
 namespace espalier {
 
-Members::Members(const std::vector<rt::launch::Host> &given, bool needsEqual) : needsEqual(needsEqual) {
-  for (const rt::launch::Host &host : given)
-    hosts.push_back({host.address, host.slots, {}, {}, {}, false});
+Members::Members(const std::vector<rt::launch::Host> &hosts) {
+  for (const rt::launch::Host &host : hosts)
+    members.push_back({host.address, std::vector<Slot>(host.slots)});
 }
 
 std::vector<int> Members::Host::freeSlots() const {
   std::vector<int> free;
-  for (int slot = 0; slot < slots; ++slot)
-    if (isFree(slot))
-      free.push_back(slot);
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (!isLost && !slots[i].isLost)
+      free.push_back(static_cast<int>(i));
   return free;
 }
 
 int Members::left() const {
   int count = 0;
-  for (const Host &host : hosts)
+  for (const Host &host : members)
     count += static_cast<int>(host.freeSlots().size());
   return count;
 }
 
 int Members::all() const {
   int count = 0;
-  for (const Host &host : hosts)
-    count += host.slots;
+  for (const Host &host : members)
+    count += static_cast<int>(host.slots.size());
   return count;
 }
 
 std::optional<std::vector<Place>> Members::placesFor(int ranks) const {
-  if (needsEqual)
-    return equalPlaces(ranks);
-  std::vector<Place> places;
-  for (const Host &host : hosts) {
-    std::vector<int> free = host.freeSlots();
-    free.resize(std::min<size_t>(free.size(), ranks));
-    ranks -= static_cast<int>(free.size());
-    if (!free.empty())
-      places.push_back({host.address, free});
-  }
-  return ranks == 0 ? std::optional(places) : std::nullopt;
-}
-
-/// Spreads the ranks over as many hosts as possible, with equal numbers.
-std::optional<std::vector<Place>> Members::equalPlaces(int ranks) const {
-  for (int count = std::min(static_cast<int>(hosts.size()), ranks); count > 0; --count) {
+  for (int count = std::min(static_cast<int>(members.size()), ranks); count > 0; --count) {
     if (ranks % count != 0)
       continue;
     std::vector<Place> places;
-    for (const Host &host : hosts) {
+    for (const Host &host : members) {
       std::vector<int> free = host.freeSlots();
       if (static_cast<int>(places.size()) == count || static_cast<int>(free.size()) < ranks / count)
         continue;
@@ -65,23 +50,26 @@ std::optional<std::vector<Place>> Members::equalPlaces(int ranks) const {
 }
 
 Members::Host *Members::find(const std::string &address) {
-  auto found = std::ranges::find(hosts, address, &Host::address);
-  return found == hosts.end() ? nullptr : &*found;
+  auto found = std::ranges::find(members, address, &Host::address);
+  return found == members.end() ? nullptr : &*found;
 }
 
-void Members::loseRank(const std::vector<Place> &places, int rank) {
+void Members::lose(Slot &slot) {
+  constexpr int mostStrikes = 10;
+  slot.strikes = slot.isOnTrial ? std::min(slot.strikes + 1, mostStrikes) : 0;
+  slot.savesOut = 1 << slot.strikes;
+  slot.isOnTrial = false;
+  slot.isLost = true;
+}
+
+void Members::loseRank(const std::vector<Place> &places, int rank, bool isWholePlace) {
   for (const Place &place : places) {
     int count = static_cast<int>(place.slots.size());
-    if (rank >= count) {
-      rank -= count;
-      continue;
-    }
     Host *host = find(place.address);
-    if (!host || rank < 0)
-      return;
-    int slot = place.slots[rank];
-    (host->onTrial.erase(slot) > 0 ? host->goneForGood : host->lost).insert(slot);
-    return;
+    if (host && rank >= 0 && rank < count)
+      for (int i = isWholePlace ? 0 : rank; i < (isWholePlace ? count : rank + 1); ++i)
+        lose(host->slots[place.slots[i]]);
+    rank -= count;
   }
 }
 
@@ -90,39 +78,34 @@ void Members::loseHost(const std::string &address) {
     host->isLost = true;
 }
 
-std::vector<std::string> Members::hostsLeft() const {
-  std::vector<std::string> addresses;
-  for (const Host &host : hosts)
-    if (!host.isLost)
-      addresses.push_back(host.address);
-  return addresses;
-}
-
-std::vector<std::string> Members::hostsLost() const {
-  std::vector<std::string> addresses;
-  for (const Host &host : hosts)
-    if (host.isLost)
-      addresses.push_back(host.address);
-  return addresses;
-}
-
 void Members::takeHost(const std::string &address) {
   if (Host *host = find(address))
     host->isLost = false;
 }
 
-void Members::takeSlots() {
-  for (Host &host : hosts)
-    if (!host.isLost)
-      host.onTrial.merge(host.lost);
-  for (Host &host : hosts)
-    if (!host.isLost)
-      host.lost.clear();
+std::vector<std::string> Members::hosts(bool areLost) const {
+  std::vector<std::string> addresses;
+  for (const Host &host : members)
+    if (host.isLost == areLost)
+      addresses.push_back(host.address);
+  return addresses;
 }
 
-void Members::confirm() {
-  for (Host &host : hosts)
-    host.onTrial.clear();
+void Members::noteSave() {
+  for (Host &host : members)
+    for (Slot &slot : host.slots) {
+      slot.isOnTrial = false;
+      slot.savesOut = std::max(0, slot.savesOut - 1);
+    }
+}
+
+void Members::takeSlots() {
+  for (Host &host : members)
+    for (Slot &slot : host.slots)
+      if (slot.isLost && slot.savesOut == 0) {
+        slot.isLost = false;
+        slot.isOnTrial = true;
+      }
 }
 
 } // namespace espalier

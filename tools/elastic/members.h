@@ -4,7 +4,6 @@
 #include "runtime/launch/rank_table.h"
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -17,52 +16,52 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-/// The hosts of an elastic run. A lost slot is left out until it is taken back. A slot that is lost again before the
-/// first save after its return is left out for the rest of the run.
+/// The hosts of an elastic run. A lost slot may be taken back after the next save. If it is lost again before the save
+/// after its return, it stays out for 2 saves, then for 4, and so on.
 class Members {
 public:
-  /// `needsEqual` tells that all hosts of an attempt need equal numbers of ranks.
-  Members(const std::vector<rt::launch::Host> &hosts, bool needsEqual);
+  explicit Members(const std::vector<rt::launch::Host> &hosts);
 
   /// Returns the number of slots that are not lost.
   int left() const;
   /// Returns the number of all slots.
   int all() const;
 
-  /// Returns slots for `ranks` ranks, or nothing if too few are left. Uses the hosts in order.
+  /// Returns slots for `ranks` ranks, the same number on each host, on as many hosts as possible. Prefers the first
+  /// hosts and slots. Returns nothing if too few slots are left.
   std::optional<std::vector<Place>> placesFor(int ranks) const;
 
-  /// Marks the slot of a rank of an attempt on `places` as lost.
-  void loseRank(const std::vector<Place> &places, int rank);
+  /// Marks the slot of a rank of an attempt on `places` as lost, or all slots of its place.
+  void loseRank(const std::vector<Place> &places, int rank, bool isWholePlace);
   /// Marks a host as lost, with all its slots.
   void loseHost(const std::string &address);
-
-  /// Returns the addresses of all hosts that are not lost.
-  std::vector<std::string> hostsLeft() const;
-  /// Returns the addresses of the lost hosts.
-  std::vector<std::string> hostsLost() const;
-
-  /// Takes back the host, which answers again.
+  /// Takes back a lost host.
   void takeHost(const std::string &address);
-  /// Takes back the lost slots of the hosts that are left.
+
+  /// Returns the addresses of all hosts that are, or are not, lost.
+  std::vector<std::string> hosts(bool areLost) const;
+
+  /// Notes that the run has saved a checkpoint.
+  void noteSave();
+  /// Takes back the lost slots that have stayed out long enough.
   void takeSlots();
-  /// The run has saved a checkpoint, so slots that were taken back before are sound.
-  void confirm();
 
 private:
+  struct Slot {
+    bool isLost = false, isOnTrial = false; ///< on trial: taken back, and no checkpoint was saved since
+    int strikes = 0;                        ///< how often the slot was lost on trial, in a row
+    int savesOut = 0;                       ///< saves until it may be taken back
+  };
   struct Host {
     std::string address;
-    int slots = 0;
-    std::set<int> lost, onTrial, goneForGood;
+    std::vector<Slot> slots;
     bool isLost = false;
-    bool isFree(int slot) const { return !isLost && !lost.contains(slot) && !goneForGood.contains(slot); }
     std::vector<int> freeSlots() const;
   };
-  std::optional<std::vector<Place>> equalPlaces(int ranks) const;
+  static void lose(Slot &slot);
   Host *find(const std::string &address);
 
-  std::vector<Host> hosts;
-  bool needsEqual;
+  std::vector<Host> members;
 };
 
 } // namespace espalier
