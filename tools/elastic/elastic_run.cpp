@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 /// Number of signals to forward: the second one ends ranks at once. Later ones kill the attempt.
 constexpr int passedOn = 2;
-constexpr std::chrono::milliseconds pollEvery{100};
+constexpr std::chrono::milliseconds pollEvery{50};
 /// The time within which the processes of an ended attempt must have released the folder of the checkpoints.
 constexpr std::chrono::milliseconds unlockTime{10000};
 /// Number of the latest restarts that are told to attempts; an environment variable has limited size.
