@@ -114,7 +114,7 @@ private:
   std::vector<rt::RestartRecord> restarts;
   int64_t failures = 0;
   pid_t child = -1;
-  int signalsSeen = 0;
+  int signalsSeen = 0, firstSignal = 0;
   std::string latestSeen; ///< content of `latest` when it was last examined
   bool isGrowing = false; ///< the attempt was asked to end, because more ranks can go on
   std::string cause;      ///< of the last failure
@@ -198,7 +198,8 @@ void ElasticRun::showSlots() const {
 }
 
 void ElasticRun::startAttempt() {
-  fs::remove(report);
+  if (fs::is_regular_file(report))
+    fs::remove(report);
   Attempt attempt{plan.file, "", report.string(), job.resume || hasNewCheckpoint(), restarts};
   if (attempt.restarts.size() > mostRestartsTold)
     attempt.restarts.erase(attempt.restarts.begin(), attempt.restarts.end() - mostRestartsTold);
@@ -233,7 +234,8 @@ void ElasticRun::handle(int signal) {
     kill(-child, SIGCONT);
     return;
   }
-  ++signalsSeen;
+  if (signalsSeen++ == 0)
+    firstSignal = signal;
   // An attempt that ends to grow has already received a signal, and another one would end it at once.
   if (isGrowing && signalsSeen == 1)
     return;
@@ -352,6 +354,8 @@ int ElasticRun::run() {
     record.most = job.limits.maxRestarts;
     record.endedAt = secondsNow();
     bool hasGrown = isGrowing && code == 128 + SIGTERM;
+    if (hasGrown && signalsSeen > 0)
+      return 128 + firstSignal;
     if (signalsSeen > 0 || (!hasGrown && !isFailure(status)))
       return code;
     if (!hasGrown) {
