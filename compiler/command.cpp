@@ -16,11 +16,13 @@
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
 #include "runtime/counted.h"
+#include "runtime/elastic_plan.h"
 #include "runtime/plan_file.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 namespace espalier {
@@ -104,6 +106,7 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
 struct CompileArguments {
   CompileOptions options;
   std::string output;
+  std::string elasticHosts, elasticDevices; ///< "K..N": numbers for which plans of the same run are compiled, too
   bool json = false;
 };
 
@@ -119,14 +122,14 @@ std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
 }
 
 /// Prints the compiled plan as a line, or as JSON with the planner's prediction.
-void printCompiled(const CompileArguments &arguments, const RunConfig &run, const ChosenPlan &chosen,
-                   const rt::pb::Plan &plan, size_t fileBytes) {
+void printCompiled(const std::string &output, const CompileArguments &arguments, const RunConfig &run,
+                   const ChosenPlan &chosen, const rt::pb::Plan &plan, size_t fileBytes) {
   if (!arguments.json) {
-    fmt::print("{}: {} on {}: {}, global batch {}\n", arguments.output, run.model.name,
-               rt::counted(chosen.plan->ranks(), "rank"), describePlan(*chosen.plan), plan.settings().global_batch());
+    fmt::print("{}: {} on {}: {}, global batch {}\n", output, run.model.name, rt::counted(chosen.plan->ranks(), "rank"),
+               describePlan(*chosen.plan), plan.settings().global_batch());
     return;
   }
-  CompiledReport report{arguments.output,
+  CompiledReport report{output,
                         run.model.name,
                         run.model.parameterCount(),
                         {*chosen.plan, {}, true},
@@ -151,35 +154,34 @@ bool isVerified(const rt::pb::Plan &plan, const CompilerServices &services) {
   return errors.empty();
 }
 
-int compileVerb(const RunArguments &arguments, const CompileArguments &asked, const CompilerServices &services) {
+/// Compiles the run into the file `output`. Says why there is no plan as an error, or as a note.
+int compileInto(const std::string &output, const RunArguments &arguments, const RunConfig &run,
+                const CompileArguments &asked, const CompilerServices &services, bool isOptional = false) {
   const CompileOptions &options = asked.options;
-  const std::string &output = asked.output;
-  if (!isTarget(options.target, arguments.file))
-    return UserError;
-  std::optional<RunConfig> run = importOrReport(arguments);
-  if (!run)
-    return UserError;
   mlir::MLIRContext context;
   printDiagnostics(context);
-  ChosenPlan chosen = choosePlan(context, *run, options.target);
+  ChosenPlan chosen = choosePlan(context, run, options.target);
   if (!chosen.plan) {
-    fmt::print(stderr, "{}: {}\n", arguments.file, chosen.reason);
+    std::string_view reason = chosen.reason, error = "error: ";
+    bool isNote = isOptional && reason.starts_with(error);
+    fmt::print(stderr, "{}: {}{}\n", arguments.file, isNote ? "note: " : "",
+               isNote ? reason.substr(error.size()) : reason);
     return chosen.isInputError ? UserError : DoesNotFit;
   }
-  std::optional<Compiled> compiled = compileRun(context, *run, *chosen.plan, options);
+  std::optional<Compiled> compiled = compileRun(context, run, *chosen.plan, options);
   if (!compiled)
     return UserError;
   if (!options.compileTo.empty()) {
     fmt::print("{}", compiled->text);
     return Success;
   }
-  std::string excess = memoryExcess(context, *run, *chosen.plan, compiled->plan);
+  std::string excess = memoryExcess(context, run, *chosen.plan, compiled->plan);
   if (!excess.empty()) {
     fmt::print(stderr, "{}: {}\n", arguments.file, excess);
     return DoesNotFit;
   }
   if (!chosen.prediction)
-    chosen.prediction = predictionOf(context, *run, *chosen.plan, options.target);
+    chosen.prediction = predictionOf(context, run, *chosen.plan, options.target);
   if (chosen.prediction) // runs compare it with what they measure
     compiled->plan.set_predicted_step_seconds(chosen.prediction->stepSeconds);
   if (!isVerified(compiled->plan, services))
@@ -187,8 +189,92 @@ int compileVerb(const RunArguments &arguments, const CompileArguments &asked, co
   std::string bytes = rt::planFileBytes(compiled->plan);
   if (!writeWhole(output, bytes, "the plan"))
     return UserError;
-  printCompiled(asked, *run, chosen, compiled->plan, bytes.size());
+  printCompiled(output, asked, run, chosen, compiled->plan, bytes.size());
   return Success;
+}
+
+/// Reads "K..N" or "K". Throws UsageError for any other text, and for more numbers than a run needs.
+std::vector<int> readCounts(const std::string &option, const std::string &text) {
+  constexpr int most = 100000, mostPlans = 256;
+  int first = 0, last = 0;
+  const char *begin = text.data(), *end = begin + text.size();
+  auto [next, error] = std::from_chars(begin, end, first);
+  std::string_view rest(next, end);
+  std::from_chars_result read{next, error};
+  if (rest.starts_with(".."))
+    read = std::from_chars(next + 2, end, last);
+  else
+    last = first;
+  if (error != std::errc() || read.ec != std::errc() || read.ptr != end || first < 1 || last < first || last > most)
+    throw UsageError(fmt::format("{} {}: wanted K..N with 1 <= K <= N <= {}, such as 2..4", option, text, most));
+  if (last - first >= mostPlans)
+    throw UsageError(fmt::format("{} {}: these are {} plans; at most {} are compiled at once", option, text,
+                                 last - first + 1, mostPlans));
+  std::vector<int> counts;
+  for (int count = first; count <= last; ++count)
+    counts.push_back(count);
+  return counts;
+}
+
+/// Returns the numbers of devices for which further plans are asked.
+std::vector<int> elasticDevices(const CompileArguments &asked, const RunConfig &run) {
+  if (!asked.elasticDevices.empty())
+    return readCounts("--elastic-devices", asked.elasticDevices);
+  std::vector<int> counts;
+  if (!asked.elasticHosts.empty())
+    counts = readCounts("--elastic-hosts", asked.elasticHosts);
+  for (int &count : counts)
+    count *= run.cluster.devicesPerHost;
+  return counts;
+}
+
+/// Compiles the best plan of the run for each other number of devices, at the same global batch, beside `asked.output`.
+/// A number without a plan is skipped with a note. Fails if no number has a plan.
+int compileElastic(const RunArguments &arguments, const CompileArguments &asked, const RunConfig &run,
+                   const std::vector<int> &counts, const CompilerServices &services) {
+  CompileArguments other = asked;
+  other.options.kernelFolder.clear();
+  other.options.dumpPhases.clear();
+  bool isAny = false;
+  for (int devices : counts) {
+    if (devices == run.cluster.devices())
+      continue;
+    RunArguments smaller = arguments;
+    smaller.import.devices = devices;
+    smaller.import.freeAtBatch = run.globalBatch;
+    ImportedRun imported = importRun(smaller.file, smaller.import);
+    std::string reason;
+    for (const Diagnostic &diagnostic : imported.diagnostics.sorted())
+      if (diagnostic.severity == Severity::Error && reason.empty())
+        reason = diagnostic.message;
+    int result = DoesNotFit;
+    if (reason.empty())
+      result = compileInto(rt::planFileFor(asked.output, devices), smaller, imported.config, other, services,
+                           /*isOptional=*/true);
+    if (result != Success && result != DoesNotFit)
+      return result;
+    isAny |= result == Success;
+    if (!reason.empty())
+      fmt::print(stderr, "{}: note: no plan for {}: {}\n", arguments.file, rt::counted(devices, "device"), reason);
+  }
+  if (isAny)
+    return Success;
+  fmt::print(stderr,
+             "{}: error: no number of devices that --elastic-hosts or --elastic-devices names has a plan beside "
+             "that of {}; name other numbers\n",
+             arguments.file, rt::counted(run.cluster.devices(), "device"));
+  return DoesNotFit;
+}
+
+int compileVerb(const RunArguments &arguments, const CompileArguments &asked, const CompilerServices &services) {
+  if (!isTarget(asked.options.target, arguments.file))
+    return UserError;
+  std::optional<RunConfig> run = importOrReport(arguments);
+  if (!run)
+    return UserError;
+  std::vector<int> counts = elasticDevices(asked, *run);
+  int result = compileInto(asked.output, arguments, *run, asked, services);
+  return result != Success || counts.empty() ? result : compileElastic(arguments, asked, *run, counts, services);
 }
 
 /// Returns whether phase `one` comes after phase `other`; false if one of them is not given.
@@ -243,7 +329,19 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &
   compile.flag("--check", options.check,
                "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase and the plan as text");
-  compile.flag("--json", asked.json, "print the plan, the reason for it and its prediction as JSON").excludes(stop);
+  Option json =
+      compile.flag("--json", asked.json, "print the plan, the reason for it and its prediction as JSON").excludes(stop);
+  Option hosts = compile
+                     .option("--elastic-hosts", asked.elasticHosts,
+                             "K..N: also plans for K to N hosts as X.RANKS.plan beside X.plan, for run --elastic")
+                     .excludes(stop)
+                     .excludes(from)
+                     .excludes(json);
+  compile.option("--elastic-devices", asked.elasticDevices, "K..N: the same by numbers of devices, for one host")
+      .excludes(hosts)
+      .excludes(stop)
+      .excludes(from)
+      .excludes(json);
   compile.action([=, &arguments, &options, &asked, &services] {
     if (comesLater(options.compileFrom, options.compileTo))
       throw UsageError(fmt::format("--compile-to {} comes before --compile-from {}; stop at or after it",

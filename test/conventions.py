@@ -20,7 +20,7 @@ ALLOWED = {
     "dialects": ("runtime/axes.h", "runtime/functions.h"),
     "planner": ("runtime/axes.h",),
     "runtime": (),
-    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/axes.h", "runtime/counted.h",
+    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/axes.h", "runtime/counted.h", "runtime/elastic_plan.h",
                  "runtime/dataset/blend.h", "runtime/dataset/splits.h", "runtime/files/data_error.h",
                  "runtime/functions.def", "runtime/functions.h", "runtime/geometry.h", "runtime/json_reason.h",
                  "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_access.h", "runtime/plan_file.h"),

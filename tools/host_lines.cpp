@@ -51,6 +51,16 @@ void closeInput(HostProcess &process) {
   process.input = -1;
 }
 
+/// Executes `command ADDRESS LINE` in place of this process.
+[[noreturn]] void becomeLine(const std::string &command, const HostLine &line) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::string script = "exec " + command + " \"$@\"";
+  execl("/bin/sh", "sh", "-c", script.c_str(), "sh", line.address.c_str(), line.line.c_str(), nullptr);
+  _exit(127);
+}
+
 HostProcess start(const std::string &command, const HostLine &line, const std::string &token) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -59,13 +69,8 @@ HostProcess start(const std::string &command, const HostLine &line, const std::s
   pid_t id = fork();
   if (id == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
     dup2(ends[0], STDIN_FILENO);
-    std::string script = "exec " + command + " \"$@\"";
-    execl("/bin/sh", "sh", "-c", script.c_str(), "sh", line.address.c_str(), line.line.c_str(), nullptr);
-    _exit(127);
+    becomeLine(command, line);
   }
   close(ends[0]);
   if (id < 0) {
@@ -184,6 +189,45 @@ std::string makeRendezvous(const std::string &address) {
   bool isV6 = address.find(':') != std::string::npos;
   std::string host = address.substr(address.find('@') + 1); // npos + 1: the whole
   return fmt::format("{}:{}", isV6 ? "[" + host + "]" : host, firstPort + (random[0] * 256 + random[1]) % ports);
+}
+
+std::vector<std::string> hostsThatRun(const std::string &command, const std::vector<HostLine> &lines,
+                                      std::chrono::milliseconds patience) {
+  std::vector<HostProcess> processes;
+  std::fflush(nullptr);
+  for (const HostLine &line : lines) {
+    pid_t id = fork();
+    if (id == 0) {
+      setpgid(0, 0); // so that its children can be killed, too
+      if (int nothing = open("/dev/null", O_RDWR); nothing >= 0)
+        for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+          dup2(nothing, stream);
+      becomeLine(command, line);
+    }
+    if (id > 0)
+      setpgid(id, id); // whichever of the two processes is first
+    if (id > 0)
+      processes.push_back({line.address, id, -1, std::nullopt});
+  }
+  auto isRunning = [](const HostProcess &process) { return !process.status; };
+  for (auto end = Clock::now() + patience; std::ranges::any_of(processes, isRunning);) {
+    bool isLate = Clock::now() > end;
+    for (HostProcess &process : processes) {
+      if (process.status)
+        continue;
+      if (isLate)
+        kill(-process.id, SIGKILL);
+      int status = 0;
+      if (waitpid(process.id, &status, isLate ? 0 : WNOHANG) == process.id)
+        process.status = statusOf(status);
+    }
+    usleep(10000);
+  }
+  std::vector<std::string> alive;
+  for (const HostProcess &process : processes)
+    if (process.status == 0)
+      alive.push_back(process.address);
+  return alive;
 }
 
 int runHostLines(const std::string &command, const std::vector<HostLine> &lines, const std::string &token) {

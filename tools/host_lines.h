@@ -1,6 +1,7 @@
 // Runs one command line on each of several hosts, over ssh or a replacement. A failure on one host ends all of them.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,10 @@ std::string makeRendezvous(const std::string &address);
 /// does not end in time is killed. Returns 128 + the first signal; else the status of the first failed child, or 1 if
 /// that is not a status of a run; else 0. Throws PlanError if the command cannot be started.
 int runHostLines(const std::string &command, const std::vector<HostLine> &lines, const std::string &token);
+
+/// Runs `command ADDRESS LINE` for each line at the same time, without input and output, and returns the addresses of
+/// the lines that end with status 0 within `patience`. The others are killed.
+std::vector<std::string> hostsThatRun(const std::string &command, const std::vector<HostLine> &lines,
+                                      std::chrono::milliseconds patience);
 
 } // namespace espalier

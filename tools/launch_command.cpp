@@ -9,12 +9,15 @@
 #include "runtime/launch/socket.h"
 #include "runtime/mesh.h"
 #include "runtime/plan_file.h"
+#include "tools/elastic/attempt.h"
+#include "tools/elastic/elastic_run.h"
 #include "tools/host_lines.h"
 #include "tools/mpirun.h"
 #include "tools/quote.h"
 #include "tools/resume_line.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -53,7 +56,10 @@ void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ra
 int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
   sayStarts(hosts);
   std::vector<std::string> line = mpirunLine(hosts, words.ssh);
-  line.insert(line.end(), {"-x", launchedBy, ownFile()});
+  line.insert(line.end(), {"-x", launchedBy});
+  if (std::getenv(attemptVariable))
+    line.insert(line.end(), {"-x", attemptVariable});
+  line.push_back(ownFile());
   line.insert(line.end(), words.run.begin(), words.run.end());
   return runMpirun(std::move(line));
 }
@@ -62,12 +68,15 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
 /// line, or end of file, requests the end of the run. A third line ends it at once.
 std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()}, resume = {std::getenv(launchedBy)};
+  const char *attempt = std::getenv(attemptVariable);
+  std::vector<std::string> attempts = {attempt ? attempt : ""};
+  std::string elastic = attempt ? fmt::format(" {}={}", attemptVariable, quote(attempts)) : "";
   std::string script =
-      fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN {}={} || exit 2; exec 3<&0; "
+      fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN {}={}{} || exit 2; exec 3<&0; "
                   "{} </dev/null & run=$!; "
                   "(read -r word; kill $run; read -r word && kill $run) <&3 2>/dev/null & end=$!; " // it may have ended
                   "wait $run; status=$?; kill $end; exit $status",
-                  quote(folder), launchedBy, quote(resume), quote(command));
+                  quote(folder), launchedBy, quote(resume), elastic, quote(command));
   return quote(std::vector<std::string>{"sh", "-c", script});
 }
 
@@ -124,14 +133,79 @@ int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
   return runHostLines(sshOf(words), lines, makeToken());
 }
 
-int launch(const LaunchWords &words) {
+/// Returns the value of an option of the run, "--name VALUE" or "--name=VALUE"; empty if it is not given.
+std::string valueOf(const LaunchWords &words, const std::string &name) {
+  std::string value;
+  for (size_t i = 0; i < words.run.size(); ++i)
+    if (words.run[i] == name && i + 1 < words.run.size())
+      value = words.run[i + 1];
+    else if (words.run[i].starts_with(name + "="))
+      value = words.run[i].substr(name.size() + 1);
+  return value;
+}
+
+bool has(const LaunchWords &words, const std::string &flag) {
+  return std::ranges::find(words.run, flag) != words.run.end();
+}
+
+int numberOf(const LaunchWords &words, const std::string &name, int otherwise) {
+  std::string text = valueOf(words, name);
+  int number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!text.empty() && (error != std::errc() || end != text.data() + text.size() || number < 0))
+    throw rt::PlanError(fmt::format("{} {}: not a number", name, text));
+  return text.empty() ? otherwise : number;
+}
+
+/// Returns the hosts that run a line within `seconds`. This machine always answers.
+std::vector<std::string> answering(const LaunchWords &words, const std::vector<std::string> &addresses) {
+  constexpr int seconds = 3;
+  std::vector<std::string> alive;
+  std::vector<HostLine> asked;
+  for (const std::string &address : addresses)
+    if (isHere({address, 1, {}}))
+      alive.push_back(address);
+    else
+      asked.push_back({address, "true"});
+  for (const std::string &address : hostsThatRun(sshOf(words), asked, std::chrono::seconds(seconds)))
+    alive.push_back(address);
+  return alive;
+}
+
+/// Supervises an elastic run: each attempt is this command again, with the hosts and the plan of the attempt.
+int launchElastically(const LaunchWords &words, const std::vector<Host> &hosts, const rt::pb::Plan &plan) {
+  std::string checkpoint = valueOf(words, "--checkpoint");
+  if (checkpoint.empty() || valueOf(words, "--save-every").empty())
+    throw rt::PlanError("--elastic goes on from checkpoints; give --checkpoint DIR and --save-every N");
+  ElasticWords limits;
+  limits.minRanks = numberOf(words, "--min-ranks", limits.minRanks);
+  limits.maxRestarts = numberOf(words, "--max-restarts", limits.maxRestarts);
+  return runElastic({.limits = limits,
+                     .plans = readElasticPlans(words.run[1]),
+                     .hosts = hosts,
+                     .isCuda = plan.target() != "cpu",
+                     .checkpoint = checkpoint,
+                     .report = valueOf(words, "--failure-report"),
+                     .resume = has(words, "--resume"),
+                     .answering = [&](const auto &addresses) { return answering(words, addresses); },
+                     .deathSignal = SIGTERM});
+}
+
+int launch(LaunchWords words) {
   if (words.run.size() < 2 || words.run[0] != "run")
     throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
+  std::optional<Attempt> attempt = has(words, "--elastic") ? attemptOfProcess() : std::nullopt;
+  if (attempt) {
+    words.hosts = attempt->hosts;
+    words.run[1] = attempt->plan;
+  }
   std::vector<Host> hosts = rt::launch::readHosts(words.hosts);
   rt::pb::Plan plan = rt::readPlan(words.run[1]);
   setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // keeps the value if an outer `launch` has set it
   int ranks = rt::Mesh(plan.mesh()).ranks();
   checkSlots(words, hosts, ranks);
+  if (has(words, "--elastic") && !attempt)
+    return launchElastically(words, hosts, plan);
   if (plan.target() != "cpu")
     return runOverSsh(words, hosts);
   if (words.isHere || std::ranges::any_of(hosts, isHere))

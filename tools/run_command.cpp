@@ -15,6 +15,7 @@
 #include "runtime/train/stop.h"
 #include "tools/choose_device.h"
 #include "tools/drift.h"
+#include "tools/elastic/attempt.h"
 #include "tools/plan_sections.h"
 
 #include <algorithm>
@@ -308,12 +309,50 @@ void addRunOptions(const Verb &run, RunWords &words) {
   run.flag("--json", words.json, "print one JSON object about the whole run at its end, in place of the log");
 }
 
+namespace {
+
+/// Supervises an elastic run on this host, or, in a process that an elastic run has started, runs the attempt's plan.
+int runElastically(RunWords &words) {
+  if (std::optional<Attempt> attempt = attemptOfProcess()) {
+    words.plan = attempt->plan;
+    apply(*attempt, words.options);
+    return runPlanFile(words);
+  }
+  rt::RunOptions &options = words.options;
+  rt::pb::Plan plan = readTrainingPlan(words);
+  if (rt::isForEvaluation(plan.settings()))
+    throw rt::PlanError(
+        fmt::format("--elastic is for a run that trains, and {} is a plan of run_mode eval", words.plan));
+  chooseRendezvous(words.comm, options);
+  chooseComm(words.comm, plan, words.plan, options);
+  if (options.topology->isProcessPerRank() || !options.topology->isOneHost())
+    throw rt::PlanError(
+        "--elastic: a launcher started this process, and MPI, srun and torchrun end all processes with a "
+        "lost one; start the run by `espalier launch --hosts FILE -- run X.plan --elastic`, or on one "
+        "host by --processes");
+  if (options.comm != rt::Comm::shm)
+    throw rt::PlanError("--elastic: the ranks are threads of one process, which a failure ends as a whole; give "
+                        "--processes");
+  int ranks = rt::Mesh(plan.mesh()).ranks();
+  return runElastic({.limits = words.elastic,
+                     .plans = readElasticPlans(words.plan),
+                     .hosts = {{"this host", ranks, {}}},
+                     .isCuda = plan.target() != "cpu" && !words.comm.sharesDevices,
+                     .checkpoint = options.checkpoint,
+                     .report = options.failureReport,
+                     .resume = options.resume,
+                     .answering = {}});
+}
+
+} // namespace
+
 void addRunCommand(const Verb &app) {
   Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
   auto words = std::make_shared<RunWords>();
   run.option("plan", words->plan, "the .plan file").required();
   addRunOptions(run, *words);
-  run.action([words] { return runPlanFile(*words); });
+  addElasticOptions(run, words->elastic);
+  run.action([words] { return words->elastic.isAsked ? runElastically(*words) : runPlanFile(*words); });
 }
 
 } // namespace espalier

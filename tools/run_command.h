@@ -3,6 +3,7 @@
 
 #include "runtime/run/run.h"
 #include "tools/choose_comm.h"
+#include "tools/elastic/elastic_run.h"
 
 #include "compiler/command_line.h"
 
@@ -18,6 +19,7 @@ struct RunWords {
   rt::RunOptions options;
   Option steps;
   Verb evaluation; ///< the options of evaluations
+  ElasticWords elastic;
 };
 
 /// Adds all options except the plan.

@@ -35,6 +35,18 @@ Json listOf(const std::vector<SlowAtEnd> &slow) {
   return list;
 }
 
+/// Returns the restarts of an elastic run before this failure.
+Json listOf(const std::vector<RestartRecord> &restarts) {
+  Json list = Json::array();
+  for (const RestartRecord &restart : restarts)
+    list.push_back({{"kind", nameOf(restart.kind)},
+                    {"ranks_before", restart.ranksBefore},
+                    {"ranks", restart.ranks},
+                    {"plan", restart.plan},
+                    {"reason", restart.reason}});
+  return list;
+}
+
 } // namespace
 
 void writeFailureReport(const Program &program, const RunOptions &options, const RankFailure &run) {
@@ -56,6 +68,8 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
                  {"slow", listOf(run.slow)},
                  {"checkpoint", textOrNull(checkpoint)},
                  {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)}};
+  if (!options.restarts.empty())
+    report["restarts"] = listOf(options.restarts);
   try {
     writeWhole(options.failureReport, report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const std::exception &error) {

@@ -26,13 +26,14 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 /// The first keys of the kinds of lines.
 constexpr const char *stepKey = "step", *evaluationKey = "evaluation_after_step", *savedKey = "saved_by_step",
-                     *rollbackKey = "rolled_back_after_step", *slowKey = "slow_after_step";
+                     *rollbackKey = "rolled_back_after_step", *slowKey = "slow_after_step",
+                     *restartKey = "restarted_after_step";
 
 /// Returns whether a line of the file belongs to a step after `step`. A partial line, which a killed run may leave,
 /// does.
 bool isOfLaterStep(std::string_view line, int64_t step) {
   nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  for (const char *key : {stepKey, evaluationKey, savedKey, rollbackKey, slowKey}) {
+  for (const char *key : {stepKey, evaluationKey, savedKey, rollbackKey, slowKey, restartKey}) {
     if (json.is_discarded() && line.starts_with(fmt::format("{{\"{}\":", key)))
       return true;
     if (json.is_object() && json.contains(key) && json[key].is_number_integer())
@@ -121,6 +122,14 @@ void Metrics::continueAfter(int64_t step) {
                options.metrics.string(), counted(dropped, "line"), step);
 }
 
+void Metrics::addRestarts(int64_t step) {
+  if (options.metrics.empty() || options.restarts.empty())
+    return;
+  double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (size_t i = options.resume ? options.restarts.size() - 1 : 0; i < options.restarts.size(); ++i)
+    file.add(metricsLine(options.restarts[i], step, std::max(0.0, now - options.restarts[i].endedAt)));
+}
+
 void Metrics::close(const std::string &line) {
   if (options.log)
     print((bar.empty() ? "" : "\n") + line + "\n");
@@ -190,6 +199,20 @@ std::string metricsLine(const RollbackRecord &record) {
                                  {"reason", record.reason},
                                  {"schema", 1}};
   return line.dump();
+}
+
+std::string metricsLine(const RestartRecord &record, int64_t step, double seconds) {
+  nlohmann::ordered_json line = {{restartKey, step},
+                                 {"kind", nameOf(record.kind)},
+                                 {"ranks_before", record.ranksBefore},
+                                 {"ranks", record.ranks},
+                                 {"plan", record.plan},
+                                 {"restart", record.number},
+                                 {"max_restarts", record.most},
+                                 {"down_seconds", seconds},
+                                 {"reason", record.reason},
+                                 {"schema", 1}};
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder) {

@@ -28,6 +28,9 @@ std::string metricsLine(const SaveRecord &record);
 /// Formats the line of a rollback.
 std::string metricsLine(const RollbackRecord &record);
 
+/// Formats the line of a restart after which the run continues from `step`, `seconds` after the ranks before had ended.
+std::string metricsLine(const RestartRecord &record, int64_t step, double seconds);
+
 /// Formats a log line about a checkpoint of the folder: its size, for how long training waited, and the speed of both.
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder);
 /// Formats the line of slow ranks.
@@ -43,6 +46,10 @@ public:
   /// Removes the lines of steps after `step`, because a resumed run trains these steps again. Call it before the first
   /// add.
   void continueAfter(int64_t step);
+
+  /// Appends the restarts of an elastic run to the metrics file. A file that is continued already has the lines of all
+  /// restarts before the last one. The run continues from `step`.
+  void addRestarts(int64_t step);
 
   /// Logs a step if one is due (RunOptions::logEvery), and appends the record to the metrics file. A terminal shows
   /// every step in one line that is overwritten.

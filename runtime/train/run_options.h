@@ -58,6 +58,26 @@ struct RollbackRecord {
   std::string reason;           ///< why the run has diverged
 };
 
+/// A restart of an elastic run, after a failure or because lost ranks have returned.
+struct RestartRecord {
+  enum Kind {
+    shrink, ///< ranks were lost; a plan with fewer ranks goes on
+    same,   ///< after a failure, the same number of ranks goes on
+    grow,   ///< lost ranks have returned
+  };
+  Kind kind = shrink;
+  int ranksBefore = 0, ranks = 0;
+  std::string plan;             ///< file of the plan that goes on
+  std::string reason;           ///< the failure; empty if the run grows
+  int64_t number = 0, most = 0; ///< of this restart after a failure, from 1, and the limit; of a growth, those before
+  double endedAt = 0;           ///< when the ranks before had ended, in seconds since 1970
+};
+
+/// Returns the name of a kind in metrics and reports.
+inline const char *nameOf(RestartRecord::Kind kind) {
+  return kind == RestartRecord::shrink ? "shrink" : kind == RestartRecord::same ? "restart" : "grow";
+}
+
 /// The reaction to divergence: the run ends, or loads its last checkpoint and skips the data since that checkpoint.
 enum class OnDivergence { stop, rollback };
 
@@ -107,6 +127,7 @@ struct RunOptions {
   std::filesystem::path failureReport;            ///< written if a rank fails; empty: none
   double failureSeconds = 5;                      ///< limit for the end of all processes after a failure
   std::string resumeCommand;                      ///< for the failure report
+  std::vector<RestartRecord> restarts;            ///< of this elastic run until now
   std::optional<Fault> fault;                     ///< a failure to inject, for tests
   std::function<void(const Executor &)> inspect;  ///< called by each rank's thread after each step
   std::function<void(const StepRecord &)> onStep; ///< called by the thread of rank 0 after each step

@@ -86,6 +86,8 @@ void Trainer::train() {
   prepareSaves();
   if (isLeader() && options.resume)
     context.metrics.continueAfter(firstStep);
+  if (isLeader())
+    context.metrics.addRestarts(firstStep);
   beginComparison();
   do {
     while (!isStopped && divergence.empty() && state.step < options.steps) {

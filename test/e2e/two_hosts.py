@@ -2,10 +2,12 @@
 """Runs a command on the first of two hosts, or on a third machine. All are network namespaces. The third machine has a
 switch with a cable to each host.
 
-Usage: two_hosts.py [--outside] [--after STEPS cut|die|kill] COMMAND ...
+Usage: two_hosts.py [--outside] [--after STEPS cut|mend|die|kill] COMMAND ...
 In the command, {first} and {second} are the hosts' addresses, 10.0.0.1 and 10.0.0.2. {agent} is a program that runs
-a line on a host like ssh: agent [OPTION ...] ADDRESS LINE .... After STEPS lines of steps, the first host's cable is
-cut, every process of the second host is killed, or the last rank in STATUS (the file after --status) is killed.
+a line on a host that the network reaches, like ssh: agent [OPTION ...] ADDRESS LINE .... After STEPS lines of steps, the first host's cable is
+cut, every process of the second host is killed, or the last rank in STATUS (the file after --status) is killed. With
+`mend`, the cable is cut until the run has restarted and trained a step, and then it is whole again; prints whether that
+step came within 20 seconds.
 Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end. Always
 prints the processes left on each host and on the third machine, and `exit CODE`. A command that has not ended after
 120 seconds, or ESPALIER_TWO_HOSTS_SECONDS, counts as hanging."""
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 
+from patience import slowdown
 from run_first import run_first
 
 
@@ -57,7 +60,12 @@ process = None
 with tempfile.TemporaryDirectory() as folder:
     agent = pathlib.Path(folder, "agent")
     cases = "".join(f"{address}) name={name};;\n" for address, name in zip(addresses, names))
+    # Like ssh, the agent needs the network: a closed port of a host that is reached refuses a connection.
+    reach = pathlib.Path(folder, "reach.py")
+    reach.write_text("import errno, socket, sys\ns = socket.socket()\ns.settimeout(1)\n"
+                     "sys.exit(s.connect_ex((sys.argv[1], 9)) != errno.ECONNREFUSED)\n")
     agent.write_text('#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n'
+                     f'{sys.executable} {reach} $1 || {{ echo "no route to $1" >&2; exit 255; }}\n'
                      f'host=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
                      'exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"\n')
     agent.chmod(0o755)
@@ -82,12 +90,21 @@ with tempfile.TemporaryDirectory() as folder:
             print(line, end="", flush=True)
             seen += "step " in line and " loss " in line
         begin = time.monotonic()
-        if fate == "cut":
+        if fate in ("cut", "mend"):
             ip("-n", first, "link", "set", cables[0], "down")
         elif fate == "die":
             kill_all(second)
         elif fate == "kill":
             os.kill(json.loads(pathlib.Path(words[words.index("--status") + 1]).read_text())[-1]["pid"], signal.SIGKILL)
+        if fate == "mend":
+            has_restarted = False
+            while line := process.stdout.readline():
+                print(line, end="", flush=True)
+                has_restarted |= line.startswith("elastic: restart")
+                if has_restarted and "step " in line and " loss " in line:
+                    break
+            print("recovered in time" if time.monotonic() - begin < 20 * slowdown else "recovered too late")
+            ip("-n", first, "link", "set", cables[0], "up")
         print(process.communicate(timeout=float(patience or 120))[0], end="")
         if fate:
             while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Kills processes of an elastic run at random times. Usage: elastic_faults.py COUNT SEED CHECKPOINTS COMMAND ...
+
+Each of COUNT injections waits up to a second and kills one process of the run, but not the supervisor, so that
+injections hit starts, loads, steps, saves and ends of attempts. Afterwards the run gets SIGTERM, and must end with 143.
+A run that makes no progress for 30 seconds counts as hanging. Checks after each injection that `latest` in CHECKPOINTS
+names a complete checkpoint, and that its step has not fallen. Prints what was wrong, or a line about all injections."""
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from patience import slowdown
+
+
+def descendants(root):
+    """Returns the running processes below a process."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # the process has ended
+        if state != "Z":
+            parents[int(stat.parent.name)] = int(parent)
+    found, below = [], [root]
+    while below:
+        below = [pid for pid, parent in parents.items() if parent in below]
+        found += below
+    return found
+
+
+def latest_step():
+    """Returns the step of the checkpoint that `latest` names; 0 without one."""
+    try:
+        text = (folder / "latest").read_text()
+    except FileNotFoundError:
+        return 0
+    name = re.search(r"step-[0-9]+", text)[0]
+    if not (folder / name / "manifest.json").exists():
+        sys.exit(f"latest names {name}, which is not complete")
+    return int(name[5:])
+
+
+def fail(text):
+    process.kill()
+    log.seek(0)
+    print(log.read())
+    sys.exit(text)
+
+
+count, seed, folder, command = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4:]
+dice = random.Random(seed)
+log = tempfile.TemporaryFile("w+")
+process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+step, began = 0, time.monotonic()
+for injection in range(count):
+    time.sleep(dice.random() * slowdown)
+    if victims := descendants(process.pid):
+        try:
+            os.kill(dice.choice(sorted(victims)), signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # the process has ended meanwhile
+    if process.poll() is not None:
+        fail(f"seed {seed}, injection {injection}: the run has ended with {process.returncode}")
+    now = latest_step()
+    if now < step:
+        fail(f"seed {seed}, injection {injection}: the latest checkpoint has step {now}, it had {step}")
+    step = now
+# The run goes on: it saves a checkpoint of a later step.
+deadline = time.monotonic() + 30 * slowdown
+while latest_step() <= step:
+    if process.poll() is not None or time.monotonic() > deadline:
+        fail(f"seed {seed}: the run does not go on after step {step}; its status is {process.poll()}")
+    time.sleep(0.05)
+process.send_signal(signal.SIGTERM)
+try:
+    code = process.wait(timeout=30 * slowdown)
+except subprocess.TimeoutExpired:
+    fail(f"seed {seed}: the run hangs after SIGTERM")
+if code != 143 or descendants(process.pid):
+    fail(f"seed {seed}: exit status {code} after SIGTERM")
+log.seek(0)
+events = re.findall(r"^elastic: (restart|lost ranks)", log.read(), re.MULTILINE)
+print(f"{count} injections of seed {seed}: {events.count('restart')} restarts, {events.count('lost ranks')} returns, "
+      f"step {latest_step()}, in {time.monotonic() - began:.0f} s; no checkpoint is lost")

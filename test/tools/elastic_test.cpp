@@ -1,0 +1,152 @@
+// Lost and returning slots of an elastic run, and what it tells its attempts.
+#include "tools/elastic/attempt.h"
+#include "tools/elastic/members.h"
+
+#include "runtime/status.h"
+
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Places = std::vector<Place>;
+
+TEST(MembersTest, OneHostUsesItsFirstSlots) {
+  Members members({{"a", 4, {}}});
+  EXPECT_EQ(members.placesFor(4), Places({{"a", {0, 1, 2, 3}}}));
+  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 1, 2}}}));
+  EXPECT_EQ(members.placesFor(5), std::nullopt);
+}
+
+TEST(MembersTest, ALostRankLosesTheSlotOnWhichItRan) {
+  Members members({{"a", 4, {}}});
+  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.left(), 3);
+  EXPECT_EQ(members.all(), 4);
+  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 2, 3}}}));
+  members.loseRank(*members.placesFor(3), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 3}}}));
+  EXPECT_EQ(members.placesFor(3), std::nullopt);
+}
+
+TEST(MembersTest, RanksCountThroughTheHosts) {
+  Members members({{"a", 2, {}}, {"b", 2, {}}});
+  members.loseRank(*members.placesFor(4), 3, /*isWholePlace=*/false);
+  EXPECT_EQ(members.placesFor(2), Places({{"a", {0}}, {"b", {0}}}));
+  EXPECT_EQ(members.placesFor(3), std::nullopt) << "hosts take equally many ranks";
+  members.loseRank(*members.placesFor(2), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 1}}}));
+}
+
+TEST(MembersTest, ALostPlaceLosesAllItsSlots) {
+  Members members({{"a", 2, {}}, {"b", 2, {}}});
+  members.loseRank(*members.placesFor(4), 0, /*isWholePlace=*/true);
+  EXPECT_EQ(members.placesFor(2), Places({{"b", {0, 1}}}));
+}
+
+TEST(MembersTest, UnknownRanksLoseNothing) {
+  Members members({{"a", 2, {}}});
+  members.loseRank(*members.placesFor(2), 2, /*isWholePlace=*/false);
+  members.loseRank(*members.placesFor(2), -1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.left(), 2);
+}
+
+TEST(MembersTest, ALostHostComesBackWithItsSlots) {
+  Members members({{"a", 2, {}}, {"b", 2, {}}});
+  members.loseHost("a");
+  EXPECT_THAT(members.hosts(/*areLost=*/true), ElementsAre("a"));
+  EXPECT_THAT(members.hosts(/*areLost=*/false), ElementsAre("b"));
+  EXPECT_EQ(members.placesFor(2), Places({{"b", {0, 1}}}));
+  members.takeHost("a");
+  EXPECT_EQ(members.placesFor(4), Places({{"a", {0, 1}}, {"b", {0, 1}}}));
+}
+
+TEST(MembersTest, ASlotReturnsAfterASave) {
+  Members members({{"a", 2, {}}});
+  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+  members.takeSlots();
+  EXPECT_EQ(members.left(), 1) << "nothing was saved";
+  members.noteSave();
+  members.takeSlots();
+  EXPECT_EQ(members.left(), 2);
+}
+
+TEST(MembersTest, ASlotThatIsLostOnTrialStaysOutTwiceAsLong) {
+  Members members({{"a", 2, {}}});
+  for (int saves : {1, 2, 4, 8}) {
+    members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+    for (int save = 0; save < saves; ++save) {
+      members.takeSlots();
+      EXPECT_EQ(members.left(), 1) << saves;
+      members.noteSave();
+    }
+    members.takeSlots();
+    EXPECT_EQ(members.left(), 2) << saves;
+  }
+  members.noteSave(); // the trial is over
+  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+  members.noteSave();
+  members.takeSlots();
+  EXPECT_EQ(members.left(), 2);
+}
+
+/// Sets the variable of attempts for one test.
+class AttemptTest : public testing::Test {
+protected:
+  ~AttemptTest() override { unsetenv(attemptVariable); }
+  static void set(const std::string &text) { setenv(attemptVariable, text.c_str(), /*overwrite=*/1); }
+};
+
+TEST_F(AttemptTest, TellsPlanAndRestarts) {
+  EXPECT_FALSE(attemptOfProcess());
+  rt::RestartRecord restart{rt::RestartRecord::grow, 3, 4, "x.plan", "rank 2: its \"process\"\n\xff", 2, 5, 7.5};
+  set(printAttempt({"x.3.plan", "hosts", "f.json", true, {restart}}));
+  std::optional<Attempt> read = attemptOfProcess();
+  ASSERT_TRUE(read);
+  rt::RunOptions options;
+  options.load = "weights";
+  options.acceptChanges = true;
+  apply(*read, options);
+  EXPECT_EQ(read->plan, "x.3.plan");
+  EXPECT_EQ(read->hosts, "hosts");
+  EXPECT_EQ(options.failureReport, "f.json");
+  EXPECT_TRUE(options.resume);
+  EXPECT_TRUE(options.acceptChanges);
+  EXPECT_TRUE(options.load.empty());
+  ASSERT_EQ(options.restarts.size(), 1u);
+  EXPECT_EQ(options.restarts[0].kind, rt::RestartRecord::grow);
+  EXPECT_EQ(options.restarts[0].ranksBefore, 3);
+  EXPECT_EQ(options.restarts[0].ranks, 4);
+  EXPECT_EQ(options.restarts[0].number, 2);
+  EXPECT_EQ(options.restarts[0].most, 5);
+  EXPECT_EQ(options.restarts[0].endedAt, 7.5);
+  EXPECT_THAT(options.restarts[0].reason, HasSubstr("rank 2: its \"process\"\n"));
+}
+
+TEST_F(AttemptTest, AnAttemptFromTheBeginningDoesNotResume) {
+  set(printAttempt({"x.plan", "", "f.json", false, {}}));
+  rt::RunOptions options;
+  options.load = "weights";
+  options.acceptChanges = true; // of a run that was started with --resume
+  options.failureReport = "mine.json";
+  apply(*attemptOfProcess(), options);
+  EXPECT_FALSE(options.resume);
+  EXPECT_FALSE(options.acceptChanges);
+  EXPECT_EQ(options.load, "weights");
+  EXPECT_EQ(options.failureReport, "mine.json");
+}
+
+TEST_F(AttemptTest, RefusesOtherText) {
+  for (const char *text : {"", "{", "{}", "[]", R"({"plan":1,"hosts":"","report":"","resume":true,"restarts":[]})",
+                           R"({"plan":"x","hosts":"","report":"","resume":true,"restarts":[{}]})"}) {
+    set(text);
+    EXPECT_THROW(attemptOfProcess(), rt::PlanError) << text;
+  }
+}
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,35 @@
+// What an elastic run tells the commands that it starts. An environment variable carries it, so that mpirun and ssh
+// forward it and the words of the command stay those that the user has typed.
+#pragma once
+
+#include "runtime/train/run_options.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The environment variable.
+inline constexpr const char *attemptVariable = "ESPALIER_ELASTIC";
+
+/// One start of the ranks of an elastic run.
+struct Attempt {
+  std::string plan;   ///< takes the place of the plan of the command line
+  std::string hosts;  ///< takes the place of `launch --hosts`; empty: one host
+  std::string report; ///< the failure report, unless the command line names one
+  bool resume = false;
+  std::vector<rt::RestartRecord> restarts;
+};
+
+/// Returns the attempt as the text of the variable.
+std::string printAttempt(const Attempt &attempt);
+
+/// Returns the attempt of this process; nothing if an elastic run has not started it. Throws PlanError if the variable
+/// has another content.
+std::optional<Attempt> attemptOfProcess();
+
+/// Changes the options of a run to those of the attempt.
+void apply(const Attempt &attempt, rt::RunOptions &options);
+
+} // namespace espalier

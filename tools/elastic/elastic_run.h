@@ -1,0 +1,47 @@
+// Supervises an elastic run: starts its ranks, and after a failure starts those that are left with another plan.
+#pragma once
+
+#include "runtime/launch/rank_table.h"
+#include "tools/elastic/plans.h"
+
+#include "compiler/command_line.h"
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The options of an elastic run.
+struct ElasticWords {
+  bool isAsked = false;
+  int minRanks = 1, maxRestarts = 3;
+};
+
+/// Adds --elastic and its limits to a verb that has --checkpoint and --json.
+void addElasticOptions(const Verb &run, ElasticWords &words);
+
+/// What an elastic run needs to know.
+struct ElasticJob {
+  ElasticWords limits;
+  std::vector<ElasticPlan> plans; ///< those with the most ranks first
+  std::vector<rt::launch::Host> hosts;
+  bool isCuda = false;              ///< slots are devices
+  std::filesystem::path checkpoint; ///< folder of the checkpoints, which this process reads
+  std::filesystem::path report;     ///< --failure-report; empty: none
+  bool resume = false;              ///< the first attempt resumes, too
+  /// Returns the hosts among `addresses` that answer. Empty: the run has this host only.
+  std::function<std::vector<std::string>(const std::vector<std::string> &addresses)> answering;
+  int deathSignal = SIGKILL; ///< to the attempt if this process dies
+};
+
+/// Runs the command of this process again and again, each time as an Attempt, until the run ends: at its last step, by
+/// a signal, by a user error, or because too few ranks or restarts are left. After a failure, the plan with the most
+/// ranks that fits the slots that are left goes on from the last finished checkpoint. After each save, lost slots and
+/// hosts that answer again are taken back if a plan with more ranks fits then. Returns the exit status. Throws
+/// PlanError if no plan fits the slots at the start.
+int runElastic(const ElasticJob &job);
+
+} // namespace espalier
