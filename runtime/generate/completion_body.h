@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/generate/body_reader.h"
-#include "runtime/generate/chat_template.h"
+#include "runtime/tokenizer/chat_template.h"
 #include "runtime/generate/request.h"
 
 #include <optional>

@@ -3,7 +3,7 @@
 // server answers 503.
 #pragma once
 
-#include "runtime/generate/chat_template.h"
+#include "runtime/tokenizer/chat_template.h"
 #include "runtime/generate/generator.h"
 #include "runtime/tokenizer/tokenizer.h"
 
