@@ -127,13 +127,18 @@ void runTokenize(TokenizeArguments arguments) {
                "{}: note: holds <|endoftext|>, which is tokenized as text; --document-separator '<|endoftext|>' cuts "
                "documents at lines that hold nothing else\n",
                report.firstMark);
-  if (arguments.json)
-    return printJson({{"documents", report.documents},
-                      {"tokens", report.tokens},
-                      {"text_bytes", report.textBytes},
-                      {"skipped_lines", report.skippedLines},
-                      {"prefixes", report.prefixes}});
-  fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"documents", report.documents},
+                                   {"tokens", report.tokens},
+                                   {"text_bytes", report.textBytes},
+                                   {"skipped_lines", report.skippedLines},
+                                   {"prefixes", report.prefixes}};
+    if (arguments.job.chat)
+      json["loss_tokens"] = report.lossTokens;
+    return printJson(json);
+  }
+  fmt::print("{} documents, {} tokens{}, {} bytes of text\n", report.documents, report.tokens,
+             arguments.job.chat ? fmt::format(" ({} count in the loss)", report.lossTokens) : "", report.textBytes);
   for (const std::string &prefix : report.prefixes)
     fmt::print("wrote {}.bin and .idx\n", prefix);
 }

@@ -109,6 +109,10 @@ ChatTokenizer::ChatTokenizer(Tokenizer &tokenizer, const ChatJob &job) : tokeniz
 
 int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, std::vector<int32_t> &mask,
                               std::string &fault) {
+  if (line.starts_with('[')) {
+    fault = "begins a JSON array, want an object per line; jq -c '.[]' FILE > FILE.jsonl writes them";
+    return 0;
+  }
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(line);

@@ -278,6 +278,8 @@ public:
       if (k == 0 || !job.chat) // a mask holds no tokens
         report.tokens += static_cast<int64_t>(block.keys[k].tokens.size());
     }
+    if (job.chat)
+      report.lossTokens += std::ranges::count(block.keys[1].tokens, 1);
     report.documents += static_cast<int64_t>(block.keys[0].lengths.size());
     report.textBytes += block.textBytes;
     if (report.skippedLines == 0 && block.skipped > 0)

@@ -40,6 +40,7 @@ struct TokenizeJob {
 /// The result of a tokenization.
 struct TokenizeReport {
   int64_t documents = 0, tokens = 0, textBytes = 0, skippedLines = 0;
+  int64_t lossTokens = 0;   // conversations: tokens that count in the loss
   std::string firstSkipped; // file, line and reason of the first skipped record
   std::string firstMark;    // "FILE:LINE" of the first <|endoftext|> in a text file; empty: none
   std::vector<std::string> prefixes;

@@ -128,6 +128,7 @@ struct Unwanted {};
 void add(TokenizeReport &sum, const TokenizeReport &part) {
   sum.documents += part.documents;
   sum.tokens += part.tokens;
+  sum.lossTokens += part.lossTokens;
   sum.textBytes += part.textBytes;
   if (sum.skippedLines == 0)
     sum.firstSkipped = part.firstSkipped;

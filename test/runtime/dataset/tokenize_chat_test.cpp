@@ -172,7 +172,8 @@ TEST(TokenizeChat, EachBadLineIsOneErrorWithItsLine) {
   };
   ChatJob chatml = jobOf("chatml"), llama2 = jobOf("llama2"), alpaca = jobOf("alpaca", false);
   EXPECT_THAT(errorOf("{", chatml), HasSubstr("not JSON: parse error"));
-  EXPECT_EQ(errorOf("[]", chatml), "want an object, got array");
+  EXPECT_EQ(errorOf("1", chatml), "want an object, got number");
+  EXPECT_THAT(errorOf("[", chatml), HasSubstr("begins a JSON array, want an object per line; jq -c '.[]' FILE"));
   EXPECT_EQ(errorOf(R"({"text": "a"})", chatml), "no key \"messages\"");
   EXPECT_EQ(errorOf(R"({"messages": "a"})", chatml), "key \"messages\" holds string, want a list of messages");
   EXPECT_EQ(errorOf(R"({"messages": []})", chatml), "key \"messages\" holds no message");
