@@ -3,7 +3,11 @@
 #include "tools/data_verbs.h"
 
 #include "runtime/dataset/tokenize_files.h"
+#include "runtime/files/data_error.h"
+#include "runtime/path_kind.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -113,8 +117,17 @@ void addChatOptions(const Verb &command, TokenizeArguments &arguments) {
   prompt.excludes(messages);
 }
 
+/// Throws DataError for a file of another command. Run files and scripts may be texts to learn.
+void refuseOthers(const std::vector<std::string> &inputs) {
+  constexpr std::array others = {PathKind::Plan, PathKind::HfConfig, PathKind::RankTable, PathKind::Dataset};
+  for (const std::string &input : inputs)
+    if (std::ranges::find(others, pathKind(input)) != others.end())
+      throw DataError(input, wayOf(input));
+}
+
 void runTokenize(TokenizeArguments arguments) {
   arguments.job.inputs = expandPatterns(arguments.job.inputs);
+  refuseOthers(arguments.job.inputs);
   prepareChat(arguments);
   std::unique_ptr<Tokenizer> tokenizer = openTokenizer(arguments.tokenizer);
   ProgressLine line;
