@@ -87,12 +87,11 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
 } // namespace
 
 int importArgsVerb(const ArgsArguments &arguments) {
-  for (rt::PathKind kind : {rt::PathKind::Plan, rt::PathKind::RunFile, rt::PathKind::ModelFile,
-                            rt::PathKind::ClusterFile, rt::PathKind::HfConfig, rt::PathKind::Dataset})
-    if (rt::pathKind(arguments.file) == kind) {
-      fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
-      return UserError;
-    }
+  rt::PathKind kind = rt::pathKind(arguments.file);
+  if (kind != rt::PathKind::Unknown && kind != rt::PathKind::ShellScript) {
+    fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
+    return UserError;
+  }
   std::optional<std::string> text = readBounded(arguments.file);
   if (!text) {
     fmt::print(stderr, "{}: error: cannot read the file\n", arguments.file);

@@ -26,7 +26,7 @@ SECTIONS = {
         ("Plan for machines you do not have", "docs/other_machines.md"), ("From Megatron-LM", "docs/from_megatron.md"),
         ("From MindFormers", "docs/from_mindformers.md"),
         ("From Hugging Face, fine-tuning", "docs/from_huggingface.md"),
-        ("Low-rank adapters (LoRA)", "docs/fine_tuning.md"),
+        ("Fine-tuning", "docs/fine_tuning.md"),
         ("Port a Hugging Face model", "docs/port_a_model.md"), ("What $100 buys", "docs/cost.md"),
         ("GPUs", "docs/gpus.md"), ("Several processes and hosts", "docs/cluster.md"),
         ("Generate text, serve", "docs/generate.md"), ("Reports", "docs/reports.md"), ("Python", "docs/python.md"),

@@ -53,8 +53,11 @@ PathKind kindOfText(std::string_view text) {
     return text.substr(0, text.find('\n')).find("sh") == std::string_view::npos ? PathKind::Unknown
                                                                                 : PathKind::ShellScript;
   size_t first = text.find_first_not_of(" \t\r\n");
+  auto has = [&](const char *key) { return text.find(key) != std::string_view::npos; };
   if (first != std::string_view::npos && text[first] == '{')
-    return text.find("\"model_type\"") == std::string_view::npos ? PathKind::Unknown : PathKind::HfConfig;
+    return has("\"model_type\"")                               ? PathKind::HfConfig
+           : has("\"server_list\"") || has("\"server_count\"") ? PathKind::RankTable
+                                                               : PathKind::Unknown;
   std::set<std::string> keys = topKeys(text);
   if (keys.contains("hf_config") || (keys.contains("segments") && keys.contains("sizes")))
     return PathKind::ModelFile;
@@ -115,6 +118,11 @@ std::string wayOf(const Path &path) {
     return fmt::format("is a model file: a run file chooses it by model.arch.type, {} for example", stem);
   case PathKind::ClusterFile:
     return fmt::format("is a cluster file: `--cluster {}` together with a run file", name);
+  case PathKind::RankTable:
+    return fmt::format(
+        "is a rank table: `--cluster NAME --rank-table {}` with `compile` plans for its hosts, `espalier "
+        "run X.plan --rank-table {}` starts on them",
+        name, name);
   case PathKind::ShellScript:
     return fmt::format("is a script: `espalier import-args {} -o RUN.yaml` makes it a run file", name);
   case PathKind::HfConfig:

@@ -14,6 +14,7 @@ enum class PathKind {
   RunFile,
   ModelFile,
   ClusterFile,
+  RankTable, ///< the JSON of hosts, devices and ranks of Huawei's launchers
   ShellScript,
   HfConfig,         ///< a config.json of transformers
   HfFolder,         ///< a folder of transformers

@@ -7,10 +7,14 @@
 #include "compiler/import/run/describe_weights.h"
 
 #include "runtime/checkpoint/convert/peft.h"
+#include "runtime/checkpoint/regular_file.h"
+#include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -67,21 +71,70 @@ void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, r
                     "peft writes them alone",
                     words.source, words.to));
   if (words.merges && !hasAdapters)
-    throw rt::PlanError(fmt::format("--merge adds adapters to weights, and {} has no pet_config", words.run));
+    throw rt::PlanError(fmt::format("--merge adds adapters to weights, and {} has no pet_config",
+                                    words.run.empty() ? "the model" : words.run));
 }
 
-void convert(const ConvertWords &words) {
-  ImportedRun run = importRun(words.run);
+/// A folder beside the target that holds files for the time of a conversion. The destructor removes it.
+class ScratchFolder {
+public:
+  explicit ScratchFolder(const std::filesystem::path &target)
+      : path(target.parent_path() / fmt::format(".{}.{}.convert", target.filename().string(), ::getpid())) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error)
+      throw rt::PlanError(fmt::format("{}: cannot create it: {}", path.string(), error.message()));
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  ScratchFolder(const ScratchFolder &) = delete;
+  const std::filesystem::path path;
+};
+
+/// Imports the run file, or else the model of the folder of transformers that is converted or named by --reference.
+ImportedRun importModel(const ConvertWords &words, const ScratchFolder &scratch) {
+  if (!words.run.empty())
+    return importRun(words.run);
+  bool isHf = std::filesystem::is_directory(words.source) && rt::systemAt(words.source) == rt::WeightSystem::Hf;
+  std::string folder = isHf ? words.source : words.reference;
+  if (folder.empty())
+    throw UsageError("the model is not known; --model names its run file, --reference its folder of transformers");
+  std::string file = folder + "/config.json";
+  ImportedHf imported = importHfConfig(file, rt::readText(file, uint64_t(1) << 20), {});
+  requireNone(imported.diagnostics);
+  std::filesystem::path run = scratch.path / "run.yaml";
+  rt::writeWhole(run, imported.yaml);
+  return importRun(run);
+}
+
+/// Writes the checkpoint that `words.source` is converted to on the way to another system, and makes it the source.
+void convertFirst(ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from,
+                  const ScratchFolder &scratch) {
+  std::filesystem::path checkpoint = scratch.path / "checkpoint";
+  rt::convertToNative(model, from, words.source, checkpoint, words.base);
+  words.source = checkpoint;
+}
+
+void convert(ConvertWords words) {
+  rt::WeightSystem from = rt::systemAt(words.source);
+  ScratchFolder scratch(words.target);
+  ImportedRun run = importModel(words, scratch);
   requireNone(run.diagnostics);
   rt::ConvertedModel model = convertedModel(run);
-  rt::WeightSystem from = rt::systemAt(words.source);
   bool isToOurs = words.to == "espalier";
-  if (isToOurs == (from == rt::WeightSystem::Espalier))
-    throw rt::PlanError(isToOurs ? fmt::format("{}: is a checkpoint of Espalier already", words.source)
-                                 : fmt::format("{}: is no checkpoint of Espalier; convert it --to espalier first, and "
-                                               "that one --to {}",
-                                               words.source, words.to));
+  bool isFromOurs = from == rt::WeightSystem::Espalier;
+  if (isToOurs && isFromOurs)
+    throw rt::PlanError(fmt::format("{}: is a checkpoint of Espalier already", words.source));
+  if (words.to == "peft" && !isFromOurs)
+    throw rt::PlanError(
+        fmt::format("{}: is no checkpoint of Espalier, and only such a checkpoint has adapters that --to "
+                    "peft writes",
+                    words.source));
   checkAdapters(words, model, from);
+  if (!isToOurs && !isFromOurs)
+    convertFirst(words, model, from, scratch);
   std::string written = words.target;
   if (isToOurs)
     written = rt::convertToNative(model, from, words.source, words.target, words.base).string();
@@ -111,9 +164,10 @@ void addConvertCommand(const Verb &app) {
   auto words = std::make_shared<ConvertWords>();
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
   command.option("SRC", words->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
-  command.option("DST", words->target, "folder to write").required();
+  command.option("DST,-o,--output", words->target, "folder to write").required();
   command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
-  command.option("--model", words->run, "run file of the model").required();
+  command.option("--model", words->run,
+                 "run file of the model; default: made from the config.json of SRC or --reference");
   command.option("--base", words->base, "weights beside which the adapters of a folder of peft lie");
   Verb megatron = command.group("megatron", "with --to megatron");
   megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);

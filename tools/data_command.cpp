@@ -3,18 +3,16 @@
 
 #include "tools/data_verbs.h"
 
+#include "runtime/dataset/dataset.h"
 #include "runtime/dataset/dataset_report.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/indexed_writer.h"
-#include "runtime/dataset/tokenize_files.h"
 #include "runtime/files/data_error.h"
 #include "runtime/path_kind.h"
 
-#include <chrono>
 #include <fmt/format.h>
 #include <glob.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 namespace espalier {
 
@@ -41,32 +39,6 @@ void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
 
 namespace {
 
-/// Prints progress rate and remaining time to a terminal, at most ten times a second.
-class ProgressLine {
-public:
-  void show(const TokenizeProgress &now) {
-    using namespace std::chrono;
-    double seconds = duration<double>(steady_clock::now() - begin).count();
-    if (!isTerminal || seconds < lastShown + 0.1)
-      return;
-    lastShown = seconds;
-    double rate = static_cast<double>(now.bytesRead) / seconds;
-    std::string left = now.bytesTotal > 0
-                           ? fmt::format(", {:.0f} s left", static_cast<double>(now.bytesTotal - now.bytesRead) / rate)
-                           : "";
-    fmt::print(stderr, "\r{} documents, {} tokens, {:.1f} MB/s{}   ", now.documents, now.tokens, rate / 1e6, left);
-  }
-  ~ProgressLine() {
-    if (isTerminal && lastShown > 0)
-      fmt::print(stderr, "\n");
-  }
-
-private:
-  bool isTerminal = ::isatty(STDERR_FILENO) == 1;
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-  double lastShown = 0;
-};
-
 /// Returns name, counts and token type of a dataset.
 nlohmann::ordered_json describeDatasetJson(const IndexedDataset &set) {
   return {{"name", set.name()},         {"documents", set.documentCount()},       {"sequences", set.sequenceCount()},
@@ -81,67 +53,6 @@ IndexedDataset openIndexed(const std::string &prefix) {
   return IndexedDataset::open(prefix);
 }
 
-struct TokenizeArguments {
-  TokenizeJob job;
-  TokenizerOptions tokenizer;
-  bool json = false;
-};
-
-/// Adds --json.
-void addJsonFlag(const Verb &command, bool &json) { command.flag("--json", json, "print the report as JSON"); }
-
-/// Prints a report of a verb as JSON, with the number of its schema.
-void printJson(nlohmann::ordered_json report) {
-  nlohmann::ordered_json json = {{"schema", 1}};
-  json.update(report);
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
-
-void runTokenize(TokenizeArguments arguments) {
-  arguments.job.inputs = expandPatterns(arguments.job.inputs);
-  std::unique_ptr<Tokenizer> tokenizer = openTokenizer(arguments.tokenizer);
-  ProgressLine line;
-  arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
-  TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
-  if (report.skippedLines > 0)
-    fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
-  if (!report.firstMark.empty() && arguments.job.separator.empty() && !arguments.tokenizer.specialTokens)
-    fmt::print(stderr,
-               "{}: note: holds <|endoftext|>, which is tokenized as text; --document-separator '<|endoftext|>' cuts "
-               "documents at lines that hold nothing else\n",
-               report.firstMark);
-  if (arguments.json)
-    return printJson({{"documents", report.documents},
-                      {"tokens", report.tokens},
-                      {"text_bytes", report.textBytes},
-                      {"skipped_lines", report.skippedLines},
-                      {"prefixes", report.prefixes}});
-  fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
-  for (const std::string &prefix : report.prefixes)
-    fmt::print("wrote {}.bin and .idx\n", prefix);
-}
-
-void addTokenize(const Verb &data) {
-  auto arguments = std::make_shared<TokenizeArguments>();
-  Verb command = data.verb("tokenize", "text to PREFIX_KEY_document.bin and .idx");
-  TokenizeJob &job = arguments->job;
-  command.option("input,--input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input").required();
-  command.option("--output-prefix", job.outputPrefix, "where the outputs go").required();
-  command.option("--json-keys", job.keys, "keys to tokenize, one output for each");
-  command.option("--document-separator", job.separator,
-                 "text files: the line between documents (default: a blank line)");
-  command.flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
-  command.flag("--append-eod", job.appendEod, "end each document with the end token");
-  command.flag("--skip-bad", job.skipBad, "count bad lines and documents instead of stopping at the first");
-  command.flag("--overwrite", job.replaces, "replace datasets of the same names");
-  command.option("--workers", job.workers, "threads that tokenize").range(1, 1024);
-  command.option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
-      .range(1, 1024);
-  addTokenizerOptions(command, arguments->tokenizer);
-  addJsonFlag(command, arguments->json);
-  command.action([arguments] { runTokenize(*arguments); });
-}
-
 void addVerify(const Verb &data) {
   auto prefix = std::make_shared<std::string>();
   auto vocabSize = std::make_shared<int64_t>(0);
@@ -153,6 +64,7 @@ void addVerify(const Verb &data) {
   command.action([prefix, vocabSize, json] {
     IndexedDataset set = openIndexed(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
+    verifyLossMask(set, findLossMask(*prefix));
     if (*json) {
       nlohmann::ordered_json report = describeDatasetJson(set);
       report["largest_id"] = largest;
@@ -161,6 +73,35 @@ void addVerify(const Verb &data) {
     fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix, set.documentCount(),
                set.sequenceCount(), set.tokenCount(), largest);
   });
+}
+
+/// Returns the loss masks of datasets; none if no dataset has one. Throws DataError if only some have.
+std::vector<std::string> masksOf(const std::vector<std::string> &prefixes) {
+  std::vector<std::string> masks, without;
+  for (const std::string &prefix : prefixes)
+    if (std::string mask = findLossMask(prefix); mask.empty())
+      without.push_back(prefix);
+    else
+      masks.push_back(mask);
+  if (!masks.empty() && !without.empty())
+    throw DataError(without[0], fmt::format("has no loss mask, {} is one; a run blends such sets (--data WEIGHT PATH "
+                                            "WEIGHT PATH), a merged set has a mask for all tokens or for none",
+                                            masks[0]));
+  return masks;
+}
+
+std::vector<IndexedDataset> openAll(const std::vector<std::string> &prefixes) {
+  std::vector<IndexedDataset> sets;
+  for (const std::string &prefix : prefixes)
+    sets.push_back(openIndexed(prefix));
+  return sets;
+}
+
+/// Writes the sets one after the other.
+void mergeSets(const std::vector<IndexedDataset> &sets, IndexedWriter &writer) {
+  for (const IndexedDataset &set : sets)
+    writer.addDataset(set);
+  writer.commit();
 }
 
 void addMerge(const Verb &data) {
@@ -177,16 +118,18 @@ void addMerge(const Verb &data) {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
-    if (!*replaces)
-      requireNoDataset(*output);
-    // All inputs are checked before anything is written.
-    std::vector<IndexedDataset> sets;
-    for (const std::string &input : *inputs)
-      sets.push_back(openIndexed(input));
+    for (const std::string &prefix : {*output, lossMaskPrefix(*output)})
+      if (!*replaces)
+        requireNoDataset(prefix);
+    std::vector<std::string> masks = masksOf(*inputs);
+    // All inputs are checked before anything is written. A mask is written before its tokens.
+    std::vector<IndexedDataset> sets = openAll(*inputs), maskSets = openAll(masks);
+    if (!masks.empty()) {
+      IndexedWriter maskWriter(lossMaskPrefix(*output), TokenType::u8);
+      mergeSets(maskSets, maskWriter);
+    }
     IndexedWriter writer(*output, sets.front().tokenType());
-    for (const IndexedDataset &set : sets)
-      writer.addDataset(set);
-    writer.commit();
+    mergeSets(sets, writer);
     if (*json)
       return printJson({{"documents", writer.documentCount()}, {"tokens", writer.tokenCount()}, {"prefix", *output}});
     fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(), writer.tokenCount(), *output);
@@ -240,6 +183,14 @@ void addInspect(const Verb &data) {
 }
 
 } // namespace
+
+void addJsonFlag(const Verb &command, bool &json) { command.flag("--json", json, "print the report as JSON"); }
+
+void printJson(nlohmann::ordered_json report) {
+  nlohmann::ordered_json json = {{"schema", 1}};
+  json.update(report);
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
 
 std::vector<std::string> expandPatterns(const std::vector<std::string> &patterns) {
   std::vector<std::string> names;

@@ -1,10 +1,9 @@
 #include "tools/rank_table_words.h"
 
 #include "runtime/launch/rank_table.h"
+#include "runtime/path_kind.h"
 
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <optional>
 
 namespace espalier {
@@ -27,23 +26,12 @@ std::optional<std::string> take(std::vector<std::string> &words, const std::stri
   return value;
 }
 
-/// Whether a file looks like a rank table. The cluster reader reports any other fault.
-bool looksLikeTable(const std::string &file) {
-  if (!file.ends_with(".json") || !std::filesystem::is_regular_file(file))
-    return false;
-  constexpr size_t read = 4096;
-  std::string text(read, '\0');
-  std::ifstream stream(file);
-  stream.read(text.data(), read);
-  return text.find("\"server_list\"") != std::string::npos || text.find("\"server_count\"") != std::string::npos;
-}
-
 } // namespace
 
 std::vector<std::string> resolveRankTable(std::vector<std::string> words) {
   std::vector<std::string> rest = words;
   std::optional<std::string> cluster = take(rest, "--cluster"), file = take(rest, "--rank-table");
-  if (cluster && looksLikeTable(*cluster))
+  if (cluster && rt::pathKind(*cluster) == rt::PathKind::RankTable)
     throw rt::PlanError(
         fmt::format("--cluster: {0} is a rank table, which has no rates; give --cluster NAME --rank-table "
                     "{0}",

@@ -347,30 +347,37 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
 
 ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   ExportedPlan result;
-  auto entry = [](const char *key, int64_t value) { return std::string(key) + " = " + std::to_string(value) + "\n"; };
+  auto entry = [](const char *key, int64_t value) {
+    return std::string("    ") + key + "=" + std::to_string(value) + ",\n";
+  };
   std::string &text = result.text;
-  text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
-          entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
+  text += "training=TrainingConfig(\n" +
+          entry("num_tokens_per_microbatch_per_dp_rank", plan.microBatchSize * problem.tokensPerSample) +
+          entry("num_tokens_per_train_step", problem.globalBatch * problem.tokensPerSample) +
+          entry("max_context_length", problem.tokensPerSample);
   if (plan.offloadParameters) // covers parameters, gradients and optimizer state
-    text += "enable_cpu_offload = true\n";
+    text += "    enable_cpu_offload=True,\n";
   // The ranks of ep are a subset of the ranks that shard parameters, even if only experts are sharded.
   bool sharded = plan.zero >= 1;
-  text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
+  text += "),\nparallelism=ParallelismConfig(\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
           entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
           entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
           entry("pipeline_parallel_degree", plan.pp);
+  if (plan.tp > 1 && !plan.sequenceParallel)
+    text += "    enable_sequence_parallel=False,\n";
   if (expertRanks(plan) > 1) {
-    text += entry("expert_parallel_degree", expertRanks(plan)) +
-            entry("expert_tensor_parallel_degree", expertTensorRanks(plan));
+    text += entry("expert_parallel_degree", expertRanks(plan));
     if (!sharded && plan.ep > 1)
       result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
+    if (expertTensorRanks(plan) > 1)
+      result.notExpressed.push_back("experts split over tensor ranks");
   }
   if (plan.pp > 1) {
     if (const char *schedule = torchtitanSchedule(plan.schedule))
-      text += std::string("pipeline_parallel_schedule = \"") + schedule + "\"\n";
+      text += std::string("    pipeline_parallel_schedule=\"") + schedule + "\",\n";
     else
       result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
-    text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
+    text += entry("num_pp_microbatches", plan.microBatches);
     if (isEven(plan)) // by default, embedding and head count as one layer each
       text += entry("pipeline_parallel_layers_per_stage", plan.stages.front().layers) +
               entry("pipeline_parallel_first_stage_less_layers", 0) +
@@ -378,18 +385,14 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   }
   if (plan.zero == 1 || plan.zero == 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) + " (fully sharded is stage 3)");
-  if (plan.tp > 1 && !plan.sequenceParallel)
-    result.notExpressed.push_back("tensor parallelism without sequence parallelism");
   std::optional<Recompute> recompute = commonRecompute(plan);
   Recompute all = commonThatFits(problem, plan);
   if (!recompute)
     result.notExpressed.push_back("recompute that differs between layers; the file has it in all of them");
   if (!plan.vocabParallel && plan.tp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank");
-  static constexpr const char *modes[] = {"none", "selective", "full"};
-  text += std::string("\n[activation_checkpoint]\nmode = \"") + modes[static_cast<int>(all)] + "\"\n";
-  if (all == Recompute::Selective)
-    text += "selective_ac_option = \"op\"\n";
+  static constexpr const char *policies[] = {"None", "SelectiveAC.Config()", "FullAC.Config()"};
+  text += std::string("),\nactivation_checkpoint=") + policies[static_cast<int>(all)] + ",\n";
   if (plan.offloadActivations)
     result.notExpressed.push_back("offloaded activations");
   if (plan.offloadOptimizer && !plan.offloadParameters)

@@ -1,4 +1,5 @@
-// Exports a plan as the flags or the YAML of other systems.
+// Exports a plan as the flags, the YAML or the Python configuration of other systems. test/compiler/export/options
+// lists the options of the versions that the exports are for.
 #pragma once
 
 #include "planner/problem.h"
@@ -14,13 +15,14 @@ struct ExportedPlan {
   std::vector<std::string> notExpressed;
 };
 
-/// Exports flags of Megatron-LM's pretrain scripts (core r0.7), one per line.
+/// Exports flags of Megatron-LM's pretrain scripts, one per line.
 ExportedPlan exportMegatron(const planner::Problem &problem, const planner::Plan &plan);
 
-/// Exports the parallel sections of a MindFormers run file (r1.0 to r1.5).
+/// Exports the parallel sections of a MindFormers run file.
 ExportedPlan exportMindFormers(const planner::Problem &problem, const planner::Plan &plan);
 
-/// Exports the [parallelism], [training] and [activation_checkpoint] tables of a torchtitan configuration.
+/// Exports the arguments `training`, `parallelism` and `activation_checkpoint` of torchtitan's Trainer.Config, in
+/// Python.
 ExportedPlan exportTorchtitan(const planner::Problem &problem, const planner::Plan &plan);
 
 } // namespace espalier

@@ -46,6 +46,11 @@ void Dataset::read(int64_t i, const SampleView &out, std::span<int32_t> text) co
   std::ranges::replace(text, -1, 0);
   std::copy_n(text.begin(), out.tokens.size(), out.tokens.begin());
   std::copy_n(text.begin() + 1, out.labels.size(), out.labels.begin());
+  if (out.lossWeights.empty() || !readLossMask(i, text))
+    return;
+  for (size_t k = 0; k < out.lossWeights.size(); ++k)
+    if (text[k + 1] == 0)
+      out.lossWeights[k] = 0;
 }
 
 Sample Dataset::sample(int64_t i) const {

@@ -74,6 +74,8 @@ public:
   Sample sample(int64_t i) const;
   /// Reads the seqLength + 1 tokens of sample i. Positions past the end of a partial sample get -1.
   virtual void readTokens(int64_t i, std::span<int32_t> out) const = 0;
+  /// Reads the loss mask of these tokens, 0 or 1 each. Returns false if they have none, so that every token counts.
+  virtual bool readLossMask(int64_t /*i*/, std::span<int32_t> /*out*/) const { return false; }
 
 protected:
   explicit Dataset(DatasetOptions options) : settings(std::move(options)) {}
@@ -83,8 +85,11 @@ private:
 };
 
 /// Opens `path`: a PREFIX (or either of PREFIX.bin, PREFIX.idx), a text file whose bytes are the tokens, or the word
-/// "mock". Throws DataError.
+/// "mock". A loss mask beside PREFIX sets the loss weights. Throws DataError.
 std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptions &options);
+
+/// Returns the prefix of the loss mask that lies beside the dataset at `path`; empty if there is none.
+std::string findLossMask(const std::string &path);
 
 /// Opens a blend of datasets in proportion to their weights. options.samples counts the samples of the blend; 0 gives
 /// one epoch of each dataset, in proportion to their sizes.

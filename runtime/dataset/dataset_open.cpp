@@ -43,6 +43,9 @@ public:
       throw DataError("blend", fmt::format("sample {} asked for, there are {}", i, sampleCount()));
     parts[order.part[i]]->readTokens(order.sample[i], out);
   }
+  bool readLossMask(int64_t i, std::span<int32_t> out) const override {
+    return parts[order.part[i]]->readLossMask(order.sample[i], out);
+  }
 
 private:
   std::vector<std::unique_ptr<Dataset>> parts;
@@ -66,8 +69,16 @@ std::vector<double> normalizedWeights(const std::vector<BlendPart> &parts) {
 
 } // namespace
 
+std::string findLossMask(const std::string &path) {
+  std::string mask = lossMaskPrefix(withoutIndexSuffix(path));
+  return path != "mock" && isRegularFile(mask + ".idx") ? mask : "";
+}
+
 std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptions &options) {
-  return std::make_unique<GptDataset>(openSource(path, options), options);
+  std::shared_ptr<const TokenSource> mask;
+  if (std::string prefix = findLossMask(path); !prefix.empty())
+    mask = std::make_shared<IndexedDataset>(IndexedDataset::open(prefix));
+  return std::make_unique<GptDataset>(openSource(path, options), std::move(mask), options);
 }
 
 std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options) {

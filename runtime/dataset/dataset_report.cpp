@@ -1,6 +1,7 @@
 // The histogram of lengths uses powers of two, because lengths range from one token to millions.
 #include "runtime/dataset/dataset_report.h"
 
+#include "runtime/dataset/loss_mask.h"
 #include "runtime/files/data_error.h"
 
 #include <algorithm>
@@ -72,6 +73,18 @@ std::string describeDataset(const IndexedDataset &set, const Tokenizer *tokenize
   for (int64_t i = 0; i < std::min<int64_t>(documents, set.documentCount()); ++i)
     text += firstTokens(set, i, tokenizer);
   return text;
+}
+
+void verifyLossMask(const IndexedDataset &set, const std::string &prefix) {
+  if (prefix.empty())
+    return;
+  IndexedDataset mask = IndexedDataset::open(prefix);
+  requireSameSequences(set, mask);
+  for (int64_t i = 0; i < mask.sequenceCount(); ++i) {
+    std::vector<int32_t> values(mask.sequenceLength(i));
+    mask.read(i, 0, values);
+    requireMaskValues(mask, i, values);
+  }
 }
 
 int64_t verifyTokens(const IndexedDataset &set, int64_t vocabSize) {

@@ -13,4 +13,7 @@ std::string describeDataset(const IndexedDataset &set, const Tokenizer *tokenize
 /// sequence with an invalid token or a token at or above `vocabSize` (0: no limit).
 int64_t verifyTokens(const IndexedDataset &set, int64_t vocabSize);
 
+/// Checks the loss mask of a dataset: its sequences and every value. An empty prefix is no mask. Throws DataError.
+void verifyLossMask(const IndexedDataset &set, const std::string &prefix);
+
 } // namespace espalier::rt

@@ -3,6 +3,7 @@
 #include "runtime/dataset/gpt_dataset.h"
 
 #include "runtime/dataset/index_cache.h"
+#include "runtime/dataset/loss_mask.h"
 #include "runtime/files/data_error.h"
 
 #include <algorithm>
@@ -49,8 +50,11 @@ void checkFirstDocument(const TokenSource &source, int64_t first, int64_t vocabS
 
 } // namespace
 
-GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, const DatasetOptions &options)
-    : Dataset(options), source(std::move(tokens)) {
+GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, std::shared_ptr<const TokenSource> lossMask,
+                       const DatasetOptions &options)
+    : Dataset(options), source(std::move(tokens)), mask(std::move(lossMask)) {
+  if (mask)
+    requireSameSequences(*source, *mask);
   GptIndexRequest request = requestFor(*source, options);
   if (options.vocabSize > 0)
     checkFirstDocument(*source, request.firstSequence, options.vocabSize);
@@ -58,7 +62,7 @@ GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, const DatasetO
                                       : loadOrBuildGptIndex(*source, request, options.cacheFolder);
 }
 
-void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
+size_t GptDataset::readSample(const TokenSource &from, int64_t i, std::span<int32_t> out) const {
   if (i < 0 || i >= sampleCount())
     throw DataError(source->name(), fmt::format("sample {} asked for, there are {}", i, sampleCount()));
   uint32_t chosen = index->shuffle[i];
@@ -66,22 +70,37 @@ void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
   size_t filled = 0;
   for (int64_t position = begin.position; position <= end.position; ++position) {
     int64_t sequence = index->document[position];
-    int64_t from = position == begin.position ? begin.offset : 0;
-    int64_t to = position == end.position ? end.offset + 1 : source->sequenceLength(sequence);
-    int64_t count = std::min<int64_t>(to - from, out.size() - filled);
+    int64_t first = position == begin.position ? begin.offset : 0;
+    int64_t last = position == end.position ? end.offset + 1 : source->sequenceLength(sequence);
+    int64_t count = std::min<int64_t>(last - first, out.size() - filled);
     if (count <= 0)
       continue;
-    source->read(sequence, from, out.subspan(filled, count));
+    from.read(sequence, first, out.subspan(filled, count));
     filled += count;
   }
+  return filled;
+}
+
+void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
+  size_t filled = readSample(*source, i, out);
   std::ranges::fill(out.subspan(filled), -1);
   if (options().vocabSize == 0)
     return;
   auto bad = std::ranges::find_if(out.first(filled), [this](int32_t t) { return t >= options().vocabSize; });
-  if (bad != out.begin() + filled)
-    throw outsideVocabulary(*source, *bad,
-                            fmt::format("in sample {} (near sequence {})", i, index->document[begin.position]),
-                            options().vocabSize);
+  if (bad == out.begin() + filled)
+    return;
+  int64_t sequence = index->document[index->sample[index->shuffle[i]].position];
+  throw outsideVocabulary(*source, *bad, fmt::format("in sample {} (near sequence {})", i, sequence),
+                          options().vocabSize);
+}
+
+bool GptDataset::readLossMask(int64_t i, std::span<int32_t> out) const {
+  if (!mask)
+    return false;
+  size_t filled = readSample(*mask, i, out);
+  std::ranges::fill(out.subspan(filled), 0);
+  requireMaskValues(*mask, index->document[index->sample[index->shuffle[i]].position], out.first(filled));
+  return true;
 }
 
 } // namespace espalier::rt

@@ -46,6 +46,8 @@ const char *tokenTypeName(TokenType type) {
   return code < std::size(names) ? names[code] : names[0];
 }
 
+std::string lossMaskPrefix(const std::string &prefix) { return prefix + "_loss_mask"; }
+
 TokenType tokenTypeFor(int64_t vocabSize) { return vocabSize < 65500 ? TokenType::u16 : TokenType::i32; }
 
 IndexedDataset IndexedDataset::open(const std::string &prefix) {

@@ -21,6 +21,10 @@ const char *tokenTypeName(TokenType type);
 /// Returns Megatron's choice of token type: u16 below 65500 ids, else i32.
 TokenType tokenTypeFor(int64_t vocabSize);
 
+/// Returns the prefix of the loss mask of a dataset: a dataset of the same sequences with 1 for each token whose
+/// prediction counts in the loss, and 0 for each other token.
+std::string lossMaskPrefix(const std::string &prefix);
+
 constexpr size_t indexHeaderBytes = 34;
 
 /// An indexed dataset in mapped files or in memory.

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <optional>
+#include <ranges>
 #include <set>
 
 namespace espalier::rt {
@@ -38,7 +39,7 @@ struct Block {
   int64_t bytesReadBefore = 0; // input bytes consumed before this block
 };
 
-/// The tokens of one key of one block, and the number of tokens of each document.
+/// The tokens of one output of one block, and the number of tokens of each document.
 struct KeyTokens {
   std::vector<int32_t> tokens;
   std::vector<int32_t> lengths;
@@ -188,25 +189,57 @@ void noteMark(const Block &block, const Block::Record &record, BlockTokens &resu
   };
 }
 
-BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Block &block) {
+/// A worker's tokenizer, and the renderer of conversations if the job has them.
+struct Worker {
+  explicit Worker(const Tokenizer &shared, const TokenizeJob &job) : tokenizer(shared.clone()) {
+    if (job.chat)
+      chat.emplace(*tokenizer, *job.chat);
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTokenizer> chat;
+};
+
+/// Appends a conversation to the two outputs, its tokens and their mask. Returns a fault, or an empty string.
+std::string appendChat(ChatTokenizer &chat, std::string_view line, BlockTokens &result) {
+  KeyTokens &ids = result.keys[0], &mask = result.keys[1];
+  size_t before = ids.tokens.size();
+  std::string fault;
+  result.textBytes += chat.append(line, ids.tokens, mask.tokens, fault);
+  if (fault.empty())
+    for (KeyTokens *out : {&ids, &mask})
+      out->lengths.push_back(static_cast<int32_t>(ids.tokens.size() - before));
+  return fault;
+}
+
+/// Appends a record to the outputs. Returns a fault, or an empty string; `line` becomes the line of the fault.
+std::string appendRecord(Worker &worker, const TokenizeJob &job, const Block &block, const Block::Record &record,
+                         int64_t &line, std::vector<std::string> &values, BlockTokens &result) {
+  std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
+  if (worker.chat)
+    return appendChat(*worker.chat, text, result);
+  std::string reason = block.isJson ? readJsonFields(text, job.keys, values) : textFault(text, line);
+  if (!reason.empty())
+    return reason;
+  if (!block.isJson)
+    noteMark(block, record, result);
+  for (size_t k = 0; k < values.size(); ++k) {
+    std::string_view value = block.isJson ? std::string_view(values[k]) : text;
+    appendDocument(*worker.tokenizer, job, value, result.keys[k]);
+    result.textBytes += static_cast<int64_t>(value.size());
+  }
+  return "";
+}
+
+BlockTokens tokenizeBlock(Worker &worker, const TokenizeJob &job, const Block &block) {
   BlockTokens result;
-  result.keys.resize(job.keys.size());
+  result.keys.resize(job.chat ? 2 : job.keys.size());
   result.bytesRead = block.bytesReadBefore;
   std::vector<std::string> values(job.keys.size());
   for (const Block::Record &record : block.records) {
-    std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
     int64_t line = record.line;
-    std::string reason = block.isJson ? readJsonFields(text, job.keys, values) : textFault(text, line);
-    if (reason.empty()) {
-      if (!block.isJson)
-        noteMark(block, record, result);
-      for (size_t k = 0; k < values.size(); ++k) {
-        std::string_view value = block.isJson ? std::string_view(values[k]) : text;
-        appendDocument(tokenizer, job, value, result.keys[k]);
-        result.textBytes += static_cast<int64_t>(value.size());
-      }
+    std::string reason = appendRecord(worker, job, block, record, line, values, result);
+    if (reason.empty())
       continue;
-    }
     if (!job.skipBad)
       throw faultOf(block.file, block.rangeBegin, reason, line);
     if (result.skipped++ == 0)
@@ -227,9 +260,9 @@ int64_t fileBytes(const std::string &path) {
 class Outputs {
 public:
   Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
-    for (const std::string &key : job.keys) {
-      report.prefixes.push_back(documentPrefix(job, key));
-      writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(), tokenTypeFor(tokenizer.vocabSize())));
+    for (const TokenizeOutput &output : outputsOf(tokenizer, job)) {
+      report.prefixes.push_back(output.prefix);
+      writers.push_back(std::make_unique<IndexedWriter>(output.prefix, output.type));
     }
     for (const std::string &input : job.inputs)
       bytesTotal += fileBytes(input);
@@ -242,8 +275,11 @@ public:
         writers[k]->endDocument();
         at += length;
       }
-      report.tokens += static_cast<int64_t>(block.keys[k].tokens.size());
+      if (k == 0 || !job.chat) // a mask holds no tokens
+        report.tokens += static_cast<int64_t>(block.keys[k].tokens.size());
     }
+    if (job.chat)
+      report.lossTokens += std::ranges::count(block.keys[1].tokens, 1);
     report.documents += static_cast<int64_t>(block.keys[0].lengths.size());
     report.textBytes += block.textBytes;
     if (report.skippedLines == 0 && block.skipped > 0)
@@ -257,7 +293,8 @@ public:
   TokenizeReport commit() {
     if (!job.mayBeEmpty)
       requireTokens(job, report);
-    for (const auto &writer : writers)
+    // The mask is committed before the tokens: tokens without their mask would be trained as plain text.
+    for (const auto &writer : std::views::reverse(writers))
       writer->commit();
     return report;
   }
@@ -280,15 +317,18 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
       throw DataError("tokenize", fmt::format("key \"{}\" cannot be part of a file name", key));
   if (job.appendEod && tokenizer.eodToken() < 0)
     throw DataError("tokenize", "the tokenizer has no end-of-document token to append");
-  for (const std::string &key : job.keys)
+  for (const TokenizeOutput &output : outputsOf(tokenizer, job))
     if (!job.replaces)
-      requireNoDataset(documentPrefix(job, key));
+      requireNoDataset(output.prefix);
   for (const std::string &input : job.inputs)
     if (job.partitions > 1 && input == "-")
       throw DataError(standardInput, "cannot be split in partitions; name a file, or leave them out");
-  for (const std::string &input : job.inputs)
+  for (const std::string &input : job.inputs) {
     if (job.keys.size() > 1 && !holdsJson(input, job))
       throw DataError(input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
+    if (job.chat && !holdsJson(input, job))
+      throw DataError(input, "is text, conversations are JSON lines; --jsonl reads a file of another suffix as such");
+  }
 }
 
 } // namespace
@@ -302,6 +342,16 @@ void requireTokens(const TokenizeJob &job, const TokenizeReport &report) {
     throw DataError(
         names, fmt::format("all {} records were skipped; the first: {}", report.skippedLines, report.firstSkipped));
   throw DataError(names, "holds no text; nothing is written");
+}
+
+std::vector<TokenizeOutput> outputsOf(const Tokenizer &tokenizer, const TokenizeJob &job) {
+  TokenType type = tokenTypeFor(tokenizer.vocabSize());
+  std::vector<TokenizeOutput> outputs;
+  for (const std::string &key : job.keys)
+    outputs.push_back({documentPrefix(job, key), type});
+  if (job.chat)
+    outputs.push_back({lossMaskPrefix(outputs[0].prefix), TokenType::u8});
+  return outputs;
 }
 
 std::string documentPrefix(const TokenizeJob &job, const std::string &key) {
@@ -322,13 +372,13 @@ TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job
   Outputs outputs(tokenizer, job);
   BlockReader reader(job, ranges);
   const int workers = std::max(job.workers, 1);
-  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  std::vector<std::unique_ptr<Worker>> threads;
   for (int i = 0; i < workers; ++i)
-    tokenizers.push_back(tokenizer.clone());
+    threads.push_back(std::make_unique<Worker>(tokenizer, job));
   Block block;
   if (workers == 1) {
     while (reader.next(block))
-      outputs.write(tokenizeBlock(*tokenizers[0], job, block));
+      outputs.write(tokenizeBlock(*threads[0], job, block));
     return outputs.commit();
   }
   WorkerPool<BlockTokens> pool(workers);
@@ -339,10 +389,9 @@ TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job
     inFlight.pop_front();
   };
   while (reader.next(block)) {
-    inFlight.push_back(pool.submit([&tokenizers, &job, one = std::move(block)](int worker) {
-      return tokenizeBlock(*tokenizers[worker], job, one);
-    }));
-    if (inFlight.size() >= 2 * tokenizers.size())
+    inFlight.push_back(pool.submit(
+        [&threads, &job, one = std::move(block)](int worker) { return tokenizeBlock(*threads[worker], job, one); }));
+    if (inFlight.size() >= 2 * threads.size())
       writeFirst();
   }
   while (!inFlight.empty())

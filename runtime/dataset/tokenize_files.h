@@ -3,6 +3,7 @@
 // partitions. Memory: a few blocks per worker.
 #pragma once
 
+#include "runtime/dataset/tokenize_chat.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <functional>
@@ -21,6 +22,7 @@ struct TokenizeProgress {
 struct TokenizeJob {
   std::vector<std::string> inputs;          // "-" is standard input; .jsonl, .json or text, each also .gz
   std::vector<std::string> keys = {"text"}; // one output per key; text files use the first key
+  std::optional<ChatJob> chat;              // conversations instead of the text of keys
   std::string outputPrefix;                 // PREFIX_KEY_document.bin and .idx
   std::string separator;                    // text files: the line between documents; empty: blank lines
   bool readsJson = false;                   // standard input and unknown file names hold JSON lines
@@ -38,12 +40,14 @@ struct TokenizeJob {
 /// The result of a tokenization.
 struct TokenizeReport {
   int64_t documents = 0, tokens = 0, textBytes = 0, skippedLines = 0;
+  int64_t lossTokens = 0;   // conversations: tokens that count in the loss
   std::string firstSkipped; // file, line and reason of the first skipped record
   std::string firstMark;    // "FILE:LINE" of the first <|endoftext|> in a text file; empty: none
   std::vector<std::string> prefixes;
 };
 
-/// Runs the job. Creates no output unless the whole job succeeds. Throws DataError with file and line for the first
+/// Runs the job. The output of conversations is two datasets: the tokens, and beside them their loss mask
+/// (lossMaskPrefix). Creates no output unless the whole job succeeds. Throws DataError with file and line for the first
 /// line that is not a JSON object or lacks a key, and for the first document of a text file that is not UTF-8 or
 /// contains NUL (unless skipBad). Also throws DataError for existing outputs (unless replaces), for inputs without
 /// text, and for every read or write error.

@@ -128,6 +128,7 @@ struct Unwanted {};
 void add(TokenizeReport &sum, const TokenizeReport &part) {
   sum.documents += part.documents;
   sum.tokens += part.tokens;
+  sum.lossTokens += part.lossTokens;
   sum.textBytes += part.textBytes;
   if (sum.skippedLines == 0)
     sum.firstSkipped = part.firstSkipped;
@@ -169,11 +170,13 @@ TokenizeReport tokenizePartitions(const Tokenizer &tokenizer, const TokenizeJob 
     add(sum, report.get());
   if (!job.mayBeEmpty)
     requireTokens(job, sum);
-  for (const std::string &key : job.keys) {
-    sum.prefixes.push_back(documentPrefix(job, key));
-    IndexedWriter writer(sum.prefixes.back(), tokenTypeFor(tokenizer.vocabSize()));
+  std::vector<TokenizeOutput> outputs = outputsOf(tokenizer, job);
+  for (const TokenizeOutput &output : outputs)
+    sum.prefixes.push_back(output.prefix);
+  for (size_t k = outputs.size(); k-- > 0;) { // a mask before its tokens
+    IndexedWriter writer(outputs[k].prefix, outputs[k].type);
     for (const TokenizeJob &part : jobs)
-      writer.addDataset(IndexedDataset::open(documentPrefix(part, key)));
+      writer.addDataset(IndexedDataset::open(outputsOf(tokenizer, part)[k].prefix));
     writer.commit();
   }
   return sum;

@@ -1,6 +1,7 @@
 // Tokenizes the input in partitions in parallel and merges them in input order.
 #pragma once
 
+#include "runtime/dataset/indexed_dataset.h"
 #include "runtime/dataset/tokenize_files.h"
 
 #include <limits>
@@ -26,6 +27,15 @@ bool holdsJson(const std::string &path, const TokenizeJob &job);
 
 /// Throws DataError if a job has produced no token.
 void requireTokens(const TokenizeJob &job, const TokenizeReport &report);
+
+/// A dataset that a job writes.
+struct TokenizeOutput {
+  std::string prefix;
+  TokenType type;
+};
+
+/// Returns the datasets of a job: one per key, or the tokens of conversations and their mask.
+std::vector<TokenizeOutput> outputsOf(const Tokenizer &tokenizer, const TokenizeJob &job);
 
 /// Returns PREFIX_KEY_document.
 std::string documentPrefix(const TokenizeJob &job, const std::string &key);

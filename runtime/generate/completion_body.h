@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/generate/body_reader.h"
-#include "runtime/generate/chat_template.h"
 #include "runtime/generate/request.h"
+#include "runtime/tokenizer/chat_template.h"
 
 #include <optional>
 

@@ -1,5 +1,7 @@
 #include "runtime/launch/rank_table.h"
 
+#include "runtime/path_kind.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -174,7 +176,11 @@ int RankTable::ranks() const {
   return count;
 }
 
-RankTable readRankTable(const std::filesystem::path &file) { return TableReader(file.string()).read(readText(file)); }
+RankTable readRankTable(const std::filesystem::path &file) {
+  if (PathKind kind = pathKind(file); kind != PathKind::Unknown && kind != PathKind::RankTable)
+    refuseOther(file, "is no rank table");
+  return TableReader(file.string()).read(readText(file));
+}
 
 std::string printRankTable(const RankTable &table) {
   Json servers = Json::array();

@@ -37,6 +37,11 @@ void check(const pb::Plan &plan, const pb::Data &data) {
                                 data.eod_token(), plan.settings().vocabulary()));
   if (data.eod_mask_loss() && !hasInput(plan, "loss_weights"))
     throw PlanError("the model has no input loss_weights, so the end of a document cannot be left out of the loss");
+  for (const BlendPart &part : parseBlend({data.path().begin(), data.path().end()}))
+    if (std::string mask = findLossMask(part.path); !mask.empty() && !hasInput(plan, "loss_weights"))
+      throw PlanError(fmt::format("{}: the model has no input loss_weights, so a loss mask has no effect; give it to "
+                                  "cross_entropy in the model file, or remove the mask to train on all tokens",
+                                  mask));
   if (data.reset_position_ids() && !hasInput(plan, "positions"))
     throw PlanError("the model has no input positions, so they cannot restart behind the end of a document");
 }
@@ -80,8 +85,12 @@ std::string describeTrainingData(const pb::Plan &plan, const DataOptions &option
   double sum = 0;
   for (const BlendPart &part : parts)
     sum += part.weight;
-  for (const BlendPart &part : parts)
-    words += (parts.size() > 1 ? fmt::format("{:.6g} of ", part.weight / sum) : "") + contentDigest(part.path) + ", ";
+  for (const BlendPart &part : parts) {
+    words += (parts.size() > 1 ? fmt::format("{:.6g} of ", part.weight / sum) : "") + contentDigest(part.path);
+    if (std::string mask = findLossMask(part.path); !mask.empty())
+      words += " with a loss mask of " + contentDigest(mask);
+    words += ", ";
+  }
   words += fmt::format("split {}, seed {}, {} order", split, data.has_seed() ? data.seed() : plan.settings().seed(),
                        order == SampleOrder::single ? "single" : "cyclic");
   if (data.eod_token() >= 0)

@@ -48,6 +48,8 @@ TEST_F(PathKindOf, RecognizesFilesAndFoldersByContent) {
   EXPECT_EQ(pathKind(write("short", "x")), PathKind::Unknown);
   EXPECT_EQ(pathKind(write("empty", "")), PathKind::Unknown);
   EXPECT_EQ(pathKind(write("config.json", R"({"model_type": "gpt2"})")), PathKind::HfConfig);
+  EXPECT_EQ(pathKind(write("table.json", R"({"version": "1.0", "server_count": "1", "server_list": []})")),
+            PathKind::RankTable);
   EXPECT_EQ(pathKind(write("other.json", R"({"model": "gpt2"})")), PathKind::Unknown);
   EXPECT_EQ(pathKind(write("hf/config.json", R"({"model_type": "gpt2"})")), PathKind::HfFolder);
   EXPECT_EQ(pathKind(write("run/step-00000010/manifest.json", "{}")), PathKind::CheckpointFolder);

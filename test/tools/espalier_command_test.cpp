@@ -160,6 +160,10 @@ TEST_F(Command, RejectsOptionsThatTheModelDoesNotSupport) {
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss").text, HasSubstr("give --eod-token ID"));
   EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss --eod-token 10").text,
               HasSubstr("no input loss_weights"));
+  std::ofstream(folder / "text.txt_loss_mask.idx") << "a mask is not read where it has no effect";
+  EXPECT_THAT(run("run toy.plan --data text.txt").text,
+              HasSubstr("text.txt_loss_mask: the model has no input loss_weights, so a loss mask has no effect"));
+  fs::remove(folder / "text.txt_loss_mask.idx");
   EXPECT_THAT(run("run toy.plan --data text.txt --reset-position-ids --eod-token 10").text,
               HasSubstr("no input positions"));
   EXPECT_EQ(run("run toy.plan --data text.txt --reset-position-ids --eod-token 10").code, 2);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "compiler/import/yaml/source_location.h"
+#include "runtime/tokenizer/regex.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,10 @@ struct AdapterConfig {
   /// The modules that get adapters: one regular expression, which must match from the beginning of a module's name, or
   /// a list of names, each of which a module's name must end with.
   std::vector<std::string> targets;
-  bool isPattern = true;
-  SourceLocation where; ///< of the targets
+  std::shared_ptr<const rt::Regex> pattern; ///< the regular expression; null: names
+  SourceLocation where;                     ///< of the targets
 
-  /// Returns whether the targets select the module.
+  /// Returns whether the targets select the module. Throws DataError if the expression exceeds its step limit.
   bool selects(const std::string &module) const;
 };
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -347,8 +346,8 @@ private:
 } // namespace
 
 bool AdapterConfig::selects(const std::string &module) const {
-  if (isPattern)
-    return std::regex_search(module, std::regex(targets.front()), std::regex_constants::match_continuous);
+  if (pattern)
+    return pattern->find(module, 0).first == 0;
   return std::ranges::any_of(targets,
                              [&](const std::string &name) { return module == name || module.ends_with("." + name); });
 }

@@ -1,9 +1,10 @@
 // Reads model.model_config.pet_config, the section of MindFormers for parameter-efficient training.
 #include "compiler/import/run/run_reader.h"
 
+#include "runtime/files/data_error.h"
+
 #include <algorithm>
 #include <fmt/format.h>
-#include <regex>
 
 namespace espalier {
 namespace {
@@ -16,18 +17,20 @@ std::string lowerCase(std::string text) {
   return text;
 }
 
-/// Returns whether the text is a regular expression. Reports an error otherwise.
-bool isExpression(const RunReader &reader, const std::string &path, const std::string &text) {
-  try {
-    if (text.size() <= mostTargetBytes) {
-      std::regex unused(text);
-      return true;
-    }
+/// Returns the regular expression. Reports an error and returns null if the text is none.
+std::shared_ptr<const rt::Regex> readExpression(const RunReader &reader, const std::string &path,
+                                                const std::string &text) {
+  if (text.size() > mostTargetBytes) {
     reader.error(path, fmt::format("is {} bytes long, at most {} are read", text.size(), mostTargetBytes));
-  } catch (const std::regex_error &) {
-    reader.error(path, fmt::format("'{}' is no regular expression; write for example '.*wq|.*wv'", text));
+    return nullptr;
   }
-  return false;
+  try {
+    return std::make_shared<const rt::Regex>(path, text);
+  } catch (const rt::DataError &error) {
+    reader.error(
+        path, fmt::format("'{}' is no regular expression ({}); write for example '.*wq|.*wv'", text, error.reason()));
+    return nullptr;
+  }
 }
 
 /// Reads the targets. Returns whether they are sound.
@@ -41,13 +44,15 @@ bool readTargets(const RunReader &reader, AdapterConfig &config) {
   }
   config.where = node->where;
   config.targets = yamlTexts(node);
-  config.isPattern = node->isScalar();
   if (config.targets.empty() || std::ranges::count(config.targets, "") > 0) {
     reader.error(
         path, fmt::format("target_modules must be a regular expression or a list of names, got {}", flowText(*node)));
     return false;
   }
-  return !config.isPattern || isExpression(reader, path, config.targets.front());
+  if (!node->isScalar())
+    return true;
+  config.pattern = readExpression(reader, path, config.targets.front());
+  return config.pattern != nullptr;
 }
 
 } // namespace
@@ -76,9 +81,13 @@ void importAdapters(const RunReader &reader, const NamedParameters &modules) {
   RunConfig &run = reader.config();
   auto hf = std::ranges::find(run.weights, "hf", &WeightRules::system);
   NamedParameters weights = hf == run.weights.end() ? NamedParameters() : hf->rules;
-  NamedParameters names = addAdapters(config, weights, modules, run.model, reader.diagnostics());
-  if (!names.empty())
-    run.weights.push_back({"peft", std::move(names)});
+  try {
+    NamedParameters names = addAdapters(config, weights, modules, run.model, reader.diagnostics());
+    if (!names.empty())
+      run.weights.push_back({"peft", std::move(names)});
+  } catch (const rt::DataError &error) { // the step limit of the expression
+    return reader.error(section + ".target_modules", error.reason());
+  }
   run.adapters = std::move(config);
 }
 

@@ -2,9 +2,11 @@
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
+#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -168,6 +170,15 @@ std::string whyNoCluster(const std::string &name, const std::vector<std::string>
                      isCount ? fmt::format(", did you mean '{}:1x{}'?", plain, devices) : "");
 }
 
+/// Returns what a file is that is no cluster file, and which command takes it; empty for clusters and other names.
+std::string wayOfOther(const std::string &name) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(name, ignored) || rt::pathKind(name) == rt::PathKind::ClusterFile)
+    return "";
+  std::string way = rt::wayOf(name);
+  return way.empty() ? "" : fmt::format("{} {}", name, way);
+}
+
 class ClusterImporter {
 public:
   ClusterImporter(const RunReader &reader, const std::vector<std::string> &folders)
@@ -182,9 +193,9 @@ public:
                     colon + consumed == name.size();
     if (hasShape)
       name.resize(colon);
-    std::string file = findConfig("cluster", name, folders);
-    if (file.empty()) {
-      reader.diagnostics().error(where, whyNoCluster(name, folders));
+    std::string file = findConfig("cluster", name, folders), other = wayOfOther(name);
+    if (file.empty() || !other.empty()) {
+      reader.diagnostics().error(where, other.empty() ? whyNoCluster(name, folders) : other);
       return false;
     }
     YamlPtr root = loadYaml(file, reader.diagnostics());

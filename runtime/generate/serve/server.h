@@ -3,8 +3,8 @@
 // server answers 503.
 #pragma once
 
-#include "runtime/generate/chat_template.h"
 #include "runtime/generate/generator.h"
+#include "runtime/tokenizer/chat_template.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <functional>

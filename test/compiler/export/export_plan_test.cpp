@@ -53,23 +53,24 @@ TEST(Export, ExpertsOfEachSystem) {
   EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  data_parallel: 8\n"));
   EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  expert_parallel: 4\n"));
   ExportedPlan titan = exportTorchtitan(experts, plan);
-  EXPECT_THAT(titan.text, HasSubstr("data_parallel_shard_degree = 8\n"));
-  EXPECT_THAT(titan.text, HasSubstr("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n"));
-  EXPECT_TRUE(titan.notExpressed.empty());
+  EXPECT_THAT(titan.text, HasSubstr("    data_parallel_shard_degree=8,\n"));
+  EXPECT_THAT(titan.text, HasSubstr("    expert_parallel_degree=4,\n"));
+  EXPECT_THAT(titan.notExpressed, ElementsAre("experts split over tensor ranks"));
   plan.splitsExperts = false;
   EXPECT_THAT(describePlan(plan), HasSubstr("ep 4, whole experts"));
   EXPECT_THAT(exportMegatron(experts, plan).text,
               HasSubstr("--expert-model-parallel-size 8\n--expert-tensor-parallel-size 1\n"));
-  EXPECT_THAT(exportTorchtitan(experts, plan).text,
-              HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 1\n"));
+  titan = exportTorchtitan(experts, plan);
+  EXPECT_THAT(titan.text, HasSubstr("    expert_parallel_degree=8,\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
   plan.splitsExperts = true;
-  // Megatron refuses the combination of ep and tp without sequence parallelism, and torchtitan cannot keep experts
-  // unsharded.
+  // Megatron refuses the combination of ep and tp without sequence parallelism. torchtitan cannot keep experts
+  // unsharded, and does not split an expert.
   plan.zero = 0, plan.sequenceParallel = false;
   EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
               ElementsAre("experts over ep and tp without sequence parallelism"));
-  EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // the second one is the missing sequence
-                                                                      // parallelism
+  EXPECT_THAT(exportTorchtitan(experts, plan).notExpressed,
+              ElementsAre("experts over ep while nothing else is sharded over it", "experts split over tensor ranks"));
   // A layer without experts between layers with experts.
   SegmentKind routed = experts.kinds[experts.layers[0].kind];
   routed.patterns.at(0).parameters.at(0).expert = true;
@@ -115,7 +116,7 @@ TEST(Export, TorchtitanExportsOnlyItsSchedules) {
     for (int chunk = 0; chunk < 2 * plan.virtualStages; ++chunk)
       plan.stages.push_back({0, 24 / (2 * plan.virtualStages), std::vector<Recompute>(24 / (2 * plan.virtualStages))});
     ExportedPlan titan = exportTorchtitan(problem(), plan);
-    bool isNamed = titan.text.find("pipeline_parallel_schedule = \"") != std::string::npos;
+    bool isNamed = titan.text.find("pipeline_parallel_schedule=\"") != std::string::npos;
     EXPECT_EQ(isNamed, titan.notExpressed.empty()) << scheduleName(schedule);
     if (!isNamed)
       EXPECT_THAT(titan.notExpressed, ElementsAre(std::string("schedule ") + scheduleName(schedule)));
@@ -129,8 +130,16 @@ TEST(Export, MindFormersAndTorchtitan) {
   EXPECT_THAT(exportMindFormers(problem(), plan).text,
               HasSubstr("  model_parallel: 2\n  pipeline_stage: 2\n  micro_batch_num: 32\n"));
   ExportedPlan titan = exportTorchtitan(problem(), plan);
-  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
-  EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
+  EXPECT_EQ(titan.text, "training=TrainingConfig(\n    num_tokens_per_microbatch_per_dp_rank=2048,\n"
+                        "    num_tokens_per_train_step=262144,\n    max_context_length=2048,\n),\n"
+                        "parallelism=ParallelismConfig(\n    data_parallel_replicate_degree=1,\n"
+                        "    data_parallel_shard_degree=4,\n    tensor_parallel_degree=2,\n"
+                        "    context_parallel_degree=1,\n    pipeline_parallel_degree=2,\n"
+                        "    enable_sequence_parallel=False,\n    pipeline_parallel_schedule=\"1F1B\",\n"
+                        "    num_pp_microbatches=32,\n    pipeline_parallel_layers_per_stage=12,\n"
+                        "    pipeline_parallel_first_stage_less_layers=0,\n"
+                        "    pipeline_parallel_last_stage_less_layers=0,\n),\nactivation_checkpoint=None,\n");
+  EXPECT_THAT(titan.notExpressed, ElementsAre(HasSubstr("ZeRO stage 1")));
 }
 
 // The most frequent choice of the search: stages recompute different numbers of layers.
@@ -143,7 +152,7 @@ TEST(Export, RecomputeOfSomeLayers) {
   ExportedPlan megatron = exportMegatron(problem(), plan);
   EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // required to fit into memory
   EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have selective recompute in all layers")));
-  EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("mode = \"selective\""));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("activation_checkpoint=SelectiveAC.Config(),\n"));
   ExportedPlan mindFormers = exportMindFormers(problem(), plan);
   EXPECT_THAT(mindFormers.text, HasSubstr("  recompute: [0, 0]\n  select_recompute: [5, 0]\n"));
   EXPECT_TRUE(mindFormers.notExpressed.empty());
@@ -207,9 +216,9 @@ TEST(Export, StagesAndVocabulary) {
     stage = {0, 6, std::vector<Recompute>(6)};
   // By default, torchtitan removes a layer from the first and the last stage.
   ExportedPlan titan = exportTorchtitan(problem(), plan);
-  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_layers_per_stage = 6\n"
-                                    "pipeline_parallel_first_stage_less_layers = 0\n"
-                                    "pipeline_parallel_last_stage_less_layers = 0\n"));
+  EXPECT_THAT(titan.text, HasSubstr("    pipeline_parallel_layers_per_stage=6,\n"
+                                    "    pipeline_parallel_first_stage_less_layers=0,\n"
+                                    "    pipeline_parallel_last_stage_less_layers=0,\n"));
   EXPECT_TRUE(titan.notExpressed.empty());
   plan.vocabParallel = false, plan.microBatches = 2;
   EXPECT_THAT(exportMegatron(problem(), plan).notExpressed,
@@ -243,7 +252,7 @@ TEST(Export, OffloadingIfTheSystemSupportsIt) {
   plan.offloadParameters = true;
   plan.offloadActivations = false;
   titan = exportTorchtitan(problem, plan);
-  EXPECT_THAT(titan.text, HasSubstr("enable_cpu_offload = true\n\n[parallelism]"));
+  EXPECT_THAT(titan.text, HasSubstr("    enable_cpu_offload=True,\n),\nparallelism=ParallelismConfig(\n"));
   EXPECT_THAT(titan.notExpressed, ElementsAre());
   EXPECT_THAT(exportMegatron(problem, plan).notExpressed, Contains("offloaded parameters"));
   EXPECT_THAT(exportMindFormers(problem, plan).notExpressed, Contains("offloaded parameters"));

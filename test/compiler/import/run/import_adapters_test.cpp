@@ -103,6 +103,15 @@ TEST(Adapters, HaveNamesInFilesOfPeft) {
   EXPECT_THAT(peftNames(run("gpt2_124m", "pet_type: lora, target_modules: '.*dense1'")), IsEmpty());
 }
 
+/// Patterns are those of Python's re.match, which MindFormers and peft call.
+TEST(Adapters, PatternsAreThoseOfPython) {
+  const std::string names = "base_model.model.model.layers.{i}.self_attn.q_proj.lora_A.weight";
+  for (const char *pattern : {".*wq", "(?i).*WQ", "(?:.*)(?<=w)q", ".*w[q]$"})
+    EXPECT_THAT(peftNames(run("llama2_7b", fmt::format("pet_type: lora, target_modules: '{}'", pattern))),
+                testing::Contains(Pair(names, testing::_)))
+        << pattern;
+}
+
 TEST(Adapters, OfExperts) {
   ImportedRun lora = run("qwen3_30b_a3b", "pet_type: lora, lora_dropout: 0, target_modules: [experts.0.up_proj]");
   ASSERT_TRUE(lora.ok()) << lora.diagnostics.render();
@@ -122,7 +131,10 @@ TEST(Adapters, ContradictionsAreOneError) {
   EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora"), HasSubstr("has no target_modules"));
   EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora, target_modules: '.*dense'"),
               HasSubstr("target_modules .*dense selects no matrix product of llama, there are down_proj, "));
-  EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora, target_modules: '*wq'"), HasSubstr("is no regular expression"));
+  EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora, target_modules: '*wq'"),
+              HasSubstr("'*wq' is no regular expression (pattern at character 0: quantifier does not follow"));
+  EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora, target_modules: '(x+x+)+y|.*wq|" + std::string(1000, 'x') + "'"),
+              HasSubstr("bytes long, at most 1000 are read"));
   EXPECT_THAT(errorOf("llama2_7b", "pet_type: lora, target_modules: '.*layers.1\\..*wq'"),
               HasSubstr("target_modules selects wq in 1 of 32 layers, wanted all or none"));
 }

@@ -26,11 +26,28 @@ ChatTemplate chatTemplateNamed(std::string_view name);
 /// Returns the name of a format.
 std::string nameOf(ChatTemplate chat);
 
-/// Returns why the format has no place for these messages; empty if it has.
-std::string whyNotRendered(ChatTemplate chat, std::span<const ChatMessage> messages);
+/// A piece of the text of a chat. `isAnswer`: the words of the assistant and the token that ends them, which a model
+/// learns to write.
+struct ChatPart {
+  std::string text;
+  bool isAnswer = false;
+};
+
+/// Returns why the format has no place for these messages; empty if it has. `endsWithUser`: the next message is the
+/// assistant's.
+std::string whyNotRendered(ChatTemplate chat, std::span<const ChatMessage> messages, bool endsWithUser = true);
+/// Returns the text of messages in parts. `eos` ends an answer where the format has no token for it (alpaca). Requires
+/// that whyNotRendered() is empty.
+std::vector<ChatPart> renderMessages(ChatTemplate chat, std::span<const ChatMessage> messages, const std::string &eos);
 /// Returns the text of a chat, up to where the next answer of the assistant begins. Requires that whyNotRendered() is
 /// empty.
 std::string renderChat(ChatTemplate chat, std::span<const ChatMessage> messages);
+/// Returns the messages that alpaca renders as its authors render an example. The input may be empty.
+std::vector<ChatMessage> alpacaMessages(std::string instruction, const std::string &input, std::string output);
+/// Returns the tokens that a tokenizer must have for the format.
+std::vector<std::string> specialTokensOf(ChatTemplate chat);
+/// Returns the token with which a text of the format begins; empty: none.
+std::string bosOf(ChatTemplate chat);
 /// Returns the strings that end an answer, besides the end-of-document token.
 std::vector<std::string> chatStops(ChatTemplate chat);
 

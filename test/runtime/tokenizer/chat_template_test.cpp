@@ -1,6 +1,6 @@
 // Tests the texts of chats and the recognition of tokenizers' templates. The expected texts are what jinja2 renders
 // from the templates below, with bos_token <s> or <|begin_of_text|> and eos_token </s>.
-#include "runtime/generate/chat_template.h"
+#include "runtime/tokenizer/chat_template.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ TEST(ChatTemplate, RendersChatml) {
 
 TEST(ChatTemplate, RendersLlama2) {
   EXPECT_EQ(renderChat(ChatTemplate::llama2, chat),
-            "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n Hello [/INST] Hi there </s><s>[INST] Who are you? [/INST]");
+            "<s>[INST] <<SYS>>\nBe brief. \n<</SYS>>\n\n Hello [/INST] Hi there </s><s>[INST] Who are you? [/INST]");
   EXPECT_EQ(renderChat(ChatTemplate::llama2, std::vector<ChatMessage>{{"user", " Hello "}}), "<s>[INST] Hello [/INST]");
 }
 

@@ -1,7 +1,9 @@
-#include "runtime/generate/chat_template.h"
+#include "runtime/tokenizer/chat_template.h"
 
 #include "runtime/files/data_error.h"
 #include "runtime/files/mapped_file.h"
+#include "runtime/tokenizer/unicode_classes.h"
+#include "runtime/tokenizer/utf8.h"
 
 #include <algorithm>
 #include <array>
@@ -21,61 +23,116 @@ struct Format {
   std::vector<std::string> needed, allowed;
   /// Whether messages lose white space at both ends.
   bool isTrimmed;
+  /// Tokens that a tokenizer must have for the format, and the first of them in a text; empty: none.
+  std::vector<std::string> specials;
+  const char *bos;
 };
 
 constexpr const char *alpacaTask =
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.";
 
+constexpr const char *alpacaTaskWithInput =
+    "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+    "response that appropriately completes the request.";
+
 const Format &formatOf(ChatTemplate chat) {
   static const std::array<Format, 4> formats = {{
-      {"chatml", {"<|im_end|>"}, {"<|im_start|>", "<|im_end|>", "assistant"}, {"user", "system"}, false},
+      {"chatml",
+       {"<|im_end|>"},
+       {"<|im_start|>", "<|im_end|>", "assistant"},
+       {"user", "system"},
+       false,
+       {"<|im_start|>", "<|im_end|>"},
+       ""},
       {"llama2",
        {"</s>", "[INST]"},
        {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
        {"user", "system", "assistant"},
-       true},
+       true,
+       {"<s>", "</s>"},
+       "<s>"},
       {"llama3",
        {"<|eot_id|>"},
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "assistant"},
        {"user", "system", "<|begin_of_text|>"},
-       true},
+       true,
+       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+       "<|begin_of_text|>"},
       {"alpaca",
        {"### Instruction:", "</s>"},
        {"### Instruction:", "### Response:"},
        {"user", "system", "assistant", alpacaTask},
-       true},
+       true,
+       {},
+       ""},
   }};
   return formats[static_cast<size_t>(chat)];
 }
 
 constexpr std::array all = {ChatTemplate::chatml, ChatTemplate::llama2, ChatTemplate::llama3, ChatTemplate::alpaca};
 
-std::string trimmed(std::string_view text) {
-  constexpr std::string_view white = " \t\n\r\f\v";
-  size_t first = text.find_first_not_of(white), last = text.find_last_not_of(white);
-  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
+/// Returns whether Python's str.strip() removes this character.
+bool isWhite(char32_t codePoint) {
+  bool isSeparator = codePoint >= 0x1c && codePoint <= 0x1f; // Python counts these, \\s does not
+  return isSeparator || unicodeClasses().of(codePoint) == CharClass::space;
 }
 
-std::string renderLlama2(std::span<const ChatMessage> messages) {
-  std::string text, system;
+/// Returns the text without white space at both ends, as Python's str.strip() and Jinja's trim do.
+std::string trimmed(std::string_view text) {
+  while (!text.empty()) {
+    DecodedChar first = decodeUtf8(text, 0);
+    if (!isWhite(first.codePoint))
+      break;
+    text.remove_prefix(first.bytes);
+  }
+  while (!text.empty()) {
+    size_t last = charBefore(text, text.size());
+    if (!isWhite(decodeUtf8(text, last).codePoint))
+      break;
+    text.remove_suffix(text.size() - last);
+  }
+  return std::string(text);
+}
+
+/// Returns the text between the end of a message and the answer that follows it.
+std::string answerStart(ChatTemplate chat) {
+  switch (chat) {
+  case ChatTemplate::chatml:
+    return "<|im_start|>assistant\n";
+  case ChatTemplate::llama3:
+    return "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  case ChatTemplate::alpaca:
+    return "\n\n### Response:\n";
+  case ChatTemplate::llama2:
+    break;
+  }
+  return "";
+}
+
+std::vector<ChatPart> renderLlama2(std::span<const ChatMessage> messages) {
+  std::vector<ChatPart> parts;
+  std::string system;
   if (messages.front().role == "system") {
-    system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", trimmed(messages.front().content));
+    system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", messages.front().content);
     messages = messages.subspan(1);
   }
   for (const ChatMessage &message : messages)
-    text += message.role == "user"
-                ? fmt::format("<s>[INST] {} [/INST]", trimmed(std::exchange(system, "") + message.content))
-                : fmt::format(" {} </s>", trimmed(message.content));
-  return text;
+    if (message.role == "user")
+      parts.push_back({fmt::format("<s>[INST] {} [/INST]", trimmed(std::exchange(system, "") + message.content))});
+    else
+      parts.push_back({fmt::format(" {} </s>", trimmed(message.content)), /*isAnswer=*/true});
+  return parts;
 }
 
-std::string renderAlpaca(std::span<const ChatMessage> messages) {
+std::vector<ChatPart> renderAlpaca(std::span<const ChatMessage> messages, const std::string &eos) {
   bool hasSystem = messages.front().role == "system";
-  std::string text = hasSystem ? trimmed(messages.front().content) : alpacaTask;
-  for (const ChatMessage &message : messages.subspan(hasSystem ? 1 : 0))
-    text +=
-        fmt::format("\n\n### {}:\n{}", message.role == "user" ? "Instruction" : "Response", trimmed(message.content));
-  return text + "\n\n### Response:\n";
+  std::vector<ChatPart> parts = {{hasSystem ? trimmed(messages.front().content) : alpacaTask}};
+  for (const ChatMessage &message : messages.subspan(hasSystem ? 1 : 0)) {
+    bool isAnswer = message.role == "assistant";
+    parts.push_back({isAnswer ? answerStart(ChatTemplate::alpaca) : "\n\n### Instruction:\n"});
+    parts.push_back({trimmed(message.content) + (isAnswer ? eos : ""), isAnswer});
+  }
+  return parts;
 }
 
 /// Returns the string literals of a Jinja template and its text outside of braces, with escapes replaced. Leaves out
@@ -169,42 +226,60 @@ ChatTemplate chatTemplateNamed(std::string_view name) {
 
 std::string nameOf(ChatTemplate chat) { return formatOf(chat).name; }
 
-std::string whyNotRendered(ChatTemplate chat, std::span<const ChatMessage> messages) {
+std::string whyNotRendered(ChatTemplate chat, std::span<const ChatMessage> messages, bool endsWithUser) {
   if (messages.empty())
     return "messages has no message";
   bool alternates = chat == ChatTemplate::llama2 || chat == ChatTemplate::alpaca;
   if (!alternates)
     return "";
   std::span<const ChatMessage> turns = messages.subspan(messages.front().role == "system" ? 1 : 0);
-  bool isRight = turns.size() % 2 == 1;
+  bool isRight = !turns.empty() && (!endsWithUser || turns.size() % 2 == 1);
   for (size_t i = 0; i < turns.size(); ++i)
     isRight &= turns[i].role == (i % 2 == 0 ? "user" : "assistant");
   return isRight ? ""
-                 : fmt::format("template {} takes messages of user and assistant in turn, beginning and ending with "
-                               "user; a system message may come first",
-                               nameOf(chat));
+                 : fmt::format("template {} takes messages of user and assistant in turn, beginning {}with user; a "
+                               "system message may come first",
+                               nameOf(chat), endsWithUser ? "and ending " : "");
+}
+
+std::vector<ChatPart> renderMessages(ChatTemplate chat, std::span<const ChatMessage> messages, const std::string &eos) {
+  if (chat == ChatTemplate::llama2)
+    return renderLlama2(messages);
+  if (chat == ChatTemplate::alpaca)
+    return renderAlpaca(messages, eos);
+  std::vector<ChatPart> parts = {{formatOf(chat).bos}};
+  for (const ChatMessage &message : messages) {
+    bool isAnswer = message.role == "assistant";
+    if (chat == ChatTemplate::chatml) {
+      parts.push_back({fmt::format("<|im_start|>{}\n", message.role)});
+      parts.push_back({message.content + "<|im_end|>", isAnswer});
+      parts.push_back({"\n"});
+    } else {
+      parts.push_back({fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", message.role)});
+      parts.push_back({trimmed(message.content) + "<|eot_id|>", isAnswer});
+    }
+  }
+  return parts;
 }
 
 std::string renderChat(ChatTemplate chat, std::span<const ChatMessage> messages) {
   std::string text;
-  switch (chat) {
-  case ChatTemplate::chatml:
-    for (const ChatMessage &message : messages)
-      text += fmt::format("<|im_start|>{}\n{}<|im_end|>\n", message.role, message.content);
-    return text + "<|im_start|>assistant\n";
-  case ChatTemplate::llama3:
-    text = "<|begin_of_text|>";
-    for (const ChatMessage &message : messages)
-      text +=
-          fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>", message.role, trimmed(message.content));
-    return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
-  case ChatTemplate::llama2:
-    return renderLlama2(messages);
-  case ChatTemplate::alpaca:
-    return renderAlpaca(messages);
-  }
-  return text;
+  for (const ChatPart &part : renderMessages(chat, messages, /*eos=*/""))
+    text += part.text;
+  return text + answerStart(chat);
 }
+
+std::vector<ChatMessage> alpacaMessages(std::string instruction, const std::string &input, std::string output) {
+  if (trimmed(input).empty())
+    return {{"user", std::move(instruction)}, {"assistant", std::move(output)}};
+  return {{"system", alpacaTaskWithInput},
+          {"user", fmt::format("{}\n\n### Input:\n{}", trimmed(instruction), trimmed(input))},
+          {"assistant", std::move(output)}};
+}
+
+std::vector<std::string> specialTokensOf(ChatTemplate chat) { return formatOf(chat).specials; }
+
+std::string bosOf(ChatTemplate chat) { return formatOf(chat).bos; }
 
 std::vector<std::string> chatStops(ChatTemplate chat) { return formatOf(chat).stops; }
 

@@ -1,0 +1,170 @@
+// The text of a conversation is tokenized as a whole, as apply_chat_template of transformers does. A part of the text
+// begins at the token that holds its first byte. That token is the first one in which the tokens of the text before the
+// part differ from the tokens of the whole text.
+#include "runtime/dataset/tokenize_chat.h"
+
+#include "runtime/files/data_error.h"
+#include "runtime/json_reason.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr std::array roles = {"system", "user", "assistant"};
+/// Names of the token that begins a document, in the vocabularies of published models.
+constexpr std::array usualBos = {"<s>", "<|begin_of_text|>", "<bos>"};
+
+/// Reads a string field of an object. Returns a fault, or an empty string.
+std::string readText(const nlohmann::json &object, const std::string &key, std::string &text) {
+  auto found = object.find(key);
+  if (found == object.end())
+    return fmt::format("no key \"{}\"", key);
+  if (!found->is_string())
+    return fmt::format("key \"{}\" holds {}, want a string", key, found->type_name());
+  text = found->get<std::string>();
+  return "";
+}
+
+/// Reads the list of messages. Returns a fault, or an empty string.
+std::string readMessages(const nlohmann::json &line, const std::string &key, std::vector<ChatMessage> &messages) {
+  auto list = line.find(key);
+  if (list == line.end())
+    return fmt::format("no key \"{}\"", key);
+  if (!list->is_array())
+    return fmt::format("key \"{}\" holds {}, want a list of messages", key, list->type_name());
+  if (list->empty())
+    return fmt::format("key \"{}\" holds no message", key);
+  for (const nlohmann::json &one : *list) {
+    std::string place = fmt::format("message {} of \"{}\"", messages.size() + 1, key);
+    if (!one.is_object())
+      return fmt::format("{} is {}, want an object with role and content", place, one.type_name());
+    ChatMessage message;
+    for (auto [name, text] : {std::pair("role", &message.role), {"content", &message.content}})
+      if (std::string fault = readText(one, name, *text); !fault.empty())
+        return fmt::format("{}: {}", place, fault);
+    if (std::ranges::find(roles, message.role) == roles.end())
+      return fmt::format("{}: role \"{}\", want system, user or assistant", place, message.role);
+    messages.push_back(std::move(message));
+  }
+  if (std::ranges::find(messages, "assistant", &ChatMessage::role) == messages.end())
+    return fmt::format("key \"{}\" holds no message of the assistant, so there is nothing to learn", key);
+  return "";
+}
+
+/// Reads a prompt and its completion. Returns a fault, or an empty string.
+std::string readPair(const nlohmann::json &line, const ChatJob &job, std::vector<ChatMessage> &messages) {
+  std::string prompt, input, completion;
+  for (auto [key, text] : {std::pair(&job.promptKey, &prompt), {&job.completionKey, &completion}})
+    if (std::string fault = readText(line, *key, *text); !fault.empty())
+      return fault;
+  if (!job.inputKey.empty() && line.contains(job.inputKey))
+    if (std::string fault = readText(line, job.inputKey, input); !fault.empty())
+      return fault;
+  if (job.chat == ChatTemplate::alpaca)
+    messages = alpacaMessages(std::move(prompt), input, std::move(completion));
+  else
+    messages = {{"user", std::move(prompt)}, {"assistant", std::move(completion)}};
+  return "";
+}
+
+size_t commonPrefix(const std::vector<int32_t> &one, const std::vector<int32_t> &other) {
+  return std::ranges::mismatch(one, other).in1 - one.begin();
+}
+
+bool isOneToken(Tokenizer &tokenizer, const std::string &text) { return tokenizer.encode(text).size() == 1; }
+
+} // namespace
+
+ChatTokenizer::ChatTokenizer(Tokenizer &tokenizer, const ChatJob &job) : tokenizer(tokenizer), job(job) {
+  auto refuse = [&](const std::string &what) {
+    throw DataError("tokenize", fmt::format("{}; give the tokenizer of a model of this template (--tokenizer hf), or "
+                                            "another --template",
+                                            what));
+  };
+  for (const std::string &special : specialTokensOf(job.chat))
+    if (!isOneToken(tokenizer, special))
+      refuse(fmt::format("template {} needs {} as one token, the tokenizer makes {} of it", nameOf(job.chat), special,
+                         tokenizer.encode(special).size()));
+  bool isAlpaca = job.chat == ChatTemplate::alpaca;
+  bos = bosOf(job.chat);
+  for (const char *usual : usualBos)
+    if (bos.empty() && isOneToken(tokenizer, usual))
+      bos = usual;
+  if (bos.empty() && job.addsBos.value_or(false))
+    refuse("the tokenizer has no token that begins a document, which --bos yes asks for");
+  if (!job.addsBos.value_or(isAlpaca || !bosOf(job.chat).empty()))
+    bos.clear();
+  if (int32_t eod = tokenizer.eodToken(); eod >= 0)
+    eos = tokenizer.decode(std::array{eod});
+  bool needsEos = job.addsEos.value_or(isAlpaca);
+  if (needsEos && (eos.empty() || !isOneToken(tokenizer, eos)))
+    refuse(fmt::format("the tokenizer has no text for the token that ends a document, which {} needs",
+                       job.addsEos ? "--eos yes" : "template " + nameOf(job.chat)));
+}
+
+int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, std::vector<int32_t> &mask,
+                              std::string &fault) {
+  if (line.starts_with('[')) {
+    fault = "begins a JSON array, want an object per line; jq -c '.[]' FILE > FILE.jsonl writes them";
+    return 0;
+  }
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::exception &error) {
+    fault = fmt::format("not JSON: {}", jsonReason(error));
+    return 0;
+  }
+  std::vector<ChatMessage> messages;
+  if (!json.is_object())
+    fault = fmt::format("want an object, got {}", json.type_name());
+  else
+    fault = job.messagesKey.empty() ? readPair(json, job, messages) : readMessages(json, job.messagesKey, messages);
+  if (fault.empty())
+    fault = whyNotRendered(job.chat, messages, /*endsWithUser=*/false);
+  if (!fault.empty())
+    return 0;
+  bool answersEnd = job.addsEos.value_or(true); // alpaca
+  std::vector<ChatPart> parts = renderMessages(job.chat, messages, answersEnd ? eos : "");
+  int64_t bytes = 0;
+  for (const ChatPart &part : parts)
+    bytes += static_cast<int64_t>(part.text.size());
+  appendParts(std::move(parts), ids, mask);
+  return bytes;
+}
+
+void ChatTokenizer::appendParts(std::vector<ChatPart> parts, std::vector<int32_t> &ids, std::vector<int32_t> &mask) {
+  std::string own = bosOf(job.chat);
+  if (!own.empty())
+    parts.front().text.erase(0, own.size());
+  parts.front().text.insert(0, bos);
+  bool endsWithEos = !eos.empty() && parts.back().text.ends_with(eos);
+  if (job.addsEos == true && !endsWithEos)
+    parts.push_back({eos});
+  if (job.addsEos == false && endsWithEos)
+    parts.back().text.resize(parts.back().text.size() - eos.size());
+  std::string text;
+  for (const ChatPart &part : parts)
+    text += part.text;
+  std::vector<int32_t> whole = tokenizer.encode(text);
+  std::vector<int32_t> counts(whole.size());
+  auto tokenAt = [&](size_t byte) {
+    return counts.begin() +
+           static_cast<ptrdiff_t>(commonPrefix(tokenizer.encode(std::string_view(text).substr(0, byte)), whole));
+  };
+  size_t at = 0;
+  for (const ChatPart &part : parts) {
+    if (part.isAnswer)
+      std::fill(tokenAt(at), tokenAt(at + part.text.size()), 1);
+    at += part.text.size();
+  }
+  ids.insert(ids.end(), whole.begin(), whole.end());
+  mask.insert(mask.end(), counts.begin(), counts.end());
+}
+
+} // namespace espalier::rt
