@@ -172,10 +172,13 @@ LiveBytes ProfiledBuild::splitLiveBytes(const std::string &kind) const {
 
 std::vector<Size> ProfiledBuild::stepPeaks(const std::string &kind) const {
   std::vector<Size> live;
-  if (sizes.at().zero > 0)
+  bool isSharded = sizes.at().zero > 0;
+  if (isSharded || rt::optimizerRow(readOptimizer(module()).type).isForMatrices)
     for (const char *step : stepFunctions)
       addProgram(module(), kind + step, sizes, live);
   keepLargest(live);
+  if (!isSharded)
+    return live;
   // This holds for experts and all other parameters: ZeRO also shards over ep what ep does not split.
   for (Size &size : live)
     for (Monomial &part : size)

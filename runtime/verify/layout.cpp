@@ -1,5 +1,6 @@
 // Rule D: parameters in their buckets, buckets in the regions of calls, the stages that hold and update them, and
 // slices.
+#include "runtime/optimizers.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
 
@@ -71,6 +72,12 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
   if (bucket.frozen() && (bucket.has_gradient() || bucket.state_size() > 0 || bucket.partial() || bucket.norm_weight()))
     add("bucket '{}': is frozen, and has gradients, optimizer state, partial axes or a weight in the norm",
         bucket.name());
+  if (!pb::Optimizer_IsValid(bucket.optimizer()))
+    return add("bucket '{}': optimizer {} is unknown", bucket.name(), static_cast<int>(bucket.optimizer()));
+  int states = static_cast<int>(optimizerRow(bucket.optimizer()).states.size());
+  if (bucket.state_size() > 0 && bucket.state_size() != states && bucket.state_size() != states + 1)
+    add("bucket '{}': has {} state tensors, {} has {}, after a master copy if there is one", bucket.name(),
+        bucket.state_size(), optimizerRow(bucket.optimizer()).name, states);
   if (mesh.divided(bucket.share() & ~bucket.partial()) && !bucket.frozen())
     add("bucket '{}': its state is shared over axes that its gradients are not summed over", bucket.name());
   bool isHeld = bucket.holders_size() > 1 && !bucket.frozen(), isSummed = mesh.divided(bucket.partial() & PP);

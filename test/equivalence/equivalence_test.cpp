@@ -82,6 +82,20 @@ INSTANTIATE_TEST_SUITE_P(FrozenPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(frozenModels()), testing::ValuesIn(frozenSplits())),
                          nameOf);
 
+INSTANTIATE_TEST_SUITE_P(OptimizerPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(optimizerModels()), testing::ValuesIn(matrixSplits())),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(SgdPlans, Equivalence,
+                         testing::Combine(testing::Values(optimizerModels().front()),
+                                          testing::Values(SplitCase{.name = "tp2_pp2_zero1_sp",
+                                                                    .dp = 2,
+                                                                    .tp = 2,
+                                                                    .pp = 2,
+                                                                    .microBatches = 4,
+                                                                    .zero = 1,
+                                                                    .sequenceParallel = true})),
+                         nameOf);
+
 /// Frozen parameters have no gradient and keep their initial values.
 TEST(Frozen, HaveNoGradient) {
   std::set<std::string> trained;
