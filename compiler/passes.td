@@ -64,8 +64,10 @@ def FormBuckets : Pass<"form-buckets", "::mlir::ModuleOp"> {
   let summary = "Forms the buckets of each segment: parameters that are reduced, updated and gathered together";
   let description = [{
     Puts parameters of a localized joint function into one bucket if their storage type, weight decay, partial axes,
-    shard axes and norm weight are equal. A tied parameter has a bucket of its own. Reads `model.parameters`,
-    `model.sizes`, `exec.plan` (the ZeRO stage) and `exec.optimizer` (master weights). Makes one `exec.segment` per
+    shard axes, optimizer and norm weight are equal. A tied parameter has a bucket of its own. An optimizer that needs
+    whole matrices updates the weights of products of the layers; matrices of one shape share a bucket, and shards end
+    between matrices. Reads `model.parameters`, `model.sizes`, `model.runs`, `exec.plan` (the ZeRO stage) and
+    `exec.optimizer` (the optimizer and master weights). Makes one `exec.segment` per
     function with `model.segment`. For generation it makes one per `@<segment>.decode`, because decode and prefill share
     their parameters.
   }];
@@ -79,7 +81,8 @@ def BuildOptimizer : Pass<"build-optimizer", "::mlir::ModuleOp"> {
     shards; its argument with the role `scattered` is the shard of one micro-batch. Tensors are flat, `[element]`. A
     tensor is a whole bucket or, with the attribute `exec.share = ["dp"]`, the rank's ZeRO shard of the bucket.
     `model.name` names the bucket. Adds `@step.scalars`, a function without a body: its attribute `exec.max_grad_norm`
-    is the norm for clipping, 0 for none. `exec.optimizer` has the hyperparameters of AdamW.
+    is the norm for clipping, 0 for none. `exec.optimizer` has the
+    hyperparameters. Buckets name their optimizer.
   }];
   let dependentDialects = ["::espalier::model::ModelDialect", "::mlir::func::FuncDialect"];
 }

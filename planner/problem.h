@@ -97,8 +97,9 @@ struct ParameterTerm {
   double shareMultiple = 0;  ///< the shard size (without ZeRO: the total) is a multiple of this; 0: no rounding
   double parameterBytes = 4; ///< per element, as forward reads them
   double gradientBytes = 4;  ///< per element, the accumulator
+  double matrices = 0;       ///< above 0: the number of equal matrices, which shards do not split
   bool tied = false;         ///< the head's copy of the embedding: costs nothing if both are on one stage
-  double optimizerBytes = 8; ///< per element, masters and moments
+  double optimizerBytes = 8; ///< per element, masters and state tensors
   bool isFrozen = false;     ///< not trained, so that only ZeRO 3 shards them
   bool expert = false;       ///< sharded over ep, so that ZeRO can shard over the remaining sample axes only
   double unshardedShare = 1; ///< of parameters that ZeRO shards: the share that is unsharded at once (UnshardedBuffers)

@@ -2,6 +2,7 @@
 #include "runtime/parameter_block.h"
 
 #include "runtime/kernels/dtype.h"
+#include "runtime/optimizers.h"
 
 #include <algorithm>
 #include <map>
@@ -147,7 +148,9 @@ std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &
   return placed;
 }
 
-bool hasMaster(const pb::Bucket &bucket) { return bucket.state_size() > 2; }
+bool hasMaster(const pb::Bucket &bucket) {
+  return bucket.state_size() > static_cast<int>(optimizerRow(bucket.optimizer()).states.size());
+}
 
 float loadElement(pb::DataType type, const void *values, int64_t i) {
   if (type == pb::BF16)

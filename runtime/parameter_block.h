@@ -84,7 +84,7 @@ private:
 /// Returns the parameters of a rank, each once, in the order of its calls.
 std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &mesh, int rank);
 
-/// Returns whether the optimizer also keeps the bucket's parameters in f32, before its two moments.
+/// Returns whether the optimizer also keeps the bucket's parameters in f32, before its state tensors.
 bool hasMaster(const pb::Bucket &bucket);
 
 /// Load or store element i of an array of `type` as f32; storing rounds once.

@@ -263,6 +263,13 @@ LogicalResult ProgramBuilder::lowerTakeRow(Operation *op) {
   return success();
 }
 
+LogicalResult ProgramBuilder::lowerView(Operation *op) {
+  Value x = op->getOperand(0), result = op->getResult(0);
+  int64_t bytes = tensorBytes(cast<RankedTensorType>(x.getType()));
+  copy(place(x), place(result), elementOf(x), {1, bytes, bytes});
+  return success();
+}
+
 LogicalResult ProgramBuilder::lowerEmbed(Operation *op) {
   bool isForward = isa<model::EmbedOp>(op);
   Value result = op->getResult(0), ids = op->getOperand(isForward ? 1 : 0);

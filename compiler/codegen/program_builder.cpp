@@ -475,6 +475,7 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
       .Case<model::AttendCacheOp>([&](auto) { return lowerAttendCache(op); })
       .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
+      .Case<model::ViewOp>([&](auto) { return lowerView(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })

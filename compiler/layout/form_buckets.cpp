@@ -32,6 +32,8 @@ struct FormedParameter {
       shareAxes;        ///< axes over which gradients are summed after the last micro-batch, and axes of ZeRO shards
   int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
   bool decays = false, isFrozen = false;
+  rt::pb::Optimizer optimizer = rt::pb::ADAMW;
+  SmallVector<int64_t, 2> matrix; ///< rows and columns if the optimizer needs whole matrices
 };
 
 struct FormedSegment {
@@ -44,7 +46,8 @@ struct FormedSegment {
 class ParameterReader {
 public:
   ParameterReader(ModuleOp module, const planner::Plan &plan)
-      : plan(plan), layout(module), sizes(module->getAttrOfType<DictionaryAttr>("model.sizes")) {}
+      : plan(plan), layout(module), sizes(module->getAttrOfType<DictionaryAttr>("model.sizes")),
+        optimizer(rt::optimizerRow(readOptimizer(module).type)), runs(readRuns(module)) {}
 
   FailureOr<std::vector<FormedParameter>> read(func::FuncOp function) {
     std::vector<FormedParameter> parameters;
@@ -90,7 +93,70 @@ private:
     out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
     out.decays = facts.contains("decays") && !out.isFrozen;
     readAxes(function, out);
+    return out.isFrozen || !trains(function->getParentOfType<ModuleOp>()) ? success()
+                                                                          : chooseOptimizer(function, argument, out);
+  }
+
+  /// Sets the optimizer of a trained parameter. An optimizer for matrices updates the weights of products of the
+  /// layers, which are neither in the first nor in the last segment.
+  LogicalResult chooseOptimizer(func::FuncOp function, BlockArgument argument, FormedParameter &out) const {
+    if (!optimizer.isForMatrices) {
+      out.optimizer = optimizer.number;
+      return success();
+    }
+    StringRef kind = function.getSymName();
+    if (runs.size() < 3 || kind == runs.front().kind || kind == runs.back().kind)
+      return success();
+    std::optional<size_t> batch, rows;
+    rows = findRows(argument, batch);
+    if (!rows)
+      return success();
+    const SegmentParameter &parameter = out.parameter;
+    ArrayRef<int64_t> shape = out.local.getShape();
+    for (size_t d = *batch; d < shape.size(); ++d)
+      if (layout.size(parameter.sharding.dims[d]) > 1)
+        return emitError(parameter.location)
+               << optimizer.name << " needs whole matrices, and parameter " << parameter.name << " is split over "
+               << parameter.sharding.dims[d].front() << "; set model_parallel to 1, or another optimizer.type";
+    out.optimizer = optimizer.number;
+    out.matrix = {1, 1};
+    for (size_t d = *batch; d < shape.size(); ++d)
+      out.matrix[d < *batch + *rows ? 0 : 1] *= shape[d];
+    if (int64_t elements = out.matrix[0] * out.matrix[1]; elements % bucketAlignment != 0)
+      return emitError(parameter.location)
+             << optimizer.name << " needs matrices whose elements are a multiple of " << bucketAlignment
+             << ", and parameter " << parameter.name << " has " << out.matrix[0] << " times " << out.matrix[1]
+             << "; choose other sizes, or another optimizer.type";
     return success();
+  }
+
+  /// Returns the number of dimensions that are rows, if the parameter is the matrix of a product: of its dimensions,
+  /// first those of a batch, then those that the product contracts, then its columns. Sets the number of dimensions of
+  /// the batch.
+  static std::optional<size_t> findRows(BlockArgument argument, std::optional<size_t> &batch) {
+    SmallVector<Value> left = {argument};
+    model::ContractOp first;
+    while (!left.empty())
+      for (Operation *user : left.pop_back_val().getUsers()) {
+        if (isa<model::ConvertOp>(user))
+          left.push_back(user->getResult(0));
+        auto contract = dyn_cast<model::ContractOp>(user);
+        if (contract && (!first || contract->isBeforeInBlock(first)))
+          first = contract;
+      }
+    if (!first)
+      return std::nullopt;
+    ArrayRef<StringAttr> dims = dimNames(argument.getType());
+    auto hasArgument = [&](Value side) { return llvm::equal(dimNames(side.getType()), dims); };
+    Value other = hasArgument(first.getA()) ? first.getB() : first.getA();
+    auto isIn = [&](Value value, StringAttr dim) { return dimIndex(value.getType(), dim) >= 0; };
+    std::string order; // b, r or c per dimension
+    for (StringAttr dim : dims)
+      order += !isIn(first.getResult(), dim) ? 'r' : isIn(other, dim) ? 'b' : 'c';
+    size_t rows = llvm::count(order, 'r'), columns = llvm::count(order, 'c');
+    batch = order.size() - rows - columns;
+    bool isOrdered = order == std::string(*batch, 'b') + std::string(rows, 'r') + std::string(columns, 'c');
+    return isOrdered && rows > 0 && columns > 0 ? std::optional(rows) : std::nullopt;
   }
 
   /// A frozen parameter has no gradient that is summed. ZeRO 3 shards it over all replicas.
@@ -131,6 +197,8 @@ private:
   const planner::Plan &plan;
   Layout layout;
   DictionaryAttr sizes;
+  const rt::OptimizerRow &optimizer;
+  std::vector<SegmentRun> runs;
 };
 
 /// Forms the buckets of one segment and assigns its parameters to them.
@@ -153,7 +221,9 @@ public:
         put(parameter);
     for (SegmentBucket &bucket : segment.buckets) {
       int64_t parts = layout.size(bucket.shareAxes);
-      bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * bucketAlignment));
+      // The elements of a matrix are a multiple of the alignment.
+      int64_t unit = bucket.matrix.empty() ? bucketAlignment : bucket.matrix[0] * bucket.matrix[1];
+      bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * unit));
       bucket.partElements = bucket.elements / parts;
     }
   }
@@ -169,7 +239,8 @@ private:
     for (auto [index, bucket] : llvm::enumerate(segment.buckets))
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
-          bucket.shareAxes == parameter.shareAxes && bucket.normWeight == weight)
+          bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
+          bucket.matrix == parameter.matrix && bucket.normWeight == weight)
         return bucket;
     SegmentBucket bucket;
     bucket.name = isTied ? parameter.tied : freeName(parameter);
@@ -183,6 +254,8 @@ private:
       bucket.wholeStoredOffset = 0;
     bucket.decays = parameter.decays;
     bucket.isFrozen = parameter.isFrozen;
+    bucket.optimizer = parameter.optimizer;
+    bucket.matrix = parameter.matrix;
     bucket.normWeight = weight;
     if (acrossStages)
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
@@ -193,7 +266,10 @@ private:
   }
 
   std::string freeName(const FormedParameter &parameter) const {
-    const char *suffix = parameter.isFrozen ? ".frozen" : parameter.decays ? ".decayed" : ".plain";
+    const char *suffix = parameter.isFrozen          ? ".frozen"
+                         : !parameter.matrix.empty() ? ".matrices"
+                         : parameter.decays          ? ".decayed"
+                                                     : ".plain";
     std::string base = segment.kind + suffix, name = base;
     for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
          ++number)
@@ -221,7 +297,7 @@ void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
   bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
   if (!bucket.isFrozen) {
     bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
-    bucket.stateOffset = take(segment.stateBytes, stateParts(segment).size() * bucket.partElements * 4);
+    bucket.stateOffset = take(segment.stateBytes, stateParts(segment, bucket).size() * bucket.partElements * 4);
   }
   if (bucket.wholeGradientOffset)
     bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * 4);
@@ -302,11 +378,13 @@ private:
   void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
     Location loc = func::FuncOp(formed.function).getLoc();
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
-    auto op = b.create<exec::BucketOp>(loc, bucket.name, bucket.number, bucket.stored, bucket.elements,
-                                       bucket.partElements, axes(bucket.partialAxes), axes(bucket.shareAxes), holders,
-                                       bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight), bucket.storedOffset,
-                                       bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
-                                       offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere);
+    auto op = b.create<exec::BucketOp>(
+        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements, axes(bucket.partialAxes),
+        axes(bucket.shareAxes), holders, bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight),
+        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere,
+        bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
+        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -32,7 +32,7 @@ uint64_t bytesOf(Type type) {
 uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
   auto [bucketName, part] = name.rsplit('.');
   const SegmentBucket &bucket = segment.bucket(bucketName);
-  auto parts = stateParts(segment);
+  auto parts = stateParts(segment, bucket);
   return bucket.stateOffset + (llvm::find(parts, part) - parts.begin()) * bucket.partElements * 4;
 }
 

@@ -30,10 +30,13 @@ uint64_t SegmentLayout::gradientOffset(const SegmentParameter &parameter) const 
   return bucket.wholeGradientOffset.value_or(bucket.gradientOffset) + parameter.first * 4;
 }
 
-std::vector<std::string> stateParts(const SegmentLayout &segment) {
+std::vector<std::string> stateParts(const SegmentLayout &segment, const SegmentBucket &bucket) {
+  std::vector<std::string> parts;
   if (segment.master)
-    return {"master", "moment1", "moment2"};
-  return {"moment1", "moment2"};
+    parts.emplace_back(rt::masterKind);
+  auto states = rt::optimizerRow(bucket.optimizer).states;
+  parts.insert(parts.end(), states.begin(), states.end());
+  return parts;
 }
 
 namespace {
@@ -72,6 +75,9 @@ SegmentBucket readBucket(exec::BucketOp op) {
   bucket.holders.assign(op.getHolders().begin(), op.getHolders().end());
   bucket.decays = op.getDecays();
   bucket.isFrozen = op.getFrozen();
+  if (std::optional<StringRef> optimizer = op.getOptimizer())
+    bucket.optimizer = rt::findOptimizer(optimizer->str())->number;
+  llvm::append_range(bucket.matrix, op.getMatrix().value_or(ArrayRef<int64_t>()));
   bucket.normWeight = op.getNormWeight().convertToDouble();
   bucket.storedOffset = op.getStoredOffset();
   bucket.gradientOffset = op.getGradientOffset();

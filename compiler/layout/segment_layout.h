@@ -5,6 +5,7 @@
 
 #include "compiler/import/model/model_description.h"
 #include "compiler/partition/layout.h"
+#include "runtime/optimizers.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -43,6 +44,10 @@ struct SegmentBucket {
   std::vector<uint32_t> holders;  ///< stages that hold a bucket which is tied across stages
   bool decays = false;
   bool isFrozen = false; ///< has neither gradients nor optimizer state
+  rt::pb::Optimizer optimizer = rt::pb::ADAMW;
+  /// Rows and columns if the optimizer needs whole matrices, else empty. The bucket then holds matrices of this shape
+  /// without gaps, and so does each shard.
+  llvm::SmallVector<int64_t, 2> matrix;
   double normWeight = 1; ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the
@@ -61,7 +66,7 @@ struct SegmentLayout {
   std::string kind;
   std::vector<SegmentParameter> parameters;
   std::vector<SegmentBucket> buckets; ///< tied buckets come first, so that every holder has the same order
-  bool master = false;                ///< whether an f32 master copy precedes the two moments in the state
+  bool master = false;                ///< whether an f32 master copy precedes the optimizer's state tensors
   /// Bytes of the regions. A segment that holds tied parameters of another segment includes the other segment's bytes.
   uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0, wholeGradientBytes = 0, wholeStoredBytes = 0;
 
@@ -78,9 +83,9 @@ struct SegmentLayout {
 /// Reads the segments that `form-buckets` has listed in the module. Parameters are ordered by bucket.
 std::vector<SegmentLayout> readSegments(mlir::ModuleOp module);
 
-/// Returns the names of the optimizer state's parts in their order in the region. Example: "block.decayed" has the
-/// first part "block.decayed.master", or "block.decayed.moment1" if there is no master copy.
-std::vector<std::string> stateParts(const SegmentLayout &segment);
+/// Returns the names of the parts of a bucket's optimizer state in their order in the region. Example: "block.decayed"
+/// has the first part "block.decayed.master", or "block.decayed.moment1" if there is no master copy.
+std::vector<std::string> stateParts(const SegmentLayout &segment, const SegmentBucket &bucket);
 
 /// Returns the size that a buffer of `bytes` takes in its region or arena, including `guard` bytes of a checked plan.
 inline uint64_t alignUp(uint64_t bytes, uint64_t guard) { return (bytes + 63) / 64 * 64 + guard; }

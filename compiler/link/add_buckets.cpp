@@ -77,6 +77,7 @@ public:
     bucket.set_decay(from.decays);
     bucket.set_norm_weight(from.normWeight);
     bucket.set_frozen(from.isFrozen);
+    bucket.set_optimizer(from.optimizer);
     uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
     uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
     uint32_t sum = trains ? value(from.name + ".gradient", pb::F32, from.elements, wholeGradient()) : 0;
@@ -97,7 +98,7 @@ public:
     }
     *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.gradientElements() * 4, sum);
     uint64_t offset = from.stateOffset;
-    for (const std::string &part : stateParts(segment)) {
+    for (const std::string &part : stateParts(segment, from)) {
       uint32_t state = value(from.name + "." + part, pb::F32, from.partElements, {.split = share});
       *bucket.add_state() = at(exec::Region::State, offset, from.partElements * 4, state);
       offset += from.partElements * 4;

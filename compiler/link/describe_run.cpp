@@ -13,7 +13,9 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 
+#include <fmt/format.h>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -40,6 +42,21 @@ void addInput(const std::string &file, rt::pb::Plan &out) {
   rt::pb::Input &input = *out.add_inputs();
   input.set_name(file.substr(file.rfind('/') + 1));
   input.set_sha256(llvm::toHex(hash, /*LowerCase=*/true));
+}
+
+/// Writes the optimizer and its hyperparameters, in the order of its row.
+void describeOptimizer(const OptimizerConfig &from, rt::pb::Settings &out) {
+  const std::map<std::string_view, std::string> texts = {{"momentum", fmt::format("{}", from.momentum)},
+                                                         {"nesterov", from.nesterov ? "True" : "False"},
+                                                         {"ns_steps", fmt::format("{}", from.newtonSchulzSteps)},
+                                                         {"scale_mode", from.scaleMode},
+                                                         {"extra_scale_factor", fmt::format("{}", from.scaleFactor)}};
+  out.set_optimizer(from.type);
+  for (const char *name : rt::optimizerRow(from.type).hyperparameters) {
+    rt::pb::Hyperparameter &parameter = *out.add_hyperparameters();
+    parameter.set_name(name);
+    parameter.set_value(texts.at(name));
+  }
 }
 
 void describeLearningRate(const LearningRateSchedule &schedule, rt::pb::LearningRate &out) {
@@ -92,6 +109,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_sequence_parallel(plan.sequenceParallel);
   describeRecompute(plan, settings);
   settings.set_schedule(planner::scheduleName(plan.schedule));
+  describeOptimizer(run.optimizer, settings);
   settings.set_beta1(run.optimizer.beta1);
   settings.set_beta2(run.optimizer.beta2);
   settings.set_epsilon(run.optimizer.epsilon);

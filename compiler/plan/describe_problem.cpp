@@ -24,6 +24,9 @@ int kindNamed(const planner::Problem &problem, const std::string &kind) {
 }
 
 std::vector<int> tensorRanks(const RunConfig &run) {
+  bool trains = run.runMode == "train" || run.runMode == "finetune";
+  if (trains && rt::optimizerRow(run.optimizer.type).isForMatrices) // needs whole matrices
+    return {1};
   int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
   for (const std::string &dim : run.model.tensorParallelDims())
     common = std::gcd(common, run.model.dims.at(dim));

@@ -172,10 +172,18 @@ LiveBytes ProfiledBuild::splitLiveBytes(const std::string &kind) const {
 
 std::vector<Size> ProfiledBuild::stepPeaks(const std::string &kind) const {
   std::vector<Size> live;
-  if (sizes.at().zero > 0)
+  bool isSharded = sizes.at().zero > 0, updatesMatrices = false;
+  for (const SegmentLayout &segment : readSegments(module()))
+    for (const SegmentBucket &bucket : segment.buckets)
+      updatesMatrices |= segment.kind == kind && !bucket.matrix.empty();
+  if (isSharded || updatesMatrices)
     for (const char *step : stepFunctions)
       addProgram(module(), kind + step, sizes, live);
   keepLargest(live);
+  // A shard has whole matrices, so that more replicas do not always have smaller shards. Under ZeRO this is the upper
+  // bound for two and more replicas.
+  if (updatesMatrices)
+    return live;
   // This holds for experts and all other parameters: ZeRO also shards over ep what ep does not split.
   for (Size &size : live)
     for (Monomial &part : size)

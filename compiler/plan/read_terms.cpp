@@ -63,6 +63,15 @@ std::string signature(Operation *op) {
   return text;
 }
 
+/// Returns the share of a bucket's elements that a rank updates.
+Monomial ofShard(Monomial elements, const SegmentBucket &bucket) {
+  for (StringAttr axis : bucket.shareAxes)
+    elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+  if (!bucket.shareAxes.empty()) // ZeRO also shards over cp, which step functions do not show
+    elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
+  return elements;
+}
+
 class TermReader {
 public:
   TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
@@ -185,8 +194,14 @@ private:
       term.parameterBytes = static_cast<double>(bucket.elementBytes);
       term.isFrozen = bucket.isFrozen;
       term.gradientBytes = bucket.isFrozen ? 0 : 4;
-      term.optimizerBytes = bucket.isFrozen ? 0 : segment.master ? 12 : 8;
+      term.optimizerBytes = bucket.isFrozen ? 0 : 4 * static_cast<double>(stateParts(segment, bucket).size());
       term.shareMultiple = bucketAlignment;
+      if (!bucket.matrix.empty()) {
+        term.shareMultiple = 0;
+        for (size_t index : bucket.parameters)
+          term.matrices += static_cast<double>(segment.parameters[index].localElements) /
+                           static_cast<double>(bucket.matrix[0] * bucket.matrix[1]);
+      }
       for (size_t index : bucket.parameters) {
         const SegmentParameter &parameter = segment.parameters[index];
         for (const Axes &axes : parameter.sharding.dims)
@@ -203,25 +218,34 @@ private:
   /// parameter elements.
   void readStep(func::FuncOp step) {
     for (Operation &op : step.getBody().front()) {
-      StringRef name = movesBytes(&op) ? bucketOf(&op) : "";
+      StringRef name = movesBytes(&op) || isProduct(&op) ? bucketOf(&op) : "";
       if (name.empty())
         continue;
       const SegmentBucket &bucket = segment.bucket(name);
       if (!tiedStep && bucket.isTied)
         continue;
+      if (isProduct(&op)) {
+        terms.compute.push_back(stepProduct(&op, bucket));
+        continue;
+      }
       double bytes = 0;
       for (const Monomial &part : ops.trafficOf(&op))
         bytes += part.coefficient;
-      for (size_t index : bucket.parameters) {
-        Monomial elements =
-            scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements));
-        for (StringAttr axis : bucket.shareAxes)
-          elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
-        if (!bucket.shareAxes.empty()) // ZeRO also shards over cp, which step functions do not show
-          elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
-        add(stepBytes, elements);
-      }
+      for (size_t index : bucket.parameters)
+        add(stepBytes,
+            ofShard(scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements)),
+                    bucket));
     }
+  }
+
+  /// Returns the term of a product of the matrices of a shard.
+  planner::ComputeTerm stepProduct(Operation *op, const SegmentBucket &bucket) const {
+    planner::ComputeTerm term = ops.singleTerm(op, Phase::Step);
+    auto shards = static_cast<double>(bucket.elements) / static_cast<double>(bucket.partElements);
+    for (Size *size : {&term.count, &term.bytes})
+      for (Monomial &part : *size)
+        part = ofShard(scaled(part, shards), bucket);
+    return term;
   }
 
   /// Reads the transfers that schedules start for a bucket. The sum of a tied bucket over stages is Problem::tiedBytes.

@@ -36,12 +36,21 @@ DictionaryAttr planAttribute(Builder &b, const planner::Plan &plan) {
 }
 
 DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
-  const OptimizerConfig &adam = run.optimizer;
+  const OptimizerConfig &from = run.optimizer;
   SmallVector<NamedAttribute> list;
+  auto add = [&](const char *name, double value) { list.push_back(b.getNamedAttr(name, b.getF64FloatAttr(value))); };
   for (auto [name, value] :
-       {std::pair("beta1", adam.beta1), std::pair("beta2", adam.beta2), std::pair("epsilon", adam.epsilon),
-        std::pair("weight_decay", adam.weightDecay), std::pair("max_grad_norm", adam.clip ? adam.maxGradNorm : 0)})
-    list.push_back(b.getNamedAttr(name, b.getF64FloatAttr(value)));
+       {std::pair("beta1", from.beta1), std::pair("beta2", from.beta2), std::pair("epsilon", from.epsilon),
+        std::pair("weight_decay", from.weightDecay), std::pair("max_grad_norm", from.clip ? from.maxGradNorm : 0)})
+    add(name, value);
+  if (from.type != rt::pb::ADAMW) {
+    list.push_back(b.getNamedAttr("type", b.getStringAttr(rt::optimizerRow(from.type).name)));
+    add("momentum", from.momentum);
+    add("nesterov", from.nesterov);
+    add("ns_steps", static_cast<double>(from.newtonSchulzSteps));
+    list.push_back(b.getNamedAttr("scale_mode", b.getStringAttr(from.scaleMode)));
+    add("extra_scale_factor", from.scaleFactor);
+  }
   if (run.dtypes.masterWeights)
     list.push_back(b.getNamedAttr("masters", b.getUnitAttr()));
   return b.getDictionaryAttr(list);
@@ -159,15 +168,22 @@ std::vector<SegmentRun> readRuns(ModuleOp module) {
 }
 
 OptimizerConfig readOptimizer(ModuleOp module) {
-  OptimizerConfig adam;
+  OptimizerConfig to;
   if (auto from = module->getAttrOfType<DictionaryAttr>("exec.optimizer")) {
     for (auto [name, number] :
-         {std::pair("beta1", &adam.beta1), std::pair("beta2", &adam.beta2), std::pair("epsilon", &adam.epsilon),
-          std::pair("weight_decay", &adam.weightDecay), std::pair("max_grad_norm", &adam.maxGradNorm)})
+         {std::pair("beta1", &to.beta1), std::pair("beta2", &to.beta2), std::pair("epsilon", &to.epsilon),
+          std::pair("weight_decay", &to.weightDecay), std::pair("max_grad_norm", &to.maxGradNorm),
+          std::pair("momentum", &to.momentum), std::pair("extra_scale_factor", &to.scaleFactor)})
       readNumber(from, name, *number);
-    adam.clip = adam.maxGradNorm > 0;
+    to.clip = to.maxGradNorm > 0;
+    readNumber(from, "nesterov", to.nesterov);
+    readNumber(from, "ns_steps", to.newtonSchulzSteps);
+    if (auto mode = from.getAs<StringAttr>("scale_mode"))
+      to.scaleMode = mode.str();
+    if (auto type = from.getAs<StringAttr>("type"))
+      to.type = rt::findOptimizer(type.str())->number;
   }
-  return adam;
+  return to;
 }
 
 bool readMasters(ModuleOp module) {

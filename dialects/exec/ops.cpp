@@ -255,6 +255,12 @@ LogicalResult BucketOp::verify() {
     return emitOpError("needs axes pp, dp, cp, ep or tp, got ") << getPartial() << " and " << getShare();
   if (getFrozen() && (!getPartial().empty() || getWholeGradientOffset())) // bucket_c3
     return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
+  int64_t matrix = 1;
+  for (int64_t size : getMatrix().value_or(ArrayRef<int64_t>()))
+    matrix *= size;
+  if (matrix <= 0 || part % matrix != 0) // bucket_c4
+    return emitOpError("needs parts of whole matrices, got parts of ")
+           << part << " elements and matrices of " << matrix;
   return success();
 }
 

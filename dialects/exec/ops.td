@@ -145,7 +145,7 @@ def Exec_SegmentOp :
   let summary = "The buckets of one kind of segment, and the bytes of a call in parameters, gradients and state";
   let description = [{
     `form-buckets` creates one per kind; it stays to the end. With `masters`, the state of each bucket begins with an
-    f32 master copy, before the two moments. Under ZeRO 2 and 3, gathered buffers have separate byte counts. If a
+    f32 master copy, before the state tensors of its optimizer. Under ZeRO 2 and 3, gathered buffers have separate byte counts. If a
     segment uses tied parameters of another segment on its stage, the bytes include both.
     - (C1) bytes are at least 0.
   }];
@@ -172,15 +172,20 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
 
     With `frozen`, the parameters have neither gradients nor state. `share` is then empty, unless ZeRO 3 shards them.
 
+    `optimizer` names the optimizer that updates the bucket, unless AdamW does. `matrix` has the rows and columns of
+    the matrices of an optimizer that needs whole matrices. The bucket then holds matrices of this shape without gaps.
+
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
+    - (C4) part_elements are a multiple of the elements of a matrix.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
                        UnitAttr:$frozen, F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
-                       UnitAttr:$tied, UnitAttr:$tied_here);
+                       UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
+                       OptionalAttr<DenseI64ArrayAttr>:$matrix);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

@@ -360,6 +360,18 @@ def Model_TakeRowOp : Model_Op<"take_row", [CostedOpInterface,
   let hasVerifier = 1;
 }
 
+def Model_ViewOp : Model_Op<"view", [CostedOpInterface, ShardableOpInterface]> {
+  let summary = "The elements of x in their order, in other dimensions";
+  let description = [{
+      For optimizers, which read matrices from flat buckets and multiply a matrix by itself.
+    - (C1) the result has the elements of x, and their type.
+  }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+
 def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "The best experts of each token, and the token's slot in each; slot -1 if an expert is full";

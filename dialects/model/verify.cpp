@@ -378,6 +378,17 @@ LogicalResult TakeRowOp::verify() {
   return success();
 }
 
+LogicalResult ViewOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (cast<RankedTensorType>(getX().getType()).getNumElements() !=
+          cast<RankedTensorType>(getResult().getType()).getNumElements() ||
+      elementOf(getX()) != elementOf(getResult())) // view_c1
+    return emitOpError("needs a result with the elements of x, got ")
+           << getX().getType() << " and " << getResult().getType();
+  return success();
+}
+
 LogicalResult RouteOp::verify() {
   if (failed(verifyNamed(*this)) || failed(verifyPlaces(*this, getIds(), getSlots()))) // route_c1
     return failure();

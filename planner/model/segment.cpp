@@ -212,6 +212,8 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     cost.elements += elements;
     bool isSharded = config.zero >= (term.isFrozen ? 3 : 1);
     double room = roundedUp(elements + term.padding, term.shareMultiple * (isSharded ? replicas : 1));
+    if (term.matrices > 0 && isSharded)
+      room = elements / term.matrices * roundedUp(term.matrices, replicas);
     double parameters = room * term.parameterBytes / (config.zero >= 3 ? replicas : 1);
     double gradients = room * term.gradientBytes / (config.zero >= 2 ? replicas : 1);
     double optimizer = room * term.optimizerBytes / (config.zero >= 1 ? replicas : 1);

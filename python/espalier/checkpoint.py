@@ -36,13 +36,13 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
     """
 
     def __init__(self, folder: PathLike, kind: str = "value") -> None:
-        """``kind``: value, or the optimizer state master, moment1 or moment2."""
+        """``kind``: value, or the optimizer state master, moment1, moment2 or momentum."""
         self._native = _native.Checkpoint(os.fspath(folder))
         self._kind = kind
         self._names = self._native.names(kind)
         if not self._names:
             raise InputError(f"the checkpoint has no tensors of kind '{kind}'; there are value and, of runs that "
-                             "train, master, moment1 and moment2", self._native.path)
+                             "train, master, moment1, moment2 or momentum", self._native.path)
 
     @property
     def path(self) -> str:

@@ -1,6 +1,7 @@
 // Terms are compared by the text that users see, so terms with equal text are equal.
 #include "runtime/checkpoint/fingerprint.h"
 
+#include "runtime/optimizers.h"
 #include "runtime/parameter_block.h"
 
 #include <fmt/format.h>
@@ -25,9 +26,17 @@ std::string optimizerText(const pb::Plan &plan) {
   int decaying = 0;
   for (const NamedParameter &named : parametersOf(plan))
     decaying += named.bucket->decay();
-  return fmt::format("beta1 {}, beta2 {}, epsilon {}, weight decay {} of {} parameters, gradient norm at most {}",
-                     settings.beta1(), settings.beta2(), settings.epsilon(), settings.weight_decay(), decaying,
-                     settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
+  const OptimizerRow &row = optimizerRow(settings.optimizer());
+  std::string text;
+  if (row.number != pb::ADAMW)
+    text = fmt::format("{}, ", row.name);
+  for (const pb::Hyperparameter &parameter : settings.hyperparameters())
+    text += fmt::format("{} {}, ", parameter.name(), parameter.value());
+  if (row.number == pb::ADAMW || row.isForMatrices)
+    text += fmt::format("beta1 {}, beta2 {}, epsilon {}, ", settings.beta1(), settings.beta2(), settings.epsilon());
+  return text + fmt::format("weight decay {} of {} parameters, gradient norm at most {}", settings.weight_decay(),
+                            decaying,
+                            settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
 }
 
 } // namespace

@@ -100,7 +100,7 @@ bool Checkpoints::isOneChoice(Agreement &agreement) {
 }
 
 void Checkpoints::loadChosen(Executor &executor, ThreadPool &pool) const {
-  auto isRead = [&](const Piece &piece) { return isWeight(piece) || chosen->manifest().hasOptimizer; };
+  auto isRead = [&](const Piece &piece) { return chosen->has(piece); };
   loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
 }
 

@@ -2,6 +2,7 @@
 // shard.
 #include "runtime/checkpoint/pieces.h"
 
+#include "runtime/optimizers.h"
 #include "runtime/parameter_block.h"
 
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ void addPieces(const PlacedParameter &placed, std::vector<HeldPiece> &pieces) {
   const pb::Bucket &bucket = *placed.bucket;
   pieces.push_back(
       pieceOf(placed, "value", bucket.type(), bucket.stored(), placed.heldStored(), placed.isStoredSpokenFor()));
-  std::span<const char *const> kinds = stateKinds(bucket);
+  std::vector<const char *> kinds = stateKinds(bucket);
   for (int i = 0; i < bucket.state_size(); ++i)
     pieces.push_back(pieceOf(placed, kinds[i], pb::F32, bucket.state(i), placed.own, placed.isOwnSpokenFor));
 }
@@ -59,9 +60,15 @@ std::vector<HeldPiece> heldPieces(const Program &program, int rank) {
   return pieces;
 }
 
-std::span<const char *const> stateKinds(const pb::Bucket &bucket) {
-  static constexpr const char *kinds[] = {"master", "moment1", "moment2"};
-  return std::span(kinds).last(bucket.state_size());
+std::vector<const char *> stateKinds(const pb::Bucket &bucket) {
+  std::vector<const char *> kinds;
+  if (bucket.state_size() == 0)
+    return kinds;
+  if (hasMaster(bucket))
+    kinds.push_back(masterKind);
+  auto states = optimizerRow(bucket.optimizer()).states;
+  kinds.insert(kinds.end(), states.begin(), states.end());
+  return kinds;
 }
 
 std::vector<uint64_t> savedBytes(const Program &program) {

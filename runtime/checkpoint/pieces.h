@@ -10,10 +10,10 @@
 
 namespace espalier::rt {
 
-/// Elements [begin, end), in row-major order, of a box of one parameter, or of its master or moments. Boxes lie in the
-/// padded parameter; elements outside of `shape` are padding.
+/// Elements [begin, end), in row-major order, of a box of one parameter, or of its master or state tensors. Boxes lie
+/// in the padded parameter; elements outside of `shape` are padding.
 struct Piece {
-  std::string kind; ///< value, master, moment1 or moment2
+  std::string kind; ///< value, master, or a state tensor of optimizers.h, such as moment1
   std::string name; ///< the parameter's
   pb::DataType type = pb::F32;
   std::vector<int64_t> shape;          ///< of the whole parameter, unpadded
@@ -39,7 +39,7 @@ struct HeldPiece {
 std::vector<HeldPiece> heldPieces(const Program &program, int rank);
 
 /// Returns the kinds of the buffers of a bucket's optimizer state, in their order.
-std::span<const char *const> stateKinds(const pb::Bucket &bucket);
+std::vector<const char *> stateKinds(const pb::Bucket &bucket);
 
 /// Returns the bytes of the pieces that each rank saves, by rank.
 std::vector<uint64_t> savedBytes(const Program &program);

@@ -124,7 +124,8 @@ void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
   });
   if (!foreign)
     return loadPieces(
-        *stored, pieces, [&](const Piece &piece) { return isWeight(piece) || continued; }, executor, pool);
+        *stored, pieces, [&](const Piece &piece) { return isWeight(piece) || (continued && stored->has(piece)); },
+        executor, pool);
   for (const HeldPiece &held : pieces) {
     std::vector<std::byte> values(held.piece.bytes());
     if (isWeight(held.piece))

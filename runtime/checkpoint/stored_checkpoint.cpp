@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/nearest.h"
+#include "runtime/optimizers.h"
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
@@ -93,7 +94,7 @@ void StoredCheckpoint::requireContinuation(const pb::Plan &plan, const Continuat
   requireParameters(plan);
   if (theManifest.hasOptimizer) {
     requireSameTraining(plan, run);
-    requireSources(plan);
+    requireSources(plan, run);
   } else if (run.isAloud) {
     fmt::print(stderr, "espalier: note: {}: parameters only, training begins with them at step 1\n", folder.string());
   }
@@ -121,17 +122,42 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
         theManifest.runSteps, run.steps);
 }
 
-/// Checks that the checkpoint has each tensor that this plan needs, no matter which plan wrote it.
-void StoredCheckpoint::requireSources(const pb::Plan &plan) const {
-  auto require = [&](const char *kind, const std::string &name) {
-    if (std::string fault = sources.fault(kind, name); !fault.empty())
+bool StoredCheckpoint::has(const Piece &piece) const {
+  return isWeight(piece) || (theManifest.hasOptimizer && sources.fault(piece.kind, piece.name).empty());
+}
+
+/// Returns whether the checkpoint has state of a parameter that the plan's optimizer does not have.
+bool StoredCheckpoint::hasOtherState(const NamedParameter &named) const {
+  std::vector<const char *> own = stateKinds(*named.bucket);
+  for (const OptimizerRow &row : optimizers)
+    for (std::string_view kind : row.states)
+      if (std::ranges::find(own, kind) == own.end() && sources.fault(std::string(kind), named.name).empty())
+        return true;
+  return false;
+}
+
+/// Checks that the checkpoint has each tensor that this plan needs, no matter which plan wrote it. If the optimizer is
+/// another one by an accepted change, its state may be missing.
+void StoredCheckpoint::requireSources(const pb::Plan &plan, const Continuation &run) const {
+  bool startsAnew = false;
+  auto require = [&](const std::string &kind, const NamedParameter &named) {
+    std::string fault = sources.fault(kind, named.name);
+    if (fault.empty())
+      return;
+    if (!run.acceptChanges || kind == masterKind || !hasOtherState(named))
       throw PlanError(fmt::format("{}: cannot be continued: {}", folder.string(), fault));
+    startsAnew = true;
   };
   for (const NamedParameter &named : parametersOf(plan)) {
-    require("value", named.name);
+    require("value", named);
     for (const char *kind : stateKinds(*named.bucket))
-      require(kind, named.name);
+      require(kind, named);
   }
+  if (startsAnew && run.isAloud)
+    fmt::print(stderr,
+               "espalier: note: {}: has the state of another optimizer; the state of this run's optimizer starts "
+               "from zero\n",
+               folder.string());
 }
 
 /// The ranges of all targets are one list, so that a large piece keeps all threads busy.

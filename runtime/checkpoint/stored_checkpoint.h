@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/sources.h"
+#include "runtime/parameter_block.h"
 
 #include <set>
 
@@ -32,8 +33,12 @@ public:
   void requireParameters(const pb::Plan &plan, const std::set<std::string> &without = {}) const;
 
   /// Also checks that a run may continue here: the training is the same or its changes are accepted, and the optimizer
-  /// state is complete. A checkpoint without any optimizer state starts a new training with its weights.
+  /// state is complete. An accepted change of the optimizer starts its state anew. A checkpoint without any optimizer
+  /// state starts a new training with its weights.
   void requireContinuation(const pb::Plan &plan, const Continuation &run) const;
+
+  /// Returns whether the checkpoint has a piece's tensor. It lacks the state tensors of another optimizer.
+  bool has(const Piece &piece) const;
 
   /// A piece to read, and the memory of its elements.
   struct Target {
@@ -50,7 +55,8 @@ public:
 
 private:
   void requireSameTraining(const pb::Plan &plan, const Continuation &run) const;
-  void requireSources(const pb::Plan &plan) const;
+  void requireSources(const pb::Plan &plan, const Continuation &run) const;
+  bool hasOtherState(const NamedParameter &named) const;
 
   const std::filesystem::path folder;
   const Manifest theManifest;

@@ -34,10 +34,11 @@ struct ValueInfo {
   bool isResident = false;      ///< stays alive between entries
   bool isSum = false;           ///< some instruction accumulates into it
   Layering layering = OfCall;
-  Part part = None;    ///< the value's role in its bucket
-  uint32_t bucket = 0; ///< valid if `part` is not None
-  Axes share = 0;      ///< the axes that shard a dense accumulator or stored value of a bucket
-  int64_t shares = 1;  ///< the number of these shards
+  Part part = None;          ///< the value's role in its bucket
+  uint32_t bucket = 0;       ///< valid if `part` is not None
+  Axes share = 0;            ///< the axes that shard a dense accumulator or stored value of a bucket
+  int64_t shares = 1;        ///< the number of these shards
+  bool isOfMatrices = false; ///< the bucket's optimizer needs whole matrices, so several instructions update it
   uint32_t tag =
       0; ///< above 0: a transfer gives this slice another meaning, which only readers of exactly this value get
 };

@@ -1,5 +1,6 @@
 // Rule D: parameters in their buckets, buckets in the regions of calls, the stages that hold and update them, and
 // slices.
+#include "runtime/optimizers.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
 
@@ -31,6 +32,7 @@ public:
 
 private:
   void checkBucket(const pb::Bucket &bucket);
+  void checkStates(const pb::Bucket &bucket);
   void checkParameters(const pb::Bucket &bucket);
   int64_t elementsOf(const pb::Bucket &bucket, const pb::Parameter &parameter);
   void checkBuffers(const pb::Bucket &bucket);
@@ -71,6 +73,7 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
   if (bucket.frozen() && (bucket.has_gradient() || bucket.state_size() > 0 || bucket.partial() || bucket.norm_weight()))
     add("bucket '{}': is frozen, and has gradients, optimizer state, partial axes or a weight in the norm",
         bucket.name());
+  checkStates(bucket);
   if (mesh.divided(bucket.share() & ~bucket.partial()) && !bucket.frozen())
     add("bucket '{}': its state is shared over axes that its gradients are not summed over", bucket.name());
   bool isHeld = bucket.holders_size() > 1 && !bucket.frozen(), isSummed = mesh.divided(bucket.partial() & PP);
@@ -79,6 +82,26 @@ void Layout::checkBucket(const pb::Bucket &bucket) {
         isSummed ? "" : "not ");
   checkParameters(bucket);
   checkBuffers(bucket);
+}
+
+/// Checks that the state has the tensors of the bucket's optimizer, after a master copy if there is one. Their values
+/// are named after them, so that a plan cannot pass one for another.
+void Layout::checkStates(const pb::Bucket &bucket) {
+  if (!pb::Optimizer_IsValid(bucket.optimizer()))
+    return add("bucket '{}': optimizer {} is unknown", bucket.name(), static_cast<int>(bucket.optimizer()));
+  const OptimizerRow &row = optimizerRow(bucket.optimizer());
+  int states = static_cast<int>(row.states.size()), masters = bucket.state_size() > states ? 1 : 0;
+  if (bucket.state_size() == 0)
+    return;
+  if (bucket.state_size() != masters + states)
+    return add("bucket '{}': has {} state tensors, {} has {} beside a master copy", bucket.name(), bucket.state_size(),
+               row.name, states);
+  for (int i = 0; i < bucket.state_size(); ++i) {
+    const char *kind = i < masters ? masterKind : row.states[static_cast<size_t>(i - masters)];
+    const std::string &name = plan.values(static_cast<int>(bucket.state(i).value())).name();
+    if (name != fmt::format("{}.{}", bucket.name(), kind))
+      add("bucket '{}': its state {} is '{}', {} has {} there", bucket.name(), i, name, row.name, kind);
+  }
 }
 
 /// Returns the number of a parameter's elements on one rank, or 0 if the split is invalid.

@@ -39,6 +39,14 @@ private:
     return {(operand.span.begin - operand.origin) / known.width,
             (operand.span.end - operand.span.begin) / known.width * known.shares, operand.span.part | known.share};
   }
+  /// The gradient that a value derives from.
+  struct Origin {
+    uint32_t bucket = 0;
+    std::tuple<int64_t, int64_t, Axes> elements;
+    bool operator==(const Origin &) const = default;
+  };
+  std::optional<Origin> originOf(const Step &step) const;
+  void deriveResults(const Step &step, const std::optional<Origin> &origin);
   bool isSum(const Operand &operand) const { return info(operand).isSum; }
   ByteState &stateOf(const Operand &operand) { return states[static_cast<size_t>(operand.region)]; }
   std::string placeOf(const Operand &operand) const {
@@ -60,6 +68,7 @@ private:
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   std::vector<std::pair<int, Operand>> leftOver; ///< as Summary.leftOver
+  std::map<uint32_t, Origin> derived;            ///< by value; of updates of matrices, which take several instructions
   Summary summary;
 };
 
@@ -156,30 +165,68 @@ void Summarizer::square(const Step &step, const Operand &operand) {
   summary.squares.push_back({operand, step.squares});
 }
 
-/// Checks that an update writes the values and state of a bucket from the same elements of the bucket's gradient.
+/// Returns the gradient that the results of a step derive from: a gradient that the step reads, or that of the values
+/// that it reads. Returns nothing if there are none or several.
+std::optional<Summarizer::Origin> Summarizer::originOf(const Step &step) const {
+  std::optional<Origin> origin;
+  for (const Operand &operand : step.operands) {
+    const ValueInfo &known = info(operand);
+    auto found = derived.find(known.root);
+    bool isGradient = known.part == ValueInfo::Gradient || known.part == ValueInfo::Total;
+    if (operand.access != Access::Read || (!isGradient && found == derived.end()))
+      continue;
+    Origin own = isGradient ? Origin{known.bucket, elementsOf(operand)} : found->second;
+    if (origin && *origin != own)
+      return std::nullopt;
+    origin = own;
+  }
+  return origin;
+}
+
+/// Records the origin of the temporary values that a step writes.
+void Summarizer::deriveResults(const Step &step, const std::optional<Origin> &origin) {
+  bool isOfMatrices = std::ranges::any_of(step.operands, [&](const Operand &operand) {
+    return info(operand).isOfMatrices || derived.contains(info(operand).root);
+  });
+  for (const Operand &operand : step.operands)
+    if (operand.access != Access::Read && info(operand).part == ValueInfo::None) {
+      derived.erase(info(operand).root);
+      if (isOfMatrices && origin)
+        derived.emplace(info(operand).root, *origin);
+    }
+}
+
+/// Checks that an update writes the values and state of a bucket from the same elements of the bucket's gradient. If
+/// the optimizer needs whole matrices, an update may write temporary values and read those that derive from the
+/// gradient.
 void Summarizer::checkUpdate(const Step &step) {
-  const Operand *written = nullptr, *total = nullptr;
+  const Operand *written = nullptr;
+  std::optional<Origin> origin = originOf(step);
+  bool hasGradient = false;
   for (const Operand &operand : step.operands) {
     ValueInfo::Part part = info(operand).part;
     bool isKept = part == ValueInfo::Stored || part == ValueInfo::State;
     if (isKept && operand.access != Access::Read)
       written = written && info(*written).part == ValueInfo::Stored ? written : &operand;
-    if (operand.access == Access::Read && (part == ValueInfo::Gradient || part == ValueInfo::Total))
-      total = &operand;
+    hasGradient |= operand.access == Access::Read && (part == ValueInfo::Gradient || part == ValueInfo::Total);
   }
+  deriveResults(step, origin);
   if (!written)
     return;
+  bool isOfMatrices = info(*written).isOfMatrices;
   summary.updatedBuckets.insert(info(*written).bucket);
   for (const Operand &operand : step.operands)
     if (info(operand).part != ValueInfo::None && info(operand).bucket != info(*written).bucket)
       return add(step, "updates one bucket with what belongs to another");
-  if (!total)
+  if (!origin || !(hasGradient || isOfMatrices))
     return add(step, "updates a bucket without its gradient");
+  if (origin->bucket != info(*written).bucket)
+    return add(step, "updates one bucket with what belongs to another");
   for (const Operand &operand : step.operands)
     if (operand.access != Access::Read && info(operand).part != ValueInfo::Stored &&
-        info(operand).part != ValueInfo::State)
+        info(operand).part != ValueInfo::State && !(isOfMatrices && info(operand).part == ValueInfo::None))
       add(step, "updates a bucket and writes {} besides", placeOf(operand));
-  if (info(*written).part == ValueInfo::Stored && elementsOf(*written) != elementsOf(*total))
+  if (info(*written).part == ValueInfo::Stored && elementsOf(*written) != origin->elements)
     add(step, "updates other elements of a bucket than it has the gradient of");
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/verify/values.h"
 
+#include "runtime/optimizers.h"
 #include "runtime/verify/library_functions.h"
 
 #include <algorithm>
@@ -30,6 +31,7 @@ Values::Values(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) 
     info.bucket = root.bucket;
     info.share = root.share;
     info.shares = root.shares;
+    info.isOfMatrices = root.isOfMatrices;
     info.isSum |= root.part == ValueInfo::Gradient;
   }
 }
@@ -39,6 +41,7 @@ void Values::addBuckets() {
     ValueInfo &info = infos[infos[buffer.value()].root];
     info.part = part;
     info.bucket = static_cast<uint32_t>(bucket);
+    info.isOfMatrices = optimizerRow(plan.buckets(bucket).optimizer()).isForMatrices;
     info.layering = ValueInfo::OfBucket;
     info.isResident = isKept;
     return info;
@@ -85,6 +88,7 @@ bool Values::inherit(const pb::Transfer &transfer, int pair) {
     target.bucket = source.bucket;
     target.share = source.share;
     target.shares = source.shares;
+    target.isOfMatrices = source.isOfMatrices;
     target.layering = ValueInfo::OfBucket;
     return true;
   }

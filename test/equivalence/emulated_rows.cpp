@@ -55,6 +55,8 @@ const std::vector<EmulatedRow> &planRows() {
       {"frozen_accumulate2", "frozen_parts", {}, {.microBatches = 2}},
       {"adapters_full", "llama", adapterSets(0), {.microBatches = 2, .recompute = full}},
       {"adapters_dropout", "gpt2", adapterSets(0.2), {}},
+      {"gpt2_sgd", "gpt2", optimizerModels().front().sets, {.microBatches = 2}},
+      {"llama_muon", "llama", {"optimizer.type=Muon"}, {.microBatches = 2}},
   };
   return rows;
 }
@@ -75,6 +77,8 @@ const std::vector<EmulatedRow> &splitRows() {
        "gpt2",
        adapterSets(0.1),
        {.tp = 2, .pp = 2, .microBatches = 4, .sequenceParallel = true}},
+      {"llama_sgd_tp2_zero1", "llama", optimizerModels().front().sets, {.dp = 2, .tp = 2, .zero = 1}},
+      {"gpt2_muon_dp2_zero1", "gpt2", {"optimizer.type=Muon"}, {.dp = 2, .microBatches = 2, .zero = 1}},
       {"gemma2_tp2_cp2", "gemma2", {}, {.tp = 2, .cp = 2}},
       {"olmo2_tp2_sequence", "olmo2", {}, {.tp = 2, .sequenceParallel = true}},
       {"mixtral_ep2", "mixtral", {}, {.ep = 2}},

@@ -82,6 +82,29 @@ INSTANTIATE_TEST_SUITE_P(FrozenPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(frozenModels()), testing::ValuesIn(frozenSplits())),
                          nameOf);
 
+INSTANTIATE_TEST_SUITE_P(OptimizerPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(optimizerModels()), testing::ValuesIn(matrixSplits())),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(SgdPlans, Equivalence,
+                         testing::Combine(testing::Values(optimizerModels().front()),
+                                          testing::Values(SplitCase{.name = "tp2_pp2_zero1_sp",
+                                                                    .dp = 2,
+                                                                    .tp = 2,
+                                                                    .pp = 2,
+                                                                    .microBatches = 4,
+                                                                    .zero = 1,
+                                                                    .sequenceParallel = true})),
+                         nameOf);
+
+/// The matrices of a rank's experts are whole. The router is a matrix, too.
+INSTANTIATE_TEST_SUITE_P(
+    ExpertOptimizerPlans, Equivalence,
+    testing::Combine(testing::Values(Model{
+                         "mixtral_muon", "mixtral", {"optimizer.type=Muon", "model.model_config.hidden_size=32"}}),
+                     testing::Values(SplitCase{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .microBatches = 2, .zero = 1},
+                                     SplitCase{.name = "ep2_zero3", .ep = 2, .microBatches = 2, .zero = 3})),
+    nameOf);
+
 /// Frozen parameters have no gradient and keep their initial values.
 TEST(Frozen, HaveNoGradient) {
   std::set<std::string> trained;

@@ -100,8 +100,8 @@ void RankLayers::initialize(LayerState &layer) const {
     if (bucket.wholeGradientOffset)
       layer.stores["whole accumulator/" + bucket.name].assign(bucket.elements, 0.0);
     layer.stores["state/" + bucket.name + ".master"].assign(master.begin() + first, master.begin() + end);
-    layer.stores["state/" + bucket.name + ".moment1"].assign(bucket.partElements, 0.0);
-    layer.stores["state/" + bucket.name + ".moment2"].assign(bucket.partElements, 0.0);
+    for (const char *state : rt::optimizerRow(bucket.optimizer).states)
+      layer.stores["state/" + bucket.name + "." + state].assign(bucket.partElements, 0.0);
     layer.stores["parameter/" + bucket.name] = std::move(parameters);
     layer.stores["accumulator/" + bucket.name].assign(bucket.gradientElements(), 0.0);
   }

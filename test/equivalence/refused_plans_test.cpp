@@ -22,6 +22,7 @@ struct Original {
   std::string model;
   SplitCase split;
   std::string target = "cpu";
+  std::vector<std::string> sets = {};
 };
 
 const Original pipeline = {"gpt2", {.name = "pipeline", .dp = 2, .pp = 2, .microBatches = 4}};
@@ -46,6 +47,7 @@ const Original halfV = {"gpt2",
 const Original frozen = {"frozen_parts", {.name = "frozen", .dp = 2, .microBatches = 2, .zero = 3}};
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
 const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
+const Original matrices = {"gpt2", {.name = "matrices", .microBatches = 2}, "cpu", {"optimizer.type=Muon"}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
 const Original expertsOnDevice = {"mixtral", {.name = "experts_on_device", .microBatches = 2}, "cuda"};
 
@@ -99,9 +101,9 @@ const pb::Plan &compiled(const Original &original) {
   auto [place, isNew] = known.try_emplace(original.split.name);
   if (!isNew)
     return place->second;
-  std::vector<std::string> sets;
+  std::vector<std::string> sets = original.sets;
   if (original.target == "cuda") // the minimum that GPU attention supports
-    sets = {"model.model_config.hidden_size=32"};
+    sets.emplace_back("model.model_config.hidden_size=32");
   RunConfig run = equivalenceRun(original.model, sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   CompileOptions options;
@@ -123,6 +125,16 @@ struct Refusal {
 
 /// Prints the name in failure messages.
 std::ostream &operator<<(std::ostream &to, const Refusal &refusal) { return to << refusal.name; }
+
+/// Replaces a value in the launches of the layers' update.
+void replaceInUpdate(pb::Plan &plan, const pb::Buffer &from, const pb::Buffer &to) {
+  for (pb::Subprogram &subprogram : *plan.mutable_subprograms())
+    for (pb::Instruction &instruction : *subprogram.mutable_instructions())
+      if (subprogram.name() == "block.update" && instruction.has_launch())
+        for (pb::Buffer &buffer : *instruction.mutable_launch()->mutable_buffers())
+          if (buffer.value() == from.value())
+            buffer = to;
+}
 
 class CompiledPlan : public testing::TestWithParam<Refusal> {};
 
@@ -192,6 +204,15 @@ const Refusal lists[] = {
     {"UpdateBeforeTheReduction", &pipeline, "holds a sum",
      [](pb::Plan &p) {
        rt::moveAction(p, 0, rt::findRun(p, 0, "update"), rt::findFlight(p, 0, /*isStart=*/true, "block.decayed.sum"));
+     }},
+    {"MatricesUpdatedWithoutTheirGradient", &matrices, "updates a bucket without its gradient",
+     [](pb::Plan &p) {
+       const pb::Bucket &bucket = *bucketNamed(p, "block.matrices");
+       replaceInUpdate(p, bucket.gradient(), bucket.state(0));
+     }},
+    {"MatricesUpdatedByTheGradientOfOthers", &matrices, "updates one bucket with what belongs to another",
+     [](pb::Plan &p) {
+       replaceInUpdate(p, bucketNamed(p, "block.matrices2")->gradient(), bucketNamed(p, "block.matrices3")->gradient());
      }},
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},

@@ -381,6 +381,29 @@ const std::vector<SplitCase> &optionSplits() {
   return cases;
 }
 
+const std::vector<Model> &optimizerModels() {
+  static const std::vector<Model> list = {
+      {"llama_sgd", "llama", {"optimizer.type=SGD", "optimizer.momentum=0.9", "lr_schedule.learning_rate=0.1"}},
+      {"gpt2_muon", "gpt2", {"optimizer.type=Muon"}},
+  };
+  return list;
+}
+
+const std::vector<SplitCase> &matrixSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2_full", .microBatches = 2, .recompute = full},
+      {.name = "dp4", .dp = 4},
+      {.name = "dp2_zero1", .dp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp4_zero1", .dp = 4, .zero = 1},
+      {.name = "dp2_pp2_zero1", .dp = 2, .pp = 2, .microBatches = 4, .zero = 1},
+      {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
+      {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},
+      {.name = "pp3_selective", .pp = 3, .microBatches = 4, .recompute = selective},
+      {.name = "cp2_zero1", .cp = 2, .microBatches = 2, .zero = 1},
+  };
+  return cases;
+}
+
 const std::vector<Model> &models() {
   static const std::vector<Model> list = {
       {"gpt2", "gpt2", {}},

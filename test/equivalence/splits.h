@@ -39,6 +39,11 @@ const std::vector<Model> &frozenModels();
 /// Splits of models with frozen parameters.
 const std::vector<SplitCase> &frozenSplits();
 
+/// Models with each optimizer beside AdamW.
+const std::vector<Model> &optimizerModels();
+/// Splits that keep matrices whole.
+const std::vector<SplitCase> &matrixSplits();
+
 /// Models whose ops have options: windows, capped scores, scaled rotary positions, norms over split dimensions.
 const std::vector<Model> &optionModels();
 /// The splits of optionModels(): one of each axis, and several together.

@@ -64,6 +64,8 @@ adapters llama 3 6 '[q_proj, v_proj, o_proj, down_proj]'
 adapters gpt2 2 5 '[c_attn, mlp.c_proj]'
 # transformers loads the exported folders and generates the same tokens as the plan (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
+# PyTorch updates the parameters of a reference model and must reproduce the recorded losses of SGD and Muon.
+"$python" "$root/test/golden/optimizer_reference.py" --check
 # A command of docs/cluster.md with the real torchrun.
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o "$scratch/ranks.plan"
 "$root/build-oracles/bin/torchrun" --nproc-per-node 8 --no-python "$espalier" run "$scratch/ranks.plan" --data mock \

@@ -37,6 +37,11 @@ TEST(EmbedGrad, SumsRowsById) {
               ElementsAre(2, 3, 0, 0, 10, 13));
 }
 
+TEST(View, KeepsElementsInOrder) {
+  Program program(oneOp({tensorType("element=6")}, "model.view %x0", tensorType("rows=2 columns=3")));
+  EXPECT_THAT(program.first({program.ramp(0, 0, 1)}), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
 TEST(Pick, TakesTheLabelsColumnAndZeroOutside) {
   Program program(oneOp({tensorType("seq=4 vocab=3"), ids}, "model.pick %x0, %x1", tensorType("seq=4")));
   EXPECT_THAT(program.first({program.ramp(0, 1, 1), program.argument(1, {2, 0, -1, 3})}), ElementsAre(3, 4, 0, 0));

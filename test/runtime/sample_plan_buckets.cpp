@@ -76,7 +76,7 @@ void SamplePlanBuilder::addBucket(Layout &layout, pb::Bucket bucket, const std::
   }
   *bucket.mutable_stored() = at(Parameters, layout.parameterBytes, elements * 4, stored);
   *bucket.mutable_gradient() = at(Gradients, layout.gradientBytes, elements * 4, sum);
-  for (const char *moment : {"m", "v"}) {
+  for (const char *moment : {"moment1", "moment2"}) {
     uint32_t state = value(fmt::format("{}.{}", bucket.name(), moment), pb::F32, elements / parts,
                            {.split = bucket.share(), .resident = true});
     *bucket.add_state() = at(State, layout.stateBytes, elements / parts * 4, state);

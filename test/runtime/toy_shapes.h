@@ -21,13 +21,26 @@ public:
     plan.mutable_mesh()->set_ranks_per_host(8);
     plan.set_target("cpu");
     plan.mutable_settings()->set_vocabulary(250);
-    for (auto [name, size, split] :
-         {std::tuple("batch", 4, DP), std::tuple("seq", 6, AxisBit(0)), std::tuple("hidden", 16, AxisBit(0)),
-          std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
-          std::tuple("head_dim", 5, AxisBit(0)), std::tuple("part", 2, AxisBit(0)), std::tuple("seq", 3, TP),
-          std::tuple("seq", 3, AxisBit(0)), std::tuple("choice", 3, AxisBit(0)), std::tuple("router", 8, AxisBit(0)),
-          std::tuple("expert", 8, AxisBit(0)), std::tuple("capacity", 7, AxisBit(0)), std::tuple("expert", 4, TP),
-          std::tuple("row", 1, AxisBit(0)), std::tuple("heads", 4, AxisBit(0))}) {
+    for (auto [name, size, split] : {std::tuple("batch", 4, DP),
+                                     std::tuple("seq", 6, AxisBit(0)),
+                                     std::tuple("hidden", 16, AxisBit(0)),
+                                     std::tuple("ffn", 20, TP),
+                                     std::tuple("vocab", 128, TP),
+                                     std::tuple("heads", 2, TP),
+                                     std::tuple("head_dim", 5, AxisBit(0)),
+                                     std::tuple("part", 2, AxisBit(0)),
+                                     std::tuple("seq", 3, TP),
+                                     std::tuple("seq", 3, AxisBit(0)),
+                                     std::tuple("choice", 3, AxisBit(0)),
+                                     std::tuple("router", 8, AxisBit(0)),
+                                     std::tuple("expert", 8, AxisBit(0)),
+                                     std::tuple("capacity", 7, AxisBit(0)),
+                                     std::tuple("expert", 4, TP),
+                                     std::tuple("row", 1, AxisBit(0)),
+                                     std::tuple("heads", 4, AxisBit(0)),
+                                     std::tuple("element", 42, AxisBit(0)),
+                                     std::tuple("element_row", 14, AxisBit(0)),
+                                     std::tuple("element_column", 3, AxisBit(0))}) {
       pb::Dim &dim = *plan.add_dims();
       dim.set_name(name);
       dim.set_size(static_cast<uint64_t>(size));
@@ -37,7 +50,8 @@ public:
 
   /// Returns a buffer with a new value of these dimensions: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d
   /// (head_dim), p (a vocabulary shard), q (shard of seq), r (gathered), c(hoice), x (router), e(xpert), a (capacity),
-  /// g (shard of expert), o (one row), m (all heads).
+  /// g (shard of expert), o (one row), m (all heads), k (a flat bucket), j and l
+  /// (its rows and columns).
   pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
     pb::Buffer buffer;
     buffer.set_value(static_cast<uint32_t>(plan.values_size()));
@@ -46,7 +60,7 @@ public:
     value.set_elements(1);
     value.set_partial(partial);
     for (char letter : dims) {
-      auto number = static_cast<int>(std::string("bshfvndpqrcxeagom").find(letter));
+      auto number = static_cast<int>(std::string("bshfvndpqrcxeagomkjl").find(letter));
       value.add_dims(static_cast<uint32_t>(number));
       value.set_elements(value.elements() * plan.dims(number).size());
     }

@@ -91,6 +91,11 @@ const CallCase calls[] = {
        call.set_sizes(1, 192);
        return call;
      }},
+    {"View", "", [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("jl")}, {1, 168, 168}); }},
+    {"ViewOfPart", "has sizes 1 84 84, its dims give 1 168 168",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("jl")}, {1, 84, 84}); }},
+    {"ViewOfAnotherSize", "hold",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("j")}, {1, 168, 168}); }},
     {"Gathered", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::REARRANGE, {toy("pbrh"), toy("bsh")}, {2, 4, 192}); }},
     {"Embed", "",

@@ -20,8 +20,7 @@ public:
     putNumber("lr_schedule.learning_rate", "--lr");
     if (given.isGiven("--lr") || given.isGiven("--lr-decay-style"))
       writeSchedule();
-    if (!hasBase || given.isGiven("--weight-decay") || given.isGiven("--adam-beta1"))
-      put("optimizer.type", "AdamW");
+    writeType(hasBase);
     putNumber("optimizer.beta1", "--adam-beta1");
     putNumber("optimizer.beta2", "--adam-beta2");
     putNumber("optimizer.eps", "--adam-eps");
@@ -32,6 +31,46 @@ public:
   }
 
 private:
+  void writeType(bool hasBase) {
+    static const std::map<std::string, std::string> types = {
+        {"adam", "AdamW"}, {"sgd", "SGD"}, {"muon", "Muon"}, {"dist_muon", "Muon"}};
+    const char *flag = "--optimizer";
+    std::string name = given.value(flag, "optimizer.type").value_or("adam");
+    auto type = types.find(name);
+    if (type == types.end())
+      return given.error(flag, fmt::format("no optimizer '{}' here, there are adam, sgd, muon", name));
+    if (!hasBase || given.isGiven(flag) || given.isGiven("--weight-decay") || given.isGiven("--adam-beta1"))
+      put("optimizer.type", type->second, flag);
+    writeMomentum("--sgd-momentum", "0.9", type->second == "SGD");
+    writeMuon(type->second == "Muon");
+  }
+
+  /// Writes a number, or its default in Megatron. Drops the flag if it belongs to another optimizer.
+  void writeMomentum(const char *flag, const char *initial, bool isUsed) {
+    std::optional<std::string> momentum = given.number(flag, isUsed ? "optimizer.momentum" : "of another optimizer");
+    if (isUsed)
+      put("optimizer.momentum", momentum.value_or(initial), flag);
+  }
+
+  void writeMuon(bool isUsed) {
+    const std::string section = "optimizer.", other = "of another optimizer";
+    auto effect = [&](const char *key) { return isUsed ? section + key : other; };
+    writeMomentum("--muon-momentum", "0.95", isUsed);
+    bool isNesterov = given.isSet("--muon-use-nesterov", effect("nesterov"));
+    isNesterov |= given.isSet("--muon-nesterov", effect("nesterov"));
+    std::optional<int64_t> steps = given.count("--muon-num-ns-steps", effect("ns_steps"));
+    std::optional<std::string> mode = given.value("--muon-scale-mode", effect("scale_mode"));
+    std::optional<std::string> factor = given.number("--muon-extra-scale-factor", effect("extra_scale_factor"));
+    if (!isUsed)
+      return;
+    put(section + "nesterov", isNesterov ? "True" : "False",
+        given.isGiven("--muon-nesterov") ? "--muon-nesterov" : "--muon-use-nesterov");
+    if (steps)
+      put(section + "ns_steps", fmt::format("{}", *steps), "--muon-num-ns-steps");
+    put(section + "scale_mode", mode.value_or("spectral"), "--muon-scale-mode");
+    put(section + "extra_scale_factor", factor.value_or("1"), "--muon-extra-scale-factor");
+  }
+
   void writeSchedule() {
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");

@@ -13,7 +13,8 @@ constexpr const char *noEightBits = "matrix products are computed in the type of
 constexpr const char *oneDecay = "the weight decay is the same in all steps, --weight-decay";
 
 constexpr UnbuiltFeature unbuilt[] = {
-    {"--optimizer", "adam", "the optimizer is AdamW"},
+    {"--muon-scalar-optimizer", "adam", "AdamW updates what is no matrix of a layer"},
+    {"--muon-coefficient-type", "quintic", "Newton-Schulz steps have the quintic coefficients"},
     {"--start-weight-decay", nullptr, oneDecay},
     {"--end-weight-decay", nullptr, oneDecay},
     {"--weight-decay-incr-style", "constant", oneDecay},

@@ -1,4 +1,4 @@
-// Imports optimizer, learning rate, loss scale, data and dtypes of a run file.
+// Imports learning rate, loss scale, data and dtypes of a run file.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/run_reader.h"
 #include "runtime/dataset/blend.h"
@@ -11,51 +11,6 @@
 
 namespace espalier {
 namespace {
-
-/// Imports beta1 and beta2 from their own keys or from the list. The key with the higher priority wins.
-void importBetas(const RunReader &reader) {
-  OptimizerConfig &optimizer = reader.config().optimizer;
-  const std::string listKey = "optimizer.betas";
-  const YamlNode *list = reader.find(listKey);
-  bool isPair = list && list->items.size() == 2 && yamlNumber(*list->items[0]) && yamlNumber(*list->items[1]);
-  if (list && !isPair)
-    reader.error(listKey, "optimizer.betas must be two numbers such as [0.9, 0.95]");
-  const std::pair<std::string, double *> betas[] = {{"optimizer.beta1", &optimizer.beta1},
-                                                    {"optimizer.beta2", &optimizer.beta2}};
-  for (size_t i = 0; i < std::size(betas); ++i) {
-    const auto &[key, beta] = betas[i];
-    bool isListed = isPair && reader.nearness(listKey) > reader.nearness(key);
-    *beta = isListed ? *yamlNumber(*list->items[i]) : reader.number(key).value_or(*beta);
-    if (isListed)
-      reader.report(key, KeyAction::Accepted, "the nearer betas win");
-    if (*beta < 0 || *beta >= 1)
-      reader.error(isListed ? listKey : key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
-  }
-}
-
-void importOptimizer(const RunReader &reader) {
-  OptimizerConfig &optimizer = reader.config().optimizer;
-  const std::vector<std::string> known = {"AdamW", "AdamWeightDecay", "FusedAdamWeightDecay",
-                                          "FP32StateAdamWeightDecay", "adamw"};
-  if (std::optional<std::string> type = reader.text("optimizer.type"))
-    if (std::find(known.begin(), known.end(), *type) == known.end())
-      reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type, fmt::join(known, ", "),
-                                                 didYouMean(*type, known)));
-  importBetas(reader);
-  optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
-  optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
-  if (optimizer.weightDecay < 0)
-    reader.error("optimizer.weight_decay",
-                 fmt::format("optimizer.weight_decay is {}, must be at least 0", optimizer.weightDecay));
-  if (optimizer.epsilon <= 0)
-    reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
-  optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
-  optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
-  optimizer.maxSkippedSteps = reader.integer("runner_wrapper.max_skipped_steps").value_or(optimizer.maxSkippedSteps);
-  if (optimizer.maxGradNorm <= 0)
-    reader.error("runner_wrapper.max_grad_norm",
-                 fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));
-}
 
 void importScheduleKind(const RunReader &reader) {
   const std::map<std::string, std::string> kinds = {

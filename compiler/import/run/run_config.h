@@ -4,6 +4,7 @@
 #include "compiler/import/model/adapter_config.h"
 #include "compiler/import/model/model_description.h"
 #include "planner/problem.h"
+#include "runtime/optimizers.h"
 
 #include <cstdint>
 #include <map>
@@ -23,9 +24,17 @@ struct RecomputeConfig {
   std::vector<int> fullLayers, selectiveLayers;
 };
 
-/// AdamW's hyperparameters, gradient clipping, and the limit of skipped steps.
+/// The optimizer and its hyperparameters, gradient clipping, and the limit of skipped steps. An optimizer for matrices
+/// leaves all other parameters to AdamW.
 struct OptimizerConfig {
+  rt::pb::Optimizer type = rt::pb::ADAMW;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0.0;
+  double momentum = 0;   ///< of SGD and Muon
+  bool nesterov = false; ///< of SGD and Muon
+  // Of Muon.
+  int64_t newtonSchulzSteps = 5;
+  std::string scaleMode = "spectral"; ///< spectral | shape_scaling | unit_rms_norm
+  double scaleFactor = 0.2;           ///< multiplies the scale of an update
   bool clip = false;
   double maxGradNorm = 1.0;
   int64_t maxSkippedSteps = 20; ///< the run ends after this many skipped steps in a row; 0 means no limit

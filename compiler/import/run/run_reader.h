@@ -54,6 +54,7 @@ private:
 
 // The parts of the import, each in a file of its name. `sizes` are the architecture's sizes after defaults.
 void importTraining(const RunReader &reader);
+void importOptimizer(const RunReader &reader);
 void importData(const RunReader &reader);
 /// Adds the adapters of pet_config to the model. `modules` has MindFormers' names of the model's matrix products.
 void importAdapters(const RunReader &reader, const NamedParameters &modules);

@@ -94,6 +94,14 @@ TEST(PlanMemory, MemoryOfRandomPlansEqualsTheCompiledArena) {
   }
 }
 
+/// SGD has one state tensor. Muon has temporary matrices; under ZeRO the planner has only an upper bound of them.
+TEST(PlanMemory, MemoryOfOptimizersEqualsTheCompiledArena) {
+  double sgd = worstMemoryError("tiny_gpt", 10, 10, {"optimizer.type=SGD"});
+  double muon = worstMemoryError("gpt2_124m", 6, 11, {"optimizer.type=Muon", "parallel_config.model_parallel=1"},
+                                 /*interleaves=*/false, "cpu", /*zeros=*/{0});
+  std::printf("SGD: worst error of 10 plans %.3f %%, Muon: of 6 plans %.3f %%\n", 100 * sgd, 100 * muon);
+}
+
 /// GPU kernels have additional scratch: partial sums, orders of tokens, delta of attention's gradient.
 TEST(PlanMemory, MemoryOfGpuPlansEqualsTheCompiledArena) {
   for (const char *name : {"gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {

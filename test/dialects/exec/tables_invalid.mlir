@@ -39,6 +39,16 @@ module @bucket_c3_frozen_and_summed {
 
 // -----
 
+module @bucket_c4_part_of_a_matrix {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{needs parts of whole matrices, got parts of 256 elements and matrices of 512}}
+    exec.bucket "block.matrices" attributes {elements = 512 : i64, gradient_offset = 0 : i64, holders = array<i64>, matrix = array<i64: 16, 32>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Muon", part_elements = 256 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
 module @parameter_c1_ranks_differ {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {

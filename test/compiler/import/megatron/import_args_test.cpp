@@ -354,11 +354,27 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
   EXPECT_FALSE(used["--data-impl"]);
 }
 
+TEST(ImportArgs, OptimizersHaveTheirNumbers) {
+  std::string sgd = importText(small + "--optimizer sgd --sgd-momentum 0.8 --muon-momentum 0.5").yaml;
+  EXPECT_THAT(sgd, HasSubstr("type: SGD"));
+  EXPECT_THAT(sgd, HasSubstr("momentum: 0.8"));
+  EXPECT_THAT(importText(small + "--optimizer sgd").yaml, HasSubstr("momentum: 0.9"));
+  std::string muon = importText(small + "--optimizer muon --muon-nesterov --muon-num-ns-steps 6 "
+                                        "--muon-extra-scale-factor 0.2")
+                         .yaml;
+  for (const char *line : {"type: Muon", "momentum: 0.95", "nesterov: True", "ns_steps: 6", "scale_mode: spectral",
+                           "extra_scale_factor: 0.2"})
+    EXPECT_THAT(muon, HasSubstr(line));
+  EXPECT_THAT(importText(small + "--optimizer dist_muon").yaml, HasSubstr("nesterov: False"));
+  EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
+}
+
 // A flag for a missing feature that would change the training is an error, unless its value is neutral.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
-  for (const char *flags : {"--optimizer sgd", "--optimizer muon", "--start-weight-decay 0.1", "--end-weight-decay 0.1",
-                            "--weight-decay-incr-style linear", "--reset-attention-mask", "--rampup-batch-size 2 2 100",
-                            "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
+  for (const char *flags : {"--muon-scalar-optimizer lion", "--muon-coefficient-type polar", "--start-weight-decay 0.1",
+                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--reset-attention-mask",
+                            "--rampup-batch-size 2 2 100", "--min-loss-scale 16", "--dataloader-type cyclic",
+                            "--moe-router-force-load-balancing"}) {
     std::string flag(flags);
     flag.resize(std::min(flag.size(), flag.find(' ')));
     EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;

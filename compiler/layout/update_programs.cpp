@@ -1,0 +1,173 @@
+// AdamW is with decoupled weight decay (Loshchilov and Hutter, ICLR 2019). SGD has momentum and adds weight decay to
+// the gradient, as torch.optim.SGD. Muon orthogonalizes the momentum of matrices (Jordan et al., 2024). Updates of
+// AdamW and SGD make one pass over the memory of a bucket.
+#include "compiler/layout/update_programs.h"
+
+#include "runtime/optimizers.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// Builds the update of one bucket. Arguments precede all ops.
+class UpdateProgram {
+public:
+  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, const OptimizerConfig &settings)
+      : f(f), b(f.b), bucket(bucket), hasMaster(hasMaster), settings(settings), f32(b.getF32Type()),
+        type(f.flat(bucket.partElements, f32)) {
+    old = f.argument(f.flat(bucket.partElements, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
+    sum = f.argument(type, "accumulator", bucket.name, bucket.shareAxes);
+    weight = hasMaster ? f.argument(type, "state", stateName(rt::masterKind)) : old;
+    for (const char *state : rt::optimizerRow(bucket.optimizer).states)
+      states.push_back(f.argument(type, "state", stateName(state)));
+  }
+
+  void buildAdamW();
+  void buildSgd();
+  void buildMuon();
+
+private:
+  std::string stateName(const char *part) const { return bucket.name + "." + part; }
+  Value constant(double value) {
+    return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
+  }
+  Value scalar(StringRef slot) { return b.create<model::ScalarOp>(f.loc, namedTensor({}, {}, f32), slot); }
+  template <typename Op> Value binary(Value x, Value y) {
+    return b.create<Op>(f.loc, broadcastType({x, y}, f32), x, y);
+  }
+  Value mul(Value x, Value y) { return binary<model::MulOp>(x, y); }
+  Value add(Value x, Value y) { return binary<model::AddOp>(x, y); }
+  Value sub(Value x, Value y) { return binary<model::SubOp>(x, y); }
+  Value div(Value x, Value y) { return binary<model::DivOp>(x, y); }
+  Value root(Value x) { return b.create<model::SqrtOp>(f.loc, x.getType(), x); }
+
+  /// Returns the type of the rank's matrices with these dimensions. The verifier of plans lets a copy change dimensions
+  /// whose names begin with `element`.
+  RankedTensorType matrices(StringRef first, int64_t firstSize, StringRef second, int64_t secondSize) {
+    int64_t count = bucket.partElements / (bucket.matrix[0] * bucket.matrix[1]);
+    return namedTensor({count, firstSize, secondSize},
+                       {b.getStringAttr("element_matrix"), b.getStringAttr(first), b.getStringAttr(second)}, f32);
+  }
+  Value view(Value x, Type as) { return b.create<model::ViewOp>(f.loc, as, x); }
+  Value contract(Value x, Value y, Type result) { return b.create<model::ContractOp>(f.loc, result, x, y); }
+
+  Value decayed(Value step) {
+    if (bucket.decays && settings.weightDecay != 0)
+      step = add(step, mul(weight, constant(settings.weightDecay)));
+    return step;
+  }
+  Value orthogonalized(Value update);
+  double scaleOfUpdate() const;
+  void finish(Value updated, ArrayRef<Value> newStates);
+
+  RegionFunction &f;
+  OpBuilder &b;
+  const SegmentBucket &bucket;
+  const bool hasMaster;
+  const OptimizerConfig &settings;
+  const Type f32;
+  const RankedTensorType type;
+  Value old, sum, weight; ///< stored parameters, summed gradient, and master copy or stored parameters
+  SmallVector<Value, 2> states;
+};
+
+/// Adds the results. A step whose gradients overflowed leaves parameters and state unchanged.
+void UpdateProgram::finish(Value updated, ArrayRef<Value> newStates) {
+  Value apply = scalar("apply");
+  auto chosen = [&](Value value, Value otherwise, Type element) -> Value {
+    return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
+  };
+  f.result(chosen(updated, old, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
+  if (hasMaster)
+    f.result(chosen(updated, weight, f32), "state", stateName(rt::masterKind));
+  for (auto [name, before, after] : llvm::zip_equal(rt::optimizerRow(bucket.optimizer).states, states, newStates))
+    f.result(chosen(after, before, f32), "state", stateName(name));
+}
+
+void UpdateProgram::buildAdamW() {
+  Value moment1 = states[0], moment2 = states[1];
+  Value gradient = mul(sum, scalar("gradient_scale"));
+  Value first = add(mul(moment1, constant(settings.beta1)), mul(gradient, constant(1 - settings.beta1)));
+  Value second =
+      add(mul(moment2, constant(settings.beta2)), mul(mul(gradient, gradient), constant(1 - settings.beta2)));
+  Value deviation = root(mul(second, scalar("bias_correction2")));
+  Value step = div(mul(first, scalar("bias_correction1")), add(deviation, constant(settings.epsilon)));
+  finish(sub(weight, mul(decayed(step), scalar("learning_rate"))), {first, second});
+}
+
+void UpdateProgram::buildSgd() {
+  Value gradient = decayed(mul(sum, scalar("gradient_scale")));
+  Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
+  Value step = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
+  finish(sub(weight, mul(step, scalar("learning_rate"))), {momentum});
+}
+
+/// Returns the matrices U V^T of updates U S V^T, up to singular values between 0.7 and 1.2: Newton-Schulz steps
+/// X = a X + (b A + c A A) X with A = X X^T, on updates of Frobenius norm 1. The side of A is the shorter one.
+Value UpdateProgram::orthogonalized(Value update) {
+  constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315, epsilon = 1e-7;
+  int64_t rows = bucket.matrix[0], columns = bucket.matrix[1], side = std::min(rows, columns);
+  bool isWide = rows <= columns;
+  RankedTensorType asMatrix = matrices("element_row", rows, "element_column", columns);
+  // `twin` is the matrix with another name of the shorter dimension, so that products can contract with it.
+  StringRef inner = isWide ? "element_row" : "element_column";
+  RankedTensorType asTwin = isWide ? matrices("element_side", rows, "element_column", columns)
+                                   : matrices("element_row", rows, "element_side", columns);
+  RankedTensorType asSquare = matrices(inner, side, "element_side", side),
+                   asOther = matrices("element_other", side, "element_side", side),
+                   asResult = matrices(inner, side, "element_other", side);
+
+  Value x = view(update, asMatrix);
+  auto sumOver = [&](Value of) -> Value {
+    auto from = cast<RankedTensorType>(of.getType());
+    Type less = namedTensor(from.getShape().drop_back(), dimNames(from).drop_back(), f32);
+    return b.create<model::ReduceSumOp>(f.loc, less, of);
+  };
+  x = div(x, add(root(sumOver(sumOver(mul(x, x)))), constant(epsilon)));
+  for (int64_t step = 0; step < settings.newtonSchulzSteps; ++step) {
+    Value twin = view(x, asTwin);
+    Value square = contract(x, twin, asSquare);
+    Value fourth = view(contract(square, view(square, asOther), asResult), asSquare);
+    Value factor = add(mul(square, constant(cubic)), mul(fourth, constant(quintic)));
+    Value product = isWide ? contract(factor, twin, asMatrix) : contract(twin, factor, asMatrix);
+    x = add(mul(x, constant(linear)), product);
+  }
+  return view(x, type);
+}
+
+/// Returns the factor of an orthogonal update. Rows of a matrix are inputs of a layer, columns are outputs.
+double UpdateProgram::scaleOfUpdate() const {
+  auto inputs = static_cast<double>(bucket.matrix[0]), outputs = static_cast<double>(bucket.matrix[1]);
+  double scale = settings.scaleMode == "spectral"        ? std::max(inputs, outputs)
+                 : settings.scaleMode == "shape_scaling" ? std::max(1.0, outputs / inputs)
+                                                         : outputs / inputs;
+  return std::sqrt(scale) * settings.scaleFactor;
+}
+
+void UpdateProgram::buildMuon() {
+  Value gradient = mul(sum, scalar("gradient_scale"));
+  Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
+  Value update = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
+  Value step = decayed(mul(orthogonalized(update), constant(scaleOfUpdate())));
+  finish(sub(weight, mul(step, scalar("learning_rate"))), {momentum});
+}
+
+} // namespace
+
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings) {
+  UpdateProgram program(f, bucket, master, settings);
+  switch (bucket.optimizer) {
+  case rt::pb::SGD:
+    return program.buildSgd();
+  case rt::pb::MUON:
+    return program.buildMuon();
+  default:
+    return program.buildAdamW();
+  }
+}
+
+} // namespace espalier
