@@ -55,7 +55,9 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   case AttentionPass::QueryGradient:
     if (dim > 128)
       return tiles(64, 32, 4);
-    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout || hidesEarly ? 32 : 64, 4);
+    return dim > 64 && (hasDropout || config.hasDocuments)
+               ? tiles(128, 32, 8)
+               : tiles(128, dim > 64 || hasDropout || hidesEarly ? 32 : 64, 4);
   }
   llvm_unreachable("there are three passes");
 }

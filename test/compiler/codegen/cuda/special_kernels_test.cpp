@@ -207,7 +207,7 @@ TEST(AttentionKernels, WindowOfAPartOfTheQueriesWithDropout) {
 TEST(AttentionKernels, Documents) {
   for (int64_t document : {1, 20, 70})
     for (std::string type : {"f32", "bf16"})
-      checkAttention({.batch = 2,
+      checkAttention({.batch = type == "f32" ? 2 : 1,
                       .queries = 150,
                       .keys = 150,
                       .kvHeads = 1,
