@@ -83,6 +83,8 @@ private:
         if (!type && !operand.isOptional)
           return false;
         element = type ? type.getValue() : Type();
+      } else if (operand.isOptional && !parameter(operand.name)) {
+        element = Type();
       }
       elements[operand.name] = element;
     }
@@ -184,6 +186,10 @@ private:
     } else if (operand.name == "positions" && row->function->name == "attend_cache") {
       for (int64_t token = 0; token < count; ++token)
         values[static_cast<size_t>(token)] = static_cast<double>(4 + token % sizeOf("seq"));
+    } else if (operand.name == "visible_from") { // documents of 29 tokens
+      for (int64_t token = 0; token < count; ++token)
+        values[static_cast<size_t>(token)] =
+            static_cast<double>((scalarOf("FIRST_QUERY") + token % sizeOf("seq")) / 29 * 29);
     } else if (operand.isRead()) {
       int64_t range = operand.name == "ids" ? sizeOf("rows") + 8 : operand.name == "rows" ? sizeOf("b") : cached;
       for (double &value : values)

@@ -28,7 +28,7 @@ public:
   double of(double product) const { return cap > 0 ? cap * std::tanh(scale * product / cap) : scale * product; }
   /// Returns the derivative of `score` with respect to the product.
   double slope(double score) const { return cap > 0 ? scale * (1 - score * score / (cap * cap)) : scale; }
-  /// Returns the first key that a query at `position` attends to.
+  /// Returns the first key of the window of a query at `position`.
   int64_t firstKey(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position + 1 - window) : 0; }
 
 private:
@@ -40,9 +40,11 @@ private:
 /// dimension), k and v are [batch, seq, kv heads, depth]. The queries may be a part of the positions.
 template <typename Op> class Rows {
 public:
-  Rows(Op op, const Tensor &q, const Tensor &k, const EvalContext &context)
+  /// `visibleFrom` is [batch, queries], or null.
+  Rows(Op op, const Tensor &q, const Tensor &k, const Tensor *visibleFrom, const EvalContext &context)
       : batch(k.shape()[0]), queries(q.shape()[1]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
         group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()), scores(op), rank(q.shape().size()),
+        visibleFrom(visibleFrom),
         mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
 
   /// Returns the index of q's row. out and, without depth, log_sum_exp use the same index.
@@ -51,7 +53,11 @@ public:
   }
   int64_t keyRow(int64_t b, int64_t t, int64_t h) const { return (b * seq + t) * heads + h; }
   /// Returns the first key that the query at `t` attends to, and the end of these keys.
-  int64_t firstKeyOf(int64_t t) const { return scores.firstKey(mask.place(1, t)); }
+  int64_t firstKeyOf(int64_t b, int64_t t) const {
+    int64_t position = mask.place(1, t), first = scores.firstKey(position);
+    return visibleFrom ? std::max(first, std::min(static_cast<int64_t>(visibleFrom->values[b * queries + t]), position))
+                       : first;
+  }
   int64_t endKeyOf(int64_t t) const { return isCausal ? mask.place(1, t) + 1 : seq; }
 
   /// Returns the dropout factor of the weight of key `key` for query `t`.
@@ -77,6 +83,7 @@ public:
 
 private:
   const size_t rank;
+  const Tensor *visibleFrom;
   DropoutMask mask;
 };
 
@@ -104,13 +111,13 @@ double logSumExp(ArrayRef<double> scores) {
 
 Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2];
-  Rows<model::AttentionOp> rows(op, q, k, context);
+  Rows<model::AttentionOp> rows(op, q, k, x.size() > 3 ? x[3] : nullptr, context);
   std::vector<Tensor> results;
   results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
   results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
   Tensor &out = results[0], &lse = results[1];
   rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
-    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, first = rows.firstKeyOf(t);
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, first = rows.firstKeyOf(b, t);
     std::vector<double> scores;
     for (int64_t key = first; key < rows.endKeyOf(t); ++key)
       scores.push_back(rows.scores.of(dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth)));
@@ -125,7 +132,7 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
 
 Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &context) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2], &out = *x[3], &lse = *x[4], &cotangent = *x[5];
-  Rows<model::AttentionGradOp> rows(op, q, k, context);
+  Rows<model::AttentionGradOp> rows(op, q, k, x.size() > 6 ? x[6] : nullptr, context);
   std::vector<Tensor> results;
   for (Type type : op->getResultTypes())
     results.emplace_back(cast<RankedTensorType>(type));
@@ -134,7 +141,7 @@ Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &co
     int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
     const double *query = &q.values[row * depth], *upstream = &cotangent.values[row * depth];
     double shared = dot(upstream, &out.values[row * depth], depth);
-    for (int64_t key = rows.firstKeyOf(t); key < rows.endKeyOf(t); ++key) {
+    for (int64_t key = rows.firstKeyOf(b, t); key < rows.endKeyOf(t); ++key) {
       int64_t at = rows.keyRow(b, key, h) * depth;
       double score = rows.scores.of(dot(query, &k.values[at], depth)), weight = std::exp(score - lse.values[row]);
       double keep = rows.keep(b, t, h, g, key);

@@ -47,16 +47,21 @@ public:
   }
 
   /// Lays out the inputs of training. All functions of training read inputs of one shape, [batch, seq] with four bytes
-  /// per element.
+  /// per element. visible_from has memory only if a function reads it.
   void placeInputs(ModuleOp module) {
     uint64_t bytes = 0;
+    bool limitsAttention = false;
     module.walk([&](func::FuncOp function) {
       for (BlockArgument argument : function.getArguments())
-        if (role(function, argument) == "input")
+        if (role(function, argument) == "input") {
           bytes = bytesOf(argument.getType());
+          auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+          limitsAttention |= name && name == "visible_from";
+        }
     });
-    for (const char *name : trainingInputs)
-      placeInput(name, bytes);
+    for (StringRef name : trainingInputs)
+      if (name != "visible_from" || limitsAttention)
+        placeInput(name.str(), bytes);
   }
 
   LogicalResult place(func::FuncOp function) {

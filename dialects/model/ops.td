@@ -298,17 +298,20 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
     - (C5) k has as many positions as q or, if q is a shard of the queries, as `unsplit`.
     - (C6) window is at least 1 and needs causal; soft_cap is positive.
-      With `window` w, a query at position p attends to keys (p - w, p]. With `soft_cap` c, a score s becomes
-      c tanh(s / c).
+    - (C7) visible_from has the first two dimensions of q, is i32 and needs causal.
+      With `window` w, a query at position p attends to keys (p - w, p]. With `visible_from`, it attends to no key
+      before min(max(visible_from, 0), p), for example the first token of its document; the values do not decrease along
+      the sequence. With `soft_cap` c, a score s becomes c tanh(s / c).
       With rate > 0, random bits drop attention weights (see `id` of dropout). Localization sets `origins` (of q, for
       the random bits, and of seq, for the causal mask) and `unsplit` (global sizes of q). If the sequence is split, it
       also gathers k and v, and reduce-scatters dk and dv.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, F64Attr:$rate,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$soft_cap,
-                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit,
+                       Optional<AnyRankedTensor>:$visible_from);
   let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp);
-  let assemblyFormat = "$q `,` $k `,` $v attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -322,7 +325,8 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$soft_cap,
-                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+                       OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit,
+                       Optional<AnyRankedTensor>:$visible_from);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

@@ -407,9 +407,11 @@ SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
 double AttentionOp::flops() { return attentionFlops(getQ(), getK(), getCausal(), getWindow()); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {
-  auto grad = g.builder.create<AttentionGradOp>(
-      g.loc, TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-      ValueRange{getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)});
+  SmallVector<Value> operands = {getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)};
+  if (getVisibleFrom())
+    operands.push_back(getVisibleFrom());
+  auto grad = g.builder.create<AttentionGradOp>(g.loc, TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+                                                operands);
   grad->setAttrs((*this)->getAttrDictionary());
   for (unsigned i = 0; i < 3; ++i)
     g.contribute(i, grad.getResult(i));

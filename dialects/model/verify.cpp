@@ -113,6 +113,19 @@ template <typename Op> LogicalResult verifyScores(Op op, bool isCausal) {
   return success();
 }
 
+/// Checks the first visible keys of an attention.
+template <typename Op> LogicalResult verifyVisibleFrom(Op op) {
+  Value from = op.getVisibleFrom();
+  if (!from)
+    return success();
+  ArrayRef<StringAttr> dims = dimNames(from.getType());
+  if (!op.getCausal() || shapeOf(from) != shapeOf(op.getQ()).take_front(2) ||
+      dims != dimNames(op.getQ().getType()).take_front(2)) // attention_c7
+    return op.emitOpError("needs visible_from with the first two dimensions of q, and a causal mask, got ")
+           << from.getType();
+  return verifyIntegers(op, from, "visible_from");
+}
+
 /// Checks the origins of an attention and the number of its queries.
 LogicalResult verifyQueries(Operation *op, Value q, Value k, ArrayAttr origins,
                             std::optional<ArrayRef<int64_t>> unsplit) {
@@ -323,7 +336,7 @@ LogicalResult AttentionOp::verify() {
   if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
     return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
-  if (failed(verifyScores(*this, getCausal())))
+  if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
     return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());
 }
@@ -336,7 +349,7 @@ LogicalResult AttentionGradOp::verify() {
   if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
     return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
-  if (failed(verifyScores(*this, getCausal())))
+  if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
     return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
 }

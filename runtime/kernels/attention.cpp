@@ -4,6 +4,7 @@
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace espalier::rt {
 
@@ -15,6 +16,8 @@ protected:
   Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, types);
     step_ = reader.buffer("step");
+    if (reader.has("visible_from"))
+      visibleFrom_ = reader.buffer("visible_from");
     shape_ = {.batch = reader.size("batch"),
               .sequence = reader.size("seq"),
               .keys = reader.size("keys"),
@@ -33,6 +36,8 @@ protected:
       reader.needScalars(4, "for dropout");
     if (shape_.keys != shape_.sequence)
       reader.needScalars(5, "for a part of the queries");
+    if (visibleFrom_ && !shape_.causal)
+      reader.refuse("has visible_from, needs to be causal");
     if (shape_.window > 0 && !shape_.causal)
       reader.refuse("has a window of " + std::to_string(shape_.window) + " keys, needs to be causal");
     if (!(shape_.softCap >= 0))
@@ -62,10 +67,17 @@ protected:
     return shape_.keys == shape_.sequence ? 0 : std::clamp<int64_t>(arguments.scalars[4], 0, shape_.keys);
   }
 
+  /// Returns the first visible keys of a sample; null if the call has none.
+  const int32_t *visibleFrom(const CallArguments &arguments, int64_t sample) const {
+    return visibleFrom_ ? static_cast<const int32_t *>(arguments.buffers[*visibleFrom_]) + sample * shape_.sequence
+                        : nullptr;
+  }
+
   const cpu::Loops &loops_;
   cpu::AttentionShape shape_;
   double rate_ = 0;
-  int step_ = 0; ///< the buffer with the step
+  int step_ = 0;                   ///< the buffer with the step
+  std::optional<int> visibleFrom_; ///< the buffer with the first visible keys
 };
 
 class AttentionForward final : public Attention {
@@ -74,6 +86,7 @@ public:
       : Attention(call, types, loops) {
     // Large groups share the packed keys among their heads, so they need fewer queries per part.
     queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
+    out_ = CallReader(call, types).buffer("out");
   }
 
   int64_t parts() const override { return shape_.group == 0 ? 0 : shape_.batch * shape_.kvHeads * queries_.count(); }
@@ -90,24 +103,26 @@ public:
                              .q = arguments.buffers[0],
                              .k = arguments.buffers[1],
                              .v = arguments.buffers[2],
-                             .out = arguments.buffers[3],
-                             .lse = static_cast<float *>(arguments.buffers[4]),
+                             .out = arguments.buffers[out_],
+                             .lse = static_cast<float *>(arguments.buffers[out_ + 1]),
                              .sample = pair / shape_.kvHeads,
                              .kvHead = pair % shape_.kvHeads,
                              .firstQuery = queries_[block].begin,
                              .endQuery = queries_[block].end,
                              .firstPosition = firstPosition(arguments),
-                             .scratch = threadScratch});
+                             .scratch = threadScratch,
+                             .visibleFrom = visibleFrom(arguments, pair / shape_.kvHeads)});
   }
 
 private:
   Pieces queries_;
+  int out_; ///< the buffer of the result; that of lse follows
 };
 
 class AttentionBackward final : public Attention {
 public:
   AttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
-      : Attention(call, types, loops) {}
+      : Attention(call, types, loops), dq_(CallReader(call, types).buffer("dq")) {}
 
   int64_t parts() const override { return shape_.keys == 0 ? 0 : shape_.batch * shape_.kvHeads; }
   size_t scratchBytesPerThread() const override { return loops_.attentionBackwardScratchBytes(shape_); }
@@ -122,14 +137,18 @@ public:
                               .out = buffers[3],
                               .lse = static_cast<const float *>(buffers[4]),
                               .dout = buffers[5],
-                              .dq = buffers[7],
-                              .dk = buffers[8],
-                              .dv = buffers[9],
+                              .dq = buffers[dq_],
+                              .dk = buffers[dq_ + 1],
+                              .dv = buffers[dq_ + 2],
                               .sample = part / shape_.kvHeads,
                               .kvHead = part % shape_.kvHeads,
                               .firstPosition = firstPosition(arguments),
-                              .scratch = threadScratch});
+                              .scratch = threadScratch,
+                              .visibleFrom = visibleFrom(arguments, part / shape_.kvHeads)});
   }
+
+private:
+  int dq_; ///< the buffer of dq; those of dk and dv follow
 };
 
 } // namespace

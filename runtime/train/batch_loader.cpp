@@ -1,4 +1,5 @@
-// The names of inputs are fixed: tokens, labels, loss_weights and positions, each [micro_batch_size, sequence / cp].
+// The names of inputs are fixed: tokens, labels, loss_weights, positions and visible_from, each
+// [micro_batch_size, sequence / cp].
 #include "runtime/train/batch_loader.h"
 
 #include "runtime/program.h"
@@ -35,6 +36,7 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
   sample.labels.resize(settings.sequence());
   sample.lossWeights.resize(settings.sequence());
   sample.positions.resize(settings.sequence());
+  sample.visibleFrom.resize(settings.sequence());
   uint64_t bytes = settings.micro_batch_size() * length * 4;
   const pb::Stage &stage = plan.stages(mesh.stage(rank));
   for (int i = 0; i < stage.exchanges_size(); ++i) {
@@ -43,8 +45,9 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
       continue;
     const void *from = sampleField(exchange.name());
     if (!from)
-      throw PlanError(fmt::format("the plan reads input '{}'; samples have tokens, labels, loss_weights, positions",
-                                  exchange.name()));
+      throw PlanError(
+          fmt::format("the plan reads input '{}'; samples have tokens, labels, loss_weights, positions, visible_from",
+                      exchange.name()));
     pb::DataType type = plan.values(exchange.buffer().value()).type();
     pb::DataType wanted = from == sample.lossWeights.data() + first ? pb::F32 : pb::I32;
     if (exchange.buffer().bytes() != bytes || type != wanted)
@@ -60,6 +63,7 @@ const void *BatchLoader::sampleField(const std::string &name) const {
   return name == "tokens"         ? static_cast<const void *>(sample.tokens.data() + first)
          : name == "labels"       ? sample.labels.data() + first
          : name == "positions"    ? sample.positions.data() + first
+         : name == "visible_from" ? sample.visibleFrom.data() + first
          : name == "loss_weights" ? static_cast<const void *>(sample.lossWeights.data() + first)
                                   : nullptr;
 }
@@ -67,7 +71,8 @@ const void *BatchLoader::sampleField(const std::string &name) const {
 void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memory) {
   int64_t begin = share.firstPlace(consumed, microBatch);
   for (int64_t i = 0; i < static_cast<int64_t>(settings.micro_batch_size()); ++i) {
-    dataset.read(sampler.at(begin + i), {sample.tokens, sample.labels, sample.lossWeights, sample.positions, {}}, text);
+    dataset.read(sampler.at(begin + i),
+                 {sample.tokens, sample.labels, sample.lossWeights, sample.positions, sample.visibleFrom}, text);
     for (size_t k = 0; settings.ignore_token() >= 0 && k < sample.labels.size(); ++k)
       if (sample.labels[k] == settings.ignore_token())
         sample.lossWeights[k] = 0;

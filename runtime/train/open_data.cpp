@@ -27,10 +27,13 @@ pb::Data merged(const pb::Data &plan, const DataOptions &options) {
   return data;
 }
 
+/// Returns whether attention ends at the borders of documents: the plan then reads the first visible tokens.
+bool limitsAttention(const pb::Plan &plan) { return hasInput(plan, "visible_from"); }
+
 void check(const pb::Plan &plan, const pb::Data &data) {
   if (data.path().empty())
     throw PlanError("no data to read; give --data PATH, or data_path in the run file");
-  if ((data.eod_mask_loss() || data.reset_position_ids()) && data.eod_token() < 0)
+  if ((data.eod_mask_loss() || data.reset_position_ids() || limitsAttention(plan)) && data.eod_token() < 0)
     throw PlanError("what happens at the end of a document needs its token; give --eod-token ID");
   if (data.eod_token() >= static_cast<int64_t>(plan.settings().vocabulary()))
     throw PlanError(fmt::format("the end of a document is token {}, the model's vocabulary has {}; give --eod-token ID",
@@ -69,6 +72,7 @@ std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &op
   wanted.eodToken = static_cast<int32_t>(data.eod_token());
   wanted.eodMaskLoss = data.eod_mask_loss();
   wanted.resetPositionIds = data.reset_position_ids();
+  wanted.resetAttentionMask = limitsAttention(plan);
   std::vector<BlendPart> parts = parseBlend({data.path().begin(), data.path().end()});
   if (parts.size() == 1)
     return openDataset(parts[0].path, wanted);
@@ -94,8 +98,9 @@ std::string describeTrainingData(const pb::Plan &plan, const DataOptions &option
   words += fmt::format("split {}, seed {}, {} order", split, data.has_seed() ? data.seed() : plan.settings().seed(),
                        order == SampleOrder::single ? "single" : "cyclic");
   if (data.eod_token() >= 0)
-    words += fmt::format(", documents end with {}{}{}", data.eod_token(), data.eod_mask_loss() ? " without loss" : "",
-                         data.reset_position_ids() ? ", positions restart" : "");
+    words += fmt::format(", documents end with {}{}{}{}", data.eod_token(), data.eod_mask_loss() ? " without loss" : "",
+                         data.reset_position_ids() ? ", positions restart" : "",
+                         limitsAttention(plan) ? ", attention within documents" : "");
   return words;
 }
 

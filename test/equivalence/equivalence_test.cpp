@@ -214,6 +214,15 @@ TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
   EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
 }
 
+/// Attention of held-out samples ends at the borders of documents, too.
+TEST(Evaluation, StaysWithinDocuments) {
+  RunConfig run = equivalenceRun("llama", documentSets());
+  rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts = evaluate(run, {.name = "", .tp = 2, .pp = 2, .cp = 2, .microBatches = 2});
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
+}
+
 /// The first step of a warmup from 0 does not change the weights, so that both runs evaluate equal weights.
 TEST(Evaluation, HasNoDropout) {
   std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0"}, dropped = still;

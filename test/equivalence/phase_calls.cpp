@@ -87,6 +87,7 @@ Tensor PhaseCalls::input(const std::string &name, RankedTensorType type, int64_t
     const std::vector<double> &part = name == "tokens"         ? sample.tokens
                                       : name == "labels"       ? sample.labels
                                       : name == "loss_weights" ? sample.lossWeights
+                                      : name == "visible_from" ? sample.visibleFrom
                                                                : sample.positions;
     auto begin = part.begin() + context.coordinate("cp") * length;
     values.insert(values.end(), begin, begin + length);

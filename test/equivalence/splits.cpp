@@ -349,6 +349,11 @@ const std::vector<SplitCase> &expertSplits() {
   return cases;
 }
 
+std::vector<std::string> documentSets() {
+  return {"train_dataset.data_loader.config={eod: 32, eod_mask_loss: True, reset_position_ids: True, "
+          "reset_attention_mask: True}"};
+}
+
 const std::vector<Model> &optionModels() {
   static const std::vector<Model> list = {
       {"llama_options",
@@ -359,6 +364,7 @@ const std::vector<Model> &optionModels() {
       {"gemma2", "gemma2", {}},
       {"olmo2", "olmo2", {}},
       {"gpt_neox", "gpt_neox", {}},
+      {"llama_documents", "llama", documentSets()},
   };
   return list;
 }

@@ -44,7 +44,11 @@ const std::vector<Model> &optimizerModels();
 /// Splits that keep matrices whole.
 const std::vector<SplitCase> &matrixSplits();
 
-/// Models whose ops have options: windows, capped scores, scaled rotary positions, norms over split dimensions.
+/// Returns run-file settings: attention, positions and losses within documents, which end with a space.
+std::vector<std::string> documentSets();
+
+/// Models whose ops have options: windows, documents, capped scores, scaled rotary positions, norms over split
+/// dimensions.
 const std::vector<Model> &optionModels();
 /// The splits of optionModels(): one of each axis, and several together.
 const std::vector<SplitCase> &optionSplits();

@@ -15,7 +15,7 @@ namespace espalier {
 
 /// One sample of a batch. Each vector has the sequence length.
 struct TrainingSample {
-  std::vector<double> tokens, labels, lossWeights, positions;
+  std::vector<double> tokens, labels, lossWeights, positions, visibleFrom;
 };
 
 /// The inputs of a training run.

@@ -60,11 +60,15 @@ std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run) {
   rt::DatasetOptions options;
   options.seqLength = run.model.dims.at("seq");
   options.split = rt::Split::all;
+  options.eodToken = static_cast<int32_t>(run.data.eodToken.value_or(-1));
+  options.eodMaskLoss = run.data.eodMaskLoss;
+  options.resetPositionIds = run.data.resetPositionIds;
+  options.resetAttentionMask = run.data.resetAttentionMask;
   return rt::openDataset(text.string(), options);
 }
 
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads,
-                             const std::string &target) {
+                             const std::string &target, std::shared_ptr<const rt::Dataset> data) {
   mlir::MLIRContext context;
   CompileOptions compilation;
   compilation.target = target;
@@ -75,7 +79,7 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
     return record;
   }
   rt::RunOptions options;
-  options.dataset = equivalenceData(run);
+  options.dataset = data ? std::move(data) : equivalenceData(run);
   options.steps = steps;
   options.threads = threads;
   options.keepGradients = true;
@@ -113,6 +117,7 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     result.labels.assign(sample.labels.begin(), sample.labels.end());
     result.lossWeights.assign(sample.lossWeights.begin(), sample.lossWeights.end());
     result.positions.assign(sample.positions.begin(), sample.positions.end());
+    result.visibleFrom.assign(sample.visibleFrom.begin(), sample.visibleFrom.end());
     return result;
   };
   llvm::Expected<std::vector<TrainingStep>> trained = trainRanks(*model, run, plan, inputs);

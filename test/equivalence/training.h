@@ -50,9 +50,9 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split);
 /// The samples that all runs train on.
 std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
 
-/// Trains with the compiled plan.
+/// Trains with the compiled plan, on equivalenceData() unless `data` is given.
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1,
-                             const std::string &target = "cpu");
+                             const std::string &target = "cpu", std::shared_ptr<const rt::Dataset> data = nullptr);
 /// Trains in the interpreter.
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
 

@@ -81,6 +81,32 @@ TEST(Attention, SoftCapsLimitScores) {
 }
 TEST(Attention, DropsWeightsByRandomBits) { checkGrouped("rate = 0.3 : f64, causal", true, 0.3); }
 
+/// Two documents, of which the second begins at position 2 and 3 of the samples. A window shortens them.
+TEST(Attention, DocumentsHideEarlierDocuments) {
+  std::string q = tensorType("batch=2 seq=5 kv_heads=2 group=3 head_dim=4"),
+              kv = tensorType("batch=2 seq=5 kv_heads=2 head_dim=4"), from = tensorType("batch=2 seq=5", "i32"),
+              lse = tensorType("batch=2 seq=5 kv_heads=2 group=3");
+  for (int64_t window : {5, 2}) {
+    Program program("func.func @f(%q: " + q + ", %k: " + kv + ", %v: " + kv + ", %from: " + from + ") -> " + q +
+                    " {\n %o, %l = model.attention %q, %k, %v, %from {scale = 0.5 : f64, id = 4 : i64, rate = 0.0 : "
+                    "f64, causal, window = " +
+                    std::to_string(window) + " : i64} : (" + q + ", " + kv + ", " + kv + ", " + from + ") -> (" + q +
+                    ", " + lse + ")\n return %o : " + q + "\n}");
+    std::vector<Tensor> x = {wave(program.argumentType(0), 0.7), wave(program.argumentType(1), 1.3),
+                             wave(program.argumentType(2), 2.1), program.argument(3, {0, 0, 2, 2, 2, 0, 0, 0, 3, 3})};
+    std::vector<double> y = program.first(x, exact());
+    size_t at = 0;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < seq; ++t)
+        for (int64_t h = 0; h < heads; ++h)
+          for (int64_t g = 0; g < group; ++g)
+            for (int64_t d = 0; d < depth; ++d) {
+              auto own = static_cast<int64_t>(t + 1 - x[3].values[b * seq + t]);
+              EXPECT_NEAR(y[at++], expected(x, true, 0, b, t, h, g, d, std::min(own, window)), 1e-12);
+            }
+  }
+}
+
 TEST(Attention, LogSumExpIsTheRowsNormalizer) {
   Program program(attention(tensorType("batch=1 seq=2 heads=1 head_dim=1"),
                             tensorType("batch=1 seq=2 heads=1 head_dim=1"), tensorType("batch=1 seq=2 heads=1"),

@@ -70,7 +70,8 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
   EXPECT_TRUE(y.isWritten() && !y.isRead() && y.over == "x" && y.dims == x.dims);
   EXPECT_TRUE(rope.sizes[3].isFlag && rope.sizes[3].name == "inverse");
   const FunctionSignature &attention = *findFunction("attention_forward");
-  EXPECT_TRUE(attention.operands[5].name == "step" && attention.operands[5].isRead() && attention.operands[5].isSlot);
+  EXPECT_TRUE(attention.operands[6].name == "step" && attention.operands[6].isRead() && attention.operands[6].isSlot);
+  EXPECT_TRUE(attention.operands[3].name == "visible_from" && attention.operands[3].isOptional);
   EXPECT_FALSE(attention.operands[1].isLinear);
   EXPECT_TRUE(attention.operands[2].isLinear && attention.hasFlag("causal") && attention.space == "q");
   EXPECT_EQ(attention.operands[1].dims, attention.operands[2].dims);

@@ -23,7 +23,8 @@ AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
           .scale = real("scale", 1),
           .rate = real("rate", 0),
           .window = window ? window.getInt() : 0,
-          .softCap = real("soft_cap", 0)};
+          .softCap = real("soft_cap", 0),
+          .hasDocuments = parameters.contains("visible_from")};
 }
 
 namespace {
@@ -42,7 +43,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
   int64_t dim = config.headDim;
-  bool hasDropout = config.rate > 0, hasWindow = config.window > 0;
+  bool hasDropout = config.rate > 0, hidesEarly = config.window > 0 || config.hasDocuments;
   auto tiles = [&](int64_t rows, int64_t columns, int warps) {
     return TileSizes{config.element, rows, columns, dim, warps, /*stages=*/2};
   };
@@ -54,7 +55,9 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   case AttentionPass::QueryGradient:
     if (dim > 128)
       return tiles(64, 32, 4);
-    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout || hasWindow ? 32 : 64, 4);
+    return dim > 64 && (hasDropout || config.hasDocuments)
+               ? tiles(128, 32, 8)
+               : tiles(128, dim > 64 || hasDropout || hidesEarly ? 32 : 64, 4);
   }
   llvm_unreachable("there are three passes");
 }
@@ -62,7 +65,8 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) {
   TileSizes tiles = attentionTiles(pass, config);
   int64_t resident = pass == AttentionPass::Forward ? 1 : 2;
-  int64_t statistics = pass == AttentionPass::KeyGradient ? tiles.stages * 2 * tiles.columns * 4 : 0;
+  int64_t statistics =
+      pass == AttentionPass::KeyGradient ? tiles.stages * (config.hasDocuments ? 3 : 2) * tiles.columns * 4 : 0;
   return resident * tiles.rowBytes() + 2 * tiles.stages * tiles.columnBytes() + tiles.scratchBytes() + statistics;
 }
 
@@ -129,11 +133,53 @@ Expr AttentionBlock::visibleKeys(Expr query) {
 }
 
 Expr AttentionBlock::firstVisible(Expr query) {
-  return hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
+  Expr begin = hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
+  return hasDocuments() ? atLeast(documentOf(query), begin) : begin;
+}
+
+TileSource AttentionBlock::documents(Expr first) {
+  Expr row = wide(sample) * wide(queryCount) + wide(first);
+  return {elementAt({f, f.buffer("visible_from")}, row, f.b.getI32Type()), wide(integer(1)), queryCount - first};
+}
+
+Expr AttentionBlock::documentOf(Expr query) {
+  Expr inside = atMost(query, queryCount - 1);
+  Expr begin = loadValue(documents(inside).base, f.b.getI32Type());
+  return atMost(begin, atMost(firstPosition + inside, keyCount - 1));
+}
+
+void AttentionBlock::loadDocuments(const Tiles &tiles, const std::vector<Expr> &visible) {
+  blockFrom = firstVisible(first);
+  lastFrom = firstVisible(first + (sizes.rows - 1));
+  warpFrom = firstVisible(first + tiles.firstRow);
+  for (auto [row, end] : llvm::zip_equal(tiles.rows, visible)) {
+    from.push_back(firstVisible(first + row));
+    lastOffsets.push_back(end - 1 - from.back());
+  }
+}
+
+Expr AttentionBlock::isVisible(size_t row, Expr visible, Expr key) {
+  if (hasDocuments()) // an earlier key has a large unsigned distance
+    return unsignedAtLeast(lastOffsets[row], key - from[row]);
+  return hasWindow() ? isInWindow(visible - 1 - key) : key < visible;
+}
+
+// Each of two rounds divides the range of the border among the 32 lanes. Queries before the border attend to the keys.
+Expr AttentionBlock::endOfDocuments(Expr lastKey) {
+  Expr begin = integer(0), step = ceilDivide(queryCount, 32), lane(f, f.laneIndex());
+  auto attending = [&] {
+    Expr query = begin + lane * step, isBefore = (query < queryCount) & (documentOf(query) <= lastKey);
+    return Expr(f, f.countOnes(f.ballot(isBefore.get())));
+  };
+  begin = atLeast(attending() - 1, 0) * step;
+  step = ceilDivide(step, 32);
+  return atMost(begin + attending() * step, queryCount);
 }
 
 Expr AttentionBlock::seesTile(Expr firstKey, const Tiles &tiles) {
   Expr isSeen = firstKey < visibleKeys(first + tiles.lastRow);
+  if (hasDocuments())
+    return isSeen & (firstKey + sizes.columns > warpFrom);
   return hasWindow() ? isSeen & (firstKey + sizes.columns > firstVisible(first + tiles.firstRow)) : isSeen;
 }
 

@@ -1,7 +1,7 @@
 // Code shared by the attention kernels: the block's part of the tensors, positions and masks, dropout.
 //
 // Layouts: q, out and their gradients [batch, seq, kv_heads, group, head_dim]; k, v and their gradients [batch, keys,
-// kv_heads, head_dim]; lse and delta f32 [batch, seq, kv_heads, group].
+// kv_heads, head_dim]; lse and delta f32 [batch, seq, kv_heads, group]; visible_from i32 [batch, seq].
 #pragma once
 
 #include "compiler/codegen/cuda/tiles.h"
@@ -16,8 +16,9 @@ struct AttentionConfig {
   int64_t headDim;
   bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
-  int64_t window; ///< keys that a query attends to, itself last; 0: no limit
-  double softCap; ///< c: scores s become c tanh(s / c); 0: none
+  int64_t window;    ///< keys that a query attends to, itself last; 0: no limit
+  double softCap;    ///< c: scores s become c tanh(s / c); 0: none
+  bool hasDocuments; ///< the operand visible_from limits the keys
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
@@ -48,9 +49,25 @@ public:
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
   /// Returns the end of the keys that the query attends to.
   Expr visibleKeys(Expr query);
-  /// Returns the first key that the query attends to.
+  /// Returns the first key that the query attends to. Queries after the last belong to the last query's document.
   Expr firstVisible(Expr query);
   bool hasWindow() const { return config.window > 0; }
+  bool hasDocuments() const { return config.hasDocuments; }
+  /// Returns whether keys before the causal mask's border can be hidden.
+  bool hidesEarlyKeys() const { return hasWindow() || hasDocuments(); }
+  /// Loads the first visible keys of the rows of a block of queries, once. Call if hasDocuments(), before the next
+  /// three functions.
+  void loadDocuments(const Tiles &tiles, const std::vector<Expr> &visible);
+  /// Return the first key that the first and the last query of the block attend to.
+  Expr firstOfBlock() { return hasDocuments() ? blockFrom : firstVisible(first); }
+  Expr firstOfLastRow() { return hasDocuments() ? lastFrom : firstVisible(first + (sizes.rows - 1)); }
+  /// Returns whether the row in slot `row` attends to a key; `visible` is the end of the row's keys.
+  Expr isVisible(size_t row, Expr visible, Expr key);
+  /// Returns rows of visible_from.
+  TileSource documents(Expr first);
+  /// Returns an upper bound of the queries that attend to `lastKey` or earlier keys: exact for up to 1024 queries, and
+  /// within 1/1024 of the queries otherwise. All threads take part.
+  Expr endOfDocuments(Expr lastKey);
   /// Returns whether the window has a key that is `distance` keys before the query. Not if the key is after the query.
   Expr isInWindow(Expr distance) { return unsignedAtLeast(integer(config.window - 1), distance); }
   /// Replaces products of q and k by scores, so that multiplying them by unit() gives base-2 logarithms. Without a cap
@@ -87,6 +104,11 @@ public:
 private:
   void makeRoundKeys();
   Expr heads() { return kvHeads * group; }
+  /// Returns visible_from of the query, at most the query's position.
+  Expr documentOf(Expr query);
+
+  Expr blockFrom, lastFrom, warpFrom;  ///< first visible keys: of the block's first and last row, of the warp's first
+  std::vector<Expr> from, lastOffsets; ///< per row slot: first visible key, and the number of visible keys after it
 
   std::vector<Expr> roundKeys;
   Expr sampleBits;

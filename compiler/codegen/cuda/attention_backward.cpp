@@ -90,6 +90,8 @@ public:
     Expr endQuery = block.queryCount;
     if (block.hasWindow()) // the block's last key is in the window of `window` queries
       endQuery = atMost(endQuery, atLeast(block.first + (sizes.rows - 1 + config.window) - block.firstPosition, 0));
+    if (block.hasDocuments())
+      endQuery = atMost(endQuery, block.endOfDocuments(block.first + (sizes.rows - 1)));
     perHead = atLeast(ceilDivide(endQuery, sizes.columns) - firstColumns, 0);
   }
 
@@ -121,6 +123,8 @@ private:
           if (block.hasWindow())
             isSeen =
                 isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
+          if (block.hasDocuments())
+            isSeen = isSeen & (documentOf(buffer, queryOf(tile), block.integer(0)) <= block.first + tiles->lastRow);
           block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
@@ -132,7 +136,12 @@ private:
   Expr headOf(Expr tile) { return block.head + tile / atLeast(perHead, 1); }
   Expr queryOf(Expr tile) { return (firstColumns + tile % atLeast(perHead, 1)) * sizes.columns; }
   Expr sharedFloat(Expr offset) { return loadValue(sharedAt(f, offset), f.b.getF32Type()); }
-  Expr lseOf(Expr buffer) { return buffer * (2 * sizes.columns * 4) + statistics; }
+  Expr lseOf(Expr buffer) { return buffer * ((block.hasDocuments() ? 3 : 2) * sizes.columns * 4) + statistics; }
+  /// Returns visible_from of a query of the tile that begins with `firstQuery`, at most the query's position.
+  Expr documentOf(Expr buffer, Expr firstQuery, Expr column) {
+    Expr begin = loadValue(sharedAt(f, lseOf(buffer) + (column + 2 * sizes.columns) * 4), f.b.getI32Type());
+    return atMost(begin, block.firstPosition + firstQuery + column);
+  }
 
   void issue(Expr tile, Expr buffer) {
     Expr head = headOf(tile), query = queryOf(tile);
@@ -140,18 +149,29 @@ private:
     tiles->startCopy(block.queries("dout", head, query), sizes.columns, secondStreamed(buffer));
     tiles->startFloats(block.statistics("lse", head, query), sizes.columns, lseOf(buffer));
     tiles->startFloats(block.statistics("delta", head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
+    if (block.hasDocuments())
+      tiles->startFloats(block.documents(query), sizes.columns, lseOf(buffer) + 2 * sizes.columns * 4);
   }
 
   /// Queries after the last are zeros and add nothing.
-  Grid hide(const Grid &scores, Expr firstQuery) {
+  Grid hide(const Grid &scores, Expr firstQuery, Expr buffer) {
     if (!block.config.isCausal)
       return scores;
     Expr isNeeded = block.first + sizes.rows > block.firstPosition + firstQuery + 1;
     if (block.hasWindow())
       isNeeded = isNeeded | (block.first + block.config.window < block.firstPosition + firstQuery + sizes.columns);
+    if (block.hasDocuments()) {
+      Expr last = atMost(block.queryCount - 1 - firstQuery, sizes.columns - 1);
+      isNeeded = isNeeded | (block.first < documentOf(buffer, firstQuery, last));
+    }
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
       Expr key = block.first + tiles->rows[row], query = block.firstPosition + firstQuery + tiles->columns[column];
-      return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
+      if (!block.hasDocuments())
+        return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
+      Expr earlier = query - documentOf(buffer, firstQuery, tiles->columns[column]);
+      if (block.hasWindow())
+        earlier = atMost(earlier, block.config.window - 1);
+      return unsignedAtLeast(earlier, query - key); // a later key has a large unsigned distance
     });
   }
 
@@ -160,7 +180,7 @@ private:
     // The sign of a weight encodes whether dropout drops it.
     Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
     block.limit(scores);
-    Grid scoreSlopes = slopesOf(scores), weights = hide(scores, firstQuery), kept = weights;
+    Grid scoreSlopes = slopesOf(scores), weights = hide(scores, firstQuery, buffer), kept = weights;
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
       for (size_t row = 0; row < weights.size(); ++row) {
@@ -211,10 +231,12 @@ public:
       lse.push_back(statistic("lse", row) * std::numbers::log2e);
       delta.push_back(makeDelta(row));
     }
+    if (block.hasDocuments())
+      block.loadDocuments(*tiles, visible);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
-    if (block.hasWindow()) {
-      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+    if (block.hidesEarlyKeys()) {
+      hiddenTiles = block.firstOfBlock() / sizes.columns;
       seen = seen - hiddenTiles;
     }
     block.stream(
@@ -258,8 +280,8 @@ private:
     return total;
   }
 
-  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
-  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+  /// Returns the first key of a tile; tiles before the first visible key of the block are left out.
+  Expr keyOf(Expr tile) { return block.hidesEarlyKeys() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
     tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer));
@@ -268,14 +290,13 @@ private:
 
   void use(Expr firstKey, Expr buffer) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    if (block.hasWindow())
-      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    if (block.hidesEarlyKeys())
+      isNeeded = isNeeded | (firstKey < block.firstOfLastRow());
     Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
     block.limit(scores);
     Grid scoreSlopes = slopesOf(scores);
     Grid weights = hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = firstKey + tiles->columns[column];
-      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
+      return block.isVisible(row, visible[row], firstKey + tiles->columns[column]);
     });
     Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
     for (size_t row = 0; row < weights.size(); ++row)
@@ -291,7 +312,7 @@ private:
     add(sums, slopes, firstStreamed(buffer));
   }
 
-  Expr hiddenTiles; ///< tiles of keys before the block's window
+  Expr hiddenTiles; ///< tiles of keys before the first visible key of the block
   std::vector<Variable> sums;
   std::vector<Expr> visible, lse, delta; ///< per row
 };

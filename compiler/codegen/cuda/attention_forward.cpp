@@ -27,14 +27,16 @@ public:
       for (int slot = 0; slot < tiles->sumSlots; ++slot)
         sums.emplace_back(block.number(0));
     }
+    if (block.hasDocuments())
+      block.loadDocuments(*tiles, visible);
   }
 
   void build() {
     tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
-    if (block.hasWindow()) {
-      hiddenTiles = block.firstVisible(block.first) / sizes.columns;
+    if (block.hidesEarlyKeys()) {
+      hiddenTiles = block.firstOfBlock() / sizes.columns;
       seen = seen - hiddenTiles;
     }
     block.stream(
@@ -51,8 +53,8 @@ private:
   Expr keyTile(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
   Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
 
-  /// Returns the first key of a tile; tiles before the window of the block's first query are left out.
-  Expr keyOf(Expr tile) { return block.hasWindow() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
+  /// Returns the first key of a tile; tiles before the first visible key of the block are left out.
+  Expr keyOf(Expr tile) { return block.hidesEarlyKeys() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
     tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
@@ -61,11 +63,10 @@ private:
 
   Grid hide(const Grid &scores, Expr firstKey) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    if (block.hasWindow())
-      isNeeded = isNeeded | (firstKey < block.firstVisible(block.first + (sizes.rows - 1)));
+    if (block.hidesEarlyKeys())
+      isNeeded = isNeeded | (firstKey < block.firstOfLastRow());
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = firstKey + tiles->columns[column];
-      return block.hasWindow() ? block.isInWindow(visible[row] - 1 - key) : key < visible[row];
+      return block.isVisible(row, visible[row], firstKey + tiles->columns[column]);
     });
   }
 
@@ -98,7 +99,7 @@ private:
     maximum = atLeast(before, tiles->reduceRow(maximum, Reduction::Max));
     maxima[row].set(maximum);
     Expr subtract = maximum * unit(), total = block.number(0);
-    if (block.hasWindow()) // the row may have seen no key yet, and -inf - -inf is NaN
+    if (block.hidesEarlyKeys()) // the row may have seen no key yet, and -inf - -inf is NaN
       subtract = select(maximum > -std::numeric_limits<double>::infinity(), subtract, 0);
     Expr shrink = exp2(before * unit() - subtract);
     for (Expr &score : scores) {
@@ -132,7 +133,7 @@ private:
   Expr queryTile; ///< offsets in shared memory
   int64_t streamed;
   std::unique_ptr<Tiles> tiles;
-  Expr hiddenTiles;          ///< tiles of keys before the block's window
+  Expr hiddenTiles;          ///< tiles of keys before the first visible key of the block
   std::vector<Expr> visible; ///< per row: end of the keys that it attends to
   std::vector<Variable> maxima, totals, sums;
 };

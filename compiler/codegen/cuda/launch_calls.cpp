@@ -95,7 +95,7 @@ private:
   NamedAttrList parametersOf(const rt::KernelSignature &row) {
     NamedAttrList parameters;
     for (const rt::OperandSignature &operand : row.operands) {
-      if (operand.type == 'f' && elements.contains(operand.name))
+      if ((operand.type == 'f' || operand.isOptional) && elements.contains(operand.name))
         parameters.set(operand.name, TypeAttr::get(elements[operand.name]));
       else if (operand.type == 'e' || operand.type == 'b')
         parameters.set("type", TypeAttr::get(call.elements.front()));

@@ -47,6 +47,7 @@ constexpr const char *mappedFlags[] = {
     "--hysteresis",
     "--eod-mask-loss",
     "--reset-position-ids",
+    "--reset-attention-mask",
     "--seed",
     "--micro-batch-size",
     "--global-batch-size",

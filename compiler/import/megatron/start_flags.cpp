@@ -82,12 +82,16 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
   if (isStated(given, "--split"))
     if (std::optional<std::string> split = given.value("--split", section + "split"))
       yaml.put(section + "split", quotedYaml(withoutQuotes(*split)), "--split");
-  for (auto [flag, key] :
-       {std::pair("--eod-mask-loss", "eod_mask_loss"), {"--reset-position-ids", "reset_position_ids"}})
+  for (auto [flag, key] : {std::pair("--eod-mask-loss", "eod_mask_loss"),
+                           {"--reset-position-ids", "reset_position_ids"},
+                           {"--reset-attention-mask", "reset_attention_mask"}})
     if (given.isSet(flag, section + key) && !endOfDocument) {
+      bool isOfRun = key != std::string_view("reset_attention_mask"); // the plan of the others does not depend on them
+      std::string way = isOfRun ? fmt::format("espalier run --eod-token ID {}", flag)
+                                : fmt::format("espalier compile --set {0}eod=ID --set {0}{1}=True", section, key);
       given.error(flag, fmt::format("which token ends a document is not known of the script's tokenizer: leave {} out "
-                                    "and say `espalier run --eod-token ID {}`",
-                                    flag, flag));
+                                    "and say `{}`",
+                                    flag, way));
     } else if (given.isGiven(flag)) {
       yaml.put(section + "eod", fmt::format("{}", *endOfDocument));
       yaml.put(section + key, "True", flag);

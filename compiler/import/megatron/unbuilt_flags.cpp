@@ -30,7 +30,6 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--fp8-e4m3", nullptr, noEightBits},
     {"--fp4-format", nullptr, noEightBits},
     {"--dataloader-type", "single", "samples are shuffled once and taken in order"},
-    {"--reset-attention-mask", nullptr, "attention is causal over the whole sample, also across the end of a document"},
     {"--moe-shared-expert-intermediate-size", "0", "experts that every token passes are not built"},
     {"--moe-z-loss-coeff", "0", "the z-loss of the router is not computed"},
     {"--moe-input-jitter-eps", "0", "tokens go to the router without noise"},

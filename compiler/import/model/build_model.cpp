@@ -167,7 +167,7 @@ FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescript
   if (found != values.end())
     return found->second;
   static const std::map<std::string, bool> inputs = {
-      {"tokens", true}, {"labels", true}, {"positions", true}, {"loss_weights", false}};
+      {"tokens", true}, {"labels", true}, {"positions", true}, {"visible_from", true}, {"loss_weights", false}};
   auto input = inputs.find(name);
   if (input == inputs.end())
     return emitError(location(op.location)) << op.kind << " reads '" << name << "', which no earlier op defines";
@@ -312,10 +312,11 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
   if (phase)
     return attendCache(op, in, scale);
-  if (number(op, "window", 0) > 0 && number(op, "causal", 1) == 0)
-    return emitError(loc) << "attention with a window needs causal: true";
+  if ((number(op, "window", 0) > 0 || in.size() > 3) && number(op, "causal", 1) == 0)
+    return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
+                          << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
@@ -497,7 +498,7 @@ Value SegmentBuilder::oneToken(Value stream) {
   return b.create<model::TakeRowOp>(loc, one, stream, rows);
 }
 
-/// Generation has neither labels nor loss weights.
+/// Generation has neither labels nor loss weights, and its sequences are one document each.
 FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
   SmallVector<Value> in;
   for (const std::string &name : op.inputs) {
@@ -505,7 +506,7 @@ FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op
     if (failed(input))
       return failure();
     in.push_back(*input);
-    if (phase && op.kind == "cross_entropy")
+    if (phase && (op.kind == "cross_entropy" || (op.kind == "attention" && in.size() == 3)))
       break;
   }
   return in;

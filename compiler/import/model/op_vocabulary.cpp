@@ -40,7 +40,7 @@ constexpr OpSignature vocabulary[] = {
     {"rms_norm", 2, 2, rmsNorm},
     {"activation", 1, 1, kind},
     {"rope", 1, 1, rope},
-    {"attention", 3, 3, attention},
+    {"attention", 3, 4, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
     {"route", 1, 1, {}, 2},
@@ -50,7 +50,7 @@ constexpr OpSignature vocabulary[] = {
     {"grouped_linear", 2, 2, {}},
     {"combine", 3, 4, {}},
 };
-constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions"};
+constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions", "visible_from"};
 } // namespace
 
 std::span<const OpSignature> opVocabulary() { return vocabulary; }

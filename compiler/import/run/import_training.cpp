@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <utility>
 
 namespace espalier {
 namespace {
@@ -266,6 +267,42 @@ void importPaths(const RunReader &reader) {
   }
 }
 
+/// Limits attention to documents: adds the input visible_from to every attention of the model.
+void limitAttention(const RunReader &reader, const std::string &key, ModelDescription &model) {
+  bool isFound = model.segments.empty(); // the model has errors
+  for (SegmentDescription &segment : model.segments)
+    for (OpDescription &op : segment.ops) {
+      if (op.kind != "attention")
+        continue;
+      isFound = true;
+      if (auto causal = op.numbers.find("causal"); causal != op.numbers.end() && causal->second == 0)
+        return reader.error(key, fmt::format("attention that ends with a document is causal; the attention of segment "
+                                             "{} is not: leave {} out",
+                                             segment.kind, key));
+      if (op.inputs.size() == 3)
+        op.inputs.push_back("visible_from");
+    }
+  if (!isFound)
+    reader.error(key, "the model has no attention that could end with a document");
+}
+
+/// Imports what happens at the end of a document. `task` is the section of the data loader.
+void importDocuments(const RunReader &reader, const std::string &task, DataConfig &data) {
+  auto isSet = [&](const std::string &key) {
+    bool isOn = reader.flag(key).value_or(false);
+    if (isOn && !data.eodToken)
+      reader.error(key, fmt::format("{} needs the token that ends a document, eod", key.substr(key.rfind('.') + 1)));
+    return isOn;
+  };
+  data.eodMaskLoss = isSet(task + "eod_mask_loss");
+  data.resetPositionIds = isSet(task + "reset_position_ids");
+  for (const std::string &key :
+       {task + "reset_attention_mask", task + "create_compressed_eod_mask", std::string("train_dataset.eod_reset")})
+    if (isSet(key) && !std::exchange(data.resetAttentionMask, true))
+      limitAttention(reader, key, reader.config().model);
+  data.resetPositionIds = data.resetPositionIds || reader.flag("train_dataset.eod_reset").value_or(false);
+}
+
 } // namespace
 
 void importData(const RunReader &reader) {
@@ -277,17 +314,9 @@ void importData(const RunReader &reader) {
     if (std::optional<int64_t> seed = reader.integer(key))
       data.seed = static_cast<uint64_t>(*seed);
   data.eodToken = reader.integer(task + "eod");
-  data.eodMaskLoss = reader.flag(task + "eod_mask_loss").value_or(false);
-  data.resetPositionIds = reader.flag(task + "reset_position_ids").value_or(false);
-  for (const char *key : {"eod_mask_loss", "reset_position_ids"})
-    if (reader.flag(task + key).value_or(false) && !data.eodToken)
-      reader.error(task + key, fmt::format("{} needs the token that ends a document, eod", key));
-  for (const char *key : {"reset_attention_mask", "create_compressed_eod_mask"})
-    if (reader.flag(task + key).value_or(false))
-      reader.error(task + key,
-                   fmt::format("{} is not built: attention is causal over the whole sample, also across the "
-                               "end of a document; {} → False",
-                               key, key));
+  if (std::optional<int64_t> token = reader.integer("train_dataset.eod_token_id"); token && !data.eodToken)
+    data.eodToken = token;
+  importDocuments(reader, task, data);
   if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
     config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
   std::optional<int64_t> seq = reader.integer(task + "seq_length");

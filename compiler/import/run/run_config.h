@@ -109,6 +109,7 @@ struct DataConfig {
   std::optional<int64_t> eodToken;  ///< token that ends a document
   bool eodMaskLoss = false;         ///< whether positions with this token as input have no loss
   bool resetPositionIds = false;    ///< whether positions restart after this token
+  bool resetAttentionMask = false;  ///< whether tokens attend to tokens of their own document only
 };
 
 /// The parameter names of another system: patterns of names and the parameters that they hold, as in the model file.

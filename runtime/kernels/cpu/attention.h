@@ -75,9 +75,21 @@ ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t position, int64_t first
   return causal ? minimum(keys, position - firstKey + 1) : keys;
 }
 
-/// Returns how many of the first keys of [firstKey, firstKey + keys) lie before the window of the query at `position`.
-ESPALIER_INLINE int64_t hiddenKeys(int64_t window, int64_t position, int64_t firstKey, int64_t keys) {
-  int64_t before = window > 0 ? position + 1 - window - firstKey : 0;
+/// Returns the first key that `query` of a task may attend to: the begin of its window or of its document.
+template <typename Task> ESPALIER_INLINE int64_t firstVisible(const Task &task, int64_t query) {
+  const AttentionShape &shape = *task.shape;
+  int64_t position = task.firstPosition + query, first = shape.window > 0 ? position + 1 - shape.window : 0;
+  if (task.visibleFrom) {
+    int64_t begin = minimum(task.visibleFrom[query], minimum(position, shape.keys - 1));
+    first = begin > first ? begin : first;
+  }
+  return first < 0 ? 0 : first;
+}
+
+/// Returns how many of the first keys of [firstKey, firstKey + keys) lie before the first visible key of `query`.
+template <typename Task>
+ESPALIER_INLINE int64_t hiddenKeys(const Task &task, int64_t query, int64_t firstKey, int64_t keys) {
+  int64_t before = firstVisible(task, query) - firstKey;
   return before < 0 ? 0 : minimum(keys, before);
 }
 

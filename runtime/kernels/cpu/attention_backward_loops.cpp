@@ -136,7 +136,7 @@ void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout,
       fillDropout(task.dropout, task.sample, globalHead, position + r, firstKey, padded, scratch.factors);
     auto differentiateOne = shape.softCap > 0 ? differentiateRow<true> : differentiateRow<false>;
     differentiateOne(shape, scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
-                     hiddenKeys(shape.window, position + r, firstKey, keys),
+                     hiddenKeys(task, query + r, firstKey, keys),
                      visibleKeys(shape.causal, position + r, firstKey, keys), padded,
                      task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
@@ -168,10 +168,13 @@ template <Storage S> void backward(const AttentionBackwardTask &task) {
   Operands<S> from(task);
   sumProducts<S>(shape, layout, from, scratch.products);
   clear(scratch.dq, shape.group * shape.sequence * layout.padded);
+  int64_t endOfDocuments = task.visibleFrom ? 0 : shape.sequence; // end of the queries that attend to the last key
   for (int64_t firstKey = 0; firstKey < shape.keys; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey);
     int64_t firstQuery = shape.causal && firstKey > task.firstPosition ? firstKey - task.firstPosition : 0;
-    int64_t endQuery = shape.sequence;
+    while (endOfDocuments < shape.sequence && firstVisible(task, endOfDocuments) < firstKey + keys)
+      ++endOfDocuments;
+    int64_t endQuery = endOfDocuments;
     if (shape.window > 0) // the last key is in the window of `window` queries
       endQuery = minimum(endQuery, firstKey + keys - 1 + shape.window - task.firstPosition);
     packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys, scratch.keysAcross);

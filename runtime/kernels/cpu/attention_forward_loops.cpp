@@ -94,7 +94,7 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
   for (int64_t r = 0; r < rows; ++r) {
     int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
-    int64_t hidden = hiddenKeys(shape.window, position + r, firstKey, keys);
+    int64_t hidden = hiddenKeys(task, query + r, firstKey, keys);
     if (seen <= hidden) { // all keys are masked
       for (int64_t i = 0; i < padded; ++i)
         scores[i] = 0;
@@ -141,7 +141,7 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
   }
   const Element<S> *k = static_cast<const Element<S> *>(task.k), *v = static_cast<const Element<S> *>(task.v);
   int64_t endKey = shape.causal ? minimum(shape.keys, task.firstPosition + task.endQuery) : shape.keys;
-  int64_t seenFirst = hiddenKeys(shape.window, task.firstPosition + task.firstQuery, 0, endKey);
+  int64_t seenFirst = hiddenKeys(task, task.firstQuery, 0, endKey);
   for (int64_t firstKey = seenFirst / kKeyBlock * kKeyBlock; firstKey < endKey; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, endKey - firstKey), at = layout.keyAt(firstKey);
     packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys, scratch.keys);
@@ -149,7 +149,7 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {
         int64_t count = minimum(kQueryBlock, task.endQuery - query), position = task.firstPosition + query;
-        bool isHidden = hiddenKeys(shape.window, position, firstKey, keys) == keys;
+        bool isHidden = hiddenKeys(task, query, firstKey, keys) == keys;
         if (!shape.causal || (position + count > firstKey && !isHidden))
           attendBlock<S>(task, layout, scratch, head, query, count, firstKey, keys);
       }

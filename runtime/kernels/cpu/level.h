@@ -57,6 +57,7 @@ struct AttentionForwardTask {
   float *lse;
   int64_t sample, kvHead, firstQuery, endQuery, firstPosition;
   void *scratch;
+  const int32_t *visibleFrom = nullptr; ///< [sequence], of the sample: as in functions.def
 };
 
 /// All queries of one kv head of one sample.
@@ -69,6 +70,7 @@ struct AttentionBackwardTask {
   void *dq, *dk, *dv;
   int64_t sample, kvHead, firstPosition;
   void *scratch;
+  const int32_t *visibleFrom = nullptr; ///< [sequence], of the sample: as in functions.def
 };
 
 /// All tokens of one kv head of one sequence over its caches [context, headDim]. Strides between tokens are in

@@ -155,6 +155,17 @@ TEST(Derivative, OfGroupedAttention) { checkAttention("group=6 ", "rate = 0.0 : 
 TEST(Derivative, OfAttentionWithDropout) { checkAttention("group=6 ", "rate = 0.3 : f64, causal"); }
 
 TEST(Derivative, OfAttentionInAWindow) { checkAttention("group=6 ", "rate = 0.3 : f64, causal, window = 2 : i64"); }
+TEST(Derivative, OfAttentionInDocuments) {
+  std::string heads = "batch=2 seq=5 kv_heads=3 ";
+  checkDerivative({{{heads + "head_dim=4"},
+                    {heads + "head_dim=4"},
+                    {heads + "head_dim=4"},
+                    {"batch=2 seq=5", 0, 0, {0, 0, 2, 2, 2, 0, 1, 1, 1, 4}}},
+                   "%y, %l = model.attention %x0, %x1, %x2, %x3 {scale = 0.7 : f64, id = 2 : i64, rate = 0.3 : f64, "
+                   "causal} : ($0, $1, $2, $3) -> ($y, " +
+                       tensorType(heads) + ")",
+                   heads + "head_dim=4"});
+}
 TEST(Derivative, OfAttentionWithCappedScores) {
   checkAttention("", "rate = 0.0 : f64, causal, window = 3 : i64, soft_cap = 0.8 : f64");
 }

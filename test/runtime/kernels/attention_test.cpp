@@ -15,7 +15,14 @@ struct Shape {
   int64_t firstPosition = 0; // of q, if the call holds a part of the queries
   int64_t window = 0;
   double softCap = 0;
+  int64_t document = 0; // tokens of a document, if attention ends at their borders
 
+  /// Returns visible_from: a document begins at every multiple of `document`, shifted by the sample. The values before
+  /// the first border are negative.
+  int64_t visibleFrom(int64_t sample, int64_t query) const {
+    int64_t shift = 3 * sample + 1;
+    return (firstPosition + query + shift) / document * document - shift;
+  }
   int64_t heads() const { return kvHeads * group; }
   int64_t queryElements() const { return batch * sequence * heads() * headDim; }
   int64_t keyElements() const { return batch * keys * kvHeads * headDim; }
@@ -27,6 +34,14 @@ struct Shape {
 const std::vector<int64_t> kScalars = {/*stream=*/0x305, /*first sample=*/4, /*first head=*/2,
                                        /*sequence=*/1000};
 constexpr uint32_t kStep = 0x80000003; // all 32 bits are used
+
+void addVisibleFrom(CallUnderTest &test, const Shape &shape) {
+  std::vector<int32_t> from;
+  for (int64_t row = 0; shape.document > 0 && row < shape.batch * shape.sequence; ++row)
+    from.push_back(static_cast<int32_t>(shape.visibleFrom(row / shape.sequence, row % shape.sequence)));
+  if (!from.empty())
+    test.addIds(from);
+}
 
 void finishCall(CallUnderTest &test, const Shape &shape) {
   test.call.set_causal(shape.causal);
@@ -49,13 +64,15 @@ CallUnderTest makeForward(const Shape &s) {
   test.add(s.type, s.queryElements(), 2);
   test.add(s.type, s.keyElements());
   test.add(s.type, s.keyElements());
+  addVisibleFrom(test, s);
   test.add(s.type, s.queryElements());
   test.add(pb::F32, s.batch * s.sequence * s.heads());
   test.addIds({static_cast<int32_t>(kStep)});
   return test;
 }
 
-/// Returns a backward call after its forward call, with the buffers q, k, v, out, lse, dout, step, dq, dk, dv.
+/// Returns a backward call after its forward call, with the buffers q, k, v, out, lse, dout, step, dq, dk, dv. If the
+/// shape has documents, visible_from comes before step.
 CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLoops()) {
   CallUnderTest forward = makeForward(s);
   forward.run(1, loops);
@@ -66,8 +83,9 @@ CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLo
     test.add(s.type, elements, 0);
   test.add(pb::F32, s.batch * s.sequence * s.heads(), 0);
   for (size_t i = 0; i < 5; ++i)
-    test.buffers[i] = forward.buffers[i];
+    test.buffers[i] = forward.buffers[i < 3 || s.document == 0 ? i : i + 1];
   test.add(s.type, s.queryElements());
+  addVisibleFrom(test, s);
   test.addIds({static_cast<int32_t>(kStep)});
   for (int64_t elements : {s.queryElements(), s.keyElements(), s.keyElements()})
     test.add(s.type, elements);
@@ -116,6 +134,8 @@ private:
   void addRow(int64_t sample, int64_t head, int64_t query, bool backward) {
     int64_t keys = s_.causal ? s_.firstPosition + query + 1 : s_.keys, at = queryAt(sample, query, head);
     int64_t first = s_.window > 0 ? std::max<int64_t>(0, keys - s_.window) : 0;
+    if (s_.document > 0)
+      first = std::max(first, s_.visibleFrom(sample, query));
     std::vector<double> p(size(keys)), derivative(size(keys), s_.scale());
     double total = 0;
     for (int64_t key = first; key < keys; ++key) {
@@ -164,8 +184,9 @@ void expectForward(const Shape &shape, const cpu::Loops &loops) {
   CallUnderTest test = makeForward(shape);
   test.run(1, loops);
   Reference reference(test, shape, /*backward=*/false);
-  expectNear(test, 3, reference.out, 2e-5, "out");
-  expectNear(test, 4, reference.lse, 2e-5, "lse");
+  int shift = shape.document > 0 ? 1 : 0;
+  expectNear(test, 3 + shift, reference.out, 2e-5, "out");
+  expectNear(test, 4 + shift, reference.lse, 2e-5, "lse");
 }
 
 void expectBackward(const Shape &shape, const cpu::Loops &loops) {
@@ -174,9 +195,10 @@ void expectBackward(const Shape &shape, const cpu::Loops &loops) {
   Reference reference(test, shape, /*backward=*/true);
   // The kernel computes D from the stored `out`, so the rounding of `out` affects dq and dk.
   double absolute = shape.type == pb::F32 ? 2e-4 : 50 * roundoff(shape.type);
-  expectNear(test, 7, reference.dq, absolute, "dq");
-  expectNear(test, 8, reference.dk, absolute, "dk");
-  expectNear(test, 9, reference.dv, 2e-4, "dv");
+  int shift = shape.document > 0 ? 1 : 0;
+  expectNear(test, 7 + shift, reference.dq, absolute, "dq");
+  expectNear(test, 8 + shift, reference.dk, absolute, "dk");
+  expectNear(test, 9 + shift, reference.dv, 2e-4, "dv");
 }
 
 const std::vector<Shape> kShapes = {
@@ -201,6 +223,12 @@ const std::vector<Shape> kShapes = {
     {1, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 200, 37},
     {2, 131, 1, 2, 33, true, 0, pb::F32, 131, 0, 64, 1.5},
     {1, 70, 1, 1, 24, false, 0.1, pb::F32, 70, 0, 0, 30},
+    // Documents within a block of keys, of one token, and over several blocks; of a part of the queries; in windows.
+    {2, 150, 1, 2, 16, true, 0, pb::F32, 150, 0, 0, 0, 20},
+    {1, 140, 2, 1, 8, true, 0, pb::F32, 140, 0, 0, 0, 1},
+    {2, 400, 1, 1, 8, true, 0.2, pb::F32, 400, 0, 0, 0, 150},
+    {2, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 200, 0, 0, 37},
+    {1, 300, 1, 2, 33, true, 0, pb::F32, 300, 0, 30, 1.5, 70},
 };
 
 TEST(Attention, ForwardAtEveryLevel) {
@@ -277,6 +305,24 @@ TEST(Attention, DropoutDoesNotDependOnTheSplitOfHeads) {
   for (int64_t position = 0; position < 20; ++position)
     for (int64_t i = 0; i < 16; ++i)
       ASSERT_EQ(upper.at(3, position * 16 + i), all.at(3, position * 32 + 16 + i));
+}
+
+// A query attends to itself at least, whatever visible_from is.
+TEST(Attention, FirstVisibleKeysAreBoundedByThePosition) {
+  Shape shape{1, 150, 1, 1, 8, true, 0, pb::F32, 150, 0, 0, 0, 1000};
+  CallUnderTest test = makeForward(shape), alone = makeForward(shape);
+  for (int64_t i = 0; i < shape.sequence; ++i) {
+    int32_t beyond = i < 75 ? 0 : INT32_MAX, own = i < 75 ? 0 : static_cast<int32_t>(i);
+    std::memcpy(test.buffers[3].data() + i * 4, &beyond, 4);
+    std::memcpy(alone.buffers[3].data() + i * 4, &own, 4);
+  }
+  test.run(1);
+  alone.run(1);
+  EXPECT_EQ(test.buffers, [&] {
+    auto expected = alone.buffers;
+    expected[3] = test.buffers[3];
+    return expected;
+  }());
 }
 
 TEST(Attention, SameBitsForAnyNumberOfThreads) {

@@ -60,6 +60,7 @@ struct Attention {
   int64_t firstPosition = 0;
   int64_t window = 0;
   double softCap = 0;
+  int64_t document = 0; ///< tokens of a document, if attention ends at their borders
 
   std::string tensor(bool isQuery, bool isStatistic = false) const {
     std::string text = "tensor<" + std::to_string(batch) + "x" + std::to_string(isQuery ? queries : keys) + "x" +
@@ -91,15 +92,20 @@ struct Attention {
     std::string q = tensor(true), k = tensor(false), lse = tensor(true, true);
     auto saved = [](const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; };
     std::string arguments = "%q: " + q + saved("q") + ", %k: " + k + saved("k") + ", %v: " + k + saved("v");
+    std::string from =
+        "tensor<" + std::to_string(batch) + "x" + std::to_string(queries) + "xi32, #model.dims<batch, seq>>";
+    std::string operand = document > 0 ? ", %from" : "", type = document > 0 ? ", " + from : "";
+    if (document > 0)
+      arguments += ", %from: " + from + saved("from");
     if (isForward)
       return "func.func @block.forward(" + arguments + ") -> (" + q + saved("out") + ", " + lse + saved("lse") +
-             ") {\n %r:2 = model.attention %q, %k, %v " + attributes() + " : (" + q + ", " + k + ", " + k + ") -> (" +
-             q + ", " + lse + ")\n return %r#0, %r#1 : " + q + ", " + lse + "\n}";
+             ") {\n %r:2 = model.attention %q, %k, %v" + operand + " " + attributes() + " : (" + q + ", " + k + ", " +
+             k + type + ") -> (" + q + ", " + lse + ")\n return %r#0, %r#1 : " + q + ", " + lse + "\n}";
     arguments += ", %out: " + q + saved("out") + ", %lse: " + lse + saved("lse") + ", %dout: " + q + saved("dout");
     return "func.func @block.backward(" + arguments + ") -> (" + q + saved("dq") + ", " + k + saved("dk") + ", " + k +
-           saved("dv") + ") {\n %r:3 = model.attention_grad %q, %k, %v, %out, %lse, %dout " + attributes() + " : (" +
-           q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k +
-           ")\n return %r#0, %r#1, %r#2 : " + q + ", " + k + ", " + k + "\n}";
+           saved("dv") + ") {\n %r:3 = model.attention_grad %q, %k, %v, %out, %lse, %dout" + operand + " " +
+           attributes() + " : (" + q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + type + ") -> (" + q +
+           ", " + k + ", " + k + ")\n return %r#0, %r#1, %r#2 : " + q + ", " + k + ", " + k + "\n}";
   }
 };
 
@@ -112,8 +118,19 @@ void expectAttention(const CallMachine &machine, const std::string &name, const 
              static_cast<size_t>(attention.headDim), name);
 }
 
+/// Fills visible_from. A document begins at every multiple of `document`, shifted by the sample.
+void fillDocuments(CallMachine &machine, const Attention &attention) {
+  for (int64_t row = 0; attention.document > 0 && row < attention.batch * attention.queries; ++row) {
+    int64_t shift = 3 * (row / attention.queries) + 1;
+    int64_t position = attention.firstPosition + row % attention.queries;
+    machine.values("from")[static_cast<size_t>(row)] =
+        static_cast<double>((position + shift) / attention.document * attention.document - shift);
+  }
+}
+
 void checkAttention(const Attention &attention) {
   CallMachine forward(attention.text(/*isForward=*/true));
+  fillDocuments(forward, attention);
   fill(forward.values("q"), 1);
   fill(forward.values("k"), 2);
   fill(forward.values("v"), 3);
@@ -121,6 +138,7 @@ void checkAttention(const Attention &attention) {
   expectAttention(forward, "out", attention);
   expectNear(forward.cuda("lse"), forward.cpu("lse"), {.relative = 1e-5, .ofTensor = 1e-5}, 1, "lse");
   CallMachine backward(attention.text(/*isForward=*/false));
+  fillDocuments(backward, attention);
   for (const char *name : {"q", "k", "v"})
     backward.values(name) = forward.values(name);
   for (const char *name : {"out", "lse"})
@@ -130,7 +148,8 @@ void checkAttention(const Attention &attention) {
   EXPECT_THAT(backward.kernels(), ElementsAre("attention_query_gradient", "attention_key_gradient"));
   expectAttention(backward, "dv", attention);
   for (const char *name : {"dq", "dk"})
-    if (attention.window == 1) // the weight of the only key is constant, so all that is left are rounding errors
+    if (attention.window == 1 ||
+        attention.document == 1) // the weight of the only key is constant, so all that is left are rounding errors
       EXPECT_THAT(backward.cuda(name), testing::Each(testing::DoubleNear(0, 1e-5))) << name;
     else
       expectAttention(backward, name, attention);
@@ -185,6 +204,35 @@ TEST(AttentionKernels, WindowOfAPartOfTheQueriesWithDropout) {
   checkAttention(
       {.batch = 1, .queries = 30, .keys = 90, .isCausal = true, .rate = 0.1, .firstPosition = 60, .window = 25});
 }
+TEST(AttentionKernels, Documents) {
+  for (int64_t document : {1, 20, 70})
+    for (std::string type : {"f32", "bf16"})
+      checkAttention({.batch = type == "f32" ? 2 : 1,
+                      .queries = 150,
+                      .keys = 150,
+                      .kvHeads = 1,
+                      .group = 2,
+                      .headDim = type == "f32" ? 16 : 64,
+                      .type = type,
+                      .isCausal = true,
+                      .document = document});
+  checkAttention(
+      {.batch = 1, .queries = 200, .keys = 200, .kvHeads = 1, .headDim = 136, .isCausal = true, .document = 45});
+}
+TEST(AttentionKernels, DocumentsOfAPartOfTheQueriesInAWindowWithDropout) {
+  for (int64_t first : {30, 60})
+    for (std::string type : {"f32", "bf16"})
+      checkAttention({.batch = 2,
+                      .queries = 30,
+                      .keys = 90,
+                      .type = type,
+                      .isCausal = true,
+                      .rate = 0.1,
+                      .firstPosition = first,
+                      .window = 25,
+                      .softCap = 2,
+                      .document = 37});
+}
 TEST(AttentionKernels, CappedScores) {
   checkAttention({.batch = 1, .isCausal = true, .softCap = 1.5});
   checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .softCap = 0.5});
@@ -216,6 +264,29 @@ TEST(AttentionKernels, LeaveOutTilesBeforeTheWindow) {
       instructions[window] = static_cast<double>(machine.instructions());
     }
     EXPECT_LT(instructions[32], 0.6 * instructions[0]) << isForward;
+  }
+}
+
+/// Tiles of keys before the first document of a block, and tiles of queries after the last document of a block of keys,
+/// are not computed.
+TEST(AttentionKernels, LeaveOutTilesOfOtherDocuments) {
+  for (bool isForward : {true, false}) {
+    std::map<int64_t, double> instructions;
+    for (int64_t document : {0, 64}) {
+      Attention attention{.batch = 1,
+                          .queries = 640,
+                          .keys = 640,
+                          .kvHeads = 1,
+                          .headDim = 64,
+                          .type = "bf16",
+                          .isCausal = true,
+                          .document = document};
+      CallMachine machine(attention.text(isForward));
+      fillDocuments(machine, attention);
+      machine.runCuda({});
+      instructions[document] = static_cast<double>(machine.instructions());
+    }
+    EXPECT_LT(instructions[64], 0.6 * instructions[0]) << isForward;
   }
 }
 
@@ -262,12 +333,17 @@ TEST(AttentionKernels, DoNotSpill) {
       for (int64_t headDim : {64, 80, 128, 256})
         for (bool isForward : {true, false})
           for (std::string level : {"sm_80", "sm_90"}) {
-            for (int64_t window : {0, 1024}) {
-              Attention attention{.headDim = headDim, .type = type, .isCausal = true, .rate = rate, .window = window};
+            for (auto [window, document] : {std::pair(0, 0), {1024, 0}, {0, 8}}) {
+              Attention attention{.headDim = headDim,
+                                  .type = type,
+                                  .isCausal = true,
+                                  .rate = rate,
+                                  .window = window,
+                                  .document = document};
               std::string said = assemble(CallMachine(attention.text(isForward)).ptx(), level);
               EXPECT_THAT(said, testing::HasSubstr("0 bytes spill stores, 0 bytes spill loads"));
               EXPECT_THAT(said, testing::Not(testing::ContainsRegex("[1-9][0-9]* bytes spill")))
-                  << type << " " << headDim << " " << isForward << " " << level << " " << window;
+                  << type << " " << headDim << " " << isForward << " " << level << " " << window << " " << document;
             }
           }
 }

@@ -372,9 +372,8 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
 // A flag for a missing feature that would change the training is an error, unless its value is neutral.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   for (const char *flags : {"--muon-scalar-optimizer lion", "--muon-coefficient-type polar", "--start-weight-decay 0.1",
-                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--reset-attention-mask",
-                            "--rampup-batch-size 2 2 100", "--min-loss-scale 16", "--dataloader-type cyclic",
-                            "--moe-router-force-load-balancing"}) {
+                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--rampup-batch-size 2 2 100",
+                            "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
     std::string flag(flags);
     flag.resize(std::min(flag.size(), flag.find(' ')));
     EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
@@ -386,6 +385,10 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
       errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
       HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
                 "out and say `espalier run --eod-token ID --reset-position-ids`"));
+  EXPECT_THAT(errorsOf(small + "--reset-attention-mask --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
+              HasSubstr("leave --reset-attention-mask out and say `espalier compile --set "
+                        "train_dataset.data_loader.config.eod=ID --set "
+                        "train_dataset.data_loader.config.reset_attention_mask=True`"));
   EXPECT_THAT(importText(small + "--fp16 --hysteresis 2").diagnostics.render(),
               HasSubstr("warning: one overflow halves the loss scale here"));
   EXPECT_EQ(importText(small + "--bf16 --hysteresis 2").diagnostics.render(), "");
@@ -493,6 +496,7 @@ TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
   EXPECT_THAT(yaml("--eod-mask-loss"), AllOf(HasSubstr("eod: 50256"), HasSubstr("eod_mask_loss: True")));
   EXPECT_THAT(yaml("--reset-position-ids --tokenizer-type NullTokenizer --vocab-size 99"),
               AllOf(HasSubstr("eod: 99"), HasSubstr("reset_position_ids: True")));
+  EXPECT_THAT(yaml("--reset-attention-mask"), AllOf(HasSubstr("eod: 50256"), HasSubstr("reset_attention_mask: True")));
   // Values that only the shell knows are given when the run starts.
   ImportedArgs args = importText(small + "--data-path $1 --split $2");
   EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();

@@ -347,6 +347,29 @@ TEST(Training, OnePathNeedsNoList) {
               testing::ElementsAre("corpus"));
 }
 
+/// Each of three keys limits attention to documents. Then every attention reads the first visible tokens, once.
+TEST(Training, AttentionEndsWithADocument) {
+  auto inputsOf = [](const RunConfig &run) {
+    for (const OpDescription &op : run.model.segment("block").ops)
+      if (op.kind == "attention")
+        return op.inputs;
+    return std::vector<std::string>();
+  };
+  const std::string loader = "train_dataset.data_loader.config.", eod = loader + "eod=3";
+  for (const char *key : {"data_loader.config.reset_attention_mask", "data_loader.config.create_compressed_eod_mask"}) {
+    const RunConfig c = load("gpt2_13b", {eod, std::string("train_dataset.") + key + "=true"}).config;
+    EXPECT_TRUE(c.data.resetAttentionMask && !c.data.resetPositionIds);
+    EXPECT_THAT(inputsOf(c), testing::ElementsAre(testing::_, testing::_, testing::_, "visible_from")) << key;
+  }
+  const RunConfig c = load("gpt2_13b", {"train_dataset.eod_token_id=3", "train_dataset.eod_reset=true",
+                                        loader + "reset_attention_mask=true"})
+                          .config;
+  EXPECT_TRUE(c.data.resetAttentionMask && c.data.resetPositionIds);
+  EXPECT_THAT(c.data.eodToken, Optional(3));
+  EXPECT_THAT(inputsOf(c), testing::ElementsAre(testing::_, testing::_, testing::_, "visible_from"));
+  EXPECT_EQ(inputsOf(load("gpt2_13b", {eod}).config).size(), 3u);
+}
+
 TEST(Training, ScheduleOptimizerAndDataAreRead) {
   const RunConfig c =
       load("gpt2_13b", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
@@ -366,6 +389,7 @@ TEST(Training, ScheduleOptimizerAndDataAreRead) {
   EXPECT_EQ(c.data.split, "1,1,1");
   EXPECT_THAT(c.data.eodToken, Optional(3));
   EXPECT_TRUE(c.data.eodMaskLoss && c.data.resetPositionIds);
+  EXPECT_FALSE(c.data.resetAttentionMask);
   EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.dataset_dir=corpus"}).config.data.path,
               testing::ElementsAre("corpus"));
   EXPECT_EQ(c.checkpointSteps, 500);

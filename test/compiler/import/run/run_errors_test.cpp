@@ -197,7 +197,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"train_dataset.data_loader.config.eod_mask_loss=true"},
               "eod_mask_loss needs the token that ends a document, eod"},
         Fault{{"train_dataset.data_loader.config.reset_attention_mask=true"},
-              "reset_attention_mask is not built: attention is causal over the whole sample"}));
+              "reset_attention_mask needs the token that ends a document, eod"},
+        Fault{{"train_dataset.eod_reset=true"}, "eod_reset needs the token that ends a document, eod"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Training, RunFault,
