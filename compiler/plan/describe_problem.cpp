@@ -98,6 +98,11 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.pins = run.pins;
   describeMachine(run.cluster, problem.machine = {});
   const SystemConfig &system = run.system;
+  problem.machine.matmulEfficiency *= system.matmulFactor;
+  problem.machine.attentionEfficiency *= system.attentionFactor;
+  problem.machine.memoryBytesPerSecond *= system.memoryFactor;
+  problem.machine.memoryBytes -= std::min(problem.machine.memoryBytes, system.reservedBytes);
+  problem.boundaryScatters = system.scattersBoundary;
   problem.software = system.software;
   problem.software.name = system.name;
   problem.error = {system.timeError, system.comparisonError};
