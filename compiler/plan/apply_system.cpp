@@ -238,6 +238,20 @@ void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
     pattern.compute.push_back(memoryTerm("gradients", Phase::Step, step));
 }
 
+/// The loss then has at least these bytes of live values.
+void storeLogits(double logitBytes, PatternTerms &head) {
+  auto logits = std::ranges::find_if(head.compute,
+                                     [](const ComputeTerm &term) { return isForwardOf(term, ComputeClass::MatMul); });
+  if (logits == head.compute.end())
+    return;
+  Size live = {scaled(product(product(logits->m.front(), logits->n.front()), logits->count.front()), logitBytes)};
+  for (Recompute policy : planner::kRecomputes) {
+    head.workspaceBytes[policy].push_back(live);
+    if (!head.oneSampleWorkspaceBytes[policy].empty())
+      head.oneSampleWorkspaceBytes[policy].push_back(live);
+  }
+}
+
 } // namespace
 
 void applySystem(const SystemStorage &storage, planner::Problem &problem) {
@@ -251,6 +265,8 @@ void applySystem(const SystemStorage &storage, planner::Problem &problem) {
       if (storage.scoreBytes > 0)
         storeScores(storage, problem, pattern);
       storeParameters(storage, pattern);
+      if (storage.logitBytes > 0 && &kind == &problem.kinds[problem.head])
+        storeLogits(storage.logitBytes, pattern);
       planner::orderTerms(pattern);
     }
 }

@@ -46,10 +46,21 @@ PricedPlan priceAsRun(const Problem &problem, const Plan &plan) {
   return planner::pricePlan(problem, kept);
 }
 
-/// Multiplies the rate of matrix products. Attention runs in 16 bits.
-void useFormat(planner::Machine &machine, double gain) {
+/// Multiplies the rate of matrix products. Attention runs in 16 bits. Inputs of products, which the weight gradients
+/// read, are kept in 8 bits.
+void useFormat(Problem &problem, double gain) {
+  planner::Machine &machine = problem.machine;
+  machine.attentionEfficiency =
+      (machine.attentionEfficiency > 0 ? machine.attentionEfficiency : machine.matmulEfficiency) / gain;
   machine.peakFlops *= gain;
-  machine.attentionEfficiency /= gain;
+  for (planner::SegmentKind &kind : problem.kinds)
+    for (planner::PatternTerms &pattern : kind.patterns)
+      for (planner::Recompute policy : {planner::Recompute::None, planner::Recompute::Selective})
+        if (pattern.weight)
+          for (planner::Monomial part : pattern.weight->savedBytes[policy]) {
+            part.coefficient /= -2;
+            pattern.savedBytes[policy].push_back(std::move(part));
+          }
 }
 
 double measuredSeconds(const PublishedRun &run, const Problem &problem, double flops, double repeated, double peak) {
@@ -120,7 +131,7 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   if (!run.format.empty() && gain == config.system.formatGains.end())
     return refused(run.format + " of " + run.system + " is not modelled");
   if (!run.format.empty())
-    useFormat(problem.machine, gain->second);
+    useFormat(problem, gain->second);
   problem.machine.memoryBytes += problem.machine.marginBytes; // a run may use the margin
   PricedRun result;
   PricedPlan priced;
@@ -136,6 +147,7 @@ PricedRun RunPricer::price(const PublishedRun &run) {
     Plan plan;
     static_cast<planner::ParallelConfig &>(plan) = problem.pins.config();
     plan.microBatchSize = size;
+    plan.sliceRecomputedInputs = config.recompute.recomputeSliceActivation;
     plan.microBatches = run.globalBatch / (size * run.replicas);
     if (run.fillsFirstStages)
       fillFirstStages(problem, plan);

@@ -346,8 +346,10 @@ private:
       pin("offload_parameters", true);
     // Megatron's runs under DeepSpeed's ZeRO 3 kept the inputs of layers in host memory (--checkpoint-in-cpu).
     if (run.system == "deepspeed_zero" && holdsOneOf(text, {"deepspeed zero"}) &&
-        !(row.text("tp") + row.text("dp")).empty())
+        !(row.text("tp") + row.text("dp")).empty()) {
       pin("offload_activations", true);
+      set("recompute_config.recompute_slice_activation", "True"); // --partition-activations
+    }
   }
 
   /// An empty cell leaves recompute open: every stage keeps what fits.

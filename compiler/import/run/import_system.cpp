@@ -22,7 +22,7 @@ public:
       system.name = name->text;
     expectKeys(map,
                {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
-                "score_bytes", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends"},
+                "score_bytes", "logit_bytes", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends"},
                "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
@@ -92,6 +92,7 @@ private:
              {"gradient_passes", &storage.gradientPasses},
              {"accumulation", &storage.accumulationBytes}});
     number(map, "score_bytes", storage.scoreBytes);
+    number(map, "logit_bytes", storage.logitBytes);
     number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
     system.scattersBoundary = choice(map, "sends", {"whole", "scattered"}) == 1;
     const YamlNode *recompute = map.find("recompute");
@@ -106,9 +107,8 @@ private:
   /// Reads the factors of the cluster's rates.
   void readSpeed(const YamlNode &map) {
     numbers(map, "efficiency",
-            {{"matmul", &system.matmulFactor},
-             {"attention", &system.attentionFactor},
-             {"memory", &system.memoryFactor}});
+            {{"matmul", &system.matmulFactor}, {"memory", &system.memoryFactor}});
+    number(map, "attention_share", system.attentionFactor);
     number(map, "gather_seconds", system.software.gatherSeconds);
     if (const YamlNode *formats = map.find("formats"))
       for (const YamlEntry &entry : formats->entries)
@@ -127,8 +127,11 @@ private:
     expectKeys(*node, known, section);
   }
 
+  /// Reads a number, or the entry for the cluster's device class from a list of numbers by class.
   void number(const YamlNode &map, const char *key, double &target, bool isBytes = false) {
     const YamlNode *node = map.find(key);
+    if (node && node->isMap())
+      node = node->find(node->find(cluster.device) ? cluster.device : otherDevices);
     if (!node)
       return;
     std::optional<double> value = isBytes ? yamlBytes(*node) : yamlNumber(*node);

@@ -90,6 +90,7 @@ struct SystemStorage {
   double gradientPasses = 0;    ///< times that the step reads or writes the gradients; 0: as Espalier's
   double accumulationBytes = 0; ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;        ///< kept per attention score; 0: a fused kernel stores no scores
+  double logitBytes = 0;        ///< live per logit at the peak of the loss; 0: as Espalier's
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
   enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;
@@ -107,7 +108,8 @@ struct SystemConfig {
   SystemStorage storage;
   bool scattersBoundary = false; ///< sends of activations between stages are split over the tensor ranks
   double reservedBytes = 0;      ///< memory that its allocator and libraries hold beside the cluster's reserved_bytes
-  /// Factors of the cluster's matmul_efficiency, attention_efficiency and memory_bandwidth.
+  /// Factors of the cluster's matmul_efficiency, attention_efficiency and memory_bandwidth. The second one is the share
+  /// that an attention kernel reaches that was written for an earlier generation of devices.
   double matmulFactor = 1, attentionFactor = 1, memoryFactor = 1;
   /// Speed of a step's matrix products in a narrower format, relative to the compute dtype: {"fp8", 1.65}.
   std::map<std::string, double> formatGains;
