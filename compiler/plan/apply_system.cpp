@@ -217,14 +217,16 @@ void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
       term.gradientBytes = storage.gradientBytes;
     if (storage.optimizerBytes > 0)
       term.optimizerBytes = storage.optimizerBytes;
+    term.unshardedShare = storage.unshardedShare;
     addAll(accumulated, term.elements, storage.accumulationBytes);
     for (Monomial part : term.elements) {
       constexpr double espalierPasses = 2; // norm and update
-      part.coefficient *= std::max(0.0, storage.gradientPasses - espalierPasses) * term.gradientBytes;
       if (pattern.pattern.zero.value_or(0) > 0)
         for (Axis axis : {Axis::Dp, Axis::Cp})
           part = product(part, {1, {{static_cast<int>(axis), -1}}});
-      add(step, part);
+      add(step, scaled(part, std::max(0.0, storage.gradientPasses - espalierPasses) * term.gradientBytes));
+      if (storage.updateBytes > 0)
+        add(pattern.stepBytes, scaled(part, storage.updateBytes));
     }
   }
   if (storage.reducedBytes > 0)

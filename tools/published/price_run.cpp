@@ -63,6 +63,17 @@ void useFormat(Problem &problem, double gain) {
           }
 }
 
+/// Returns the bytes that a monitor shows: a caching allocator keeps the blocks of the update.
+double shownBytes(Problem problem, const Plan &plan, double updateBytes) {
+  for (planner::SegmentKind &kind : problem.kinds)
+    for (planner::PatternTerms &pattern : kind.patterns) {
+      pattern.stepBytes.clear();
+      for (planner::ParameterTerm &term : pattern.parameters)
+        term.optimizerBytes += term.isFrozen ? 0 : updateBytes;
+    }
+  return planner::pricePlan(problem, plan).prediction.peakBytes;
+}
+
 double measuredSeconds(const PublishedRun &run, const Problem &problem, double flops, double repeated, double peak) {
   if (run.seconds > 0)
     return run.seconds;
@@ -168,7 +179,8 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   result.plan = priced.plan;
   result.seconds = priced.prediction.stepSeconds;
   result.fits = priced.prediction.fits();
-  double shown = priced.prediction.peakBytes + reserved; // a monitor shows at most what the device has
+  double update = config.system.storage.updateBytes;
+  double shown = reserved + (update > 0 ? shownBytes(problem, priced.plan, update) : priced.prediction.peakBytes); // a monitor shows at most what the device has
   result.gibibytes = (run.outOfMemory ? shown : std::min(shown, problem.machine.memoryBytes + reserved)) / gibibyte;
   if (run.isAnalytic)
     result.gibibytes = (first.parameters + first.gradients + first.optimizer + first.activations) / gibibyte;

@@ -22,7 +22,7 @@ public:
       system.name = name->text;
     expectKeys(map,
                {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
-                "score_bytes", "logit_bytes", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends"},
+                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends"},
                "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
@@ -89,10 +89,12 @@ private:
             {{"gradients", &storage.gradientBytes},
              {"reduced", &storage.reducedBytes},
              {"optimizer", &storage.optimizerBytes},
+             {"update", &storage.updateBytes},
              {"gradient_passes", &storage.gradientPasses},
              {"accumulation", &storage.accumulationBytes}});
     number(map, "score_bytes", storage.scoreBytes);
     number(map, "logit_bytes", storage.logitBytes);
+    number(map, "unsharded_share", storage.unshardedShare);
     number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
     system.scattersBoundary = choice(map, "sends", {"whole", "scattered"}) == 1;
     const YamlNode *recompute = map.find("recompute");

@@ -87,6 +87,8 @@ struct SystemStorage {
   double gradientBytes = 0;     ///< per element, accumulated; 0: as Espalier's
   double reducedBytes = 0;      ///< per element of a gradient reduction; 0: as Espalier's
   double optimizerBytes = 0;    ///< per element, masters and moments; 0: as Espalier's
+  double updateBytes = 0;       ///< per element, live only while the optimizer runs
+  double unshardedShare = 1;    ///< of the parameters that Espalier holds unsharded under ZeRO 3
   double gradientPasses = 0;    ///< times that the step reads or writes the gradients; 0: as Espalier's
   double accumulationBytes = 0; ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;        ///< kept per attention score; 0: a fused kernel stores no scores

@@ -279,6 +279,6 @@ TEST(PublishedRows, SystemsFollowFromSourceMachineAndSharding) {
   EXPECT_EQ(name({{"gpu", "Ascend 910B"}, {"precision", "fp16"}}), "megatron_core");
   EXPECT_EQ(name({{"zero", "FSDP"}}), "llm_foundry");
   EXPECT_EQ(name({{"zero", "3"}}), "deepspeed_zero");
-  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}}), "torchtitan");
-  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"notes", "FSDP+compile"}}), "torchtitan_compiled");
+  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"mbs", "2"}}), "torchtitan");
+  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"mbs", "2"}, {"notes", "FSDP+compile"}}), "torchtitan_compiled");
 }
