@@ -22,7 +22,8 @@ public:
       system.name = name->text;
     expectKeys(map,
                {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
-                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends"},
+                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends",
+                "context"},
                "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
@@ -96,6 +97,7 @@ private:
     number(map, "logit_bytes", storage.logitBytes);
     number(map, "unsharded_share", storage.unshardedShare);
     number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
+    storage.zigzagContext = choice(map, "context", {"contiguous", "zigzag"}) == 1;
     system.scattersBoundary = choice(map, "sends", {"whole", "scattered"}) == 1;
     const YamlNode *recompute = map.find("recompute");
     if (!recompute)

@@ -93,6 +93,7 @@ struct SystemStorage {
   double accumulationBytes = 0; ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;        ///< kept per attention score; 0: a fused kernel stores no scores
   double logitBytes = 0;        ///< live per logit at the peak of the loss; 0: as Espalier's
+  bool zigzagContext = false; ///< context ranks hold two slices each, so that causal attention is balanced
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
   enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;
