@@ -250,6 +250,7 @@ struct Software {
   double hiddenTensor = 1, hiddenContext = 1, hiddenExpert = 1;
   double hiddenGathers = 1;   ///< parameter all-gathers of ZeRO 3
   double hiddenGradients = 1; ///< gradient reductions, in each micro-batch or beside the last backward
+  double gatherSeconds = 0;   ///< of each parameter all-gather of ZeRO 3, beside its transfer; never overlapped
   /// Supported features. The search considers plans beyond them only if a pin asks for them.
   PerAxis<bool> lacks{};           ///< axes that it cannot split
   int mostZero = 3;                ///< highest ZeRO stage

@@ -27,8 +27,11 @@ void addInspectCommand(const Verb &app);
 /// Adds `verify PATH`: checks every byte of a plan or a checkpoint.
 void addVerifyCommand(const Verb &app);
 
-/// Adds `bench plans FILE.csv ...`: compares predictions with tables of published runs.
-void addBenchCommand(const Verb &app);
+/// Adds `bench plans FILE.csv ...`, which loads the compiler's library, and `bench roofline`.
+void addBenchCommand(const Verb &app, int argc, char **argv);
+
+/// Loads the compiler's library and passes the whole command line to it. Returns the exit code.
+int runCompiler(int argc, char **argv);
 
 /// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);

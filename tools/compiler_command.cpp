@@ -45,16 +45,18 @@ void addCompilerCommands(const Verb &app, int argc, char **argv) {
                             {"explain", "Say where a run file's values came from and what they do"}}) {
     Verb command = app.verb(verb, text);
     command.passWordsThrough(); // the compiler parses its options itself, including --help
-    command.action([argc, argv] {
-      std::vector<std::string> words = resolveRankTable({argv, argv + argc});
-      std::vector<char *> pointers;
-      for (std::string &word : words)
-        pointers.push_back(word.data());
-      pointers.push_back(nullptr);
-      CompilerServices services{openDeviceKernels, rt::verifyPlan};
-      return loadCompiler()(static_cast<int>(words.size()), pointers.data(), services);
-    });
+    command.action([argc, argv] { return runCompiler(argc, argv); });
   }
+}
+
+int runCompiler(int argc, char **argv) {
+  std::vector<std::string> words = resolveRankTable({argv, argv + argc});
+  std::vector<char *> pointers;
+  for (std::string &word : words)
+    pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  CompilerServices services{openDeviceKernels, rt::verifyPlan};
+  return loadCompiler()(static_cast<int>(words.size()), pointers.data(), services);
 }
 
 } // namespace espalier

@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
   espalier::addDataCommands(app);
   espalier::addConvertCommand(app);
   espalier::addImportHfCommand(app);
-  espalier::addBenchCommand(app);
+  espalier::addBenchCommand(app, argc, argv);
   espalier::addClusterCommand(app);
   espalier::addLaunchCommand(app);
   espalier::addCalibrateCommand(app);

@@ -101,6 +101,14 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.pins = run.pins;
   describeMachine(run.cluster, problem.machine = {});
   const SystemConfig &system = run.system;
+  problem.machine.matmulEfficiency *= system.matmulFactor;
+  if (system.attentionFactor != 1)
+    problem.machine.attentionEfficiency =
+        system.attentionFactor *
+        (run.cluster.attentionEfficiency > 0 ? run.cluster.attentionEfficiency : run.cluster.matmulEfficiency);
+  problem.machine.memoryBytesPerSecond *= system.memoryFactor;
+  problem.machine.memoryBytes -= std::min(problem.machine.memoryBytes, system.reservedBytes);
+  problem.boundaryScatters = system.scattersBoundary;
   problem.software = system.software;
   problem.software.name = system.name;
   problem.error = {system.timeError, system.comparisonError};

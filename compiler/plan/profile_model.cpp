@@ -1,5 +1,6 @@
 #include "compiler/plan/profile_model.h"
 
+#include "compiler/plan/apply_system.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/forward_terms.h"
 #include "compiler/plan/profile_context.h"
@@ -192,13 +193,19 @@ public:
   Profiler(MLIRContext &context, const RunConfig &run, const std::string &target, bool evaluates)
       : context(context), run(run), target(target), evaluates(evaluates), problem(describeProblem(run)) {}
 
-  std::optional<planner::Problem> profile() {
+  /// With `onlyPinned`, leaves out the terms of other plans than the pinned one.
+  std::optional<planner::Problem> profile(bool onlyPinned = false) {
+    auto allows = [&](const auto &pin, auto value) { return !onlyPinned || pin.value_or(value) == value; };
     std::vector<Layout> layouts;
     for (int tp : tensorRanks(run))
       for (bool sequenceParallel : {false, true})
-        for (int ep : expertRanks(run, tp))
-          if (!sequenceParallel || (tp > 1 && sequenceOf(run) % tp == 0))
+        for (int ep : expertRanks(run, tp)) {
+          bool isFirst = layouts.empty(); // describes the model
+          bool isWanted = allows(run.pins.tp, tp) && allows(run.pins.sequenceParallel, sequenceParallel) &&
+                          (run.pins.ep.value_or(ep) > 1) >= (ep > 1);
+          if (isFirst || (isWanted && (!sequenceParallel || (tp > 1 && sequenceOf(run) % tp == 0))))
             layouts.push_back({tp, sequenceParallel, ep});
+        }
     for (std::optional<Terms> &terms : profileLayouts(layouts)) {
       if (!terms)
         return std::nullopt;
@@ -206,6 +213,7 @@ public:
         for (planner::PatternTerms &pattern : (*terms)[kind])
           problem.kinds[kind].patterns.push_back(std::move(pattern));
     }
+    applySystem(run.system.storage, problem);
     if (evaluates)
       leaveForward(problem);
     return std::move(problem);
@@ -213,7 +221,7 @@ public:
 
   /// Everything besides the model that affects its terms.
   using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
-                              std::vector<std::string>, std::string>;
+                              std::vector<std::string>, SystemStorage, std::string>;
   TermsKey termsKey() const {
     std::vector<std::vector<int>> experts;
     for (int tp : tensorRanks(run))
@@ -229,6 +237,7 @@ public:
             run.recompute.recomputeSliceActivation,
             evaluates,
             run.unfusedEpilogues,
+            run.system.storage,
             target};
   }
 
@@ -348,9 +357,10 @@ private:
 
 } // namespace
 
-std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
+std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target,
+                                             bool onlyPinned) {
   if (run.runMode != "eval")
-    return Profiler(context, run, target, /*evaluates=*/false).profile();
+    return Profiler(context, run, target, /*evaluates=*/false).profile(onlyPinned);
   RunConfig training = run; // the evaluation's terms are the forward terms of training
   training.runMode = "train";
   return Profiler(context, training, target, /*evaluates=*/true).profile();

@@ -18,9 +18,10 @@ namespace espalier {
 /// Batch and axes stay symbols. Workspace sizes come from the planned buffers at several batch sizes and are piecewise
 /// affine in between. If cp is pinned to 1, patterns with a sharded sequence are omitted. Errors are reported as
 /// diagnostics of `context`. `target` is cpu or cuda. For cuda, kernels are priced individually by the bytes that they
-/// move.
+/// move. With `onlyPinned`, patterns of other tensor ranks and sequence parallelism than the run's pins are omitted,
+/// which is enough to price one plan.
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run,
-                                             const std::string &target = "cpu");
+                                             const std::string &target = "cpu", bool onlyPinned = false);
 
 /// Returns `known` with the machine, software, batch and pins of `run`. `known` was profiled from `before`, a reading
 /// of the same run file for the same target. Returns nothing if `run` needs other terms.

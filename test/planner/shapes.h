@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "tools/published/shape_problem.h"
+#include "test/planner/shape_problem.h"
 
 #include <cmath>
 #include <random>

@@ -2,14 +2,15 @@
 #include "tools/published/report.h"
 
 #include "planner/answer/format.h"
-#include "planner/search.h"
+
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <numeric>
 #include <random>
 
-namespace espalier::planner {
+namespace espalier {
 
 namespace {
 
@@ -43,6 +44,14 @@ struct MeasuredPlan {
   }
 };
 
+std::string commandOf(const PublishedRun &run) {
+  std::string text = fmt::format("espalier plan configs/{}.yaml --cluster {} --system {} --pin {}", run.base,
+                                 run.cluster, run.system, run.pin);
+  for (const std::string &set : run.sets)
+    text += fmt::format(" --set '{}'", set);
+  return text;
+}
+
 using Group = std::map<std::string, MeasuredPlan>; // by plan
 
 std::string groupName(const PublishedRow &row) {
@@ -51,11 +60,9 @@ std::string groupName(const PublishedRow &row) {
          row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") + ", " + row.text("precision");
 }
 
-std::string planName(const PublishedRow &row, const Plan &plan) {
-  std::string name = plan.offloadParameters ? "parameters and state on hosts/"
-                     : plan.offloads()      ? "state on hosts/"
-                                            : "";
-  for (const char *column : {"tp", "pp", "vpp", "cp", "dp", "zero", "sp", "mbs", "gbs", "recompute"})
+std::string planName(const PublishedRow &row) {
+  std::string name;
+  for (const char *column : {"tp", "pp", "vpp", "cp", "dp", "ep", "zero", "sp", "mbs", "gbs", "recompute"})
     name += row.text(column) + "/";
   return name;
 }
@@ -113,23 +120,14 @@ RankedGroup rankGroup(const std::string &name, const Group &group, double noise)
   return result;
 }
 
-// Searches the plan of a row. Sets `reason` if none is found.
-std::optional<SearchedRow> searchPlan(const PublishedRow &row, const PublishedCase &published, std::string &reason) {
-  SearchResult found = search(published.problem, {.prove = false, .diagnose = false, .relax = false});
-  if (found.plans.empty()) {
-    reason = found.errors.empty() ? "no plan fits" : found.errors.front();
-    return std::nullopt;
-  }
-  const auto &[plan, prediction, executable] = found.plans.front();
+std::string describe(const planner::Plan &plan) {
   int full = 0, layers = 0;
-  for (const StagePlan &stage : plan.stages) {
+  for (const planner::StagePlan &stage : plan.stages) {
     layers += stage.layers;
-    full += static_cast<int>(std::count(stage.recompute.begin(), stage.recompute.end(), Recompute::Full));
+    full += static_cast<int>(std::count(stage.recompute.begin(), stage.recompute.end(), planner::Recompute::Full));
   }
-  return SearchedRow{row.line, row.text("model"),
-                     format("tp %d, pp %d, dp %d, micro-batch %d, full recompute of %d of %d layers", plan.tp, plan.pp,
-                            plan.dp, static_cast<int>(plan.microBatchSize), full, layers),
-                     published.seconds, prediction.stepSeconds};
+  return fmt::format("tp {}, pp {}, dp {}, micro-batch {}, full recompute of {} of {} layers", plan.tp, plan.pp, plan.dp,
+                     plan.microBatchSize, full, layers);
 }
 
 } // namespace
@@ -145,16 +143,7 @@ double spearman(const std::vector<double> &a, const std::vector<double> &b) {
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
-double shownGibibytes(const PublishedCase &published, const Prediction &prediction) {
-  constexpr double gibibyte = 1073741824;
-  const StageMemory &first = prediction.memory.front();
-  if (published.analytic)
-    return (first.parameters + first.gradients + first.optimizer + first.activations) / gibibyte;
-  double bytes = prediction.peakBytes - published.unseenBytes;
-  return (published.outOfMemory ? bytes : std::min(bytes, published.problem.machine.memoryBytes)) / gibibyte;
-}
-
-TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows) {
+TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows, RunPricer &pricer) {
   TableReport report;
   report.name = name;
   std::map<std::string, Group> groups;
@@ -162,51 +151,57 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
   std::vector<double> nullFlops;
   report.rows = static_cast<int>(rows.size());
   for (const PublishedRow &row : rows) {
-    PublishedCase published = caseOf(row);
-    if (!published.reason.empty()) {
-      ++report.skipped[published.reason];
+    PublishedRun run = runOf(row);
+    PricedRun priced;
+    if (run.reason.empty())
+      priced = pricer.price(run);
+    if (const std::string &reason = run.reason.empty() ? priced.reason : run.reason; !reason.empty()) {
+      ++report.skipped[reason];
       continue;
     }
-    for (const std::string &what : published.assumed)
+    for (const std::string &what : run.assumed)
       ++report.assumed[what];
-    if (published.withoutPlan) {
-      std::string reason;
-      if (std::optional<SearchedRow> found = searchPlan(row, published, reason))
-        report.searched.push_back(*found);
-      else
-        ++report.skipped[reason];
+    if (run.withoutPlan) {
+      report.searched.push_back({row.line, row.text("model"), describe(priced.plan), run.seconds, priced.seconds});
       continue;
     }
-    PricedPlan priced = pricePlan(published.problem, published.plan);
-    PricedRow result{row.line, row.text("model")};
-    result.outOfMemory = published.outOfMemory;
-    result.refused = !pricePlan(published.needs, published.plan).prediction.fits();
-    result.predictedGibibytes = shownGibibytes(published, priced.prediction);
-    bool ran = !published.outOfMemory && !published.analytic;
-    report.outOfMemory += published.outOfMemory;
-    report.outOfMemoryRefused += published.outOfMemory && result.refused;
+    PricedRow result{row.line, row.text("model"), run.cluster.substr(0, run.cluster.find(':')), run.system, commandOf(run)};
+    result.isRange = run.microBatchSizes.size() > 1;
+    result.outOfMemory = run.outOfMemory;
+    result.refused = !priced.fits;
+    result.predictedGibibytes = priced.gibibytes;
+    result.leastSeconds = priced.leastSeconds, result.mostSeconds = priced.mostSeconds;
+    bool ran = !run.outOfMemory && !run.isAnalytic;
+    report.outOfMemory += run.outOfMemory;
+    report.outOfMemoryRefused += run.outOfMemory && result.refused;
     report.fits += ran;
     report.fitsRefused += ran && result.refused;
-    if (published.gibibytes > 0 && !published.outOfMemory) {
-      result.gibibytes = published.gibibytes;
+    if (run.gibibytes > 0 && !run.outOfMemory) {
+      result.gibibytes = run.gibibytes;
       add(report.memory, result.predictedGibibytes, result.gibibytes);
     }
-    if (published.seconds > 0 && ran) {
-      result.seconds = published.seconds;
-      result.predictedSeconds = priced.prediction.stepSeconds;
-      add(report.time, result.predictedSeconds, result.seconds);
-      logRate += std::log(published.nullFlops / result.seconds);
-      double samples = static_cast<double>(published.problem.globalBatch);
-      MeasuredPlan &plan = groups[groupName(row)][planName(row, published.plan)];
+    if (priced.measuredSeconds > 0 && ran) {
+      result.seconds = priced.measuredSeconds;
+      result.predictedSeconds = priced.seconds;
+      report.ranges += result.isRange;
+      report.inRange += result.isRange && result.leastSeconds <= result.seconds && result.seconds <= result.mostSeconds;
+      if (!result.isRange) {
+        add(report.time, result.predictedSeconds, result.seconds);
+        report.bias.rows += 1;
+        report.bias.sum += result.predictedSeconds / result.seconds - 1;
+        logRate += std::log(priced.flops / result.seconds);
+      }
+      double samples = static_cast<double>(run.globalBatch);
+      MeasuredPlan &plan = groups[groupName(row)][planName(row)];
       plan.measured.push_back(result.seconds / samples);
       plan.predicted = result.predictedSeconds / samples;
     }
-    nullFlops.push_back(published.nullFlops);
+    nullFlops.push_back(priced.flops);
     report.priced.push_back(result);
   }
   double rate = report.time.rows ? std::exp(logRate / report.time.rows) : 1;
   for (size_t i = 0; i < report.priced.size(); ++i)
-    if (PricedRow &row = report.priced[i]; row.seconds > 0) {
+    if (PricedRow &row = report.priced[i]; row.seconds > 0 && !row.isRange) {
       row.nullSeconds = nullFlops[i] / rate;
       add(report.nullTime, row.nullSeconds, row.seconds);
     }
@@ -217,11 +212,13 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
   return report;
 }
 
+using planner::format;
+
 std::string printReport(const TableReport &report, bool perRow) {
   auto mean = [](const MeanError &error) { // without measurements there is no error
     return error.rows ? format("%.2f %% over %d", 100 * error.mean(), error.rows) : std::string("of no row");
   };
-  std::string null = report.nullTime.rows ? format(" (null model %.2f %%)", 100 * report.nullTime.mean()) : "";
+  std::string null = report.nullTime.rows ? format(" (null model %.2f %%, bias %+.1f %%)", 100 * report.nullTime.mean(), 100 * report.bias.mean()) : "";
   std::string text =
       format("%s: %d rows; time %s%s; memory %s; out-of-memory rows refused %d of %d; fits refused %d of "
              "%d\n",
@@ -229,6 +226,9 @@ std::string printReport(const TableReport &report, bool perRow) {
              report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
     text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
+  if (report.ranges > 0)
+    text += format("  no micro-batch published: %d rows, %d of them within the range of the possible ones\n",
+                   report.ranges, report.inRange);
   for (const auto &[what, rows] : report.assumed)
     text += format("  not published and assumed: %d rows, %s\n", rows, what.c_str());
   for (const SearchedRow &row : report.searched)
@@ -245,13 +245,15 @@ std::string printReport(const TableReport &report, bool perRow) {
                 : "\n";
   }
   if (perRow)
-    for (const PricedRow &row : report.priced)
+    for (const PricedRow &row : report.priced) {
       text += format("  line %3d %-22s time %8.3f predicted %8.3f (%+6.1f %%)  memory %6.1f "
                      "predicted %6.1f%s%s\n",
                      row.line, row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds,
                      row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0, row.gibibytes,
                      row.predictedGibibytes, row.outOfMemory ? " OOM" : "", row.refused ? " refused" : "");
+      text += "    " + row.command + "\n";
+    }
   return text;
 }
 
-} // namespace espalier::planner
+} // namespace espalier

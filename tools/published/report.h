@@ -2,13 +2,13 @@
 // ranking of plans of one model.
 #pragma once
 
-#include "tools/published/rows.h"
+#include "tools/published/price_run.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-namespace espalier::planner {
+namespace espalier {
 
 /// Mean absolute relative error over `rows` rows.
 struct MeanError {
@@ -32,8 +32,10 @@ struct RankedGroup {
 /// One priced row.
 struct PricedRow {
   int line = 0;
-  std::string name;
+  std::string name, cluster, system, command; ///< the command prices the same run
+  bool isRange = false;                       ///< no micro-batch is published
   double seconds = 0, predictedSeconds = 0, nullSeconds = 0;
+  double leastSeconds = 0, mostSeconds = 0; ///< over the possible micro-batches
   double gibibytes = 0, predictedGibibytes = 0;
   bool outOfMemory = false, refused = false;
 };
@@ -50,6 +52,8 @@ struct TableReport {
   std::string name;
   int rows = 0;
   MeanError time, nullTime, memory;
+  MeanError bias; ///< signed errors of time
+  int ranges = 0, inRange = 0; ///< rows without a micro-batch, and those measured between the possible predictions
   int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
   std::map<std::string, int> skipped; ///< reason -> rows
   std::vector<RankedGroup> groups;
@@ -60,14 +64,9 @@ struct TableReport {
   std::map<std::string, int> assumed; ///< unpublished part of a shape -> priced or searched rows
 };
 
-/// Returns the memory that a monitor shows for the fullest device, at most the device's memory. PyTorch's allocator
-/// frees its cached blocks before it fails (`release_cached_blocks`). For an analytic row, returns what its formula
-/// counts.
-double shownGibibytes(const PublishedCase &published, const Prediction &prediction);
-
 /// Prices every row. The null model is a single FLOP/s rate for the whole table, fitted by geometric mean, with
 /// recompute counted.
-TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows);
+TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows, RunPricer &pricer);
 
 /// Spearman rank correlation. Ties get their mean rank.
 double spearman(const std::vector<double> &a, const std::vector<double> &b);
@@ -75,4 +74,4 @@ double spearman(const std::vector<double> &a, const std::vector<double> &b);
 /// Formats the report as text. `perRow` adds one line per row.
 std::string printReport(const TableReport &report, bool perRow);
 
-} // namespace espalier::planner
+} // namespace espalier

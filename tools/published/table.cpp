@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <set>
 
-namespace espalier::planner {
+namespace espalier {
 
 std::string lowerCase(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -192,4 +192,4 @@ PublishedTable readTable(const std::string &csv) {
   return table;
 }
 
-} // namespace espalier::planner
+} // namespace espalier

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace espalier::planner {
+namespace espalier {
 
 /// The quantity in a cell. It determines the suffixes that may follow the number.
 enum class Unit {
@@ -52,4 +52,4 @@ struct PublishedTable {
 /// `gpu` column, a row with a wrong number of cells, an unclosed quote.
 PublishedTable readTable(const std::string &csv);
 
-} // namespace espalier::planner
+} // namespace espalier

@@ -20,11 +20,16 @@ public:
   void read(const YamlNode &map) {
     if (const YamlNode *name = map.find("name"))
       system.name = name->text;
-    expectKeys(map, {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules"},
+    expectKeys(map,
+               {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
+                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends",
+                "context"},
                "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
     readPlans(map);
+    readStorage(map);
+    readSpeed(map);
     const YamlNode *overlap = map.find("overlap");
     if (!overlap)
       return;
@@ -76,6 +81,81 @@ private:
         else
           software.schedules.push_back(*schedule);
       }
+  }
+
+  /// Reads what the software stores and repeats.
+  void readStorage(const YamlNode &map) {
+    SystemStorage &storage = system.storage;
+    numbers(map, "bytes",
+            {{"gradients", &storage.gradientBytes},
+             {"reduced", &storage.reducedBytes},
+             {"optimizer", &storage.optimizerBytes},
+             {"update", &storage.updateBytes},
+             {"gradient_passes", &storage.gradientPasses},
+             {"accumulation", &storage.accumulationBytes}});
+    number(map, "score_bytes", storage.scoreBytes);
+    number(map, "logit_bytes", storage.logitBytes);
+    number(map, "unsharded_share", storage.unshardedShare);
+    number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
+    storage.zigzagContext = choice(map, "context", {"contiguous", "zigzag"}) == 1;
+    system.scattersBoundary = choice(map, "sends", {"whole", "scattered"}) == 1;
+    const YamlNode *recompute = map.find("recompute");
+    if (!recompute)
+      return;
+    expectKeys(*recompute, {"full", "selective"}, "recompute");
+    storage.repeatsWholeLayer = choice(*recompute, "full", {"needed", "whole_layer"}) == 1;
+    storage.selective = static_cast<SystemStorage::Selective>(
+        choice(*recompute, "selective", {"elementwise", "attention", "second_products"}));
+  }
+
+  /// Reads the factors of the cluster's rates.
+  void readSpeed(const YamlNode &map) {
+    numbers(map, "efficiency",
+            {{"matmul", &system.matmulFactor}, {"memory", &system.memoryFactor}});
+    number(map, "attention_share", system.attentionFactor);
+    number(map, "gather_seconds", system.software.gatherSeconds);
+    if (const YamlNode *formats = map.find("formats"))
+      for (const YamlEntry &entry : formats->entries)
+        number(*formats, entry.key.c_str(), system.formatGains[entry.key]);
+  }
+
+  void numbers(const YamlNode &map, const char *section, std::vector<std::pair<const char *, double *>> fields) {
+    const YamlNode *node = map.find(section);
+    if (!node)
+      return;
+    std::vector<std::string> known;
+    for (auto [key, target] : fields) {
+      known.emplace_back(key);
+      number(*node, key, *target);
+    }
+    expectKeys(*node, known, section);
+  }
+
+  /// Reads a number, or the entry for the cluster's device class from a list of numbers by class.
+  void number(const YamlNode &map, const char *key, double &target, bool isBytes = false) {
+    const YamlNode *node = map.find(key);
+    if (node && node->isMap())
+      node = node->find(node->find(cluster.device) ? cluster.device : otherDevices);
+    if (!node)
+      return;
+    std::optional<double> value = isBytes ? yamlBytes(*node) : yamlNumber(*node);
+    constexpr double most = 1e15;
+    if (value && *value >= 0 && *value <= most)
+      target = *value;
+    else
+      diagnostics.error(node->where, fmt::format("{} must be a {}, got {}", key,
+                                                 isBytes ? "size such as 2GB" : "number that is not negative",
+                                                 flowText(*node)));
+  }
+
+  /// Returns the index of the text in `texts`; 0 if the key is not given.
+  size_t choice(const YamlNode &map, const char *key, const std::vector<std::string> &texts) {
+    const YamlNode *node = map.find(key);
+    auto found = node ? std::ranges::find(texts, node->text) : texts.begin();
+    if (found != texts.end())
+      return static_cast<size_t>(found - texts.begin());
+    diagnostics.error(node->where, fmt::format("{} must be {}, got {}", key, fmt::join(texts, " or "), flowText(*node)));
+    return 0;
   }
 
   double share(const YamlNode &node, const std::string &key) {

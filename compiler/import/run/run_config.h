@@ -91,14 +91,40 @@ struct ClusterConfig {
   int devices() const { return hosts * devicesPerHost; }
 };
 
+/// What a system stores and repeats unlike Espalier. The defaults change nothing.
+struct SystemStorage {
+  double gradientBytes = 0;     ///< per element, accumulated; 0: as Espalier's
+  double reducedBytes = 0;      ///< per element of a gradient reduction; 0: as Espalier's
+  double optimizerBytes = 0;    ///< per element, masters and moments; 0: as Espalier's
+  double updateBytes = 0;       ///< per element, live only while the optimizer runs
+  double unshardedShare = 1;    ///< of the parameters that Espalier holds unsharded under ZeRO 3
+  double gradientPasses = 0;    ///< times that the step reads or writes the gradients; 0: as Espalier's
+  double accumulationBytes = 0; ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
+  double scoreBytes = 0;        ///< kept per attention score; 0: a fused kernel stores no scores
+  double logitBytes = 0;        ///< live per logit at the peak of the loss; 0: as Espalier's
+  bool zigzagContext = false; ///< context ranks hold two slices each, so that causal attention is balanced
+  bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
+  /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
+  enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;
+  bool operator==(const SystemStorage &) const = default;
+};
+
 /// The software whose performance is predicted (configs/systems): the error of predicted times on devices of the
-/// cluster's class, and the work that it overlaps with compute.
+/// cluster's class, the work that it overlaps with compute, and what it stores.
 struct SystemConfig {
   std::string name = "espalier";
   double timeError = 0; ///< relative error of a predicted step time
   double comparisonError =
       0; ///< smallest relative difference between the times of two plans of one run that the prediction can resolve
   planner::Software software; ///< its name equals `name`
+  SystemStorage storage;
+  bool scattersBoundary = false; ///< sends of activations between stages are split over the tensor ranks
+  double reservedBytes = 0;      ///< memory that its allocator and libraries hold beside the cluster's reserved_bytes
+  /// Factors of the cluster's matmul_efficiency, attention_efficiency and memory_bandwidth. The second one is the share
+  /// that an attention kernel reaches that was written for an earlier generation of devices.
+  double matmulFactor = 1, attentionFactor = 1, memoryFactor = 1;
+  /// Speed of a step's matrix products in a narrower format, relative to the compute dtype: {"fp8", 1.65}.
+  std::map<std::string, double> formatGains;
 };
 
 /// Data settings that `espalier run` uses unless its command line overrides them.

@@ -8,9 +8,14 @@
 #include <fstream>
 #include <sstream>
 
-using namespace espalier::planner;
+using namespace espalier;
 
 namespace {
+
+RunPricer &pricer() {
+  static RunPricer shared;
+  return shared;
+}
 
 std::vector<PublishedRow> heldoutRows() {
   std::ifstream file(ESPALIER_SOURCE_DIR "/test/tools/published/data/heldout.csv");
@@ -66,7 +71,7 @@ TableReport reportOf(const Table &table) {
     bool wanted = isFsdp ? holds(source, "fms-fsdp") || holds(source, "TinyLlama") : holds(source, table.source);
     return !wanted || !holds(row.text("gpu"), table.gpu);
   });
-  return evaluateTable(table.name, rows);
+  return evaluateTable(table.name, rows, pricer());
 }
 
 class Heldout : public testing::TestWithParam<Table> {};
@@ -87,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, Heldout, testing::ValuesIn(tables));
 
 TEST(HeldoutRows, AllAreEvaluatedOrCountedAndNoRunThatFittedIsRefused) {
   std::vector<PublishedRow> rows = heldoutRows();
-  TableReport all = evaluateTable("all", rows);
+  TableReport all = evaluateTable("all", rows, pricer());
   std::printf("%s", printReport(all, /*perRow=*/false).c_str());
   int skipped = 0;
   for (const auto &[reason, count] : all.skipped)

@@ -2,11 +2,6 @@
 // otherwise the reached error, rounded up a little. README.md gives the reasons.
 #include "tools/published/report.h"
 
-#include "planner/model/memory.h"
-#include "planner/search.h"
-#include "test/planner/shapes.h"
-#include "tools/published/machines.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +11,15 @@
 #include <optional>
 #include <sstream>
 
-using namespace espalier::planner;
+using namespace espalier;
 
 namespace {
+
+/// All tests share the profiles of the models.
+RunPricer &pricer() {
+  static RunPricer shared;
+  return shared;
+}
 
 // Returns the rows of a table with the given `gpu` and `model`. `isZero3` selects only rows with DeepSpeed's ZeRO 3, or
 // only rows without.
@@ -38,7 +39,7 @@ std::optional<TableReport> report(const std::string &name, const std::string &gp
     return row.text("gpu").find(gpu) == std::string::npos || row.text("model").find(model) == std::string::npos ||
            isZero3.value_or(ran) != ran;
   });
-  return evaluateTable(name, table.rows);
+  return evaluateTable(name, table.rows, pricer());
 }
 
 struct Wanted {
@@ -104,21 +105,6 @@ TEST(Published, MemoryOfAllRowsThatPublishItIsWithinFourPerCent) {
   EXPECT_LE(memory.mean(), 0.04);
 }
 
-TEST(Published, AMonitorShowsAtMostWhatTheDeviceHas) {
-  PublishedCase run;
-  run.problem.machine.memoryBytes = 80 * 1073741824.0;
-  Prediction prediction;
-  prediction.memory.resize(1);
-  prediction.peakBytes = 64 * 1073741824.0;
-  EXPECT_EQ(shownGibibytes(run, prediction), 64);
-  run.unseenBytes = 4 * 1073741824.0;
-  EXPECT_EQ(shownGibibytes(run, prediction), 60);
-  prediction.peakBytes = 90 * 1073741824.0;
-  EXPECT_EQ(shownGibibytes(run, prediction), 80);
-  run.outOfMemory = true;
-  EXPECT_EQ(shownGibibytes(run, prediction), 86);
-}
-
 TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
   int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
   for (const char *name :
@@ -177,7 +163,7 @@ TableReport reportOf(const std::vector<std::vector<double>> &seconds) {
                      {"iter_time_s", std::to_string(each)}};
       rows.push_back(std::move(row));
     }
-  return evaluateTable("table", rows);
+  return evaluateTable("table", rows, pricer());
 }
 
 } // namespace
@@ -205,32 +191,6 @@ TEST(PublishedReport, AnErrorOverNoRowsIsNotZero) {
   EXPECT_EQ(printReport(empty, /*perRow=*/false).find("0.00 %"), std::string::npos);
   empty.memory = {2, 0.1};
   EXPECT_NE(printReport(empty, /*perRow=*/false).find("time of no row; memory 5.00 % over 2"), std::string::npos);
-}
-
-TEST(PublishedReport, CachedMemoryIsReportedButNotNeeded) {
-  System system;
-  system.updateBytes = 4, system.allocatedShare = 2;
-  Plan plan;
-  plan.dp = 8, plan.microBatches = 4, plan.zero = 0;
-  Machine machine = testMachine(1, 8);
-  auto bytes = [&](const System &of) {
-    return pricePlan(shapeProblem(gpt(4, 1024, 16), of, machine, 32), plan).prediction.memory[0];
-  };
-  StageMemory shown = bytes(monitored(system)), needs = bytes(needed(system));
-  EXPECT_NEAR(shown.optimizer / needs.optimizer, 16.0 / 12, 1e-9);
-  EXPECT_NEAR(shown.activations / needs.activations, 2, 1e-9);
-  EXPECT_LT(needs.total(), shown.total());
-  // The allocator also keeps a free block of the loss: 2 bytes per logit of the last micro-batch of a rank.
-  System leaves = needed(system);
-  leaves.cachedLossBytes = 2;
-  double block = bytes(monitored(leaves)).workspace - bytes(monitored(needed(system))).workspace;
-  EXPECT_NEAR(block, 2.0 * gpt(4, 1024, 16).seq * gpt(4, 1024, 16).vocab, 1e-6 * block);
-  EXPECT_EQ(bytes(needed(leaves)).total(), needs.total());
-  // The buffers of the update reuse the memory of activations, up to their size.
-  System none = needed(system);
-  none.updateBytes = 0;
-  double update = 4 * shapeParameters(gpt(4, 1024, 16)), free = needs.activations + bytes(none).workspace;
-  EXPECT_NEAR(needs.total() - bytes(none).total(), std::max(0.0, update - free), 1e-6 * update);
 }
 
 // Aceso publishes times but not its plans. On the same machine and batch, our best plan has the time of its plans
@@ -264,19 +224,6 @@ std::string faultsOf(const std::string &csv) {
   return text;
 }
 
-// Returns a row that can be evaluated. `changes` replaces cells, and an empty cell is removed.
-PublishedCase caseWith(const std::map<std::string, std::string> &changes) {
-  PublishedRow row;
-  row.columns = {
-      {"model", "GPT"},     {"layers", "8"},  {"hidden", "1024"},    {"heads", "16"},  {"seq", "512"},
-      {"gpu", "H200"},      {"n_gpus", "16"}, {"precision", "bf16"}, {"tp", "2"},      {"pp", "2"},
-      {"dp", "4"},          {"mbs", "1"},     {"gbs", "32"},         {"status", "ok"}, {"iter_time_s", "0.1"},
-      {"recompute", "none"}};
-  for (const auto &[column, text] : changes)
-    row.columns[column] = text;
-  return caseOf(row);
-}
-
 } // namespace
 
 TEST(PublishedTable, CellsInQuotesHoldCommasQuotesAndLines) {
@@ -296,171 +243,4 @@ TEST(PublishedTable, ReportsFormatErrorsWithTheirLine) {
   std::string other = faultsOf("a,b\nx,y,z\n"); // one error for the table, not one per row
   EXPECT_EQ(other.substr(0, 18), "1: no column 'gpu'");
   EXPECT_EQ(std::count(other.begin(), other.end(), '\n'), 1);
-}
-
-TEST(PublishedCase, UnsupportedRowsHaveAReason) {
-  using Changes = std::map<std::string, std::string>;
-  const std::pair<Changes, const char *> cases[] = {
-      {{}, ""},
-      {{{"layers", ""}}, "no layers published"},
-      {{{"heads", "x"}}, "heads is 'x', wanted a whole number from 1 to 100000"},
-      {{{"hidden", "1e300"}}, "hidden is '1e300', wanted a whole number from 1 to 1000000"},
-      {{{"tp", "-2"}}, "tp is '-2', wanted a whole number from 1 to 1000000"},
-      {{{"gbs", "nan"}}, "gbs is 'nan', wanted a whole number from 1 to 1000000"},
-      {{{"mbs", "3"}}, "the global batch does not divide by dp * micro-batch"},
-      {{{"dp", "2"}}, "dp * tp * pp * cp is not the number of devices"},
-      {{{"tp", "5"}}, "dp * tp * pp * cp does not divide the devices"},
-      {{{"tp", ""}, {"pp", ""}}, "no tp published"},
-      {{{"ep", "2"}}, "expert parallelism is not modelled for published shapes"},
-      {{{"recompute", "some"}}, "recompute 'some' is not modelled"},
-      {{{"status", "not run"}}, "status: not run"},
-      {{{"notes", "LoRA Performance"}}, "fine-tuning of adapters is not modelled"},
-      {{{"iter_time_s", ""}}, "nothing measured"},
-      {{{"gpu", "TPU v5"}}, "no machine for gpu 'TPU v5' with precision 'bf16'"},
-      {{{"heads", "3"}}, "the heads do not divide hidden as published"},
-  };
-  for (const auto &[changes, reason] : cases)
-    EXPECT_EQ(caseWith(changes).reason, reason);
-}
-
-TEST(PublishedCase, TheOneAxisThatIsNotPublishedFollowsFromTheOthers) {
-  EXPECT_EQ(caseWith({{"dp", ""}}).plan.dp, 4);
-  EXPECT_EQ(caseWith({{"tp", ""}}).plan.tp, 2);
-  EXPECT_EQ(caseWith({{"dp", "16"}, {"tp", ""}, {"pp", ""}, {"gbs", "32"}}).plan.tp, 1);
-}
-
-namespace {
-
-// Returns the cost of one layer of the 22B model on 8 tensor parallel ranks with sequence parallelism.
-SegmentCost layerOf(const System &system) {
-  Plan plan;
-  plan.tp = 8, plan.microBatchSize = 4, plan.sequenceParallel = true;
-  return buildCostTable(shapeProblem(gpt(48, 6144, 64), system, testMachine(1, 8), 4), plan).kinds[1];
-}
-
-} // namespace
-
-// The inputs of a layer are sharded over eight ranks, and gathered before the layer is recomputed.
-TEST(PublishedSystem, SlicedInputsAreKeptInPartsAndGatheredAgain) {
-  Plan plan;
-  plan.tp = 8;
-  System system;
-  auto layer = [&] {
-    return buildCostTable(shapeProblem(gpt(48, 6144, 64), system, testMachine(1, 8), 1), plan).kinds[1];
-  };
-  SegmentCost whole = layer();
-  system.slicesInputs = true;
-  SegmentCost sliced = layer();
-  EXPECT_DOUBLE_EQ(sliced.savedBytes[2], whole.savedBytes[2] / 8);
-  EXPECT_EQ(sliced.savedBytes[0], whole.savedBytes[0]);
-  double gather =
-      collectiveSeconds(CollectiveKind::AllGather, 2.0 * 2048 * 6144, 1, groupOf(Axis::Tp, plan, testMachine(1, 8)));
-  EXPECT_NEAR(sliced.recompute[2].total() - whole.recompute[2].total(), gather, 1e-12);
-  EXPECT_EQ(sliced.recompute[1].total(), whole.recompute[1].total());
-}
-
-TEST(PublishedSystem, SumsOfInputGradientsBesideTheWeightsGradientShortenBackward) {
-  System system;
-  SegmentCost exposed = layerOf(system);
-  system.hidesInputGradients = true;
-  SegmentCost hidden = layerOf(system);
-  constexpr int tp = static_cast<int>(Axis::Tp);
-  EXPECT_LT(hidden.backward.total() + hidden.weight.total(), exposed.backward.total() + exposed.weight.total());
-  EXPECT_GT(hidden.weight.communication[tp], 0); // overlapped communication still takes some time
-  EXPECT_EQ(hidden.forward.total(), exposed.forward.total());
-}
-
-TEST(PublishedSystem, RecomputeThatStopsEarlyLeavesOutTheLastProduct) {
-  System system;
-  SegmentCost whole = layerOf(system);
-  system.stopsRecomputeEarly = true;
-  SegmentCost early = layerOf(system);
-  Machine machine = testMachine(1, 8);
-  double product = matmulSeconds(8192, 6144, 3072, 1, 0, machine);
-  double left = whole.recompute[2].total() - early.recompute[2].total();
-  EXPECT_GT(left, product); // and the reduce-scatter and residual after it
-  EXPECT_LT(left, 1.5 * product);
-  EXPECT_EQ(early.forward.total(), whole.forward.total());
-}
-
-TEST(PublishedSystem, KeptGatheredInputsAreLargerAndNotGatheredAgain) {
-  System system;
-  SegmentCost again = layerOf(system);
-  system.keepsGatheredInputs = true;
-  SegmentCost kept = layerOf(system);
-  double stream = 2.0 * 8192 * 6144; // bytes of one gathered input; two of them, 7 of 8 parts more
-  EXPECT_NEAR(kept.savedBytes[0] - again.savedBytes[0], 2 * stream * 7 / 8, 1);
-  EXPECT_LT(kept.weight.total(), again.weight.total());
-}
-
-// A compiled layer keeps only what its backward reads. An uncompiled layer also keeps the last product. The result of a
-// reduce-scatter is kept as well.
-TEST(PublishedSystem, RepeatedSecondProductsKeepTheLastOneWhereNothingIsCompiled) {
-  ModelShape shape = gpt(4, 1024, 16);
-  auto saved = [&](bool keepsLast, int tp) {
-    System system;
-    system.repeatsSecondProducts = true, system.keepsLastProduct = keepsLast;
-    Plan plan;
-    plan.dp = 8 / tp, plan.tp = tp, plan.microBatches = 4, plan.zero = 0, plan.sequenceParallel = tp > 1;
-    Problem problem = shapeProblem(shape, system, testMachine(1, 8), 4 * plan.dp);
-    problem.pins.recompute = Recompute::Selective;
-    return pricePlan(problem, plan).prediction.memory[0].activations;
-  };
-  double stream = 2.0 * shape.layers * shape.seq * shape.hidden;
-  EXPECT_NEAR(saved(true, 1) - saved(false, 1), stream, 1e-6 * stream);
-  EXPECT_NEAR(saved(true, 2) - saved(false, 2), 1.5 * stream, 1e-6 * stream);
-}
-
-TEST(PublishedSystem, TheStepCostFollowsGradientPasses) {
-  System system;
-  SegmentCost few = layerOf(system);
-  system.gradientPasses += 3;
-  SegmentCost many = layerOf(system);
-  Machine machine = testMachine(1, 8);
-  EXPECT_NEAR(many.step.compute - few.step.compute,
-              3 * system.gradientBytes * few.elements / machine.memoryBytesPerSecond, 1e-9);
-}
-
-TEST(PublishedCase, HeadsThatAreNotPublishedHaveTheSizeNearest128) {
-  EXPECT_EQ(caseWith({}).assumed.size(), 2u); // ffn and vocabulary are assumed
-  EXPECT_FALSE(caseWith({}).withoutPlan);
-  PublishedCase found = caseWith({{"heads", ""}, {"hidden", "1200"}});
-  EXPECT_EQ(found.assumed.front(), "heads of the size nearest 128 that divides hidden");
-  EXPECT_EQ(found.problem.dimensions[3].size, 10); // 10 heads of size 120
-}
-
-TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToTheSystemsFeatures) {
-  PublishedCase found = caseWith({{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", ""}});
-  ASSERT_EQ(found.reason, "");
-  EXPECT_TRUE(found.withoutPlan);
-  EXPECT_EQ(found.problem.pins.zero, 0);
-  EXPECT_EQ(search(found.problem).plans.front().plan.globalBatch(), 32);
-}
-
-TEST(PublishedCase, MachinesOfAllNamedGpusAreKnown) {
-  for (const char *gpu : {"H100", "H100-80GB SXM", "DGX-H100", "H200", "GB200", "DGX-GB200", "GB300", "B200", "B300",
-                          "A100", "A100-40GB", "A100-80GB", "a100_40gb", "V100-16GB", "V100-32GB", "RTX 4090"}) {
-    EXPECT_EQ(caseWith({{"gpu", gpu}}).reason, "") << gpu;
-    EXPECT_EQ(publishedMachine(gpu, "bf16", 24).devices(), 24) << gpu;
-  }
-  EXPECT_EQ(publishedMachine("A100-40GB", "bf16", 8).memoryBytes, 40 * 1073741824.0);
-}
-
-// A device cannot keep the 2.7 GB of all 70 layers of size 8192, so that some layers are recomputed.
-TEST(PublishedCase, AssumesTheLeastRecomputeThatFits) {
-  PublishedCase found = caseWith({{"recompute", ""},
-                                  {"layers", "70"},
-                                  {"hidden", "8192"},
-                                  {"heads", "64"},
-                                  {"seq", "8192"},
-                                  {"tp", "8"},
-                                  {"pp", "2"},
-                                  {"dp", "1"},
-                                  {"gpu", "H100"}});
-  ASSERT_EQ(found.reason, "");
-  ASSERT_EQ(found.plan.stages.size(), 2u);
-  EXPECT_TRUE(pricePlan(found.problem, found.plan).prediction.fits());
-  const std::vector<Recompute> &first = found.plan.stages[0].recompute;
-  EXPECT_NE(first.front(), Recompute::None);
-  EXPECT_LT(std::count(first.begin(), first.end(), Recompute::Full), 35);
 }

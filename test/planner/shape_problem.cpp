@@ -1,6 +1,6 @@
 // Each add* writes the terms of one piece of a layer. T tokens on a rank, h hidden, f ffn, a heads, g key-value heads,
 // d head size, V vocabulary, t tensor ranks. Activations have two bytes per element.
-#include "tools/published/shape_problem.h"
+#include "test/planner/shape_problem.h"
 
 #include "planner/model/segment.h"
 

@@ -1,0 +1,99 @@
+// Applies the storage of other software to a profiled model, and compares the cost of a layer with the unchanged one.
+#include "compiler/plan/apply_system.h"
+
+#include "compiler/import/run/import_run.h"
+#include "compiler/plan/profile_model.h"
+#include "planner/model/segment.h"
+
+#include <gtest/gtest.h>
+
+using namespace espalier;
+using planner::Recompute;
+
+namespace {
+
+constexpr double positions = 2048, hidden = 12288, heads = 96, samples = 1;
+
+class ApplySystem : public testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    ImportOptions options;
+    options.sets = {"model.model_config.num_layers=2", "parallel.parallel_mode=2", "planner.global_batch=64"};
+    ImportedRun imported = importRun(ESPALIER_SOURCE_DIR "/configs/gpt3_175b.yaml", options);
+    ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();
+    imported.config.pins.cp = 1;
+    imported.config.pins.tp = 1;
+    mlir::MLIRContext context;
+    std::optional<planner::Problem> profiled = profileModel(context, imported.config, "cpu", /*onlyPinned=*/true);
+    ASSERT_TRUE(profiled);
+    own() = *profiled;
+  }
+
+  static planner::Problem &own() {
+    static planner::Problem problem;
+    return problem;
+  }
+
+  /// Returns the cost of a layer on one rank, with one sample.
+  static planner::SegmentCost layer(const SystemStorage &storage, int dp = 1) {
+    planner::Problem problem = own();
+    applySystem(storage, problem);
+    planner::ParallelConfig config;
+    config.dp = dp;
+    config.microBatchSize = static_cast<int64_t>(samples);
+    config.zero = 0;
+    std::optional<planner::SegmentCost> cost = planner::segmentCost(problem, problem.layers.front().kind, config);
+    EXPECT_TRUE(cost);
+    return *cost;
+  }
+};
+
+TEST_F(ApplySystem, StoredScoresAreKeptAndTakeMoreTime) {
+  planner::SegmentCost fused = layer({});
+  planner::SegmentCost stored = layer({.scoreBytes = 5, .selective = SystemStorage::Selective::Attention});
+  double scores = samples * heads * positions * positions;
+  EXPECT_NEAR(stored.savedBytes[Recompute::None] - fused.savedBytes[Recompute::None], 5 * scores, 1e-6 * scores);
+  EXPECT_NEAR(stored.savedBytes[Recompute::Selective], fused.savedBytes[Recompute::None], 1e-6 * scores);
+  EXPECT_EQ(stored.savedBytes[Recompute::Full], fused.savedBytes[Recompute::Full]);
+  EXPECT_GT(stored.forward.compute, fused.forward.compute);
+  EXPECT_GT(stored.backward.compute, fused.backward.compute);
+  // Selective recompute repeats the scores, the softmax and the second product: the time of attention in forward.
+  EXPECT_GT(stored.recompute[Recompute::Selective].total(), stored.forward.compute - fused.forward.compute);
+  EXPECT_LT(stored.recompute[Recompute::Selective].total(), 0.5 * stored.forward.compute);
+}
+
+TEST_F(ApplySystem, AWholeLayerIsRepeatedWithItsLastProduct) {
+  planner::SegmentCost needed = layer({}), whole = layer({.repeatsWholeLayer = true});
+  double last = planner::matmulSeconds(positions * samples, hidden, 4 * hidden, 1, 0, own().machine);
+  double more = whole.recompute[Recompute::Full].total() - needed.recompute[Recompute::Full].total();
+  EXPECT_NEAR(more, last, 0.05 * last);
+  EXPECT_EQ(whole.forward.total(), needed.forward.total());
+}
+
+TEST_F(ApplySystem, EverySecondProductIsRepeated) {
+  planner::SegmentCost own = layer({}), second = layer({.selective = SystemStorage::Selective::SecondProducts});
+  EXPECT_LT(second.savedBytes[Recompute::Selective], own.savedBytes[Recompute::None]);
+  EXPECT_GT(second.savedBytes[Recompute::Selective], own.savedBytes[Recompute::Full]);
+  EXPECT_GT(second.recompute[Recompute::Selective].total(), own.recompute[Recompute::Selective].total());
+  EXPECT_LT(second.recompute[Recompute::Selective].total(), own.recompute[Recompute::Full].total());
+}
+
+// Terms that a single context rank reads have the mean of all ranks already.
+TEST_F(ApplySystem, ZigzagChangesNothingOnOneContextRank) {
+  EXPECT_NEAR(layer({.zigzagContext = true}).forward.compute, layer({}).forward.compute, 1e-12);
+}
+
+TEST_F(ApplySystem, GradientsHaveTheirOwnBytes) {
+  planner::SegmentCost wide = layer({}, 8);
+  planner::SegmentCost half = layer({.gradientBytes = 2, .reducedBytes = 2, .optimizerBytes = 16}, 8);
+  EXPECT_NEAR(half.gradientBytes, wide.gradientBytes / 2, 1e-6 * wide.gradientBytes);
+  EXPECT_NEAR(half.optimizerBytes, wide.optimizerBytes * 16 / 12, 1e-6 * wide.optimizerBytes);
+  constexpr auto dp = planner::Axis::Dp;
+  EXPECT_LT(half.hideableStep[dp] + half.step.communication[dp], 0.6 * (wide.hideableStep[dp] + wide.step.communication[dp]));
+  planner::SegmentCost passes = layer({.gradientPasses = 7}), kernel = layer({.accumulationBytes = 6});
+  EXPECT_GT(passes.step.compute, layer({}).step.compute);
+  double seconds = 6 * wide.elements / own().machine.memoryBytesPerSecond;
+  EXPECT_NEAR(kernel.weight.compute - layer({}).weight.compute, seconds, 1e-3 * seconds + 1e-5);
+}
+
+} // namespace

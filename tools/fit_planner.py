@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Fits the efficiency factors of configs/systems on tables of published runs.
+
+Usage: tools/fit_planner.py [--leave-out TABLE]... [--output FOLDER] [--espalier PROGRAM] TABLE.csv ...
+
+Each system has at most two factors: `matmul`, and `memory` or `attention`. A factor is fitted on the rows of that
+system, except those of the tables that are left out, and stays 1 if these rows come from fewer than two sites. The sum
+of absolute logarithms of predicted over measured times is minimized. The derivatives of a predicted time are differences
+between two runs of `espalier bench plans`. Prints the error of each table before and after, and writes the system files
+with the fitted constants and their sources to FOLDER.
+"""
+import argparse
+import csv
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+least, most = 0.4, 1.6  # of a factor
+step = 1.05
+source = pathlib.Path(__file__).resolve().parent.parent / "configs"
+
+
+def factors_of(text):
+    """Returns the factors that the text of a system file names."""
+    line = re.search(r"^efficiency: \{(.*?)\}", text, re.M)
+    return {key: float(value) for key, value in re.findall(r"(\w+): ([\d.]+)", line.group(1))} if line else {}
+
+
+def with_factors(text, factors, comment):
+    inside = ", ".join(f"{key}: {value:.3g}" for key, value in factors.items())
+    line = f"efficiency: {{{inside}}}  # {comment}"
+    if re.search(r"^efficiency:", text, re.M):
+        return re.sub(r"^efficiency:.*$", lambda _: line, text, flags=re.M)
+    return text + line + "\n"
+
+
+def site_of(table, line):
+    """Returns what tells sites apart: the publisher and the gpu column of a row."""
+    with open(table, encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    row = rows[line - 2]
+    return row["source"].split("@")[0].split()[0], row["gpu"]
+
+
+class Bench:
+    def __init__(self, espalier, tables):
+        self.espalier, self.tables = os.path.abspath(espalier), [os.path.abspath(table) for table in tables]
+
+    def rows(self, systems):
+        """Returns the priced rows by (table, line), with these factors by system."""
+        with tempfile.TemporaryDirectory() as folder:
+            configs = pathlib.Path(folder) / "configs"
+            shutil.copytree(source, configs)
+            for name, factors in systems.items():
+                file = configs / "systems" / f"{name}.yaml"
+                file.write_text(with_factors(file.read_text(), factors, "tried"))
+            run = subprocess.run([self.espalier, "bench", "plans", "--json", "--rows", *self.tables], cwd=folder,
+                                 env={**os.environ, "ESPALIER_CONFIGS": str(configs)}, capture_output=True, text=True)
+        if run.returncode:
+            raise SystemExit(run.stderr)
+        return {(table["table"], row["line"]): row for table in json.loads(run.stdout) for row in table["priced"]
+                if row["measured_seconds"] > 0 and not row["is_range"]}
+
+
+def error(row, factor=1.0):
+    return math.log(factor * row["predicted_seconds"] / row["measured_seconds"])
+
+
+def fit(base, slopes, keys, rows):
+    """Returns the changes of the logarithms of the factors `keys` with the least sum of absolute errors: coordinate
+    descent over the linear model of log times."""
+    change = {key: 0.0 for key in keys}
+    grid = [i / 200 for i in range(-100, 101)]
+    for _ in range(6):
+        for key in keys:
+            rest = {row: error(base[row]) + sum(slopes[other][row] * change[other] for other in keys if other != key)
+                    for row in rows}
+            change[key] = min(grid, key=lambda value: sum(abs(rest[row] + slopes[key][row] * value) for row in rows) +
+                              1e-3 * len(rows) * abs(value))
+    return change
+
+
+def mean_errors(rows):
+    tables = {}
+    for (table, _), row in rows.items():
+        tables.setdefault(table, []).append(row["predicted_seconds"] / row["measured_seconds"] - 1)
+    return {table: (sum(map(abs, errors)) / len(errors), sum(errors) / len(errors), len(errors))
+            for table, errors in tables.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+")
+    parser.add_argument("--leave-out", action="append", default=[], help="name of a table that nothing is fitted on")
+    parser.add_argument("--output", help="folder for the system files")
+    parser.add_argument("--espalier", default="build/bin/espalier")
+    asked = parser.parse_args()
+    unknown = [name for name in asked.leave_out if name not in map(os.path.basename, asked.tables)]
+    if unknown:
+        parser.error(f"--leave-out {unknown[0]}: not one of the tables")
+    bench = Bench(asked.espalier, asked.tables)
+    files = {file.stem: file.read_text() for file in sorted((source / "systems").glob("*.yaml"))}
+    start = {name: factors_of(text) for name, text in files.items() if factors_of(text)}
+    systems = {name: {key: 1.0 for key in factors} for name, factors in start.items()}
+    base, notes = bench.rows(systems), {}
+    before = base
+    for _ in range(2):
+        slopes = {}
+        for key in sorted({key for factors in systems.values() for key in factors}):
+            tried = {name: {other: value * (step if other == key else 1) for other, value in factors.items()}
+                     for name, factors in systems.items()}
+            moved = bench.rows(tried)
+            slopes[key] = {row: math.log(moved[row]["predicted_seconds"] / base[row]["predicted_seconds"]) /
+                           math.log(step) for row in base}
+        for name, factors in systems.items():
+            rows = [row for row in base if base[row]["system"] == name and
+                    os.path.basename(row[0]) not in asked.leave_out]
+            sites = {site_of(*row) for row in rows}
+            if len(sites) < 2:
+                notes[name] = f"not fitted: rows of {len(sites)} sites"
+                continue
+            change = fit(base, slopes, list(factors), rows)
+            systems[name] = {key: min(most, max(least, value * math.exp(change[key]))) for key, value in factors.items()}
+            tables = sorted({os.path.basename(row[0]) for row in rows})
+            notes[name] = f"tools/fit_planner.py: {len(rows)} rows of {len(sites)} sites in {', '.join(tables)}"
+        base = bench.rows(systems)
+    for table, (mean, bias, count) in mean_errors(base).items():
+        first = mean_errors(before)[table][0]
+        left = " (left out)" if os.path.basename(table) in asked.leave_out else ""
+        print(f"{os.path.basename(table)}{left}: {100 * first:.1f} % with factors of 1, {100 * mean:.1f} % fitted, "
+              f"bias {100 * bias:+.1f} %, {count} rows")
+    for name, factors in systems.items():
+        print(f"{name}: {factors}  # {notes[name]}")
+        if asked.output:
+            pathlib.Path(asked.output).mkdir(parents=True, exist_ok=True)
+            (pathlib.Path(asked.output) / f"{name}.yaml").write_text(with_factors(files[name], factors, notes[name]))
+
+
+if __name__ == "__main__":
+    main()
