@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills processes of an elastic run at random times. Usage: elastic_faults.py COUNT SEED CHECKPOINTS COMMAND ...
 
-Each of COUNT injections waits up to a second and kills one process of the run, but not the supervisor, so that
+Each of COUNT injections waits up to 0.7 seconds and kills one process of the run, but not the supervisor, so that
 injections hit starts, loads, steps, saves and ends of attempts. Afterwards the run gets SIGTERM, and must end with 143.
 A run that makes no progress for 30 seconds counts as hanging. Checks after each injection that `latest` in CHECKPOINTS
 names a complete checkpoint, and that its step has not fallen. Prints what was wrong, or a line about all injections."""
@@ -60,7 +60,7 @@ log = tempfile.TemporaryFile("w+")
 process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 step, began = 0, time.monotonic()
 for injection in range(count):
-    time.sleep(dice.random() * slowdown)
+    time.sleep(0.7 * dice.random() * slowdown)
     if victims := descendants(process.pid):
         try:
             os.kill(dice.choice(sorted(victims)), signal.SIGKILL)

@@ -58,6 +58,27 @@ TEST_F(MetricsLines, DropsLinesOfRepeatedSteps) {
   EXPECT_EQ(continued(one + two + "{\"step\":3,\"lo", 2), one + two);
 }
 
+TEST_F(MetricsLines, AContinuedFileGetsTheLastRestartOnly) {
+  const RestartRecord shrink{RestartRecord::shrink, 4, 2, "x.2.plan", "rank 1: killed", 1, 3, 0};
+  const RestartRecord grow{RestartRecord::grow, 2, 4, "x.plan", "", 1, 3, 0};
+  RunOptions options;
+  options.metrics = file;
+  options.restarts = {shrink, grow};
+  Metrics(options).addRestarts(/*step=*/0); // a new file: no checkpoint was finished
+  std::string all = content();
+  EXPECT_EQ(std::ranges::count(all, '\n'), 2);
+  EXPECT_THAT(all, HasSubstr("{\"restarted_after_step\":0,\"kind\":\"shrink\",\"ranks_before\":4,\"ranks\":2,\"plan\":"
+                             "\"x.2.plan\",\"restart\":1,\"max_restarts\":3,\"down_seconds\":"));
+  options.resume = true;
+  {
+    Metrics metrics(options);
+    metrics.continueAfter(/*step=*/5); // a restart before step 5 stays
+    metrics.addRestarts(/*step=*/5);
+  }
+  EXPECT_THAT(content(), testing::StartsWith(all + "{\"restarted_after_step\":5,\"kind\":\"grow\","));
+  EXPECT_EQ(continued(content(), 4), all);
+}
+
 TEST_F(MetricsLines, KeepsLinesOfOtherPrograms) {
   EXPECT_EQ(continued("a log\n{\"step\":9}\n", 2), "a log\n");
   EXPECT_EQ(continued("{\"step\":9}\na log", 2), "{\"step\":9}\na log\n"); // new lines follow it
