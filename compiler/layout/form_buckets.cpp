@@ -432,6 +432,12 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
       module.emitError("needs dist.mesh, which apply-plan sets");
       return signalPassFailure();
     }
+    auto optimizer = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
+    auto type = optimizer ? optimizer.getAs<StringAttr>("type") : StringAttr();
+    if (type && !rt::findOptimizer(type.getValue())) {
+      module.emitError("exec.optimizer has the type ") << type << ", which is no optimizer of runtime/optimizers.h";
+      return signalPassFailure();
+    }
     planner::Plan plan = readPlan(module);
     Layout layout(module);
     ParameterReader reader(module, plan);

@@ -5,6 +5,7 @@
 
 #include "runtime/optimizers.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;

@@ -180,8 +180,9 @@ OptimizerConfig readOptimizer(ModuleOp module) {
     readNumber(from, "ns_steps", to.newtonSchulzSteps);
     if (auto mode = from.getAs<StringAttr>("scale_mode"))
       to.scaleMode = mode.str();
-    if (auto type = from.getAs<StringAttr>("type"))
-      to.type = rt::findOptimizer(type.str())->number;
+    auto type = from.getAs<StringAttr>("type");
+    if (const rt::OptimizerRow *row = type ? rt::findOptimizer(type.getValue()) : nullptr)
+      to.type = row->number;
   }
   return to;
 }

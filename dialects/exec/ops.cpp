@@ -4,6 +4,7 @@
 #include "dialects/dist/dialect.h"
 #include "runtime/axes.h"
 #include "runtime/functions.h"
+#include "runtime/optimizers.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -255,6 +256,8 @@ LogicalResult BucketOp::verify() {
     return emitOpError("needs axes pp, dp, cp, ep or tp, got ") << getPartial() << " and " << getShare();
   if (getFrozen() && (!getPartial().empty() || getWholeGradientOffset())) // bucket_c3
     return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
+  if (getOptimizer() && !rt::findOptimizer(*getOptimizer())) // bucket_c5
+    return emitOpError("needs an optimizer of runtime/optimizers.h, got ") << *getOptimizer();
   int64_t matrix = 1;
   for (int64_t size : getMatrix().value_or(ArrayRef<int64_t>()))
     matrix *= size;

@@ -179,6 +179,7 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
     - (C4) part_elements are a multiple of the elements of a matrix.
+    - (C5) optimizer is one of runtime/optimizers.h.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,

@@ -36,10 +36,49 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 // CHECK-SAME: %[[TERM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "scattered"}
 // CHECK: %[[MORE:.*]] = model.accumulate %[[SUM]], %[[TERM]]
 // CHECK: return %[[MORE]]
+// CHECK-LABEL: func.func @step.scalars
 module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
       exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+// SGD adds the weight decay to the gradient. Its state is one tensor.
+// CHECK-LABEL: func.func @block.update
+// CHECK-SAME: model.name = "block.decayed.momentum"
+// CHECK-NOT: moment1
+// CHECK: model.scalar "gradient_scale"
+// CHECK: model.constant 1.000000e-01
+// CHECK: model.constant 9.000000e-01
+// CHECK: model.scalar "learning_rate"
+// CHECK: return
+module attributes {exec.optimizer = {type = "SGD", momentum = 0.9, nesterov = 0.0, weight_decay = 0.1, max_grad_norm = 0.0}} {
+  exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 512 : i64} {
+    exec.bucket "block.decayed" attributes {decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "SGD", part_elements = 128 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      exec.parameter "w" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+// Muon reads two matrices from the flat bucket. The shorter side of a matrix is multiplied with itself.
+// CHECK-LABEL: func.func @block.update
+// CHECK: model.view {{.*}} -> tensor<2x16x8xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK: model.contract {{.*}} -> tensor<2x8x8xf32, #model.dims<element_matrix, element_column, element_side>>
+// CHECK: model.contract {{.*}} -> tensor<2x8x8xf32, #model.dims<element_matrix, element_column, element_other>>
+// CHECK: model.contract {{.*}} -> tensor<2x16x8xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK-NOT: model.contract
+// CHECK: model.view {{.*}} -> tensor<256xf32, #model.dims<element>>
+// CHECK: return
+module attributes {exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1.0, ns_steps = 1.0, weight_decay = 0.0, max_grad_norm = 0.0}} {
+  exec.segment "block" attributes {gradient_bytes = 1024 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64} {
+    exec.bucket "block.matrices" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, matrix = array<i64: 16, 8>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Muon", part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      exec.parameter "w" {first = 0 : i64, initializer = "zeros", local = tensor<16x8xf32, #model.dims<hidden, ffn>>, padded_shape = array<i64: 16, 8>, shape = array<i64: 16, 8>, sharding = #dist.sharding<[{ }, { }]>, stddev = 0.0 : f64}
     }
   }
 }

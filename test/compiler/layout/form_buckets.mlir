@@ -181,3 +181,39 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}}
     return
   }
 }
+
+// -----
+
+!x = tensor<2x16xf32, #model.dims<batch, hidden>>
+!w = tensor<16x8xf32, #model.dims<hidden, ffn>>
+!y = tensor<2x8xf32, #model.dims<batch, ffn>>
+
+// Muon updates the weights of products: three matrices of one shape. Each of the two shards has two matrices, of which
+// one is padding. AdamW updates `scale`, which no product reads.
+// CHECK-LABEL: exec.segment "block"
+// CHECK: exec.bucket "block.matrices" attributes {elements = 512 : i64, {{.*}}matrix = array<i64: 16, 8>, {{.*}}optimizer = "Muon", part_elements = 256 : i64
+// CHECK-NEXT: exec.parameter "up" {first = 0 : i64
+// CHECK-NEXT: exec.parameter "gate" {first = 128 : i64
+// CHECK-NEXT: exec.parameter "third" {first = 256 : i64
+// CHECK: exec.bucket "block.plain"
+// CHECK-NOT: optimizer =
+// CHECK: exec.parameter "scale"
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 1 : i64}, exec.optimizer = {type = "Muon"},
+                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+  func.func @block(
+      %x: !x {model.role = "stream", model.name = "x"},
+      %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %gate: !w {model.role = "parameter", model.name = "gate", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %third: !w {model.role = "parameter", model.name = "third", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %scale: !w {model.role = "parameter", model.name = "scale", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %dup: !w {model.role = "accumulator", model.name = "up", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>},
+      %dgate: !w {model.role = "accumulator", model.name = "gate", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>},
+      %dthird: !w {model.role = "accumulator", model.name = "third", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>},
+      %dscale: !w {model.role = "accumulator", model.name = "scale", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
+      attributes {model.segment, model.parameters = {up = {}, gate = {}, third = {}, scale = {}}} {
+    %a = model.contract %x, %up : (!x, !w) -> !y
+    %b = model.contract %x, %gate : (!x, !w) -> !y
+    %c = model.contract %x, %third : (!x, !w) -> !y
+    return
+  }
+}

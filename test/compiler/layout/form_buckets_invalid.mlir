@@ -28,3 +28,45 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>} {
     return
   }
 }
+
+// -----
+
+!x = tensor<2x16xf32, #model.dims<batch, hidden>>
+!w = tensor<16x8xf32, #model.dims<hidden, ffn>>
+!y = tensor<2x8xf32, #model.dims<batch, ffn>>
+
+module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.optimizer = {type = "Muon"},
+                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+  func.func @block(
+      %x: !x {model.role = "stream", model.name = "x"},
+      // expected-error@+1 {{Muon needs whole matrices, and parameter up is split over "tp"; set model_parallel to 1, or another optimizer.type}}
+      %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, {tp}]>})
+      attributes {model.segment, model.parameters = {up = {}}} {
+    %a = model.contract %x, %up : (!x, !w) -> !y
+    return
+  }
+}
+
+// -----
+
+!x = tensor<2x5xf32, #model.dims<batch, hidden>>
+!w = tensor<5x8xf32, #model.dims<hidden, ffn>>
+!y = tensor<2x8xf32, #model.dims<batch, ffn>>
+
+module attributes {dist.mesh = #dist.mesh<dp = 1>, exec.optimizer = {type = "Muon"},
+                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+  func.func @block(
+      %x: !x {model.role = "stream", model.name = "x"},
+      // expected-error@+1 {{Muon needs matrices whose elements are a multiple of 128, and parameter up has 5 times 8}}
+      %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment, model.parameters = {up = {}}} {
+    %a = model.contract %x, %up : (!x, !w) -> !y
+    return
+  }
+}
+
+// -----
+
+// expected-error@+1 {{exec.optimizer has the type "Lion", which is no optimizer of runtime/optimizers.h}}
+module attributes {dist.mesh = #dist.mesh<dp = 1>, exec.optimizer = {type = "Lion"}} {
+}
