@@ -253,10 +253,16 @@ private:
   void attendBefore(const Call &backward, std::vector<CheckedBytes> &memory) {
     Call forward = backward;
     forward.function = "attention_forward";
-    std::vector<CheckedBytes *> operands;
+    llvm::StringMap<CheckedBytes *> given;
+    std::vector<const rt::OperandSignature *> operands =
+        rt::operandsOf(*rt::findFunction(backward.function), nullptr, memory.size());
+    for (auto [operand, bytes] : llvm::zip_equal(operands, memory))
+      given[operand->name] = &bytes;
+    std::vector<CheckedBytes *> read;
     for (const rt::OperandSignature &operand : rt::findFunction(forward.function)->operands)
-      operands.push_back(&memory[*rt::findFunction(backward.function)->findOperand(operand.name)]);
-    run(forward, operands);
+      if (CheckedBytes *bytes = given.lookup(operand.name))
+        read.push_back(bytes);
+    run(forward, read);
   }
 
   void run(const Call &call, const std::vector<CheckedBytes *> &memory) {

@@ -22,6 +22,8 @@
 // CHECK-SAME: {exec.offset = 2560 : i64, exec.value = "block.decayed.moment2"
 // CHECK: exec.region "inputs" of "tokens" {bytes = 24 : i64, offset = 0 : i64}
 // CHECK: exec.region "inputs" of "positions" {bytes = 24 : i64, offset = 64 : i64}
+// CHECK: exec.region "inputs" of "loss_weights" {bytes = 24 : i64, offset = 192 : i64}
+// CHECK-NOT: "visible_from"
 // CHECK: exec.region "saved" of "block.none" {bytes = 192 : i64, offset = 0 : i64}
 // CHECK: exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
 module {
@@ -120,5 +122,22 @@ module attributes {exec.generation} {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
   }
   exec.segment "head" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+  }
+}
+
+// -----
+
+!ids = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// The first visible tokens have memory because a function reads them.
+// CHECK-LABEL: func.func @block.none.forward
+// CHECK-SAME: {exec.offset = 256 : i64, exec.value = "visible_from"
+// CHECK: exec.region "inputs" of "visible_from" {bytes = 24 : i64, offset = 256 : i64}
+module {
+  func.func @block.none.forward(%from: !ids {model.role = "input", model.name = "visible_from"})
+      -> (!ids {model.role = "saved", model.name = "saved.0"}) {
+    return %from : !ids
+  }
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
   }
 }
