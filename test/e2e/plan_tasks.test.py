@@ -49,8 +49,8 @@ def is_replicated(p):
 a100, h100 = "a100_80g_selene", "h100_dgx"
 # name: run file, sizes, cluster, global batch, family, published MFU of the system (None where it is not comparable), system
 tasks = {
-    "175B, 1,024 A100": ("gpt3_175b", gpt(96, 12288, 96), f"{a100}:128x8", 1536, is_pipelined_tensor, 0.514, "megatron_core"),
-    "530B, 2,240 A100": ("gpt3_175b", gpt(105, 20480, 128), f"{a100}:280x8", 2240, is_pipelined_tensor, 0.542, "megatron_core"),
+    "175B, 1,024 A100": ("gpt3_175b", gpt(96, 12288, 96), f"{a100}:128x8", 1536, is_pipelined_tensor, 0.514, "megatron_2022"),
+    "530B, 2,240 A100": ("gpt3_175b", gpt(105, 20480, 128), f"{a100}:280x8", 2240, is_pipelined_tensor, 0.542, "megatron_2022"),
     "Llama 2 7B, 8 A100": ("llama2_7b", llama(32, 4096, 11008, 32, 32, 4096, 32000), f"{a100}:1x8", 256, is_sharded, None,
                            "llm_foundry"),
     "70B, 64 H100": ("llama2_7b", llama(80, 8192, 28672, 64, 8, 8192), f"{h100}:8x8", 128, is_dense, 0.513, "megatron_core"),

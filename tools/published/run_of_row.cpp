@@ -385,6 +385,12 @@ private:
     bool isGated = holdsOneOf(model, {"llama", "qwen", "mistral", "baichuan", "internlm", "yi-"});
     int64_t ffn = isGated ? take("ffn", (8 * hidden / 3 + 255) / 256 * 256, "ffn of two thirds of 4 hidden")
                           : take("ffn", 4 * hidden, "ffn of 4 hidden");
+    int64_t kvHeads = whole(row, "kv_heads", heads);
+    if (!isGated && kvHeads != heads) { // only Llama's file has fewer key and value heads
+      isGated = true;
+      ffn = 2 * ffn / 3 / 64 * 64; // three matrices have the parameters and the products of two wider ones
+      run.assumed.emplace_back("a gated ffn of as many parameters");
+    }
     isGated |= ffn % hidden != 0;
     run.base = isGated ? "llama2_7b" : "gpt3_175b";
     size("num_layers", whole(row, "layers", 1));
@@ -394,7 +400,7 @@ private:
     size("vocab_size", take("vocab", 51200, "a vocabulary of 51,200"));
     if (isGated) {
       size("intermediate_size", ffn);
-      size("n_kv_heads", whole(row, "kv_heads", heads));
+      size("n_kv_heads", kvHeads);
     } else {
       size("expand_ratio", ffn / hidden);
       bool hasDropout = run.system.starts_with("megatron_202") || run.system == "deepspeed_zero";

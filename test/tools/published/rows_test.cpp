@@ -250,6 +250,10 @@ TEST(PublishedRows, ShapesFollowFromTheFamilyOfTheModel) {
   EXPECT_EQ(sizeOf(found, "intermediate_size"), "11008");
   EXPECT_EQ(sizeOf(found, "n_kv_heads"), "32");
   EXPECT_EQ(found.assumed, std::vector<std::string>{"ffn of two thirds of 4 hidden"});
+  PublishedRun grouped = runWith({{"model", "Nemotron"}, {"kv_heads", "4"}, {"hidden", "1536"}, {"ffn", "6144"}});
+  EXPECT_EQ(grouped.base, "llama2_7b");
+  EXPECT_EQ(sizeOf(grouped, "intermediate_size"), "4096");
+  EXPECT_EQ(grouped.assumed, std::vector<std::string>{"a gated ffn of as many parameters"});
   EXPECT_EQ(runWith({}).base, "gpt3_175b");
   EXPECT_EQ(sizeOf(runWith({}), "expand_ratio"), "4");
   EXPECT_TRUE(runWith({}).assumed.empty());
