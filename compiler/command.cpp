@@ -18,7 +18,6 @@
 #include "runtime/counted.h"
 #include "runtime/elastic_plan.h"
 #include "runtime/plan_file.h"
-#include "tools/published/bench_plans.h"
 
 #include <fmt/format.h>
 
@@ -362,15 +361,6 @@ void addExplainVerb(const Verb &app, RunArguments &arguments, ExplainArguments &
   explain.action([&] { return explainVerb(arguments, asked); });
 }
 
-void addBenchVerb(const Verb &app, PlansArguments &arguments) {
-  Verb bench = app.verb("bench", "compare predictions with measurements");
-  Verb plans = bench.verb("plans", "the planner's error on tables of published training runs (CSV)");
-  plans.option("file", arguments.files, "tables in the schema of published runs").required();
-  plans.flag("--json", arguments.json, "one object per table");
-  plans.flag("--rows", arguments.rows, "two lines for each row: its errors, and the command that prices it");
-  plans.action([&] { return benchPlans(arguments); });
-}
-
 } // namespace
 
 } // namespace espalier
@@ -391,11 +381,9 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::Compi
   ExplainArguments explainArguments;
   PlanArguments planArguments;
   ArgsArguments argsArguments;
-  PlansArguments plansArguments;
   addCompileVerb(app, arguments, compileArguments, services);
   addExplainVerb(app, arguments, explainArguments);
   addPlanVerb(app, planArguments);
   addImportArgsVerb(app, argsArguments);
-  addBenchVerb(app, plansArguments);
   return app.parse(argc, argv);
 }

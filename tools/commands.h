@@ -30,8 +30,8 @@ void addVerifyCommand(const Verb &app);
 /// Adds `bench plans FILE.csv ...`, which loads the compiler's library, and `bench roofline`.
 void addBenchCommand(const Verb &app, int argc, char **argv);
 
-/// Loads the compiler's library and passes the whole command line to it. Returns the exit code.
-int runCompiler(int argc, char **argv);
+/// Loads the compiler's library and passes the whole command line to its function of this name. Returns the exit code.
+int runCompiler(int argc, char **argv, const char *entryName);
 
 /// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char *libraryName = "libespalier_compiler.so";
 
 /// Loads the library and returns its entry function. Never unloads it, because LLVM does not support that.
-CompilerEntry loadCompiler() {
+CompilerEntry loadCompiler(const char *entryName) {
   std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const std::filesystem::path &folder : {here.parent_path() / "lib", here}) {
     std::filesystem::path file = folder / libraryName;
@@ -27,7 +27,7 @@ CompilerEntry loadCompiler() {
     void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
       throw rt::PlanError(fmt::format("the compiler cannot be loaded: {}", dlerror()));
-    if (void *entry = dlsym(library, compilerEntryName))
+    if (void *entry = dlsym(library, entryName))
       return reinterpret_cast<CompilerEntry>(entry);
     throw rt::PlanError(fmt::format("{} has no entry", file.string()));
   }
@@ -45,18 +45,18 @@ void addCompilerCommands(const Verb &app, int argc, char **argv) {
                             {"explain", "Say where a run file's values came from and what they do"}}) {
     Verb command = app.verb(verb, text);
     command.passWordsThrough(); // the compiler parses its options itself, including --help
-    command.action([argc, argv] { return runCompiler(argc, argv); });
+    command.action([argc, argv] { return runCompiler(argc, argv, compilerEntryName); });
   }
 }
 
-int runCompiler(int argc, char **argv) {
+int runCompiler(int argc, char **argv, const char *entryName) {
   std::vector<std::string> words = resolveRankTable({argv, argv + argc});
   std::vector<char *> pointers;
   for (std::string &word : words)
     pointers.push_back(word.data());
   pointers.push_back(nullptr);
   CompilerServices services{openDeviceKernels, rt::verifyPlan};
-  return loadCompiler()(static_cast<int>(words.size()), pointers.data(), services);
+  return loadCompiler(entryName)(static_cast<int>(words.size()), pointers.data(), services);
 }
 
 } // namespace espalier

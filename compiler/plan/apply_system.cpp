@@ -38,9 +38,7 @@ ComputeTerm memoryTerm(const std::string &name, Phase phase, Size bytes) {
   return term;
 }
 
-bool isGradient(const CollectiveTerm &term) {
-  return term.axis == Axis::Dp && term.kind != CollectiveKind::AllGather;
-}
+bool isGradient(const CollectiveTerm &term) { return term.axis == Axis::Dp && term.kind != CollectiveKind::AllGather; }
 
 /// The score matrices of one layer: `count` matrices of m x n, from vectors of `depth`.
 struct Scores {
@@ -170,7 +168,8 @@ void selectRecompute(SystemStorage::Selective selective, PatternTerms &pattern) 
     if (isSecond)
       again.push_back(repeated(term, /*isFull=*/false));
     else // its result is kept; attention's result has the size of the first one
-      addAll(kept, {product(product(term.m.front(), term.n.front()), term.count.front())}, halfBytes * (isFirst ? 2 : 1));
+      addAll(kept, {product(product(term.m.front(), term.n.front()), term.count.front())},
+             halfBytes * (isFirst ? 2 : 1));
     isFirst = false;
     isSecond = !isSecond;
   }

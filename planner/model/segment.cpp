@@ -182,7 +182,9 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
   for (const CollectiveTerm &term : terms.collectives) {
     Group group = groupOf(term.axis, config, problem.machine, term.overExperts);
     if (term.axis == Axis::Dp && term.kind == CollectiveKind::AllGather && group.ranks > 1)
-      (term.phase == Phase::Forward ? cost.forward : term.phase == Phase::Backward ? cost.backward : cost.step)
+      (term.phase == Phase::Forward    ? cost.forward
+       : term.phase == Phase::Backward ? cost.backward
+                                       : cost.step)
           .communication[Axis::Dp] += config.zero == 3 ? problem.software.gatherSeconds * term.calls : 0;
     programs.add(term, collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group));
   }

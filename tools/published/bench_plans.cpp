@@ -1,6 +1,6 @@
-#include "tools/published/bench_plans.h"
-
+// `espalier bench plans`: compares predictions with tables of published runs.
 #include "compiler/command_line.h"
+#include "compiler/entry.h"
 #include "compiler/exit_code.h"
 #include "tools/published/report.h"
 
@@ -11,6 +11,12 @@
 
 namespace espalier {
 namespace {
+
+/// The options of `bench plans`.
+struct PlansArguments {
+  std::vector<std::string> files;
+  bool json = false, rows = false;
+};
 
 using nlohmann::ordered_json;
 std::string readText(const std::string &file) {
@@ -89,7 +95,7 @@ ordered_json describe(const TableReport &report, bool perRow) {
 
 } // namespace
 
-int benchPlans(const PlansArguments &arguments) {
+static int benchPlans(const PlansArguments &arguments) {
   RunPricer pricer;
   std::vector<TableReport> reports;
   bool sound = true;
@@ -118,3 +124,19 @@ int benchPlans(const PlansArguments &arguments) {
 }
 
 } // namespace espalier
+
+/// The function that the command looks up in the compiler's library; see CompilerEntry.
+extern "C" int espalierBenchMain(int argc, char **argv, const espalier::CompilerServices &) {
+  using namespace espalier;
+  CommandLine app("espalier", "the verbs that compare predictions with measurements");
+  app.requireVerb();
+  PlansArguments arguments;
+  Verb bench = app.verb("bench", "compare predictions with measurements");
+  bench.requireVerb();
+  Verb plans = bench.verb("plans", "the planner's error on tables of published training runs (CSV)");
+  plans.option("file", arguments.files, "tables in the schema of published runs").required();
+  plans.flag("--json", arguments.json, "one object per table");
+  plans.flag("--rows", arguments.rows, "two lines for each row: its errors, and the command that prices it");
+  plans.action([&] { return benchPlans(arguments); });
+  return app.parse(argc, argv);
+}

@@ -180,7 +180,8 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   result.seconds = priced.prediction.stepSeconds;
   result.fits = priced.prediction.fits();
   double update = config.system.storage.updateBytes;
-  double shown = reserved + (update > 0 ? shownBytes(problem, priced.plan, update) : priced.prediction.peakBytes); // a monitor shows at most what the device has
+  double shown = reserved + (update > 0 ? shownBytes(problem, priced.plan, update)
+                                        : priced.prediction.peakBytes); // a monitor shows at most what the device has
   result.gibibytes = (run.outOfMemory ? shown : std::min(shown, problem.machine.memoryBytes + reserved)) / gibibyte;
   if (run.isAnalytic)
     result.gibibytes = (first.parameters + first.gradients + first.optimizer + first.activations) / gibibyte;

@@ -3,7 +3,6 @@
 
 #include "planner/answer/format.h"
 
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -126,8 +125,8 @@ std::string describe(const planner::Plan &plan) {
     layers += stage.layers;
     full += static_cast<int>(std::count(stage.recompute.begin(), stage.recompute.end(), planner::Recompute::Full));
   }
-  return fmt::format("tp {}, pp {}, dp {}, micro-batch {}, full recompute of {} of {} layers", plan.tp, plan.pp, plan.dp,
-                     plan.microBatchSize, full, layers);
+  return fmt::format("tp {}, pp {}, dp {}, micro-batch {}, full recompute of {} of {} layers", plan.tp, plan.pp,
+                     plan.dp, plan.microBatchSize, full, layers);
 }
 
 } // namespace
@@ -165,7 +164,8 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       report.searched.push_back({row.line, row.text("model"), describe(priced.plan), run.seconds, priced.seconds});
       continue;
     }
-    PricedRow result{row.line, row.text("model"), run.cluster.substr(0, run.cluster.find(':')), run.system, commandOf(run)};
+    PricedRow result{row.line, row.text("model"), run.cluster.substr(0, run.cluster.find(':')), run.system,
+                     commandOf(run)};
     result.isRange = run.microBatchSizes.size() > 1;
     result.outOfMemory = run.outOfMemory;
     result.refused = !priced.fits;
@@ -218,7 +218,9 @@ std::string printReport(const TableReport &report, bool perRow) {
   auto mean = [](const MeanError &error) { // without measurements there is no error
     return error.rows ? format("%.2f %% over %d", 100 * error.mean(), error.rows) : std::string("of no row");
   };
-  std::string null = report.nullTime.rows ? format(" (null model %.2f %%, bias %+.1f %%)", 100 * report.nullTime.mean(), 100 * report.bias.mean()) : "";
+  std::string null = report.nullTime.rows ? format(" (null model %.2f %%, bias %+.1f %%)", 100 * report.nullTime.mean(),
+                                                   100 * report.bias.mean())
+                                          : "";
   std::string text =
       format("%s: %d rows; time %s%s; memory %s; out-of-memory rows refused %d of %d; fits refused %d of "
              "%d\n",

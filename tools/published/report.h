@@ -52,7 +52,7 @@ struct TableReport {
   std::string name;
   int rows = 0;
   MeanError time, nullTime, memory;
-  MeanError bias; ///< signed errors of time
+  MeanError bias;              ///< signed errors of time
   int ranges = 0, inRange = 0; ///< rows without a micro-batch, and those measured between the possible predictions
   int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
   std::map<std::string, int> skipped; ///< reason -> rows

@@ -23,16 +23,26 @@ struct ClusterName {
   int devicesPerHost;
 };
 constexpr ClusterName clusters[] = {
-    {"a100", "jeanzay", "a100_jeanzay", 8},    {"a100", "40g", "a100_40g", 8},
-    {"a100", "pcie", "", 8},                   {"a100", "", "a100_80g_selene", 8},
-    {"v100", "jeanzay", "v100_32g_x4", 4},     {"v100", "16g", "v100_16g", 8},
-    {"v100", "dgx-2", "v100_32g", 16},         {"v100", "", "v100_32g", 8},
-    {"h100", "96gb", "h100_96g", 8},           {"h100", "pcie", "", 8},
-    {"gh200", "", "", 1},                      {"h100", "", "h100_dgx", 8},
-    {"gb200", "", "gb200_nvl72", 64},          {"gb300", "", "gb300_nvl72", 64},
-    {"h200", "", "h200", 8},                   {"b200", "", "b200", 8},
-    {"b300", "", "b300", 8},                   {"4090", "", "rtx4090_x4", 4},
-    {"910b", "", "ascend_910b_64g", 8},        {"ascend910", "", "ascend_910_32g", 8},
+    {"a100", "jeanzay", "a100_jeanzay", 8},
+    {"a100", "40g", "a100_40g", 8},
+    {"a100", "pcie", "", 8},
+    {"a100", "", "a100_80g_selene", 8},
+    {"v100", "jeanzay", "v100_32g_x4", 4},
+    {"v100", "16g", "v100_16g", 8},
+    {"v100", "dgx-2", "v100_32g", 16},
+    {"v100", "", "v100_32g", 8},
+    {"h100", "96gb", "h100_96g", 8},
+    {"h100", "pcie", "", 8},
+    {"gh200", "", "", 1},
+    {"h100", "", "h100_dgx", 8},
+    {"gb200", "", "gb200_nvl72", 64},
+    {"gb300", "", "gb300_nvl72", 64},
+    {"h200", "", "h200", 8},
+    {"b200", "", "b200", 8},
+    {"b300", "", "b300", 8},
+    {"4090", "", "rtx4090_x4", 4},
+    {"910b", "", "ascend_910b_64g", 8},
+    {"ascend910", "", "ascend_910_32g", 8},
 };
 
 /// Returns the format of matrix products if it is narrower than 16 bits, or an empty text. Sets `fault` if the
@@ -59,8 +69,9 @@ bool isBeforeFlashAttention(const std::string &gpu, const std::string &precision
 
 /// Returns the file of configs/systems by the row's source, gpu, precision and sharding.
 std::string systemOf(const PublishedRow &row) {
-  std::string source = lowerCase(row.text("source")), gpu = lowerCase(row.text("gpu")), zero = lowerCase(row.text("zero")),
-              precision = lowerCase(row.text("precision")), notes = lowerCase(row.text("notes"));
+  std::string source = lowerCase(row.text("source")), gpu = lowerCase(row.text("gpu")),
+              zero = lowerCase(row.text("zero")), precision = lowerCase(row.text("precision")),
+              notes = lowerCase(row.text("notes"));
   if (holdsOneOf(gpu, {"jean zay"})) {
     if (holdsOneOf(zero, {"deepspeed zero"}))
       return "deepspeed_zero";
@@ -108,14 +119,22 @@ std::string checkCells(const PublishedRow &row, bool isNamedModel) {
     bool needed;
     double most; ///< keeps products of cells and lists of actions small
   };
-  const Cell cells[] = {{"layers", !isNamedModel, 10000}, {"hidden", !isNamedModel, 1e6},
-                        {"heads", false, 1e5},            {"kv_heads", false, 1e5},
-                        {"ffn", false, 1e7},              {"vocab", false, 1e8},
-                        {"seq", true, 1e8},               {"n_gpus", true, 1e6},
-                        {"mbs", false, 1e6},              {"gbs", true, 1e6},
-                        {"tp", false, 1e6},               {"pp", false, 10000},
-                        {"vpp", false, 10000},            {"cp", false, 1e6},
-                        {"ep", false, 1e6},               {"dp", false, 1e6}};
+  const Cell cells[] = {{"layers", !isNamedModel, 10000},
+                        {"hidden", !isNamedModel, 1e6},
+                        {"heads", false, 1e5},
+                        {"kv_heads", false, 1e5},
+                        {"ffn", false, 1e7},
+                        {"vocab", false, 1e8},
+                        {"seq", true, 1e8},
+                        {"n_gpus", true, 1e6},
+                        {"mbs", false, 1e6},
+                        {"gbs", true, 1e6},
+                        {"tp", false, 1e6},
+                        {"pp", false, 10000},
+                        {"vpp", false, 10000},
+                        {"cp", false, 1e6},
+                        {"ep", false, 1e6},
+                        {"dp", false, 1e6}};
   for (const auto &[column, needed, most] : cells) {
     const std::string &text = row.text(column);
     double value = std::string(column) == "gbs" ? batchOf(row) : row.number(column, -1);
@@ -156,13 +175,67 @@ std::string namedModel(const PublishedRow &row) {
   return "";
 }
 
+/// Returns features of a row that are not modelled.
+std::string unmodelledFeature(const PublishedRow &row) {
+  std::string notes = lowerCase(row.text("notes")), zero = lowerCase(row.text("zero"));
+  if (holdsOneOf(notes + lowerCase(row.text("model")), {"lora"}))
+    return "fine-tuning of adapters is not modelled";
+  if (holdsOneOf(notes, {"paged to the host"}) ||
+      (holdsOneOf(notes, {"cpu offload"}) && !holdsOneOf(zero, {"offload"})))
+    return "offloading is not modelled for published shapes";
+  if (holdsOneOf(zero, {"infinity", "nvme", "(auto)", "(const)"}))
+    return "zero '" + row.text("zero") + "' is not modelled";
+  return holdsOneOf(notes, {"interleaved 1f1b"}) && row.number("vpp", 1) == 1 ? "interleaved, and no vpp published"
+                                                                              : "";
+}
+
+/// Returns the ZeRO stage. Sets `fault` if the cell is unsupported.
+int zeroOf(const PublishedRow &row, const std::string &system, std::string &fault) {
+  std::string text = lowerCase(row.text("zero"));
+  bool isSharded = system == "deepspeed_zero";
+  if (holdsOneOf(text, {"fsdp", "hsdp"}) ||
+      (isSharded && holdsOneOf(text, {"zero"}) && text.find_first_of("012") == std::string::npos))
+    return 3;
+  if (text.empty())
+    return isSharded || system == "llm_foundry" ? 3 : 1;
+  text.resize(std::min({text.find_first_of(",("), text.find("offload"), text.size()}));
+  if (size_t digit = text.find_first_of("0123456789"); digit != std::string::npos)
+    if (std::optional<double> stage = readNumber(text.substr(digit));
+        stage && (*stage == 0 || *stage == 1 || *stage == 2 || *stage == 3))
+      return static_cast<int>(*stage);
+  if (holdsOneOf(text, {"no", "ddp", "false", "off"}))
+    return 0;
+  if (holdsOneOf(text, {"yes", "true", "on", "distributed"}))
+    return 1;
+  fault = holdsOneOf(text, {"zero"}) ? "no ZeRO stage published" : "zero '" + row.text("zero") + "' is not modelled";
+  return 0;
+}
+
+/// Returns whether the sequence is split over tp. Sets `fault` if the cell is unknown.
+bool splitsSequence(const PublishedRow &row, const std::string &system, std::string &fault) {
+  std::string sequence = lowerCase(row.text("sp"));
+  bool implies = holdsOneOf(system, {"nemo", "megatron_core", "torchtitan"});
+  bool isSaid = holdsOneOf(sequence, {"yes", "true", "on"}) || row.number("sp") >= 1;
+  bool isDenied = holdsOneOf(sequence, {"no", "false", "off"}) || row.number("sp", -1) == 0;
+  if (!sequence.empty() && !isSaid && !isDenied)
+    fault = "sp '" + row.text("sp") + "' is not known";
+  return sequence.empty() ? implies : isSaid;
+}
+
+PublishedRun refused(const std::string &reason) {
+  PublishedRun none;
+  none.reason = reason;
+  return none;
+}
+
 class RowReader {
 public:
   explicit RowReader(const PublishedRow &row) : row(row) {}
 
   PublishedRun read() {
     std::string named = namedModel(row);
-    for (const std::string &fault : {checkCells(row, !named.empty()), readOutcome(), readCluster(), readFeatures()})
+    for (const std::string &fault :
+         {checkCells(row, !named.empty()), readOutcome(), readCluster(), unmodelledFeature(row)})
       if (!fault.empty())
         return refused(fault);
     run.withoutPlan = std::ranges::all_of(std::initializer_list<const char *>{"tp", "pp", "dp", "mbs"},
@@ -176,12 +249,6 @@ public:
   }
 
 private:
-  static PublishedRun refused(const std::string &reason) {
-    PublishedRun none;
-    none.reason = reason;
-    return none;
-  }
-
   void set(const std::string &key, auto value) { run.sets.push_back(fmt::format("{}={}", key, value)); }
   void size(const char *key, auto value) { set(std::string("model.model_config.") + key, value); }
   void pin(const char *key, auto value) { run.pin += fmt::format("{}{}={}", run.pin.empty() ? "" : ",", key, value); }
@@ -208,40 +275,6 @@ private:
     run.system = systemOf(row);
     run.format = formatOf(lowerCase(row.text("precision")), fault);
     return fault;
-  }
-
-  /// Returns features of a row that are not modelled.
-  std::string readFeatures() {
-    std::string notes = lowerCase(row.text("notes")), zero = lowerCase(row.text("zero"));
-    if (holdsOneOf(notes + lowerCase(row.text("model")), {"lora"}))
-      return "fine-tuning of adapters is not modelled";
-    if (holdsOneOf(notes, {"paged to the host"}) ||
-        (holdsOneOf(notes, {"cpu offload"}) && !holdsOneOf(zero, {"offload"})))
-      return "offloading is not modelled for published shapes";
-    if (holdsOneOf(zero, {"infinity", "nvme", "(auto)", "(const)"}))
-      return "zero '" + row.text("zero") + "' is not modelled";
-    return holdsOneOf(notes, {"interleaved 1f1b"}) && row.number("vpp", 1) == 1 ? "interleaved, and no vpp published" : "";
-  }
-
-  /// Returns the ZeRO stage. Sets `fault` if the cell is unsupported.
-  int readZero(std::string &fault) {
-    std::string text = lowerCase(row.text("zero"));
-    bool isSharded = run.system == "deepspeed_zero";
-    if (holdsOneOf(text, {"fsdp", "hsdp"}) || (isSharded && holdsOneOf(text, {"zero"}) && text.find_first_of("012") == std::string::npos))
-      return 3;
-    if (text.empty())
-      return isSharded || run.system == "llm_foundry" ? 3 : 1;
-    text.resize(std::min({text.find_first_of(",("), text.find("offload"), text.size()}));
-    if (size_t digit = text.find_first_of("0123456789"); digit != std::string::npos)
-      if (std::optional<double> stage = readNumber(text.substr(digit));
-          stage && (*stage == 0 || *stage == 1 || *stage == 2 || *stage == 3))
-        return static_cast<int>(*stage);
-    if (holdsOneOf(text, {"no", "ddp", "false", "off"}))
-      return 0;
-    if (holdsOneOf(text, {"yes", "true", "on", "distributed"}))
-      return 1;
-    fault = holdsOneOf(text, {"zero"}) ? "no ZeRO stage published" : "zero '" + row.text("zero") + "' is not modelled";
-    return 0;
   }
 
   /// Infers an unpublished axis if it is the only one. A run that shards parameters and names no tensor ranks has none.
@@ -281,7 +314,7 @@ private:
 
   std::string readPlan() {
     std::string fault;
-    int zero = readZero(fault);
+    int zero = zeroOf(row, run.system, fault);
     if (fault.empty())
       fault = readAxes(zero);
     if (!fault.empty())
@@ -295,13 +328,9 @@ private:
     run.globalBatch = static_cast<int64_t>(batchOf(row));
     if (fault = readMicroBatch(); !fault.empty())
       return fault;
-    std::string sequence = lowerCase(row.text("sp"));
-    bool implies = holdsOneOf(run.system, {"nemo", "megatron_core", "torchtitan"});
-    bool isSaid = holdsOneOf(sequence, {"yes", "true", "on"}) || row.number("sp") >= 1;
-    bool isDenied = holdsOneOf(sequence, {"no", "false", "off"}) || row.number("sp", -1) == 0;
-    if (!sequence.empty() && !isSaid && !isDenied)
-      return "sp '" + row.text("sp") + "' is not known";
-    bool isSplit = sequence.empty() ? implies : isSaid;
+    bool isSplit = splitsSequence(row, run.system, fault);
+    if (!fault.empty())
+      return fault;
     int virtualStages = static_cast<int>(whole(row, "vpp", 1));
     for (auto [key, value] : {std::pair("dp", dp), {"tp", tp}, {"pp", pp}, {"cp", cp}, {"ep", ep}, {"zero", zero}})
       pin(key, value);
@@ -429,8 +458,8 @@ private:
 
   void readMeasured() {
     set("planner.global_batch", run.globalBatch = static_cast<int64_t>(batchOf(row)));
-    for (const char *plain : {"context.max_device_memory=null", "parallel.parallel_mode=2", "use_parallel=True",
-                              "planner.pin={}"})
+    for (const char *plain :
+         {"context.max_device_memory=null", "parallel.parallel_mode=2", "use_parallel=True", "planner.pin={}"})
       run.sets.emplace_back(plain);
     run.seconds = std::max(0.0, row.number("iter_time_s"));
     run.tokensPerSecond = std::max(0.0, row.number("tokens_per_s_per_gpu"));

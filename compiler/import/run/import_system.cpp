@@ -22,8 +22,8 @@ public:
       system.name = name->text;
     expectKeys(map,
                {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
-                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats", "efficiency", "gather_seconds", "reserved_bytes", "sends",
-                "context"},
+                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats",
+                "efficiency", "gather_seconds", "reserved_bytes", "sends", "context"},
                "a system");
     system.timeError = byDevice(map, "time_error");
     system.comparisonError = byDevice(map, "comparison_error");
@@ -110,8 +110,7 @@ private:
 
   /// Reads the factors of the cluster's rates.
   void readSpeed(const YamlNode &map) {
-    numbers(map, "efficiency",
-            {{"matmul", &system.matmulFactor}, {"memory", &system.memoryFactor}});
+    numbers(map, "efficiency", {{"matmul", &system.matmulFactor}, {"memory", &system.memoryFactor}});
     number(map, "attention_share", system.attentionFactor);
     number(map, "gather_seconds", system.software.gatherSeconds);
     if (const YamlNode *formats = map.find("formats"))
@@ -143,9 +142,9 @@ private:
     if (value && *value >= 0 && *value <= most)
       target = *value;
     else
-      diagnostics.error(node->where, fmt::format("{} must be a {}, got {}", key,
-                                                 isBytes ? "size such as 2GB" : "number that is not negative",
-                                                 flowText(*node)));
+      diagnostics.error(node->where,
+                        fmt::format("{} must be a {}, got {}", key,
+                                    isBytes ? "size such as 2GB" : "number that is not negative", flowText(*node)));
   }
 
   /// Returns the index of the text in `texts`; 0 if the key is not given.
@@ -154,7 +153,8 @@ private:
     auto found = node ? std::ranges::find(texts, node->text) : texts.begin();
     if (found != texts.end())
       return static_cast<size_t>(found - texts.begin());
-    diagnostics.error(node->where, fmt::format("{} must be {}, got {}", key, fmt::join(texts, " or "), flowText(*node)));
+    diagnostics.error(node->where,
+                      fmt::format("{} must be {}, got {}", key, fmt::join(texts, " or "), flowText(*node)));
     return 0;
   }
 

@@ -93,16 +93,16 @@ struct ClusterConfig {
 
 /// What a system stores and repeats unlike Espalier. The defaults change nothing.
 struct SystemStorage {
-  double gradientBytes = 0;     ///< per element, accumulated; 0: as Espalier's
-  double reducedBytes = 0;      ///< per element of a gradient reduction; 0: as Espalier's
-  double optimizerBytes = 0;    ///< per element, masters and moments; 0: as Espalier's
-  double updateBytes = 0;       ///< per element, live only while the optimizer runs
-  double unshardedShare = 1;    ///< of the parameters that Espalier holds unsharded under ZeRO 3
-  double gradientPasses = 0;    ///< times that the step reads or writes the gradients; 0: as Espalier's
-  double accumulationBytes = 0; ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
-  double scoreBytes = 0;        ///< kept per attention score; 0: a fused kernel stores no scores
-  double logitBytes = 0;        ///< live per logit at the peak of the loss; 0: as Espalier's
-  bool zigzagContext = false; ///< context ranks hold two slices each, so that causal attention is balanced
+  double gradientBytes = 0;       ///< per element, accumulated; 0: as Espalier's
+  double reducedBytes = 0;        ///< per element of a gradient reduction; 0: as Espalier's
+  double optimizerBytes = 0;      ///< per element, masters and moments; 0: as Espalier's
+  double updateBytes = 0;         ///< per element, live only while the optimizer runs
+  double unshardedShare = 1;      ///< of the parameters that Espalier holds unsharded under ZeRO 3
+  double gradientPasses = 0;      ///< times that the step reads or writes the gradients; 0: as Espalier's
+  double accumulationBytes = 0;   ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
+  double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
+  double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
+  bool zigzagContext = false;     ///< context ranks hold two slices each, so that causal attention is balanced
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
   enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;

@@ -89,7 +89,8 @@ TEST_F(ApplySystem, GradientsHaveTheirOwnBytes) {
   EXPECT_NEAR(half.gradientBytes, wide.gradientBytes / 2, 1e-6 * wide.gradientBytes);
   EXPECT_NEAR(half.optimizerBytes, wide.optimizerBytes * 16 / 12, 1e-6 * wide.optimizerBytes);
   constexpr auto dp = planner::Axis::Dp;
-  EXPECT_LT(half.hideableStep[dp] + half.step.communication[dp], 0.6 * (wide.hideableStep[dp] + wide.step.communication[dp]));
+  EXPECT_LT(half.hideableStep[dp] + half.step.communication[dp],
+            0.6 * (wide.hideableStep[dp] + wide.step.communication[dp]));
   planner::SegmentCost passes = layer({.gradientPasses = 7}), kernel = layer({.accumulationBytes = 6});
   EXPECT_GT(passes.step.compute, layer({}).step.compute);
   double seconds = 6 * wide.elements / own().machine.memoryBytesPerSecond;

@@ -173,14 +173,19 @@ TEST(PublishedRows, RecomputeAndSequenceParallelismAreSpelledInManyWays) {
 }
 
 TEST(PublishedRows, ClustersOfManySpellingsAreKnown) {
-  const std::pair<const char *, const char *> names[] = {
-      {"A100-40GB", "a100_40g:2x8"},      {"A100-SXM4-80GB", "a100_80g_selene:2x8"},
-      {"a100", "a100_80g_selene:2x8"},    {"A100-80GB (Jean Zay, 8/node)", "a100_jeanzay:2x8"},
-      {"H100-SXM5-80GB", "h100_dgx:2x8"}, {"H100-96GB HBM2e", "h100_96g:2x8"},
-      {"H200", "h200:2x8"},               {"DGX-GB200", "gb200_nvl72:1x16"},
-      {"GB300", "gb300_nvl72:1x16"},      {"B200", "b200:2x8"},
-      {"V100-16GB", "v100_16g:2x8"},      {"V100-32GB (Jean Zay 4/node)", "v100_32g_x4:4x4"},
-      {"Ascend 910B", "ascend_910b_64g:2x8"}};
+  const std::pair<const char *, const char *> names[] = {{"A100-40GB", "a100_40g:2x8"},
+                                                         {"A100-SXM4-80GB", "a100_80g_selene:2x8"},
+                                                         {"a100", "a100_80g_selene:2x8"},
+                                                         {"A100-80GB (Jean Zay, 8/node)", "a100_jeanzay:2x8"},
+                                                         {"H100-SXM5-80GB", "h100_dgx:2x8"},
+                                                         {"H100-96GB HBM2e", "h100_96g:2x8"},
+                                                         {"H200", "h200:2x8"},
+                                                         {"DGX-GB200", "gb200_nvl72:1x16"},
+                                                         {"GB300", "gb300_nvl72:1x16"},
+                                                         {"B200", "b200:2x8"},
+                                                         {"V100-16GB", "v100_16g:2x8"},
+                                                         {"V100-32GB (Jean Zay 4/node)", "v100_32g_x4:4x4"},
+                                                         {"Ascend 910B", "ascend_910b_64g:2x8"}};
   for (auto [gpu, cluster] : names)
     EXPECT_EQ(runWith({{"gpu", gpu}}).cluster, cluster) << gpu;
   EXPECT_EQ(runWith({{"n_gpus", "4"}, {"dp", "1"}}).cluster, "h200:1x4");
@@ -284,5 +289,6 @@ TEST(PublishedRows, SystemsFollowFromSourceMachineAndSharding) {
   EXPECT_EQ(name({{"zero", "FSDP"}}), "llm_foundry");
   EXPECT_EQ(name({{"zero", "3"}}), "deepspeed_zero");
   EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"mbs", "2"}}), "torchtitan");
-  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"mbs", "2"}, {"notes", "FSDP+compile"}}), "torchtitan_compiled");
+  EXPECT_EQ(name({{"source", "pytorch/torchtitan docs"}, {"mbs", "2"}, {"notes", "FSDP+compile"}}),
+            "torchtitan_compiled");
 }
