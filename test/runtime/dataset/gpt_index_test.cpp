@@ -45,7 +45,7 @@ TEST(GptIndex, EqualsMegatronOnEveryRecordedCase) {
     options.splitWeights = one["split_range"][1] == 1.0 ? "1,0,0" : "949,50,1";
     if (!one["num_samples_requested"].is_null())
       options.samples = one["num_samples_requested"];
-    GptDataset set(source, options);
+    GptDataset set(source, /*mask=*/nullptr, options);
     const GptIndex &index = set.indexArrays();
     EXPECT_EQ(index.epochs, one["num_epochs"]);
     EXPECT_EQ(index.separateFinalEpoch, one["separate_final_epoch"]);
