@@ -22,7 +22,7 @@ rows() {
   echo gpt_recompute "$tiny" $one recompute_config.recompute=True
   local data=train_dataset.data_loader.config
   echo llama_documents $llama $data.eod=32 $data.eod_mask_loss=True $data.reset_position_ids=True $data.reset_attention_mask=True
-  echo gpt_muon test/equivalence/gpt2.yaml optimizer.type=Muon
+  echo gpt_muon test/equivalence/gpt2.yaml model.model_config.hidden_size=128 model.model_config.seq_length=80 optimizer.type=Muon
   echo qwen3_moe_f32 test/equivalence/qwen3_moe.yaml model.model_config.head_dim=16
 }
 
