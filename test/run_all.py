@@ -57,8 +57,9 @@ def count_program(program, scratch, environment):
         return 0, 1, 0, f"{program.name} ended with {result.returncode} before its report:\n{result.stdout[-4000:]}"
     failed = [t for t in tests if t.get("failures")]
     skipped = [t for t in tests if t.get("result") == "SKIPPED"]
-    text = result.stdout[-8000:] if failed or result.returncode else ""
     crashed = 1 if result.returncode and not failed else 0
+    text = result.stdout[-8000:] if crashed else "\n".join(
+        f"{test['classname']}.{test['name']}: {failure['failure']}" for test in failed for failure in test["failures"])
     return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), text
 
 

@@ -330,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(
     Clusters, RunFault,
     testing::Values(
         Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
-        Fault{{"cluster=h100"}, "v100_32g, did you mean 'h100_dgx'?"},
+        Fault{{"cluster=h100"}, "did you mean 'h100_96g'?"},
         Fault{{"cluster=cpu_local:8"},
               "'cpu_local:8' is neither NAME nor NAME:HOSTSxDEVICES, did you mean 'cpu_local:1x8'?"},
         Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
