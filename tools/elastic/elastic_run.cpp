@@ -354,9 +354,10 @@ int ElasticRun::run() {
     record.most = job.limits.maxRestarts;
     record.endedAt = secondsNow();
     bool hasGrown = isGrowing && code == 128 + SIGTERM;
-    if (hasGrown && signalsSeen > 0)
-      return 128 + firstSignal;
-    if (signalsSeen > 0 || (!hasGrown && !isFailure(status)))
+    // A failed attempt is not a failed run: a run that is asked to end meanwhile ends by the signal.
+    if (signalsSeen > 0)
+      return hasGrown || isFailure(status) ? 128 + firstSignal : code;
+    if (!hasGrown && !isFailure(status))
       return code;
     if (!hasGrown) {
       loseMembers();
