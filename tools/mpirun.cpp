@@ -3,6 +3,7 @@
 #include "tools/mpirun.h"
 
 #include "runtime/status.h"
+#include "tools/child_process.h"
 #include "tools/run_status.h"
 
 #include <array>
@@ -36,15 +37,8 @@ sigset_t awaitedSignals() {
 
 /// Runs in the child: executes mpirun, or reports why that failed.
 [[noreturn]] void become(std::vector<std::string> &line, const sigset_t &mask, int fault) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
-    dup2(nothing, STDIN_FILENO); // background process groups may not read from a terminal
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<char *> pointers;
-  for (std::string &word : line)
-    pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  separateChild(SIGTERM, mask);
+  std::vector<char *> pointers = argumentsOf(line);
   execvp(pointers[0], pointers.data());
   int error = errno;
   [[maybe_unused]] ssize_t written = write(fault, &error, sizeof error);

@@ -16,23 +16,7 @@ import tempfile
 import time
 
 from patience import slowdown
-
-
-def descendants(root):
-    """Returns the running processes below a process."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue  # the process has ended
-        if state != "Z":
-            parents[int(stat.parent.name)] = int(parent)
-    found, below = [], [root]
-    while below:
-        below = [pid for pid, parent in parents.items() if parent in below]
-        found += below
-    return found
+from process_table import descendants
 
 
 def latest_step():

@@ -12,16 +12,8 @@ import sys
 import time
 
 from patience import slowdown
+from process_table import runs
 from run_first import run_first
-
-
-def runs(pid):
-    """Returns whether the process runs; a zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def ranks():

@@ -1,5 +1,5 @@
-// What an elastic run tells the commands that it starts. An environment variable carries it, so that mpirun and ssh
-// forward it and the words of the command stay those that the user has typed.
+// The message of an elastic run to the commands that it starts. An environment variable carries the message, so that
+// mpirun and ssh forward it and the words of the command stay those that the user has typed.
 #pragma once
 
 #include "runtime/train/run_options.h"

@@ -6,6 +6,7 @@
 #include "runtime/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
+#include "tools/child_process.h"
 #include "tools/elastic/attempt.h"
 #include "tools/elastic/members.h"
 
@@ -68,17 +69,10 @@ sigset_t awaitedSignals() {
 
 /// Executes the command of this process in a child.
 [[noreturn]] void become(std::vector<std::string> &words, pid_t parent, int deathSignal, const sigset_t &mask) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, deathSignal);
+  separateChild(deathSignal, mask);
   if (getppid() != parent)
     _exit(1);
-  if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
-    dup2(nothing, STDIN_FILENO); // background process groups may not read from a terminal
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<char *> pointers;
-  for (std::string &word : words)
-    pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<char *> pointers = argumentsOf(words);
   execv("/proc/self/exe", pointers.data());
   _exit(127);
 }

@@ -23,7 +23,7 @@ struct ElasticWords {
 /// Adds --elastic and its limits to a verb that has --checkpoint and --json.
 void addElasticOptions(const Verb &run, ElasticWords &words);
 
-/// What an elastic run needs to know.
+/// The input of an elastic run.
 struct ElasticJob {
   ElasticWords limits;
   std::vector<ElasticPlan> plans; ///< those with the most ranks first

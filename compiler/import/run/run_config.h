@@ -91,7 +91,7 @@ struct ClusterConfig {
   int devices() const { return hosts * devicesPerHost; }
 };
 
-/// What a system stores and repeats unlike Espalier. The defaults change nothing.
+/// The storage and recomputation of a system, where they differ from Espalier's. The defaults change nothing.
 struct SystemStorage {
   double gradientBytes = 0;       ///< per element, accumulated; 0: as Espalier's
   double reducedBytes = 0;        ///< per element of a gradient reduction; 0: as Espalier's

@@ -115,7 +115,7 @@ constexpr Row trainingKeys[] = {
     {"runner_wrapper.max_grad_norm", T::Number, used, "bound of the global gradient norm"},
     {"runner_wrapper.scale_sense", T::Number, used, "fixed loss scale"},
     {"runner_wrapper.scale_sense.type", T::String, used, "dynamic or fixed loss scale"},
-    {"runner_wrapper.scale_sense.loss_scale_value", T::Number, used, "initial loss scale"},
+    {"runner_wrapper.scale_sense.loss_scale_value", T::Number, used, "initial scale of a sample's mean loss"},
     {"runner_wrapper.scale_sense.scale_factor", T::Number, used, "growth and backoff of the loss scale"},
     {"runner_wrapper.scale_sense.scale_window", T::Count, used, "clean steps before the loss scale grows"},
     {"runner_wrapper.max_skipped_steps", T::Index, used,

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <numbers>
 #include <tuple>
 #include <vector>
 
@@ -216,6 +217,20 @@ TEST(BeginEvaluation, ScalesNoLoss) {
   EXPECT_EQ(scalars[LossScale], 1);
   EXPECT_EQ(scalars[TokenCount], 0);
   EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 7u);
+}
+
+/// The series agree with the C library. The error of a logarithm near 0 is relative to 1, as that of 1 - u is.
+TEST(InitialValue, HasTheFunctionsOfTheLibrary) {
+  for (uint64_t i = 0; i < 100000; ++i) {
+    uint32_t word = randomBits(1, 0, 0, 0, i);
+    double u = (word + 1.0) * 0x1p-32, angle = 2 * std::numbers::pi * word * 0x1p-32;
+    EXPECT_NEAR(logarithm(u), std::log(u), 4 * 0x1p-52 * std::max(1.0, -std::log(u))) << word;
+    EXPECT_NEAR(circlePoint(word).even, std::cos(angle), 6 * 0x1p-52) << word; // 2 pi and the angle are rounded, 4 of 6
+    EXPECT_NEAR(circlePoint(word).odd, std::sin(angle), 6 * 0x1p-52) << word;
+  }
+  EXPECT_EQ(logarithm(1), 0);
+  EXPECT_EQ(circlePoint(1U << 31).even, -1);
+  EXPECT_EQ(circlePoint(3U << 30).odd, -1);
 }
 
 TEST(InitialValue, IsNormalAndKeyedByName) {
