@@ -15,9 +15,9 @@
 #include "tools/mpirun.h"
 #include "tools/quote.h"
 #include "tools/resume_line.h"
+#include "tools/run_command.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ using rt::launch::Host;
 struct LaunchWords {
   std::string hosts, ssh;
   bool isHere = false;
-  std::vector<std::string> run; ///< "run", "X.plan", ...
+  std::vector<std::string> run; ///< the words of the run: "run", "X.plan", ...
 };
 
 /// Prints a line per host, so that the user sees which host does not answer.
@@ -43,14 +43,14 @@ void sayStarts(const std::vector<Host> &hosts) {
 
 std::string ownFile() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-/// Throws unless the hosts have as many slots as the plan has ranks.
-void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
+/// Throws unless the hosts of the file have as many slots as the plan has ranks.
+void checkSlots(const std::string &file, const std::vector<Host> &hosts, const std::string &plan, int ranks) {
   int slots = 0;
   for (const Host &host : hosts)
     slots += host.slots;
   if (slots != ranks)
-    throw rt::PlanError(fmt::format("{} has {}, {} is a plan for {}; give as many", words.hosts,
-                                    rt::counted(slots, "slot"), words.run[1], rt::counted(ranks, "rank")));
+    throw rt::PlanError(fmt::format("{} has {}, {} is a plan for {}; give as many", file,
+                                    rt::counted(slots, "slot"), plan, rt::counted(ranks, "rank")));
 }
 
 int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
@@ -133,30 +133,6 @@ int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
   return runHostLines(sshOf(words), lines, makeToken());
 }
 
-/// Returns the value of an option of the run, "--name VALUE" or "--name=VALUE"; empty if it is not given.
-std::string valueOf(const LaunchWords &words, const std::string &name) {
-  std::string value;
-  for (size_t i = 0; i < words.run.size(); ++i)
-    if (words.run[i] == name && i + 1 < words.run.size())
-      value = words.run[i + 1];
-    else if (words.run[i].starts_with(name + "="))
-      value = words.run[i].substr(name.size() + 1);
-  return value;
-}
-
-bool has(const LaunchWords &words, const std::string &flag) {
-  return std::ranges::find(words.run, flag) != words.run.end();
-}
-
-int numberOf(const LaunchWords &words, const std::string &name, int otherwise) {
-  std::string text = valueOf(words, name);
-  int number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (!text.empty() && (error != std::errc() || end != text.data() + text.size() || number < 0))
-    throw rt::PlanError(fmt::format("{} {}: not a number", name, text));
-  return text.empty() ? otherwise : number;
-}
-
 /// Returns the hosts that run a line within `seconds`. This machine always answers.
 std::vector<std::string> answering(const LaunchWords &words, const std::vector<std::string> &addresses) {
   constexpr int seconds = 3;
@@ -173,44 +149,52 @@ std::vector<std::string> answering(const LaunchWords &words, const std::vector<s
 }
 
 /// Supervises an elastic run: each attempt is this command again, with the hosts and the plan of the attempt.
-int launchElastically(const LaunchWords &words, const std::vector<Host> &hosts, const rt::pb::Plan &plan) {
-  std::string checkpoint = valueOf(words, "--checkpoint");
-  if (checkpoint.empty() || valueOf(words, "--save-every").empty())
-    throw rt::PlanError("--elastic goes on from checkpoints; give --checkpoint DIR and --save-every N");
-  ElasticWords limits;
-  limits.minRanks = numberOf(words, "--min-ranks", limits.minRanks);
-  limits.maxRestarts = numberOf(words, "--max-restarts", limits.maxRestarts);
-  return runElastic({.limits = limits,
-                     .plans = readElasticPlans(words.run[1]),
+int launchElastically(const LaunchWords &words, const RunWords &run, const std::vector<Host> &hosts,
+                      const rt::pb::Plan &plan) {
+  return runElastic({.limits = run.elastic,
+                     .plans = readElasticPlans(run.plan),
                      .hosts = hosts,
                      .isCuda = plan.target() != "cpu",
-                     .checkpoint = checkpoint,
-                     .report = valueOf(words, "--failure-report"),
-                     .resume = has(words, "--resume"),
+                     .checkpoint = run.options.checkpoint,
+                     .report = run.options.failureReport,
+                     .resume = run.options.resume,
                      .answering = [&](const auto &addresses) { return answering(words, addresses); },
                      .deathSignal = SIGTERM});
 }
 
-int launch(LaunchWords words) {
-  if (words.run.size() < 2 || words.run[0] != "run")
-    throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
-  std::optional<Attempt> attempt = has(words, "--elastic") ? attemptOfProcess() : std::nullopt;
+int launch(LaunchWords words, RunWords run) {
+  std::optional<Attempt> attempt = run.elastic.isAsked ? attemptOfProcess() : std::nullopt;
   if (attempt) {
     words.hosts = attempt->hosts;
-    words.run[1] = attempt->plan;
+    run.plan = attempt->plan;
   }
   std::vector<Host> hosts = rt::launch::readHosts(words.hosts);
-  rt::pb::Plan plan = rt::readPlan(words.run[1]);
+  rt::pb::Plan plan = rt::readPlan(run.plan);
   setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // keeps the value if an outer `launch` has set it
-  int ranks = rt::Mesh(plan.mesh()).ranks();
-  checkSlots(words, hosts, ranks);
-  if (has(words, "--elastic") && !attempt)
-    return launchElastically(words, hosts, plan);
+  checkSlots(words.hosts, hosts, run.plan, rt::Mesh(plan.mesh()).ranks());
+  if (run.elastic.isAsked && !attempt)
+    return launchElastically(words, run, hosts, plan);
   if (plan.target() != "cpu")
     return runOverSsh(words, hosts);
   if (words.isHere || std::ranges::any_of(hosts, isHere))
     return runOverMpi(words, hosts);
   return runFromOutside(words, hosts);
+}
+
+/// Reads the words of the run as `espalier run` does, so that a mistake is reported once and not by every rank. Then
+/// starts the run.
+int readRunAndLaunch(const LaunchWords &words) {
+  if (words.run.empty() || words.run[0] != "run")
+    throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
+  CommandLine line("espalier", "");
+  RunWords run;
+  Verb verb = line.verb("run", "");
+  addRunWords(verb, run);
+  verb.action([&] { return launch(words, run); });
+  std::vector<const char *> arguments = {"espalier"};
+  for (const std::string &word : words.run)
+    arguments.push_back(word.c_str());
+  return line.parse(static_cast<int>(arguments.size()), arguments.data());
 }
 
 } // namespace
@@ -224,8 +208,8 @@ void addLaunchCommand(const Verb &app) {
               "whether the host lives");
   verb.flag("--here", words->isHere,
             "start mpirun on this machine; default: on the first host if this machine is not one of the hosts");
-  verb.option("command", words->run, "behind --: run X.plan ..., the plan first");
-  verb.action([words] { return launch(*words); });
+  verb.option("command", words->run, "behind --: run X.plan ...");
+  verb.action([words] { return readRunAndLaunch(*words); });
 }
 
 } // namespace espalier

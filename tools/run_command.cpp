@@ -248,6 +248,8 @@ void addRunOptions(const Verb &run, RunWords &words) {
              "steps between log lines; default: 1, and on a terminal one progress line in place of them")
       .range(1, mostSteps);
   run.option("--tensorboard", options.tensorboard, "write an event file with losses and speeds into this folder");
+  run.option("--prometheus", options.prometheus,
+             "answer http://HOST:PORT/metrics with the state of the run; PORT alone: for this machine only");
   Option load =
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
@@ -346,12 +348,16 @@ int runElastically(RunWords &words) {
 
 } // namespace
 
+void addRunWords(const Verb &run, RunWords &words) {
+  run.option("plan", words.plan, "the .plan file").required();
+  addRunOptions(run, words);
+  addElasticOptions(run, words.elastic);
+}
+
 void addRunCommand(const Verb &app) {
   Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
   auto words = std::make_shared<RunWords>();
-  run.option("plan", words->plan, "the .plan file").required();
-  addRunOptions(run, *words);
-  addElasticOptions(run, words->elastic);
+  addRunWords(run, *words);
   run.action([words] { return words->elastic.isAsked ? runElastically(*words) : runPlanFile(*words); });
 }
 

@@ -25,6 +25,9 @@ struct RunWords {
 /// Adds all options except the plan.
 void addRunOptions(const Verb &run, RunWords &words);
 
+/// Adds the plan, addRunOptions and the options of elastic runs.
+void addRunWords(const Verb &run, RunWords &words);
+
 /// Runs the plan file and returns the exit code. Throws the exceptions of rt::runPlan.
 int runPlanFile(RunWords &words);
 

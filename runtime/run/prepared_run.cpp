@@ -112,6 +112,8 @@ RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
   if (place.hasFirst)
     return options;
   options.metrics.clear();
+  options.tensorboard.clear();
+  options.prometheus.clear();
   options.log = false;
   return options;
 }

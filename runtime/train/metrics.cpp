@@ -86,6 +86,11 @@ Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(optio
     file.open(options.metrics, /*isContinued=*/options.resume);
   if (!options.tensorboard.empty())
     events.open(options.tensorboard);
+  if (options.prometheus.empty())
+    return;
+  endpoint.open(options.prometheus);
+  endpoint.change([&](RunGauges &gauges) { gauges.begin(options.steps, options.restarts); });
+  show(fmt::format("Prometheus reads {}", endpoint.url()));
 }
 
 void Metrics::show(const std::string &line) {
@@ -238,6 +243,7 @@ std::string metricsLine(const SlowRecord &record) {
 }
 
 void Metrics::add(const StepRecord &record) {
+  endpoint.add(record);
   events.add(record.step, {{"loss", record.loss},
                            {"gradient_norm", record.gradNorm},
                            {"learning_rate", record.learningRate},
@@ -258,12 +264,14 @@ void Metrics::add(const StepRecord &record) {
 }
 
 void Metrics::add(const SaveRecord &record) {
+  endpoint.add(record);
   show(logLine(record, options.checkpoint));
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }
 
 void Metrics::add(const RollbackRecord &record) {
+  endpoint.add(record);
   show(
       fmt::format("rollback {} of at most {}: {}; the run goes back to the checkpoint of step {} and skips the {} that "
                   "it has read since",
@@ -273,6 +281,7 @@ void Metrics::add(const RollbackRecord &record) {
 }
 
 void Metrics::add(const EvaluationRecord &record) {
+  endpoint.add(record);
   events.add(record.step, {{"evaluation/loss", record.loss}, {"evaluation/perplexity", std::exp(record.loss)}});
   show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
                    unsignedNaN(record.loss), unsignedNaN(std::exp(record.loss)), record.tokens));
@@ -281,6 +290,7 @@ void Metrics::add(const EvaluationRecord &record) {
 }
 
 void Metrics::add(const SlowRecord &record) {
+  endpoint.add(record);
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

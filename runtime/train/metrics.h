@@ -1,8 +1,10 @@
-// The output of a run: a log line per step, JSON lines, and a progress bar on a terminal.
+// The output of a run: a log line per step, JSON lines, a progress bar on a terminal, and values for TensorBoard and
+// Prometheus.
 #pragma once
 
 #include "runtime/train/event_file.h"
 #include "runtime/train/line_file.h"
+#include "runtime/train/prometheus.h"
 #include "runtime/train/run_options.h"
 
 #include <chrono>
@@ -40,7 +42,8 @@ std::string metricsLine(const SlowRecord &record);
 class Metrics {
 public:
   /// Opens `options.metrics`, for appending if the run resumes, else empty, and a new event file of
-  /// `options.tensorboard`. Throws PlanError if a file cannot be opened.
+  /// `options.tensorboard`. Listens at `options.prometheus`. Throws PlanError if a file cannot be opened or the place
+  /// is taken.
   explicit Metrics(const RunOptions &options);
 
   /// Removes the lines of steps after `step`, because a resumed run trains these steps again. Call it before the first
@@ -82,6 +85,7 @@ private:
   const RunOptions &options;
   LineFile file;
   EventFile events; ///< for TensorBoard
+  PrometheusEndpoint endpoint;
   const bool isTerminal;
   bool isSilent = false; ///< the reader of the standard output has gone
   std::string bar;       ///< the progress line below the log of a terminal; the cursor is behind it

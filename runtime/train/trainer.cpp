@@ -135,8 +135,12 @@ void Trainer::beginComparison() {
   constexpr int64_t usual = 20;
   const Mesh &mesh = context.program.mesh();
   bool hasPeers = mesh.ranks() > static_cast<int>(context.program.plan().stages_size());
-  windowSteps = context.options.compareEvery.value_or(pool.hasOwnCores() ? usual : 0);
+  windowSteps = context.options.compareEvery.value_or(usual);
   if (windowSteps == 0 || !hasPeers || !executor.device().isSynchronous())
+    return;
+  // Hosts may have different numbers of cores for each rank, and either all ranks compare or none.
+  bool hasDefault = !context.options.compareEvery;
+  if (hasDefault && !agreement.first(pool.hasOwnCores() ? "" : "shares cores").empty())
     return;
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);

@@ -5,6 +5,8 @@
 #include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/decode_thread.h"
 #include "runtime/generate/serve/metrics.h"
+#include "runtime/http_place.h"
+#include "runtime/prometheus_text.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <httplib.h>
-#include <sys/socket.h>
 
 namespace espalier::rt {
 
@@ -20,8 +21,6 @@ namespace {
 
 constexpr int readSeconds = 10, writeSeconds = 30;
 constexpr size_t httpThreads = 16;
-/// Connections that the system accepts for the server before it looks; those beyond wait a second for the next try.
-constexpr int backlog = 1024;
 
 /// Compares in constant time for equal lengths, so that timing does not reveal the token.
 bool isEqual(std::string_view a, std::string_view b) {
@@ -74,10 +73,6 @@ public:
     http.set_read_timeout(readSeconds, 0);
     http.set_write_timeout(writeSeconds, 0);
     http.set_keep_alive_timeout(2);
-    http.set_socket_options([this](socket_t opened) {
-      httplib::default_socket_options(opened);
-      listener = opened;
-    });
     http.set_pre_routing_handler([&](const httplib::Request &request, httplib::Response &response) {
       return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                        : httplib::Server::HandlerResponse::Handled;
@@ -94,13 +89,8 @@ public:
   }
 
   int run() {
-    int port = options.port == 0 ? http.bind_to_any_port(options.host) : options.port;
-    if (port < 0 || (options.port != 0 && !http.bind_to_port(options.host, port)))
-      throw PlanError(fmt::format("cannot listen on {} port {}; give another --port, or 0 for a free one", options.host,
-                                  options.port));
-    ::listen(listener, backlog); // again, as the library keeps 5
-    bool isV6 = options.host.find(':') != std::string::npos;
-    fmt::print("listening on http://{}{}{}:{}\n", isV6 ? "[" : "", options.host, isV6 ? "]" : "", port);
+    fmt::print("listening on {}\n", listenForHttp(http, options.host, options.port,
+                                                  "give another --port, or 0 for a free one"));
     std::fflush(stdout);
     std::atomic<int> signal = 0;
     {
@@ -130,7 +120,7 @@ private:
     });
     http.Get("/metrics", [&](const httplib::Request &, httplib::Response &response) {
       DecodeThread::Load load = decoding.load();
-      response.set_content(metrics.text(load.running, load.waiting), "text/plain; version=0.0.4");
+      response.set_content(metrics.text(load.running, load.waiting), prometheusType);
     });
     http.Get("/v1/models",
              [&](const httplib::Request &, httplib::Response &response) { response.set_content(modelsText(), json); });
@@ -303,7 +293,6 @@ private:
   DecodeThread decoding;
   std::atomic<uint64_t> answers = 0;
   httplib::Server http;
-  socket_t listener = INVALID_SOCKET;
 };
 
 } // namespace
