@@ -4,6 +4,7 @@
 #include "compiler/import/megatron/import_args.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/write_whole.h"
+#include "runtime/error_line.h"
 #include "runtime/path_kind.h"
 
 #include <fmt/format.h>
@@ -89,12 +90,12 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
 int importArgsVerb(const ArgsArguments &arguments) {
   rt::PathKind kind = rt::pathKind(arguments.file);
   if (kind != rt::PathKind::Unknown && kind != rt::PathKind::ShellScript) {
-    fmt::print(stderr, "{}: error: {}\n", arguments.file, rt::wayOf(arguments.file));
+    printError(arguments.file, rt::wayOf(arguments.file));
     return UserError;
   }
   std::optional<std::string> text = readBounded(arguments.file);
   if (!text) {
-    fmt::print(stderr, "{}: error: cannot read the file\n", arguments.file);
+    printError(arguments.file, "cannot read the file");
     return UserError;
   }
   ArgsOptions options;

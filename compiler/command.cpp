@@ -7,7 +7,6 @@
 #include "compiler/exit_code.h"
 #include "compiler/import/run/explain.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/import/yaml/error_format.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
@@ -17,6 +16,7 @@
 #include "planner/answer/explain.h"
 #include "runtime/counted.h"
 #include "runtime/elastic_plan.h"
+#include "runtime/error_line.h"
 #include "runtime/plan_file.h"
 
 #include <fmt/format.h>
@@ -42,8 +42,6 @@ void addRunArguments(const Verb &verb, std::string &file, ImportOptions &import)
       "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; NAME --rank-table T.json takes hosts and "
       "devices from a rank table; plan compares both");
   verb.option("--set", import.sets, "section.key=value over the file's value; may be repeated");
-  verb.choice("--error-format", errorFormat(), {{"text", ErrorFormat::Text}, {"json", ErrorFormat::Json}},
-              "how errors of files are told: text (default), or json, an object per line");
 }
 
 void addTarget(const Verb &verb, std::string &target) {
@@ -54,7 +52,7 @@ void addTarget(const Verb &verb, std::string &target) {
 bool isTarget(const std::string &target, const std::string &file) {
   bool isKnown = target == "cpu" || target == "cuda";
   if (!isKnown)
-    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", file, target);
+    printError(file, fmt::format("target '{}' is not known; this build compiles for cpu and cuda", target));
   return isKnown;
 }
 
@@ -150,7 +148,7 @@ void printCompiled(const std::string &output, const CompileArguments &arguments,
 bool isVerified(const rt::pb::Plan &plan, const CompilerServices &services) {
   std::vector<std::string> errors = services.verifyPlan(plan);
   for (const std::string &error : errors)
-    fmt::print(stderr, "espalier: the compiled plan does not hold, please report it: {}\n", error);
+    printError("espalier", fmt::format("the compiled plan does not hold, please report it: {}", error));
   return errors.empty();
 }
 
@@ -298,7 +296,7 @@ int explainVerb(const RunArguments &arguments, const ExplainArguments &asked) {
   } else if (imported.ok() || !imported.keys.empty()) { // else the file cannot be read
     std::string text = explainRun(imported, key, asked.isWhole);
     if (text.empty())
-      fmt::print(stderr, "espalier explain: error: {}\n", noSuchKey(key));
+      printError("espalier explain", noSuchKey(key));
     fmt::print("{}", text);
     if (text.empty())
       return UserError;
@@ -370,7 +368,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::Compi
   using namespace espalier;
   for (int i = 1; i < argc; ++i)
     if (!*argv[i]) { // options would treat an empty argument as not given
-      fmt::print(stderr, "espalier: error: an empty argument behind '{}'; is a variable not set?\n", argv[i - 1]);
+      printError("espalier", fmt::format("an empty argument behind '{}'; is a variable not set?", argv[i - 1]));
       return UserError;
     }
   CommandLine app("espalier", "the compiler's verbs");

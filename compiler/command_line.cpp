@@ -2,6 +2,7 @@
 #include "compiler/command_line.h"
 
 #include "compiler/import/yaml/diagnostics.h"
+#include "runtime/error_line.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -10,11 +11,14 @@
 
 #include <cctype>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 
 namespace espalier {
+
+static constexpr const char *errorFormatOption = "--error-format";
+static const std::vector<std::pair<std::string, ErrorFormat>> errorFormats = {{"text", ErrorFormat::Text},
+                                                                              {"json", ErrorFormat::Json}};
 
 Option Option::required() const {
   option->required();
@@ -76,7 +80,10 @@ size_t Option::count() const { return option->count(); }
 std::string Option::name() const { return option->get_name(); }
 
 Verb Verb::verb(const std::string &name, const std::string &summary) const {
-  return {app->add_subcommand(name, summary), exitCode};
+  Verb verb(app->add_subcommand(name, summary), exitCode);
+  verb.choice(errorFormatOption, errorFormat(), errorFormats,
+              "how errors are printed: text (default), or json, an object per line");
+  return verb;
 }
 
 Verb Verb::group(const std::string &name, const std::string &summary) const {
@@ -118,6 +125,7 @@ void Verb::requireVerb() const { app->require_subcommand(1); }
 void Verb::requireOption() const { app->require_option(1, 0); }
 
 void Verb::passWordsThrough() const {
+  app->remove_option(app->get_option(errorFormatOption));
   app->set_help_flag();
   app->prefix_command();
 }
@@ -199,14 +207,26 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
 
 int reportUsage(const CLI::App &root, const std::string &what) {
   std::string name = chosen(root).second;
-  std::fprintf(stderr, "%s: error: %s%s see %s --help\n", name.c_str(), what.c_str(), what.ends_with("?") ? "" : ";",
-               name.c_str());
+  printError(name, fmt::format("{}{} see {} --help", what, what.ends_with("?") ? "" : ";", name));
   return 2;
 }
 
 } // namespace
 
+/// Sets the format before the words are parsed, for errors of parsing.
+static void setErrorFormat(int argc, const char *const *argv) {
+  std::string last;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    for (const auto &[name, format] : errorFormats)
+      if (word == fmt::format("{}={}", errorFormatOption, name) || (last == errorFormatOption && word == name))
+        errorFormat() = format;
+    last = word;
+  }
+}
+
 int CommandLine::parse(int argc, const char *const *argv) const {
+  setErrorFormat(argc, argv);
   try {
     root->parse(argc, argv);
   } catch (const CLI::ParseError &error) {

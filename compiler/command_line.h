@@ -61,7 +61,7 @@ private:
 class Verb {
 public:
   Verb() = default;
-  /// Adds a verb below this one.
+  /// Adds a verb below this one, with the option `--error-format`.
   Verb verb(const std::string &name, const std::string &summary) const;
   /// Adds a group of options, which `--help` lists together.
   Verb group(const std::string &name, const std::string &summary = "") const;

@@ -18,6 +18,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 
@@ -202,7 +203,7 @@ void printDiagnostics(MLIRContext &context) {
     std::string place = "espalier";
     if (auto at = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
       place = fmt::format("{}:{}:{}", at.getFilename().str(), at.getLine(), at.getColumn());
-    fmt::print(stderr, "{}: error: {}\n", place, diagnostic.str());
+    printError(place, diagnostic.str());
     return success();
   });
 }

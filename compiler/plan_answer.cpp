@@ -7,6 +7,7 @@
 #include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/trace.h"
+#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ int printAnswer(const PlanArguments &arguments, const Solved &solved, const std:
   if (result.plans.size() > shown + 1)
     result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(shown), result.plans.end());
   for (const std::string &error : result.errors)
-    fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
+    printError(arguments.file, error);
   if (arguments.json)
     fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
   else if (result.errors.empty())

@@ -12,6 +12,7 @@
 #include "compiler/plan_answer.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 
@@ -289,7 +290,7 @@ private:
     planner::WhyNot answer = planner::whyNot(solved.problem, solved.result, wish, all);
     if (answer.impossible) {
       for (const std::string &reason : answer.violated)
-        fmt::print(stderr, "--why-not:1:1: error: {}\n", reason);
+        printError("--why-not:1:1", reason);
       return UserError;
     }
     fmt::print("{}", arguments.json ? whyNotJson(answer) + "\n" : planner::printWhyNot(answer));

@@ -7,6 +7,7 @@
 #include "planner/answer/sweep.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 
@@ -72,7 +73,7 @@ public:
   int answer() {
     std::vector<int> counts = readDevices(arguments.sweep);
     if (counts.empty()) {
-      fmt::print(stderr, "--sweep: error: wanted devices=LOW..HIGH or devices=N,N,..., got {}\n", arguments.sweep);
+      printError("--sweep", fmt::format("wanted devices=LOW..HIGH or devices=N,N,..., got {}", arguments.sweep));
       return UserError;
     }
     ImportedRun file = importRun(arguments.file, arguments.import);

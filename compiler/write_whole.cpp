@@ -1,4 +1,5 @@
 #include "compiler/write_whole.h"
+#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@ bool writeWhole(const std::string &path, const std::string &text, const char *wh
   std::error_code error;
   std::filesystem::file_status old = std::filesystem::status(path, error);
   if (path.empty() || (exists(old) && !is_regular_file(old))) { // renaming would replace a device by a file
-    fmt::print(stderr, "'{}': error: cannot write {}: not the name of a file\n", path, what);
+    printError(fmt::format("'{}'", path), fmt::format("cannot write {}: not the name of a file", what));
     return false;
   }
   std::string partial = path + ".partial";
@@ -24,7 +25,7 @@ bool writeWhole(const std::string &path, const std::string &text, const char *wh
   if (stream && !error)
     return true;
   std::filesystem::remove(partial, error);
-  fmt::print(stderr, "{}: error: cannot write {}; is the folder there and writable?\n", path, what);
+  printError(path, fmt::format("cannot write {}; is the folder there and writable?", what));
   return false;
 }
 

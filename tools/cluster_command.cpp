@@ -2,6 +2,7 @@
 #include "tools/commands.h"
 
 #include "runtime/counted.h"
+#include "runtime/error_line.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/mesh.h"
@@ -54,9 +55,9 @@ ExitCode check(const ClusterWords &words) {
   if (!words.plan.empty()) {
     int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
-      fmt::print(stderr, "{}: error: has {}, {} is a plan for {}; make a table of as many, or compile for {}\n",
-                 words.table, rt::counted(table.ranks(), "rank"), words.plan, ranks,
-                 rt::counted(table.ranks(), "device"));
+      printError(words.table, fmt::format("has {}, {} is a plan for {}; make a table of as many, or compile for {}",
+                                          rt::counted(table.ranks(), "rank"), words.plan, ranks,
+                                          rt::counted(table.ranks(), "device")));
       return UserError;
     }
   }

@@ -6,6 +6,7 @@
 #include "compiler/command_line.h"
 
 #include "runtime/crash_report.h"
+#include "runtime/error_line.h"
 #include "runtime/files/data_error.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
@@ -23,7 +24,7 @@ namespace {
 
 /// Prints a user error without a source location.
 int report(const char *message, espalier::ExitCode code) {
-  std::fprintf(stderr, "espalier: error: %s\n", message);
+  espalier::printError("espalier", message);
   return code;
 }
 
@@ -60,12 +61,12 @@ int main(int argc, char **argv) {
   } catch (const espalier::rt::MemoryError &error) {
     return report(error.what(), espalier::DoesNotFit);
   } catch (const espalier::rt::launch::TableError &error) {
-    std::fprintf(stderr, "%s\n", error.what()); // the text includes source locations
+    espalier::printErrorText(error.what());
     return espalier::UserError;
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {
-    std::fprintf(stderr, "%s\n", error.what()); // the text includes its source location
+    espalier::printErrorText(error.what());
     return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);

@@ -2,6 +2,7 @@
 // poll loop waits for signals and processes.
 #include "tools/host_lines.h"
 
+#include "runtime/error_line.h"
 #include "runtime/launch/frames.h"
 #include "runtime/status.h"
 #include "tools/run_status.h"
@@ -147,11 +148,10 @@ void Hosts::reap() {
       continue;
     result = isStatusOfRun(*process.status) ? *process.status : 1; // a host may have died
     if (*process.status == unreached)
-      fmt::print(stderr, "espalier: error: {} cannot be reached: {} ended with status 255; all hosts stopped\n",
-                 process.address, command);
+      printError("espalier", fmt::format("{} cannot be reached: {} ended with status 255; all hosts stopped",
+                                         process.address, command));
     if (*process.status == 127)
-      fmt::print(stderr, "espalier: error: {}: the command was not found there, or {} here\n", process.address,
-                 command);
+      printError("espalier", fmt::format("{}: the command was not found there, or {} here", process.address, command));
     for (HostProcess &other : processes)
       closeInput(other);
     if (!end)

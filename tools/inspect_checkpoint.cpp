@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/error_line.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -76,7 +77,7 @@ bool inspectCheckpoint(const std::string &path, bool isJson) {
   else if (faults.empty())
     printForPeople(checkpoint, manifest);
   for (const std::string &fault : faults)
-    fmt::print(stderr, "espalier: error: {}\n", fault);
+    printError("espalier", fault);
   return faults.empty();
 }
 

@@ -6,6 +6,7 @@
 #include "tools/inspect_checkpoint.h"
 #include "tools/plan_sections.h"
 
+#include "runtime/error_line.h"
 #include "runtime/mesh.h"
 #include "runtime/parameter_block.h"
 #include "runtime/program.h"
@@ -175,7 +176,7 @@ ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &re
   rt::pb::Plan plan = rt::readPlan(file);
   std::vector<std::string> errors = rt::verifyPlan(plan);
   for (const std::string &error : errors)
-    fmt::print(stderr, "{}: error: {}\n", file, error);
+    printError(file, error);
   if (!errors.empty())
     return UserError;
   if (!report.empty())

@@ -49,8 +49,8 @@ void checkSlots(const std::string &file, const std::vector<Host> &hosts, const s
   for (const Host &host : hosts)
     slots += host.slots;
   if (slots != ranks)
-    throw rt::PlanError(fmt::format("{} has {}, {} is a plan for {}; give as many", file,
-                                    rt::counted(slots, "slot"), plan, rt::counted(ranks, "rank")));
+    throw rt::PlanError(fmt::format("{} has {}, {} is a plan for {}; give as many", file, rt::counted(slots, "slot"),
+                                    plan, rt::counted(ranks, "rank")));
 }
 
 int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/counted.h"
+#include "runtime/error_line.h"
 #include "runtime/run/run.h"
 #include "runtime/run/startup_guard.h"
 #include "runtime/run/summary.h"
@@ -208,8 +209,7 @@ int runPlanFile(RunWords &words) {
   if (printsJson)
     fmt::print("{}\n", describe(words, program.plan(), result).dump(2));
   if (!result.divergence.empty()) {
-    std::fprintf(stderr, "espalier: error: %s\n",
-                 rt::divergenceSentence(result, words.options, program.plan().settings()).c_str());
+    printError("espalier", rt::divergenceSentence(result, words.options, program.plan().settings()));
     return Failed;
   }
   return result.stopSignal ? 128 + result.stopSignal : int(Success);

@@ -4,6 +4,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
+#include "runtime/error_line.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
@@ -50,7 +51,7 @@ ExitCode verifyPath(const VerifyWords &words) {
     fmt::print("{}: holds\n", words.path);
   else
     for (const std::string &error : errors)
-      fmt::print(stderr, "{}: error: {}\n", words.path, error);
+      printError(words.path, error);
   return errors.empty() ? Success : UserError;
 }
 

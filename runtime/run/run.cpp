@@ -3,6 +3,7 @@
 
 #include "runtime/comm/local.h"
 #include "runtime/crash_report.h"
+#include "runtime/error_line.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/rank.h"
@@ -64,7 +65,7 @@ constexpr std::chrono::milliseconds crashPatience{1000};
   RankFailure report(failure, waitingRanks(program, world, /*first=*/0, failure.rank));
   report.slow = slowRanks(world);
   writeFailureReport(program, options, report);
-  fmt::print(stderr, "espalier: error: {}\n", report.what());
+  printError("espalier", report.what());
   std::fflush(nullptr);
   _exit(1);
 }

@@ -1,6 +1,7 @@
 #include "runtime/run/startup_guard.h"
 
 #include "runtime/comm/mpi.h"
+#include "runtime/error_line.h"
 #include "runtime/files/data_error.h"
 #include "runtime/launch/host_rendezvous.h"
 #include "runtime/run/rank_processes.h"
@@ -57,8 +58,10 @@ bool isAwaited(const RunOptions &options) {
 } // namespace
 
 void printAtOnce(const std::exception &error) {
-  bool hasPlace = dynamic_cast<const DataError *>(&error) != nullptr; // a location of its own
-  fmt::print(stderr, "{}{}\n", hasPlace ? "" : "espalier: error: ", error.what());
+  if (dynamic_cast<const DataError *>(&error)) // includes its place
+    printErrorText(error.what());
+  else
+    printError("espalier", error.what());
   std::fflush(stderr);
 }
 

@@ -111,9 +111,9 @@ void PrometheusEndpoint::open(const std::string &place) {
     std::lock_guard lock(state->mutex);
     response.set_content(state->gauges.text(), prometheusType);
   });
-  opened->url =
-      listenForHttp(http, endpoint.host, endpoint.port, "give --prometheus a host of this machine and a free port, or 0") +
-      "/metrics";
+  opened->url = listenForHttp(http, endpoint.host, endpoint.port,
+                              "give --prometheus a host of this machine and a free port, or 0") +
+                "/metrics";
   opened->thread = std::jthread([&http] { http.listen_after_bind(); });
   while (!http.is_running()) // stop() has no effect before
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

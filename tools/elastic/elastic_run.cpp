@@ -11,6 +11,7 @@
 #include "tools/elastic/members.h"
 
 #include "compiler/exit_code.h"
+#include "runtime/error_line.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -356,15 +357,15 @@ int ElasticRun::run() {
     if (!hasGrown) {
       loseMembers();
       if (failures == job.limits.maxRestarts) {
-        fmt::print(stderr, "espalier: error: the run has failed after {} (--max-restarts); --resume continues it\n",
-                   rt::counted(failures, "restart"));
+        printError("espalier", fmt::format("the run has failed after {} (--max-restarts); --resume continues it",
+                                           rt::counted(failures, "restart")));
         return Failed;
       }
       ++failures;
       record.reason = cause;
     }
     if (!chooseNext()) {
-      fmt::print(stderr, "espalier: error: the run cannot go on: {}; --resume continues it\n", shortage());
+      printError("espalier", fmt::format("the run cannot go on: {}; --resume continues it", shortage()));
       return Failed;
     }
     record.kind = hasGrown                           ? rt::RestartRecord::grow

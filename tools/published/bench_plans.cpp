@@ -2,6 +2,7 @@
 #include "compiler/command_line.h"
 #include "compiler/entry.h"
 #include "compiler/exit_code.h"
+#include "runtime/error_line.h"
 #include "tools/published/report.h"
 
 #include <filesystem>
@@ -102,7 +103,7 @@ static int benchPlans(const PlansArguments &arguments) {
   for (const std::string &file : arguments.files) {
     PublishedTable table = readTable(readText(file));
     for (const TableFault &fault : table.faults)
-      fmt::print(stderr, "{}:{}: error: {}\n", file, fault.line, fault.message);
+      printError(fmt::format("{}:{}", file, fault.line), fault.message);
     sound = sound && table.faults.empty();
     if (table.rows.empty() && !table.faults.empty())
       continue; // not a table

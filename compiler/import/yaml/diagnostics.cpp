@@ -1,11 +1,11 @@
 // Sorts and prints diagnostics. Also computes the edit distance for "did you mean".
 #include "compiler/import/yaml/diagnostics.h"
-#include "compiler/import/yaml/error_format.h"
+
+#include "runtime/error_line.h"
 
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 
@@ -72,32 +72,14 @@ std::string caretView(const std::string &line, int column) {
 
 const char *severityName(Severity severity) { return severity == Severity::Error ? "error" : "warning"; }
 
-/// Returns the fix that a message suggests, or an empty string.
-std::string hintOf(const std::string &message) {
-  size_t at = message.find("; ");
-  if (at != std::string::npos)
-    return message.substr(at + 2);
-  at = message.find(", did you mean ");
-  return at == std::string::npos ? "" : message.substr(at + 2);
-}
-
 /// Returns the diagnostics as JSON, one object per line.
 std::string renderJson(const std::vector<Diagnostic> &findings) {
   std::string text;
-  for (const Diagnostic &d : findings) {
-    nlohmann::ordered_json line = {{"file", d.where.file},     {"line", d.where.line},
-                                   {"column", d.where.column}, {"severity", severityName(d.severity)},
-                                   {"message", d.message},     {"hint", hintOf(d.message)}};
-    text += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
+  for (const Diagnostic &d : findings)
+    text += jsonOf({d.where.file, d.where.line, d.where.column, severityName(d.severity), d.message}) + "\n";
   return text;
 }
 } // namespace
-
-ErrorFormat &errorFormat() {
-  static ErrorFormat format = ErrorFormat::Text;
-  return format;
-}
 
 std::string Diagnostics::render() const {
   if (errorFormat() == ErrorFormat::Json)

@@ -89,8 +89,8 @@ public:
   }
 
   int run() {
-    fmt::print("listening on {}\n", listenForHttp(http, options.host, options.port,
-                                                  "give another --port, or 0 for a free one"));
+    fmt::print("listening on {}\n",
+               listenForHttp(http, options.host, options.port, "give another --port, or 0 for a free one"));
     std::fflush(stdout);
     std::atomic<int> signal = 0;
     {
