@@ -41,6 +41,7 @@ private:
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
@@ -101,6 +102,18 @@ private:
   Value softmax(Value x) {
     Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
     return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
+  }
+  static RankedTensorType withLast(RankedTensorType type, StringAttr dim, int64_t size) {
+    SmallVector<StringAttr> dims(dimNames(type));
+    SmallVector<int64_t> shape(type.getShape());
+    dims.back() = dim;
+    shape.back() = size;
+    return namedTensor(shape, dims, type.getElementType());
+  }
+  /// Returns the type of the result of an attention: that of q with the last dimension of v.
+  static RankedTensorType attended(Value q, Value v) {
+    return withLast(cast<RankedTensorType>(q.getType()), dimNames(v.getType()).back(),
+                    cast<RankedTensorType>(v.getType()).getShape().back());
   }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
@@ -217,6 +230,15 @@ FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value>
   return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
 }
 
+// The columns of a, then those of b; every head gets those of b if b has no heads. The result has a's other dimensions.
+FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value> in) {
+  const std::string &dim = op.strings.at("dim");
+  if (!model.dims.contains(dim))
+    return emitError(loc) << "concat needs a dim of the model for its result, got '" << dim << "'";
+  auto type = withLast(cast<RankedTensorType>(in[0].getType()), b.getStringAttr(dim), dimSize(dim));
+  return Value(b.create<model::ConcatOp>(loc, withElement(type, compute()), in[0], in[1]));
+}
+
 // (x - mean) / sqrt(variance + epsilon) * weight + bias, over the dimensions of the weight; the bias may be missing
 FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
   FailureOr<size_t> last = normalized(op, in[0], in[1]);
@@ -293,6 +315,8 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
   rope.setInterleaved(number(op, "interleaved", 0) != 0);
   if (rotary < headDim)
     rope.setRotaryAttr(b.getI64IntegerAttr(rotary));
+  if (rotary < headDim && number(op, "last", 0) > 0)
+    rope.setFirstAttr(b.getI64IntegerAttr(headDim - rotary));
   RotaryScaling scaling = rotaryScaling(op, rotary);
   if (scaling.factor != 1)
     rope.setFactorAttr(b.getF64FloatAttr(scaling.factor));
@@ -316,7 +340,7 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
     return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
                           << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange(in));
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{attended(in[0], in[2]), sums}, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
@@ -332,12 +356,15 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
   FailureOr<Value> positions = value("positions", op);
   if (failed(positions))
     return failure();
-  auto k = cast<RankedTensorType>(in[1].getType());
-  std::string heads = dimNames(k)[2].str(), depth = dimNames(k)[3].str();
-  Type type = tensor({"batch", heads, "context", depth}, k.getElementType());
   std::string number = std::to_string(caches.size() / 2);
-  Value keys = argument(type, "cache", "keys" + number, loc), values = argument(type, "cache", "values" + number, loc);
-  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{in[0].getType(), type, type},
+  auto cache = [&](Value rows, StringRef name) {
+    ArrayRef<StringAttr> dims = dimNames(rows.getType());
+    Type type = tensor({"batch", dims[2].str(), "context", dims[3].str()},
+                       cast<RankedTensorType>(rows.getType()).getElementType());
+    return argument(type, "cache", (name + number).str(), loc);
+  };
+  Value keys = cache(in[1], "keys"), values = cache(in[2], "values");
+  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{attended(in[0], in[2]), keys.getType(), values.getType()},
                                                ValueRange{in[0], in[1], in[2], *positions, keys, values});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   limitScores(op, attend);
@@ -436,6 +463,7 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"mul", &SegmentBuilder::mul},
                                                                     {"scale", &SegmentBuilder::scale},
                                                                     {"linear", &SegmentBuilder::linear},
+                                                                    {"concat", &SegmentBuilder::concat},
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
                                                                     {"rms_norm", &SegmentBuilder::rmsNorm},
                                                                     {"soft_cap", &SegmentBuilder::softCap},

@@ -312,7 +312,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   checkKeys(node, known, op.kind);
   if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
     std::erase_if(op.numbers, [](const auto &number) {
-      return number.first != "theta" && number.first != "fraction" && number.first != "interleaved";
+      return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
+             number.first != "interleaved";
     });
   checkOp(op);
   if (op.kind == "attention" && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
