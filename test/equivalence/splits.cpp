@@ -354,14 +354,6 @@ std::vector<std::string> documentSets() {
           "reset_attention_mask: True}"};
 }
 
-std::vector<std::string> latentSets() {
-  return {"model.model_config.q_lora_rank=24",          "model.model_config.kv_lora_rank=16",
-          "model.model_config.qk_nope_head_dim=16",     "model.model_config.qk_rope_head_dim=8",
-          "model.model_config.v_head_dim=16",           "model.model_config.rope_mscale_all_dim=1",
-          "model.model_config.scaling_factor=4",        "model.model_config.extend_method=YARN",
-          "model.model_config.original_max_position=16"};
-}
-
 const std::vector<Model> &optionModels() {
   static const std::vector<Model> list = {
       {"llama_options",
@@ -372,7 +364,7 @@ const std::vector<Model> &optionModels() {
       {"gemma2", "gemma2", {}},
       {"olmo2", "olmo2", {}},
       {"gpt_neox", "gpt_neox", {}},
-      {"deepseek_v3", "deepseek_v3", latentSets()},
+      {"deepseek_v3", "deepseek_v3", {}},
       {"llama_documents", "llama", documentSets()},
   };
   return list;

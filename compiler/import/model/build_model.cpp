@@ -48,7 +48,7 @@ private:
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, double scale);
+  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
@@ -103,17 +103,13 @@ private:
     Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
     return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
   }
-  static RankedTensorType withLast(RankedTensorType type, StringAttr dim, int64_t size) {
-    SmallVector<StringAttr> dims(dimNames(type));
-    SmallVector<int64_t> shape(type.getShape());
+  /// Returns the type of `like` with another last dimension.
+  static RankedTensorType withLast(Value like, StringAttr dim, int64_t size) {
+    SmallVector<StringAttr> dims(dimNames(like.getType()));
+    SmallVector<int64_t> shape(cast<RankedTensorType>(like.getType()).getShape());
     dims.back() = dim;
     shape.back() = size;
-    return namedTensor(shape, dims, type.getElementType());
-  }
-  /// Returns the type of the result of an attention: that of q with the last dimension of v.
-  static RankedTensorType attended(Value q, Value v) {
-    return withLast(cast<RankedTensorType>(q.getType()), dimNames(v.getType()).back(),
-                    cast<RankedTensorType>(v.getType()).getShape().back());
+    return namedTensor(shape, dims, getElementTypeOrSelf(like.getType()));
   }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
@@ -235,7 +231,7 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
   const std::string &dim = op.strings.at("dim");
   if (!model.dims.contains(dim))
     return emitError(loc) << "concat needs a dim of the model for its result, got '" << dim << "'";
-  auto type = withLast(cast<RankedTensorType>(in[0].getType()), b.getStringAttr(dim), dimSize(dim));
+  auto type = withLast(in[0], b.getStringAttr(dim), dimSize(dim));
   return Value(b.create<model::ConcatOp>(loc, withElement(type, compute()), in[0], in[1]));
 }
 
@@ -332,15 +328,16 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
 }
 
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
-  auto q = cast<RankedTensorType>(in[0].getType());
+  auto q = cast<RankedTensorType>(in[0].getType()), v = cast<RankedTensorType>(in[2].getType());
+  RankedTensorType out = withLast(in[0], dimNames(v).back(), v.getShape().back());
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
   if (phase)
-    return attendCache(op, in, scale);
+    return attendCache(op, in, out, scale);
   if ((number(op, "window", 0) > 0 || in.size() > 3) && number(op, "causal", 1) == 0)
     return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
                           << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(loc, TypeRange{attended(in[0], in[2]), sums}, ValueRange(in));
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{out, sums}, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
@@ -350,21 +347,19 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   return attend.getOut();
 }
 
-FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, double scale) {
+FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale) {
   if (number(op, "causal", 1) == 0)
     return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
   FailureOr<Value> positions = value("positions", op);
   if (failed(positions))
     return failure();
   std::string number = std::to_string(caches.size() / 2);
-  auto cache = [&](Value rows, StringRef name) {
+  auto cache = [&](Value rows, const std::string &name) {
     ArrayRef<StringAttr> dims = dimNames(rows.getType());
-    Type type = tensor({"batch", dims[2].str(), "context", dims[3].str()},
-                       cast<RankedTensorType>(rows.getType()).getElementType());
-    return argument(type, "cache", (name + number).str(), loc);
+    return argument(tensor({"batch", dims[2].str(), "context", dims[3].str()}, compute()), "cache", name, loc);
   };
-  Value keys = cache(in[1], "keys"), values = cache(in[2], "values");
-  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{attended(in[0], in[2]), keys.getType(), values.getType()},
+  Value keys = cache(in[1], "keys" + number), values = cache(in[2], "values" + number);
+  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{out, keys.getType(), values.getType()},
                                                ValueRange{in[0], in[1], in[2], *positions, keys, values});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   limitScores(op, attend);

@@ -3,7 +3,7 @@
 
 // k has no head dimension.
 func.func @attend_cache_c1_k_of_rank_3(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, %v: tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }

@@ -3,7 +3,7 @@
 
 // v has another head_dim than k.
 func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x6xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x6xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
@@ -12,7 +12,7 @@ func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<ba
 
 // k has no head dimension.
 func.func @attention_c1_k_of_rank_3(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x2: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
