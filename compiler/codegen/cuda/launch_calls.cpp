@@ -252,19 +252,7 @@ private:
   void concat() { columns("concat", {"a", "b", "y"}, {"a_columns", "b_columns"}, "columns"); }
   void takeColumns() { columns("columns", {"x", "y"}, {"first", "taken"}, "taken"); }
 
-  void squaredNorm() {
-    constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
-    int64_t elements = number("elements");
-    int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
-    int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
-    int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
-    numbers["BLOCK_ROWS"] = perBlock;
-    numbers["blocks"] = blocks;
-    numbers["words"] = 2;
-    scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // each sum is an f64, stored as two words
-    add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
-    add("add_squares", geometry(threads, 1, 0, threads * 8));
-  }
+  void squaredNorm();
 
   void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
@@ -282,6 +270,20 @@ private:
   llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
+
+void Launches::squaredNorm() {
+  constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
+  int64_t elements = number("elements");
+  int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
+  int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
+  int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
+  numbers["BLOCK_ROWS"] = perBlock;
+  numbers["blocks"] = blocks;
+  numbers["words"] = 2;
+  scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // each sum is an f64, stored as two words
+  add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
+  add("add_squares", geometry(threads, 1, 0, threads * 8));
+}
 
 } // namespace
 

@@ -231,8 +231,7 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
   const std::string &dim = op.strings.at("dim");
   if (!model.dims.contains(dim))
     return emitError(loc) << "concat needs a dim of the model for its result, got '" << dim << "'";
-  auto type = withLast(in[0], b.getStringAttr(dim), dimSize(dim));
-  return Value(b.create<model::ConcatOp>(loc, withElement(type, compute()), in[0], in[1]));
+  return Value(b.create<model::ConcatOp>(loc, withLast(in[0], b.getStringAttr(dim), dimSize(dim)), in[0], in[1]));
 }
 
 // (x - mean) / sqrt(variance + epsilon) * weight + bias, over the dimensions of the weight; the bias may be missing
