@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
                          testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31",
                                                           "llama_linear", "qwen2_yarn", "mistral_window", "phi4_mini",
                                                           "gpt_neox", "smollm3", "gemma2", "gemma3", "olmo2",
-                                                          "deepseek_v3", "deepseek_v3_halves"),
+                                                          "deepseek_v3", "deepseek_v3_halves", "deepseek_v3_full_q"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,

@@ -97,6 +97,7 @@ GRADED |= {
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
                          "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.7}},
     "deepseek_v3_halves": LATENT | {"qk_rope_head_dim": 4, "rope_interleave": False},
+    "deepseek_v3_full_q": LATENT | {"qk_rope_head_dim": 4, "q_lora_rank": None},
 }
 MODELS |= GRADED
 # These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
