@@ -380,6 +380,7 @@ bool Signature::hasType(char type) const { return std::ranges::count(operands, t
 std::optional<size_t> FunctionSignature::findSize(std::string_view name) const { return indexOf(sizes, name); }
 std::optional<size_t> FunctionSignature::findFloat(std::string_view name) const { return indexOf(floats, name); }
 bool FunctionSignature::hasFlag(std::string_view name) const { return std::ranges::count(flags, name) > 0; }
+bool FunctionSignature::isWhole(std::string_view size) const { return std::ranges::count(whole, size) > 0; }
 
 size_t FunctionSignature::leastSizes() const {
   return static_cast<size_t>(std::ranges::count(sizes, "", &NumberSignature::initial));

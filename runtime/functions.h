@@ -75,6 +75,7 @@ struct FunctionSignature : Signature {
   std::optional<size_t> findSize(std::string_view name) const;
   std::optional<size_t> findFloat(std::string_view name) const;
   bool hasFlag(std::string_view name) const;
+  bool isWhole(std::string_view size) const;
   /// Sizes and floats without initial value.
   size_t leastSizes() const;
   size_t leastFloats() const;

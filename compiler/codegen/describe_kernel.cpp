@@ -184,7 +184,14 @@ private:
     }
     for (const rt::SignatureDim &dim : dims)
       if (!dim.isOne() && (dim.flag.empty() || kernel.getParameters()->contains(dim.flag)))
-        made.add_reach(scalar(*row.findScalar(dim.name)));
+        made.add_reach(scalar(scalarOf(dim.name)));
+  }
+
+  /// Returns the index of the scalar with this size. A launch omits an optional size that equals its default.
+  size_t scalarOf(StringRef size) {
+    size_t index = *row.findScalar(size.str());
+    bool isOmitted = static_cast<int64_t>(index) >= cuda::integerParameter(kernel, "scalars");
+    return isOmitted ? *row.findScalar(row.function->sizes[*row.function->findSize(size.str())].initial) : index;
   }
 
   exec::KernelOp kernel;

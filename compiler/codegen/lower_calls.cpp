@@ -64,6 +64,18 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
   return success();
 }
 
+/// Appends the size value_dim if the values do not have as many columns as the keys.
+void addValueColumns(Value v, ProgramBuilder::Call &call) {
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  size_t index = *row.findSize("value_dim");
+  int64_t columns = cast<RankedTensorType>(v.getType()).getShape().back();
+  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
+  if (columns == all[*row.findSize("head_dim")])
+    return;
+  all[index] = columns;
+  call.sizes.assign(all.begin(), all.begin() + static_cast<int64_t>(index) + 1);
+}
+
 /// Appends the remaining sizes, floats and flags of the function's row: the op's attributes of the same names, else
 /// initial values. The call leaves out the numbers behind the last one that the op gives.
 void addAttributes(Operation *op, ProgramBuilder::Call &call) {
@@ -206,6 +218,7 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   auto setUp = [&](auto attention) {
     call.sizes = attentionSizes(attention.getQ(), attention.getK());
     addAttributes(op, call);
+    addValueColumns(attention.getV(), call);
     return attentionScalars(op, attention.getQ(), attention.getId(), attention.getRate().convertToDouble(),
                             call.scalars);
   };
@@ -224,8 +237,10 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   addAll(op->getResults());
   if (isForward)
     addStep();
-  if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
-    return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;
+  for (unsigned operand : {1, 2}) // k and v
+    if (int64_t columns = cast<RankedTensorType>(op->getOperand(operand).getType()).getShape().back();
+        isCuda && (columns % 8 != 0 || columns > 256))
+      return op->emitOpError("on cuda needs heads whose sizes are multiples of 8, up to 256, got ") << columns;
   emit(call);
   return success();
 }
@@ -247,6 +262,7 @@ LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
   call.sizes.resize(5);
   call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
   addAttributes(op, call);
+  addValueColumns(attend.getV(), call);
   emit(call);
   return success();
 }
@@ -259,6 +275,28 @@ LogicalResult ProgramBuilder::lowerTakeRow(Operation *op) {
   for (Value value : {take.getX(), take.getRows(), take.getResult()})
     call.add(place(value), elementOf(value));
   call.sizes = {type.getDimSize(0), type.getDimSize(1), tensorBytes(type) / type.getDimSize(0) / type.getDimSize(1)};
+  emit(call);
+  return success();
+}
+
+/// Concatenates columns, or takes them apart.
+LogicalResult ProgramBuilder::lowerColumns(Operation *op) {
+  Call call;
+  call.function = op->getName().stripDialect();
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
+    call.add(place(value), elementOf(value));
+  auto columnsOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); };
+  bool isConcat = isa<model::ConcatOp>(op);
+  Value whole = isConcat ? op->getResult(0) : op->getOperand(0), part = isConcat ? op->getOperand(1) : op->getResult(0);
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t heads = type.getDimSize(type.getRank() - 2);
+  call.sizes = {type.getNumElements() / heads / columnsOf(whole), heads};
+  if (isConcat)
+    llvm::append_values(call.sizes, columnsOf(op->getOperand(0)), columnsOf(part), columnsOf(whole));
+  else
+    llvm::append_values(call.sizes, columnsOf(whole), columnsOf(part),
+                        static_cast<int64_t>(cast<model::ColumnsOp>(op).getFirst()));
+  call.sizes.push_back(cast<RankedTensorType>(part.getType()).getRank() == type.getRank() ? 1 : 0);
   emit(call);
   return success();
 }

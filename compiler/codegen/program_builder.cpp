@@ -477,6 +477,7 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::ViewOp>([&](auto) { return lowerView(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
+      .Case<model::ConcatOp, model::ColumnsOp>([&](auto) { return lowerColumns(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
       .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })

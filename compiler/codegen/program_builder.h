@@ -126,6 +126,7 @@ private:
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
   mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
   mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
+  mlir::LogicalResult lowerColumns(mlir::Operation *op);
   mlir::LogicalResult lowerView(mlir::Operation *op);
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);

@@ -37,14 +37,15 @@ private:
 };
 
 /// The row indices of one attention: q is [batch, queries, kv heads, group, depth] (group 1 if q has no such
-/// dimension), k and v are [batch, seq, kv heads, depth]. The queries may be a part of the positions.
+/// dimension), k is [batch, seq, kv heads, depth] and v is [batch, seq, kv heads, width]. The queries may be a part of
+/// the positions.
 template <typename Op> class Rows {
 public:
   /// `visibleFrom` is [batch, queries], or null.
-  Rows(Op op, const Tensor &q, const Tensor &k, const Tensor *visibleFrom, const EvalContext &context)
+  Rows(Op op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *visibleFrom, const EvalContext &context)
       : batch(k.shape()[0]), queries(q.shape()[1]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
-        group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()), scores(op), rank(q.shape().size()),
-        visibleFrom(visibleFrom),
+        width(v.shape()[3]), group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()), scores(op),
+        rank(q.shape().size()), visibleFrom(visibleFrom),
         mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
 
   /// Returns the index of q's row. out and, without depth, log_sum_exp use the same index.
@@ -77,7 +78,7 @@ public:
             body(b, t, h, g);
   }
 
-  const int64_t batch, queries, seq, heads, depth, group;
+  const int64_t batch, queries, seq, heads, depth, width, group;
   const bool isCausal;
   const Scores scores;
 
@@ -111,20 +112,20 @@ double logSumExp(ArrayRef<double> scores) {
 
 Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2];
-  Rows<model::AttentionOp> rows(op, q, k, x.size() > 3 ? x[3] : nullptr, context);
+  Rows<model::AttentionOp> rows(op, q, k, v, x.size() > 3 ? x[3] : nullptr, context);
   std::vector<Tensor> results;
   results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
   results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
   Tensor &out = results[0], &lse = results[1];
   rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
-    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, first = rows.firstKeyOf(b, t);
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, width = rows.width, first = rows.firstKeyOf(b, t);
     std::vector<double> scores;
     for (int64_t key = first; key < rows.endKeyOf(t); ++key)
       scores.push_back(rows.scores.of(dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth)));
     lse.values[row] = logSumExp(scores);
     for (int64_t key = first; key < rows.endKeyOf(t); ++key) {
       double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key - first] - lse.values[row]);
-      addScaled(&out.values[row * depth], weight, &v.values[rows.keyRow(b, key, h) * depth], depth);
+      addScaled(&out.values[row * width], weight, &v.values[rows.keyRow(b, key, h) * width], width);
     }
   });
   return results;
@@ -132,23 +133,23 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
 
 Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &context) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2], &out = *x[3], &lse = *x[4], &cotangent = *x[5];
-  Rows<model::AttentionGradOp> rows(op, q, k, x.size() > 6 ? x[6] : nullptr, context);
+  Rows<model::AttentionGradOp> rows(op, q, k, v, x.size() > 6 ? x[6] : nullptr, context);
   std::vector<Tensor> results;
   for (Type type : op->getResultTypes())
     results.emplace_back(cast<RankedTensorType>(type));
   Tensor &dq = results[0], &dk = results[1], &dv = results[2];
   rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
-    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
-    const double *query = &q.values[row * depth], *upstream = &cotangent.values[row * depth];
-    double shared = dot(upstream, &out.values[row * depth], depth);
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, width = rows.width;
+    const double *query = &q.values[row * depth], *upstream = &cotangent.values[row * width];
+    double shared = dot(upstream, &out.values[row * width], width);
     for (int64_t key = rows.firstKeyOf(b, t); key < rows.endKeyOf(t); ++key) {
-      int64_t at = rows.keyRow(b, key, h) * depth;
+      int64_t at = rows.keyRow(b, key, h) * depth, valueAt = rows.keyRow(b, key, h) * width;
       double score = rows.scores.of(dot(query, &k.values[at], depth)), weight = std::exp(score - lse.values[row]);
       double keep = rows.keep(b, t, h, g, key);
-      double slope = rows.scores.slope(score) * weight * (keep * dot(upstream, &v.values[at], depth) - shared);
+      double slope = rows.scores.slope(score) * weight * (keep * dot(upstream, &v.values[valueAt], width) - shared);
       addScaled(&dq.values[row * depth], slope, &k.values[at], depth);
       addScaled(&dk.values[at], slope, query, depth);
-      addScaled(&dv.values[at], keep * weight, upstream, depth);
+      addScaled(&dv.values[valueAt], keep * weight, upstream, width);
     }
   });
   return results;
@@ -162,31 +163,30 @@ Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
   results.push_back(*x[4]);
   results.push_back(*x[5]);
   Tensor &out = results[0], &keys = results[1], &values = results[2];
-  int64_t batch = k.shape()[0], tokens = k.shape()[1], heads = k.shape()[2], depth = k.shape()[3],
+  int64_t batch = k.shape()[0], tokens = k.shape()[1], heads = k.shape()[2], depth = k.shape()[3], width = v.shape()[3],
           group = q.shape().size() == 5 ? q.shape()[3] : 1, context = keys.shape()[2];
   auto positionOf = [&](int64_t b, int64_t t) { return static_cast<int64_t>(positions.values[b * tokens + t]); };
   auto isPadding = [&](int64_t position) { return position < 0 || position >= context; };
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t h = 0; h < heads && !isPadding(positionOf(b, t)); ++h) {
-        int64_t from = ((b * tokens + t) * heads + h) * depth,
-                to = ((b * heads + h) * context + positionOf(b, t)) * depth;
-        std::copy_n(&k.values[from], depth, &keys.values[to]);
-        std::copy_n(&v.values[from], depth, &values.values[to]);
+        int64_t from = (b * tokens + t) * heads + h, to = (b * heads + h) * context + positionOf(b, t);
+        std::copy_n(&k.values[from * depth], depth, &keys.values[to * depth]);
+        std::copy_n(&v.values[from * width], width, &values.values[to * width]);
       }
   Scores score(op);
   for (int64_t row = 0; row < batch * tokens * heads * group; ++row) {
     int64_t h = row / group % heads, token = row / group / heads, b = token / tokens;
-    int64_t position = positionOf(b, token % tokens), first = (b * heads + h) * context * depth;
+    int64_t position = positionOf(b, token % tokens), first = (b * heads + h) * context;
     if (isPadding(position))
       continue;
     std::vector<double> scores;
     for (int64_t key = score.firstKey(position); key <= position; ++key)
-      scores.push_back(score.of(dot(&q.values[row * depth], &keys.values[first + key * depth], depth)));
+      scores.push_back(score.of(dot(&q.values[row * depth], &keys.values[(first + key) * depth], depth)));
     double sum = logSumExp(scores);
     for (size_t i = 0; i < scores.size(); ++i) {
       int64_t key = score.firstKey(position) + static_cast<int64_t>(i);
-      addScaled(&out.values[row * depth], std::exp(scores[i] - sum), &values.values[first + key * depth], depth);
+      addScaled(&out.values[row * width], std::exp(scores[i] - sum), &values.values[(first + key) * width], width);
     }
   }
   return results;

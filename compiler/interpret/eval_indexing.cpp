@@ -76,11 +76,12 @@ double frequencyOf(model::RopeOp op, int64_t i, int64_t rotary) {
   return plain * ((1 - kept) / numberOr(op.getFactor(), 1) + kept);
 }
 
-/// Rotates the pairs (i, i + r/2), or (2i, 2i + 1), of the first r columns of the last dimension by position * angle.
+/// Rotates the pairs (i, i + r/2), or (2i, 2i + 1), of r columns of the last dimension by position * angle.
 void evalRope(model::RopeOp op, Operands x, const EvalContext &, Tensor &y) {
   const Tensor &input = *x[0], &positions = *x[1];
   int64_t depth = y.shape().back(), rotary = op.getRotary() ? static_cast<int64_t>(*op.getRotary()) : depth;
   int64_t step = op.getInterleaved() ? 2 : 1, other = op.getInterleaved() ? 1 : rotary / 2;
+  auto before = static_cast<int64_t>(op.getFirst().value_or(0));
   double sign = op.getInverse() ? -1 : 1, amplitude = numberOr(op.getAmplitude(), 1);
   ArrayRef<StringAttr> dims = dimNames(y.type).drop_back();
   SmallVector<SmallVector<int64_t>> strides = {stridesAlong(y.type, dims), stridesAlong(positions.type, dims)};
@@ -88,13 +89,14 @@ void evalRope(model::RopeOp op, Operands x, const EvalContext &, Tensor &y) {
     for (int64_t i = 0; i < rotary / 2; ++i) {
       double angle = positions.values[at[1]] * frequencyOf(op, i, rotary);
       double cosine = amplitude * std::cos(angle), sine = sign * amplitude * std::sin(angle);
-      int64_t first = at[0] + i * step, second = first + other;
+      int64_t first = at[0] + before + i * step, second = first + other;
       double a = input.values[first], b = input.values[second];
       y.values[first] = a * cosine - b * sine;
       y.values[second] = b * cosine + a * sine;
     }
-    for (int64_t i = rotary; i < depth; ++i)
-      y.values[at[0] + i] = input.values[at[0] + i];
+    for (int64_t i = 0; i < depth; ++i)
+      if (i < before || i >= before + rotary)
+        y.values[at[0] + i] = input.values[at[0] + i];
   });
 }
 
@@ -106,6 +108,31 @@ void evalTakeRow(model::TakeRowOp, Operands x, const EvalContext &, Tensor &y) {
       std::copy_n(&input.values[(b * count + row) * columns], columns, &y.values[b * columns]);
 }
 
+/// Returns how often each row of `part` stands in `whole`, which may have heads that `part` lacks.
+int64_t headsPerRow(const Tensor &part, const Tensor &whole) {
+  size_t rank = whole.shape().size();
+  return part.shape().size() < rank ? whole.shape()[rank - 2] : 1;
+}
+
+void evalConcat(model::ConcatOp, Operands x, const EvalContext &, Tensor &y) {
+  int64_t columns = y.shape().back(), rows = static_cast<int64_t>(y.values.size()) / columns, first = 0;
+  for (const Tensor *part : {x[0], x[1]}) {
+    int64_t width = part->shape().back(), times = headsPerRow(*part, y);
+    for (int64_t row = 0; row < rows; ++row)
+      std::copy_n(&part->values[row / times * width], width, &y.values[row * columns + first]);
+    first += width;
+  }
+}
+
+void evalColumns(model::ColumnsOp op, Operands x, const EvalContext &, Tensor &y) {
+  const Tensor &input = *x[0];
+  int64_t columns = input.shape().back(), width = y.shape().back(), times = headsPerRow(y, input);
+  auto first = static_cast<int64_t>(op.getFirst());
+  for (int64_t row = 0; row < static_cast<int64_t>(input.values.size()) / columns; ++row)
+    for (int64_t i = 0; i < width; ++i)
+      y.values[row / times * width + i] += input.values[row * columns + first + i];
+}
+
 void evalView(model::ViewOp, Operands x, const EvalContext &, Tensor &y) { y.values = x[0]->values; }
 
 } // namespace
@@ -113,6 +140,8 @@ void evalView(model::ViewOp, Operands x, const EvalContext &, Tensor &y) { y.val
 void addIndexing(EvaluatorTable &table) {
   table.add(evalView);
   table.add(evalTakeRow);
+  table.add(evalConcat);
+  table.add(evalColumns);
   table.add(evalEmbed);
   table.add(evalEmbedGrad);
   table.add(evalPick);

@@ -271,15 +271,18 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
       `factor` scales positions: w_i becomes w_i ((1 - s) / factor + s). s is 0 without `slow` and `fast`; with them it
       is (c - slow) / (fast - slow), clamped to [0, 1]. With `original_context` n, c is the number of turns over n
       positions, n w_i / 2 pi (llama3); without it, c is i (yarn).
+      The rotated columns begin with column `first`, which is 0 by default; earlier columns keep their values.
     - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
-    - (C2) positions are i32. - (C3) rotary is even and between 2 and d.
+    - (C2) positions are i32. - (C3) rotary is even and between 2 and d;
+    first is even, and first + rotary is at most d.
     - (C4) factor, original_context and amplitude are positive; slow, fast and original_context need factor; slow and
     fast differ.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse,
                        OptionalAttr<I64Attr>:$rotary, UnitAttr:$interleaved, OptionalAttr<F64Attr>:$factor,
                        OptionalAttr<F64Attr>:$slow, OptionalAttr<F64Attr>:$fast,
-                       OptionalAttr<F64Attr>:$original_context, OptionalAttr<F64Attr>:$amplitude);
+                       OptionalAttr<F64Attr>:$original_context, OptionalAttr<F64Attr>:$amplitude,
+                       OptionalAttr<I64Attr>:$first);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$x `,` $positions attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -290,11 +293,13 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Scaled dot-product attention; also returns the log of each row's normalizer";
   let description = [{
-    q is [batch, seq, heads.., head_dim], k and v are [batch, seq, kv heads, head_dim]. The dimensions of q between
-    seq and head_dim are those of k, then at most one more (the query group of grouped-query attention).
+    q is [batch, seq, heads.., head_dim], k is [batch, seq, kv heads, head_dim], v is [batch, seq, kv heads, value_dim].
+    value_dim may be head_dim. The dimensions of q between seq and head_dim are those of k, then at most one more (the
+    query group of grouped-query attention). out is [batch, seq, heads.., value_dim].
     `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored.
-    - (C1) k and v have the same type, with four dimensions. - (C2) q has the dimensions given above.
-    - (C3) out has q's dimensions; log_sum_exp has q's dimensions without the last.
+    - (C1) k and v have four dimensions and one element type, and differ at most in the last dimension.
+    - (C2) q has the dimensions given above.
+    - (C3) out has q's dimensions, but the last of v; log_sum_exp has q's dimensions without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
     - (C5) k has as many positions as q or, if q is a shard of the queries, as `unsplit`.
     - (C6) window is at least 1 and needs causal; soft_cap is positive.
@@ -319,8 +324,8 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "Derivative of attention with respect to q, k and v; recomputes the weights from log_sum_exp";
   let description = [{
-      - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp has
-      them without the last. - (C3) attributes and the positions of q are as in attention.
+      - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, but the last of v;
+      log_sum_exp has q's dimensions without the last. - (C3) attributes and the positions of q are as in attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
@@ -336,19 +341,50 @@ def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "Stores keys and values of new tokens in a cache, and attends from these tokens to the cache";
   let description = [{
-      q, k and v are as in attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim].
+      q, k and v are as in attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim] for
+      keys and [batch, kv heads, context, value_dim] for values.
       Key and value of a token at position p are stored in row p of its sequence's caches. Then the token attends to
       rows 0 to p. Tokens are ordered by position. A position outside of the context is padding: it is not stored, and
       out is 0.
-    - (C1) k and v have the same type, with four dimensions; q is as in attention. - (C2) out has q's dimensions.
-    - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, with k's element type:
-    [batch, kv heads, context, head_dim]. - (C5) window and soft_cap are as in attention.
+    - (C1) q, k and v are as in attention. - (C2) out has q's dimensions, but the last of v.
+    - (C3) positions are i32 [batch, seq]. - (C4) a cache and its result have one type, with k's element type; the
+    caches have the dimensions given above. - (C5) window and soft_cap are as in attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$positions,
                        AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$soft_cap);
   let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_keys, AnyRankedTensor:$new_values);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_ConcatOp : Model_Op<"concat", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "The columns (last dimension) of a, then those of b";
+  let description = [{
+      For keys of multi-head latent attention: each head has columns of its own and columns that all heads share.
+    - (C1) a has the dimensions of the result but the last, at least two dimensions in all, and its element type.
+    - (C2) b has the dimensions of a but the last, or lacks the one before the last; every head then gets its columns.
+    - (C3) the result has as many columns as a and b together; the last dimensions of all three have different names.
+  }];
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_ColumnsOp : Model_Op<"columns", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "passesPartial"]>]> {
+  let summary = "Columns of x (last dimension) from `first` on, summed over a dimension that the result lacks";
+  let description = [{
+      The derivative of concat.
+    - (C1) the result has the dimensions of x but the last, or lacks the one before the last, and its element type.
+    - (C2) x has the columns [first, first + columns of the result); the last dimensions have different names.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$first);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
   let hasVerifier = 1;
 }
 

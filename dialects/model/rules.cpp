@@ -345,8 +345,8 @@ void RopeOp::differentiate(Gradients &g) {
 
 // attention: heads, batch and queries are independent, but a query needs all keys. If the sequence is split, keys and
 // values are gathered. Their gradients, which each device has for its own queries, are reduce-scattered.
-static FactorKind attentionFactor(StringRef dim, Value q) {
-  return dim == lastDim(q) ? FactorKind::Blocked : FactorKind::Parallel;
+static FactorKind attentionFactor(StringRef dim, Value q, Value v) {
+  return dim == lastDim(q) || dim == lastDim(v) ? FactorKind::Blocked : FactorKind::Parallel;
 }
 
 static constexpr int64_t sequenceDim = 1;
@@ -390,21 +390,27 @@ double keysSeen(double queries, double keys, bool isCausal, double window) {
   return first >= window ? window : window - (window - first) * (window - first) / (2 * queries);
 }
 
-static double attentionFlops(Value q, Value k, bool isCausal, std::optional<uint64_t> window) {
-  auto queries = cast<RankedTensorType>(q.getType());
-  auto keys = static_cast<double>(cast<RankedTensorType>(k.getType()).getDimSize(sequenceDim));
+/// Returns the operations of products with scores: `ofKeys` products have the columns of q and k, `ofValues` those of
+/// v.
+static double attentionFlops(Value q, Value v, bool isCausal, std::optional<uint64_t> window, double ofKeys,
+                             double ofValues) {
+  auto queries = cast<RankedTensorType>(q.getType()), values = cast<RankedTensorType>(v.getType());
+  auto keys = static_cast<double>(values.getDimSize(sequenceDim));
   double seen = keysSeen(static_cast<double>(queries.getDimSize(sequenceDim)), keys, isCausal,
                          static_cast<double>(window.value_or(0)));
-  return 4.0 * static_cast<double>(queries.getNumElements()) * seen;
+  auto keyColumns = static_cast<double>(queries.getShape().back()),
+       valueColumns = static_cast<double>(values.getShape().back());
+  double rows = static_cast<double>(queries.getNumElements()) / keyColumns;
+  return 2.0 * rows * (ofKeys * keyColumns + ofValues * valueColumns) * seen;
 }
 
-FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
+FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ(), getV()); }
 SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
   Operation *local = context.cloneWith(*this, attentionOperands(context, *this),
                                        TypeRange{context.resultType(0), context.resultType(1)});
   return withOrigins(context, local, getQ());
 }
-double AttentionOp::flops() { return attentionFlops(getQ(), getK(), getCausal(), getWindow()); }
+double AttentionOp::flops() { return attentionFlops(getQ(), getV(), getCausal(), getWindow(), 1, 1); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {
   SmallVector<Value> operands = {getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)};
@@ -428,18 +434,42 @@ FactorKind AttendCacheOp::factorKind(StringRef dim) {
 }
 double AttendCacheOp::flops() {
   auto context = static_cast<double>(cast<RankedTensorType>(getKeys().getType()).getDimSize(2));
-  return 4.0 * static_cast<double>(cast<RankedTensorType>(getQ().getType()).getNumElements()) *
+  auto elements = [](Value value) {
+    return static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements());
+  };
+  return 2.0 * (elements(getQ()) + elements(getOut())) *
          keysSeen(context, context, /*isCausal=*/true, static_cast<double>(getWindow().value_or(0)));
 }
 bool AttendCacheOp::isExpensive() { return true; }
+
+// concat: its derivative takes the columns apart, and sums those that all heads share
+FactorKind ConcatOp::factorKind(StringRef dim) {
+  bool isColumns = dim == lastDim(getA()) || dim == lastDim(getB()) || dim == lastDim(getResult());
+  return isColumns ? FactorKind::Blocked : FactorKind::Parallel;
+}
+void ConcatOp::differentiate(Gradients &g) {
+  Value cotangent = g.fullCotangent();
+  int64_t first = 0;
+  for (unsigned i : {0, 1}) {
+    auto type = cast<RankedTensorType>(g.operand(i).getType());
+    g.contribute(i, g.builder.create<ColumnsOp>(g.loc, type, cotangent, g.builder.getI64IntegerAttr(first)));
+    first += type.getShape().back();
+  }
+}
+
+// columns
+FactorKind ColumnsOp::factorKind(StringRef dim) {
+  return dim == lastDim(getX()) || dim == lastDim(getResult()) ? FactorKind::Blocked : sumOutside(dim, getType());
+}
+bool ColumnsOp::passesPartial() { return true; }
 
 // take_row
 FactorKind TakeRowOp::factorKind(StringRef dim) {
   return dim == dimNames(getX().getType())[1] ? FactorKind::Blocked : FactorKind::Parallel;
 }
 
-// attention_grad: five products, where forward has two
-FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
+// attention_grad: five products, where forward has two. Those with dout v^T and dv have the columns of v.
+FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ(), getV()); }
 SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
   SmallVector<Value> operands = attentionOperands(context, *this);
   Operation *local = context.cloneWith(*this, operands,
@@ -452,7 +482,7 @@ SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
                                                                    sequenceDim);
   return results;
 }
-double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getK(), getCausal(), getWindow()); }
+double AttentionGradOp::flops() { return attentionFlops(getQ(), getV(), getCausal(), getWindow(), 3, 2); }
 bool AttentionGradOp::isExpensive() { return true; }
 
 } // namespace espalier::model

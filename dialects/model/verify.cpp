@@ -87,8 +87,13 @@ LogicalResult verifyPart(Operation *op, Value whole, ArrayAttr origins, std::opt
 LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
   if (failed(verifyNamed(op)))
     return failure();
-  if (k.getType() != v.getType() || shapeOf(k).size() != 4) // attention_c1
-    return op->emitOpError("needs k and v of one type [batch, seq, heads, head_dim], got ")
+  bool isOneLast = dimNames(k.getType()).back() == dimNames(v.getType()).back();
+  if (shapeOf(k).size() != 4 || shapeOf(v).size() != 4 || elementOf(k) != elementOf(v) ||
+      dimNames(k.getType()).drop_back() != dimNames(v.getType()).drop_back() ||
+      shapeOf(k).drop_back() != shapeOf(v).drop_back() ||
+      (isOneLast && shapeOf(k).back() != shapeOf(v).back())) // attention_c1
+    return op->emitOpError("needs k [batch, seq, heads, head_dim] and v of one type, or v with another last dimension, "
+                           "got ")
            << k.getType() << " and " << v.getType();
   size_t rank = shapeOf(q).size();
   bool grouped = rank == 5;
@@ -101,6 +106,26 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
     return op->emitOpError("needs q with the dimensions of k and at most a group before the last, got ")
            << q.getType() << " for " << k.getType();
   return success();
+}
+
+/// Returns whether `out` has the dimensions of q, but the last one of v.
+bool isAttended(Value out, Value q, Value v) {
+  ArrayRef<StringAttr> names = dimNames(out.getType());
+  return names.size() == shapeOf(q).size() && names.drop_back() == dimNames(q.getType()).drop_back() &&
+         names.back() == dimNames(v.getType()).back() && shapeOf(out).drop_back() == shapeOf(q).drop_back() &&
+         shapeOf(out).back() == shapeOf(v).back();
+}
+
+/// Returns whether `columns` has the dimensions of `whole` but the last, whose name differs. It may lack the dimension
+/// before the last if `isShared` is set.
+bool isPartOfColumns(Value columns, Value whole, bool isShared) {
+  ArrayRef<StringAttr> names = dimNames(columns.getType()), all = dimNames(whole.getType());
+  ArrayRef<int64_t> sizes = shapeOf(columns), allSizes = shapeOf(whole);
+  if (names.empty() || all.size() < 2 || llvm::is_contained(all, names.back()) ||
+      elementOf(columns) != elementOf(whole))
+    return false;
+  size_t dropped = isShared && names.size() + 1 == all.size() ? 2 : 1;
+  return names.drop_back() == all.drop_back(dropped) && sizes.drop_back() == allSizes.drop_back(dropped);
 }
 
 /// Checks the options that limit which keys a query sees and how large a score is.
@@ -321,6 +346,11 @@ LogicalResult RopeOp::verify() {
       rotary && (*rotary < 2 || *rotary % 2 || static_cast<int64_t>(*rotary) > shapeOf(getX()).back())) // rope_c3
     return emitOpError("needs an even number of rotary columns from 2 to ")
            << shapeOf(getX()).back() << ", got " << static_cast<int64_t>(*rotary);
+  int64_t first = static_cast<int64_t>(getFirst().value_or(0)), columns = shapeOf(getX()).back();
+  if (first < 0 || first > columns || first % 2 ||
+      static_cast<int64_t>(getRotary().value_or(columns)) > columns - first) // rope_c3
+    return emitOpError("needs an even first column, and the rotary columns from it on among the ")
+           << columns << " columns, got " << first;
   auto isAboveZero = [](std::optional<APFloat> number) { return !number || number->convertToDouble() > 0; };
   if (!isAboveZero(getFactor()) || !isAboveZero(getOriginalContext()) || !isAboveZero(getAmplitude())) // rope_c4
     return emitOpError("needs factor, original_context and amplitude above 0");
@@ -333,8 +363,9 @@ LogicalResult RopeOp::verify() {
 LogicalResult AttentionOp::verify() {
   if (failed(verifyAttention(*this, getQ(), getK(), getV())))
     return failure();
-  if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
-    return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
+  if (!isAttended(getOut(), getQ(), getV()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
+    return emitOpError("needs out like q with the last dimension of v and log_sum_exp like q without its last "
+                       "dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
   if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
     return failure();
@@ -346,9 +377,10 @@ LogicalResult AttentionGradOp::verify() {
     return failure();
   if (!sameDims(getDq(), getQ()) || !sameDims(getDk(), getK()) || !sameDims(getDv(), getV())) // attention_grad_c1
     return emitOpError("needs results with the dimensions of q, k and v");
-  if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
+  if (!isAttended(getOut(), getQ(), getV()) || !isAttended(getCotangent(), getQ(), getV()) ||
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
-    return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
+    return emitOpError("needs out and cotangent like q with the last dimension of v and log_sum_exp like q without its "
+                       "last dimension");
   if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
     return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
@@ -357,23 +389,57 @@ LogicalResult AttentionGradOp::verify() {
 LogicalResult AttendCacheOp::verify() {
   if (failed(verifyAttention(*this, getQ(), getK(), getV()))) // attend_cache_c1
     return failure();
-  if (!sameDims(getOut(), getQ())) // attend_cache_c2
-    return emitOpError("needs out like q, got ") << getOut().getType() << " for " << getQ().getType();
+  if (!isAttended(getOut(), getQ(), getV())) // attend_cache_c2
+    return emitOpError("needs out like q with the last dimension of v, got ")
+           << getOut().getType() << " for " << getQ().getType();
   ArrayRef<StringAttr> names = dimNames(getK().getType());
-  ArrayRef<int64_t> k = shapeOf(getK()), cache = shapeOf(getKeys());
+  ArrayRef<int64_t> k = shapeOf(getK());
   if (!elementOf(getPositions()).isInteger(32) || dimNames(getPositions().getType()) != names.take_front(2) ||
       shapeOf(getPositions()) != k.take_front(2)) // attend_cache_c3
     return emitOpError("needs i32 positions with the first two dimensions of k, got ")
            << getPositions().getType() << " for " << getK().getType();
-  bool isOneType = llvm::all_of(ArrayRef<Value>{getValues(), getNewKeys(), getNewValues()},
-                                [&](Value value) { return value.getType() == getKeys().getType(); });
-  ArrayRef<StringAttr> cacheNames = dimNames(getKeys().getType());
-  if (!isOneType || cache.size() != 4 || cacheNames[0] != names[0] || cacheNames[1] != names[2] ||
-      cacheNames[3] != names[3] || cache[0] != k[0] || cache[1] != k[2] || cache[3] != k[3] || cache[2] < k[1] ||
-      elementOf(getKeys()) != elementOf(getK())) // attend_cache_c4
-    return emitOpError("needs caches of one type [batch, heads, context, head_dim], got ")
-           << getKeys().getType() << " for " << getK().getType();
+  for (auto [given, before, after] :
+       {std::tuple(getK(), getKeys(), getNewKeys()), {getV(), getValues(), getNewValues()}}) {
+    ArrayRef<int64_t> cache = shapeOf(before);
+    ArrayRef<StringAttr> cacheNames = dimNames(before.getType());
+    if (before.getType() != after.getType() || cache.size() != 4 || cacheNames[0] != names[0] ||
+        cacheNames[1] != names[2] || cacheNames[3] != dimNames(given.getType()).back() || cache[0] != k[0] ||
+        cache[1] != k[2] || cache[3] != shapeOf(given).back() || cache[2] < k[1] || cache[2] != shapeOf(getKeys())[2] ||
+        elementOf(before) != elementOf(given)) // attend_cache_c4
+      return emitOpError("needs a cache and its result of one type [batch, heads, context, columns], got ")
+             << before.getType() << " for " << given.getType();
+  }
   return verifyScores(*this, /*isCausal=*/true); // attend_cache_c5
+}
+
+LogicalResult ConcatOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (!isPartOfColumns(getA(), getResult(), /*isShared=*/false)) // concat_c1
+    return emitOpError("needs a with the dimensions of the result but the last, got ")
+           << getA().getType() << " for " << getType();
+  if (!isPartOfColumns(getB(), getResult(), /*isShared=*/true)) // concat_c2
+    return emitOpError(
+               "needs b with the dimensions of the result but the last, with or without the one before it, got ")
+           << getB().getType() << " for " << getType();
+  if (shapeOf(getA()).back() + shapeOf(getB()).back() != shapeOf(getResult()).back() ||
+      dimNames(getA().getType()).back() == dimNames(getB().getType()).back()) // concat_c3
+    return emitOpError("needs a result with the columns of a and b, which have different names, got ")
+           << getA().getType() << ", " << getB().getType() << " and " << getType();
+  return success();
+}
+
+LogicalResult ColumnsOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (!isPartOfColumns(getResult(), getX(), /*isShared=*/true)) // columns_c1
+    return emitOpError("needs a result with the dimensions of x but the last, with or without the one before it, got ")
+           << getType() << " for " << getX().getType();
+  int64_t first = static_cast<int64_t>(getFirst());
+  if (first < 0 || first > shapeOf(getX()).back() - shapeOf(getResult()).back()) // columns_c2
+    return emitOpError("needs columns within x, got ")
+           << shapeOf(getResult()).back() << " from " << first << " on of " << shapeOf(getX()).back();
+  return success();
 }
 
 LogicalResult TakeRowOp::verify() {

@@ -21,19 +21,23 @@ public:
     task_.tokens = reader.size("seq");
     task_.group = reader.size("group");
     task_.headDim = reader.size("head_dim", 1);
+    task_.valueDim = reader.size("value_dim", 1);
     task_.context = reader.size("context", 1);
     task_.scale = static_cast<float>(reader.real("scale"));
     task_.window = reader.size("window");
     task_.softCap = static_cast<float>(reader.real("soft_cap"));
-    if (task_.headDim > cpu::kLargestHead)
-      reader.refuse("head_dim is " + std::to_string(task_.headDim) + ", needs to be at most " +
-                    std::to_string(cpu::kLargestHead));
+    for (const char *columns : {"head_dim", "value_dim"})
+      if (reader.size(columns) > cpu::kLargestHead)
+        reader.refuse(std::string(columns) + " is " + std::to_string(reader.size(columns)) + ", needs to be at most " +
+                      std::to_string(cpu::kLargestHead));
     if (!(task_.scale > 0))
       reader.refuse("scale is " + std::to_string(task_.scale) + ", needs to be above 0");
     if (!(task_.softCap >= 0))
       reader.refuse("soft_cap is " + std::to_string(task_.softCap) + ", needs to be at least 0");
     task_.keyStride = kvHeads_ * task_.headDim;
     task_.queryStride = task_.keyStride * task_.group;
+    task_.valueStride = kvHeads_ * task_.valueDim;
+    task_.outStride = task_.valueStride * task_.group;
   }
 
   int64_t parts() const override { return batch_ * kvHeads_; }
@@ -46,17 +50,15 @@ public:
     auto at = [&](int buffer, int64_t element) {
       return static_cast<char *>(arguments.buffers[buffer]) + element * bytesOf(task_.storage);
     };
-    int64_t query = sequence * task_.tokens * task_.queryStride + head * task_.group * task_.headDim;
-    int64_t key = sequence * task_.tokens * task_.keyStride + head * task_.headDim;
-    int64_t cache = part * task_.context * task_.headDim;
+    int64_t token = sequence * task_.tokens, queryHead = head * task_.group, row = part * task_.context;
     cpu::AttendCacheTask task = task_;
-    task.q = at(0, query);
-    task.k = at(1, key);
-    task.v = at(2, key);
+    task.q = at(0, token * task_.queryStride + queryHead * task_.headDim);
+    task.k = at(1, token * task_.keyStride + head * task_.headDim);
+    task.v = at(2, token * task_.valueStride + head * task_.valueDim);
     task.positions = static_cast<const int32_t *>(arguments.buffers[3]) + sequence * task_.tokens;
-    task.out = at(4, query);
-    task.keys = at(5, cache);
-    task.values = at(6, cache);
+    task.out = at(4, token * task_.outStride + queryHead * task_.valueDim);
+    task.keys = at(5, row * task_.headDim);
+    task.values = at(6, row * task_.valueDim);
     task.scratch = static_cast<float *>(threadScratch);
     loops_.attendCache(task);
   }

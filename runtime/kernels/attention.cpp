@@ -24,6 +24,7 @@ protected:
               .kvHeads = reader.size("kv_heads"),
               .group = reader.size("group"),
               .headDim = reader.size("head_dim", 1),
+              .valueDim = reader.size("value_dim", 1),
               .causal = call.causal(),
               .scale = static_cast<float>(reader.real("scale")),
               .storage = reader.storage("q"),
@@ -44,9 +45,10 @@ protected:
       reader.refuse("soft_cap is " + std::to_string(shape_.softCap) + ", needs to be at least 0");
     if (!(shape_.scale > 0))
       reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
-    if (shape_.headDim > cpu::kLargestHead)
-      reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
-                    std::to_string(cpu::kLargestHead));
+    for (const char *columns : {"head_dim", "value_dim"})
+      if (reader.size(columns) > cpu::kLargestHead)
+        reader.refuse(std::string(columns) + " is " + std::to_string(reader.size(columns)) + ", needs to be at most " +
+                      std::to_string(cpu::kLargestHead));
   }
 
   cpu::AttentionDropout dropout(const CallArguments &arguments) const {

@@ -101,9 +101,12 @@ public:
     int64_t rotary = reader.size("rotary") == 0 ? headDim_ : reader.size("rotary");
     if (headDim_ % 2)
       reader.refuse("head_dim is " + std::to_string(headDim_) + ", needs to be even");
-    if (rotary % 2 || rotary > headDim_)
-      reader.refuse("rotary is " + std::to_string(rotary) + ", needs to be even and at most head_dim");
-    form_ = {.rotary = rotary,
+    int64_t before = reader.size("first");
+    if (rotary % 2 || before < 0 || before > headDim_ || rotary > headDim_ - before)
+      reader.refuse("rotary is " + std::to_string(rotary) + ", needs to be even and at most head_dim" +
+                    (before == 0 ? "" : " less the first " + std::to_string(before) + " columns"));
+    form_ = {.first = before,
+             .rotary = rotary,
              .isInterleaved = reader.size("interleaved") != 0,
              .isInverse = reader.size("inverse") != 0,
              .amplitude = static_cast<float>(reader.real("amplitude"))};

@@ -80,11 +80,12 @@ std::string DimBinding::bind(const SignatureDim &dim, const Dims &found, const B
 }
 
 /// Checks sizes with an initial value and sizes in `whole`. A size with an initial value denotes the same dimension as
-/// that value, or for the unsharded one. Sizes in `whole` are not sharded.
+/// that value, or for the unsharded one, unless the size is in `whole`. Sizes in `whole` are not sharded.
 std::string DimBinding::faultOfWhole() const {
   for (const NumberSignature &size : function.sizes) {
     auto ours = meanings.find(size.name), other = meanings.find(size.initial);
-    if (ours == meanings.end() || other == meanings.end() || ours->second.dims == other->second.dims)
+    if (ours == meanings.end() || other == meanings.end() || ours->second.dims == other->second.dims ||
+        function.isWhole(size.name))
       continue;
     const Dim &dim = ours->second.dims.front(), &part = other->second.dims.front();
     if (dim != Dim{part.name, shapes.whole(part), 0})

@@ -364,6 +364,7 @@ const std::vector<Model> &optionModels() {
       {"gemma2", "gemma2", {}},
       {"olmo2", "olmo2", {}},
       {"gpt_neox", "gpt_neox", {}},
+      {"deepseek_v3", "deepseek_v3", {}},
       {"llama_documents", "llama", documentSets()},
   };
   return list;

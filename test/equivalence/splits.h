@@ -47,8 +47,8 @@ const std::vector<SplitCase> &matrixSplits();
 /// Returns run-file settings: attention, positions and losses within documents, which end with a space.
 std::vector<std::string> documentSets();
 
-/// Models whose ops have options: windows, documents, capped scores, scaled rotary positions, norms over split
-/// dimensions.
+/// Models whose ops have options: latent attention, windows, documents, capped scores, scaled rotary positions, norms
+/// over split dimensions.
 const std::vector<Model> &optionModels();
 /// The splits of optionModels(): one of each axis, and several together.
 const std::vector<SplitCase> &optionSplits();

@@ -86,6 +86,19 @@ GRADED |= {
     "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0,
                                 "pad_token_id": None},
 }
+# Multi-head latent attention with dense layers only: rotary pairs of neighbours that YaRN scales, and plain halves.
+LATENT = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+          "intermediate_size": 40, "num_hidden_layers": 2, "first_k_dense_replace": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 6,
+          "v_head_dim": 10, "max_position_embeddings": 8}
+GRADED |= {
+    "deepseek_v3": LATENT | {
+        "qk_rope_head_dim": 8, "rope_theta": 100.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
+                         "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.7}},
+    "deepseek_v3_halves": LATENT | {"qk_rope_head_dim": 4, "rope_interleave": False},
+    "deepseek_v3_full_q": LATENT | {"qk_rope_head_dim": 4, "q_lora_rank": None},
+}
 MODELS |= GRADED
 # These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
 # adds only if the router's scores are requested.

@@ -274,9 +274,24 @@ TEST_P(MegatronExperts, EqualTransformersWeights) {
 std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }
 
 /// Models whose gradients are recorded.
-constexpr const char *graded[] = {"llama_wide", "mistral",      "phi3",       "qwen2",          "qwen3",
-                                  "llama31",    "llama_linear", "qwen2_yarn", "mistral_window", "phi4_mini",
-                                  "gpt_neox",   "smollm3",      "gemma2",     "gemma3",         "olmo2"};
+constexpr const char *graded[] = {"llama_wide",
+                                  "mistral",
+                                  "phi3",
+                                  "qwen2",
+                                  "qwen3",
+                                  "llama31",
+                                  "llama_linear",
+                                  "qwen2_yarn",
+                                  "mistral_window",
+                                  "phi4_mini",
+                                  "gpt_neox",
+                                  "smollm3",
+                                  "gemma2",
+                                  "gemma3",
+                                  "olmo2",
+                                  "deepseek_v3",
+                                  "deepseek_v3_halves",
+                                  "deepseek_v3_full_q"};
 
 INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe"),
                          nameOf);

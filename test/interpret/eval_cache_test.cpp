@@ -104,6 +104,29 @@ TEST(AttendCache, DoesNotCachePadding) {
   EXPECT_EQ(results[2].values, empty);
 }
 
+TEST(Concat, PlacesColumnsSideBySide) {
+  Program program(oneOp({tensorType("seq=1 heads=2 a=2"), tensorType("seq=1 heads=2 b=1")}, "model.concat %x0, %x1",
+                        tensorType("seq=1 heads=2 ab=3")));
+  EXPECT_THAT(program.first({program.argument(0, {1, 2, 3, 4}), program.argument(1, {5, 6})}),
+              testing::ElementsAre(1, 2, 5, 3, 4, 6));
+}
+
+TEST(Concat, GivesSharedColumnsToEveryHead) {
+  Program program(oneOp({tensorType("seq=2 heads=2 a=1"), tensorType("seq=2 b=1")}, "model.concat %x0, %x1",
+                        tensorType("seq=2 heads=2 ab=2")));
+  EXPECT_THAT(program.first({program.argument(0, {1, 2, 3, 4}), program.argument(1, {5, 6})}),
+              testing::ElementsAre(1, 5, 2, 5, 3, 6, 4, 6));
+}
+
+TEST(Columns, AreTakenByHeadOrSummed) {
+  for (bool isSummed : {false, true}) {
+    std::string result = tensorType(isSummed ? "seq=1 b=2" : "seq=1 heads=2 b=2");
+    Program program(oneOp({tensorType("seq=1 heads=2 ab=3")}, "model.columns %x0 {first = 1 : i64}", result));
+    std::vector<double> wanted = isSummed ? std::vector<double>{7, 9} : std::vector<double>{2, 3, 5, 6};
+    EXPECT_EQ(program.first({program.argument(0, {1, 2, 3, 4, 5, 6})}), wanted);
+  }
+}
+
 TEST(TakeRow, TakesARowOfEachSequenceOrZeros) {
   Program program(oneOp({tensorType("batch=3 seq=2 hidden=2"), tensorType("batch=3", "i32")}, "model.take_row %x0, %x1",
                         tensorType("batch=3 seq=1 hidden=2")));

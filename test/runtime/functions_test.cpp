@@ -74,7 +74,8 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
   EXPECT_TRUE(attention.operands[3].name == "visible_from" && attention.operands[3].isOptional);
   EXPECT_FALSE(attention.operands[1].isLinear);
   EXPECT_TRUE(attention.operands[2].isLinear && attention.hasFlag("causal") && attention.space == "q");
-  EXPECT_EQ(attention.operands[1].dims, attention.operands[2].dims);
+  EXPECT_EQ(attention.operands[1].dims[2], attention.operands[2].dims[2]);
+  EXPECT_TRUE(attention.operands[2].dims[3].name == "value_dim" && attention.isWhole("value_dim"));
   EXPECT_EQ(findEpilogue("bias_gradient")->operands[0].of, "b");
   EXPECT_TRUE(findEpilogue("add")->isLinear && !findEpilogue("bias_add")->isLinear);
   EXPECT_EQ(findSlot("loss_scale"), LossScale);
@@ -84,14 +85,14 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
 TEST(Functions, OptionalSizesHaveDefaults) {
   const FunctionSignature &attention = *findFunction("attention_forward");
   int64_t given[] = {2, 9, 3, 4, 8, 36}, negative[] = {2, -9, 3, 4, 8};
-  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0}));
-  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0}));
+  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0, 8}));
+  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0, 8}));
   EXPECT_FALSE(allSizes(attention, std::span(given, 4)));
   EXPECT_FALSE(allSizes(attention, negative));
-  int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 2, 1, 1};
+  int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 2, 1, 2, 1};
   EXPECT_FALSE(allSizes(*findFunction("rope"), rope));
   EXPECT_FALSE(allSizes(*findFunction("rope"), tooMany));
-  EXPECT_EQ(allSizes(*findFunction("rope"), std::span(tooMany, 4)), (std::vector<int64_t>{3, 2, 4, 1, 0, 0}));
+  EXPECT_EQ(allSizes(*findFunction("rope"), std::span(tooMany, 4)), (std::vector<int64_t>{3, 2, 4, 1, 0, 0, 0}));
   EXPECT_EQ(attention.leastFloats(), 1U);
 }
 

@@ -42,6 +42,16 @@ pb::LibraryCall attention(Toy &toy) {
   return call;
 }
 
+/// Values have the dims `values`, and `columns` is the last size of the call.
+pb::LibraryCall attentionWithValues(Toy &toy, const char *values, int64_t columns) {
+  pb::LibraryCall call = attention(toy);
+  for (int buffer : {2, 3})
+    *call.mutable_buffers(buffer) = toy(values);
+  for (int64_t size : {int64_t(6), int64_t(0), columns})
+    call.add_sizes(size);
+  return call;
+}
+
 pb::LibraryCall route(Toy &toy) {
   return toy.call(pb::LibraryCall::ROUTE, {toy("bsx"), toy("cbs"), toy("cbs")}, {4, 6, 8, 3, 7});
 }
@@ -165,6 +175,31 @@ const CallCase calls[] = {
     {"PartsThatAreSamples", "no parts of a sum",
      [](Toy &toy) { return toy.call(pb::LibraryCall::REDUCE_PARTS, {toy("bsh"), toy("sh")}, {4, 96}); }},
     {"Attention", "", attention},
+    {"AttentionWithOtherValues", "", [](Toy &toy) { return attentionWithValues(toy, "bsnw", 10); }},
+    {"AttentionWithOtherValuesBySize", "has sizes 4 6 2 1 5 6 0 9, its dims give 4 6 2 1 5 6 0 10",
+     [](Toy &toy) { return attentionWithValues(toy, "bsnw", 9); }},
+    {"AttentionWithPartsOfValues", "whose value_dim must not be split",
+     [](Toy &toy) { return attentionWithValues(toy, "bsnu", 10); }},
+    {"Concat", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CONCAT, {toy("bsnd"), toy("bsnw"), toy("bsny")}, {24, 2, 5, 10, 15, 1});
+     }},
+    {"ConcatOfSharedColumns", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CONCAT, {toy("bsnd"), toy("bsw"), toy("bsny")}, {24, 2, 5, 10, 15, 0});
+     }},
+    {"ConcatInOtherOrder", "has sizes 24 2 10 5 15 1, its dims give 24 2 5 10 15 1",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CONCAT, {toy("bsnd"), toy("bsnw"), toy("bsny")}, {24, 2, 10, 5, 15, 1});
+     }},
+    {"ConcatOfAShard", "whose b_columns must not be split",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CONCAT, {toy("bsnd"), toy("bsnu"), toy("bsny")}, {24, 2, 5, 10, 15, 1});
+     }},
+    {"SumOfColumns", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COLUMNS, {toy("bsny"), toy("bsw")}, {24, 2, 15, 10, 5, 0}); }},
+    {"SumOfColumnsByHead", "has sizes 24 2 15 10 5 1, its dims give 24 2 15 10 5 0",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COLUMNS, {toy("bsny"), toy("bsw")}, {24, 2, 15, 10, 5, 1}); }},
     {"AttentionOfTheWholeSequence", "",
      [](Toy &toy) {
        pb::LibraryCall call = attention(toy);

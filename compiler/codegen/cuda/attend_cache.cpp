@@ -77,25 +77,26 @@ class AttendCache {
 public:
   AttendCache(KernelFunction &f, exec::KernelOp kernel)
       : f(f), element(typeParameter(kernel, "type")), headDim(integerParameter(kernel, "head_dim")),
-        scale(realParameter(kernel, "scale")), softCap(realParameter(kernel, "soft_cap", 0)),
-        window(integerParameter(kernel, "window", 0)),
-        columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))) {}
+        valueDim(integerParameter(kernel, "value_dim", headDim)), scale(realParameter(kernel, "scale")),
+        softCap(realParameter(kernel, "soft_cap", 0)), window(integerParameter(kernel, "window", 0)),
+        columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))),
+        valueColumns(f, element, valueDim, columns.width) {}
 
   void build() {
     Expr row = wide(Expr(f, f.blockX())), heads = at("kv_heads"), group = at("group");
     Expr head = row / group % heads, token = row / group / heads, sequence = token / at("seq");
     Expr position = loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type());
     Expr isPadding = (position < 0) | (wide(position) >= at("context"));
-    Expr first = (sequence * heads + head) * at("context") * headDim;
+    Expr first = (sequence * heads + head) * at("context");
     std::vector<Expr> query = columns.load(rowAt("q", row * headDim));
     Variable largest(Expr(f, f.number(lowest))), sum(Expr(f, f.number(0)));
-    std::vector<Variable> out = columns.zeros();
+    std::vector<Variable> out = valueColumns.zeros();
     Expr begin = wide(Expr(f, f.warpIndex()));
     if (window > 0)
       begin = begin + atLeast(wide(position) + (1 - window), 0);
     // All lanes of a warp run the loop together, because all take part in the warp reductions.
     loop(begin, select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
-         [&](Expr key) { see(query, first + key * headDim, largest, sum, out); });
+         [&](Expr key) { see(query, first + key, largest, sum, out); });
     leave(largest.get(), sum.get(), LaneColumns::gets(out));
     f.barrier();
     join(row, isPadding);
@@ -107,8 +108,9 @@ private:
   Expr rowAt(StringRef operand, Expr place) { return elementAt(Expr(f, f.buffer(operand)), place, element); }
 
   /// Adds one key. Earlier sums are rescaled to the new maximum.
-  void see(const std::vector<Expr> &query, Expr place, Variable &largest, Variable &sum, std::vector<Variable> &out) {
-    std::vector<Expr> key = columns.load(rowAt("keys", place)), value = columns.load(rowAt("values", place));
+  void see(const std::vector<Expr> &query, Expr row, Variable &largest, Variable &sum, std::vector<Variable> &out) {
+    std::vector<Expr> key = columns.load(rowAt("keys", row * headDim));
+    std::vector<Expr> value = valueColumns.load(rowAt("values", row * valueDim));
     Expr product = query[0] * key[0];
     for (int i = 1; i < columns.count(); ++i)
       product = product + query[i] * key[i];
@@ -120,7 +122,7 @@ private:
     Expr shrunk = exp2(before - now), weight = exp2(score - now);
     largest.set(now);
     sum.set(sum.get() * shrunk + weight);
-    for (int i = 0; i < columns.count(); ++i)
+    for (int i = 0; i < valueColumns.count(); ++i)
       out[i].set(out[i].get() * shrunk + weight * value[i]);
   }
 
@@ -132,9 +134,9 @@ private:
     Expr warp(f, f.warpIndex());
     storeValue(largest, shared(warp)); // all lanes store the same number
     storeValue(sum, shared(warp + warps()));
-    columns.forEach([&](int piece, Expr column) {
+    valueColumns.forEach([&](int piece, Expr column) {
       for (int i = 0; i < columns.width; ++i)
-        storeValue(out[piece * columns.width + i], shared(warp * headDim + column + i + 2 * warps()));
+        storeValue(out[piece * columns.width + i], shared(warp * valueDim + column + i + 2 * warps()));
     });
   }
 
@@ -148,21 +150,21 @@ private:
       weights.push_back(exp2(number(Expr(f, f.integer(warp))) - largest));
       sum = sum + weights.back() * number(Expr(f, f.integer(warps() + warp)));
     }
-    loop(Expr(f, f.threadIndex()), Expr(f, f.integer(headDim)), f.geometry.getThreads(), [&](Expr column) {
+    loop(Expr(f, f.threadIndex()), Expr(f, f.integer(valueDim)), f.geometry.getThreads(), [&](Expr column) {
       Expr total(f, f.number(0));
       for (int64_t warp = 0; warp < warps(); ++warp)
-        total = total + weights[warp] * number(column + (warp * headDim + 2 * warps()));
+        total = total + weights[warp] * number(column + (warp * valueDim + 2 * warps()));
       Expr mean(f, f.divide(total.get(), sum.get()));
-      storeElements({select(isPadding, 0.0, mean)}, rowAt("out", row * headDim + wide(column)), element);
+      storeElements({select(isPadding, 0.0, mean)}, rowAt("out", row * valueDim + wide(column)), element);
     });
   }
 
   KernelFunction &f;
   Type element;
-  int64_t headDim;
+  int64_t headDim, valueDim;
   double scale, softCap;
   int64_t window;
-  LaneColumns columns;
+  LaneColumns columns, valueColumns;
 };
 
 } // namespace
@@ -175,9 +177,9 @@ template <> LogicalResult build<SpecialKernel::attend_cache>(KernelFunction &f, 
 /// keys[b, head, positions[b, t]] = k[b, t, head], and values likewise; padding is skipped. One warp per (token, head).
 template <> LogicalResult build<SpecialKernel::keep_rows>(KernelFunction &f, exec::KernelOp kernel) {
   Type element = typeParameter(kernel, "type");
-  int64_t headDim = integerParameter(kernel, "head_dim");
+  int64_t headDim = integerParameter(kernel, "head_dim"), valueDim = integerParameter(kernel, "value_dim", headDim);
   auto width = static_cast<int>(integerParameter(kernel, "width"));
-  LaneColumns columns(f, element, headDim, width);
+  LaneColumns keyColumns(f, element, headDim, width), valueColumns(f, element, valueDim, width);
   Expr row = Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex()));
   Expr heads(f, f.scalar("kv_heads")), context(f, f.scalar("context"));
   when(row < Expr(f, f.extent()), [&] {
@@ -185,13 +187,16 @@ template <> LogicalResult build<SpecialKernel::keep_rows>(KernelFunction &f, exe
     Expr position =
         wide(loadValue(elementAt(Expr(f, f.buffer("positions")), token, f.b.getI32Type()), f.b.getI32Type()));
     when((position >= 0) & (position < context), [&] {
-      Expr to = ((sequence * heads + row % heads) * context + position) * headDim;
-      for (auto [given, cache] : {std::pair("k", "keys"), std::pair("v", "values")})
-        columns.forEach([&, given = given, cache = cache](int, Expr column) {
-          Expr from = elementAt(Expr(f, f.buffer(given)), row * headDim + wide(column), element);
-          Expr place = elementAt(Expr(f, f.buffer(cache)), to + wide(column), element);
+      Expr to = (sequence * heads + row % heads) * context + position;
+      auto keep = [&](StringRef given, StringRef cache, const LaneColumns &columns) {
+        columns.forEach([&](int, Expr column) {
+          Expr from = elementAt(Expr(f, f.buffer(given)), row * columns.headDim + wide(column), element);
+          Expr place = elementAt(Expr(f, f.buffer(cache)), to * columns.headDim + wide(column), element);
           storeElements(loadElements(from, element, width), place, element);
         });
+      };
+      keep("k", "keys", keyColumns);
+      keep("v", "values", valueColumns);
     });
   });
   return success();

@@ -15,9 +15,11 @@ AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
     auto number = parameters.getAs<FloatAttr>(name);
     return number ? number.getValueAsDouble() : otherwise;
   };
-  auto window = parameters.getAs<IntegerAttr>("window");
+  auto window = parameters.getAs<IntegerAttr>("window"), values = parameters.getAs<IntegerAttr>("value_dim");
+  int64_t headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt();
   return {.element = cast<TypeAttr>(parameters.get("type")).getValue(),
-          .headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt(),
+          .headDim = headDim,
+          .valueDim = values ? values.getInt() : headDim,
           .isCausal = parameters.contains("causal"),
           .isPart = parameters.contains("keys"),
           .scale = real("scale", 1),
@@ -31,8 +33,8 @@ namespace {
 
 /// Returns the tile sizes of 16 x 16 threads that use few registers and little shared memory.
 TileSizes plainTiles(const AttentionConfig &config) {
-  int64_t side = config.headDim <= 64 ? 64 : 32;
-  return {config.element, side, side, config.headDim, /*warps=*/8, /*stages=*/1};
+  int64_t side = std::max(config.headDim, config.valueDim) <= 64 ? 64 : 32;
+  return {config.element, side, side, config.headDim, config.valueDim, /*warps=*/8, /*stages=*/1};
 }
 
 } // namespace
@@ -42,10 +44,10 @@ TileSizes plainTiles(const AttentionConfig &config) {
 TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
-  int64_t dim = config.headDim;
+  int64_t dim = std::max(config.headDim, config.valueDim);
   bool hasDropout = config.rate > 0, hidesEarly = config.window > 0 || config.hasDocuments;
   auto tiles = [&](int64_t rows, int64_t columns, int warps) {
-    return TileSizes{config.element, rows, columns, dim, warps, /*stages=*/2};
+    return TileSizes{config.element, rows, columns, config.headDim, config.valueDim, warps, /*stages=*/2};
   };
   switch (pass) {
   case AttentionPass::Forward:
@@ -64,10 +66,10 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
 
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) {
   TileSizes tiles = attentionTiles(pass, config);
-  int64_t resident = pass == AttentionPass::Forward ? 1 : 2;
+  int64_t resident = tiles.ofKeys().pitch() + (pass == AttentionPass::Forward ? 0 : tiles.ofValues().pitch());
   int64_t statistics =
       pass == AttentionPass::KeyGradient ? tiles.stages * (config.hasDocuments ? 3 : 2) * tiles.columns * 4 : 0;
-  return resident * tiles.rowBytes() + 2 * tiles.stages * tiles.columnBytes() + tiles.scratchBytes() + statistics;
+  return resident * tiles.rows + tiles.stages * tiles.pairBytes() + tiles.scratchBytes() + statistics;
 }
 
 AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys)
@@ -111,15 +113,22 @@ Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size
   return result;
 }
 
+int64_t AttentionBlock::depthOf(StringRef operand) const {
+  bool isOfKeys = operand == "q" || operand == "k" || operand == "dq" || operand == "dk";
+  return isOfKeys ? config.headDim : config.valueDim;
+}
+
 TileSource AttentionBlock::queries(StringRef operand, Expr head, Expr first) {
-  Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads()) * config.headDim;
-  Expr begin = row * stride + wide(head * config.headDim);
+  int64_t depth = depthOf(operand);
+  Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads()) * depth;
+  Expr begin = row * stride + wide(head * depth);
   return {elementAt({f, f.buffer(operand)}, begin, config.element), stride, queryCount - first};
 }
 
 TileSource AttentionBlock::keys(StringRef operand, Expr first) {
-  Expr row = wide(sample) * wide(keyCount) + wide(first), stride = wide(kvHeads) * config.headDim;
-  Expr begin = row * stride + wide(kvHead * config.headDim);
+  int64_t depth = depthOf(operand);
+  Expr row = wide(sample) * wide(keyCount) + wide(first), stride = wide(kvHeads) * depth;
+  Expr begin = row * stride + wide(kvHead * depth);
   return {elementAt({f, f.buffer(operand)}, begin, config.element), stride, keyCount - first};
 }
 

@@ -1,7 +1,8 @@
 // Code shared by the attention kernels: the block's part of the tensors, positions and masks, dropout.
 //
-// Layouts: q, out and their gradients [batch, seq, kv_heads, group, head_dim]; k, v and their gradients [batch, keys,
-// kv_heads, head_dim]; lse and delta f32 [batch, seq, kv_heads, group]; visible_from i32 [batch, seq].
+// Layouts: q and its gradient [batch, seq, kv_heads, group, head_dim]; k and its gradient [batch, keys, kv_heads,
+// head_dim]; out, v and their gradients likewise with value_dim for head_dim; lse and delta f32 [batch, seq, kv_heads,
+// group]; visible_from i32 [batch, seq].
 #pragma once
 
 #include "compiler/codegen/cuda/tiles.h"
@@ -13,7 +14,7 @@ namespace espalier::codegen::cuda {
 /// The compile-time parameters of a kernel.
 struct AttentionConfig {
   mlir::Type element;
-  int64_t headDim;
+  int64_t headDim, valueDim;
   bool isCausal, isPart; ///< `isPart`: q has only a shard of the sequence
   double scale, rate;
   int64_t window;    ///< keys that a query attends to, itself last; 0: no limit
@@ -41,9 +42,9 @@ public:
   /// If `ofKeys`, blocks are tiles of keys of a key-value head, else tiles of queries of a query head.
   AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys);
 
-  /// Returns the rows of a q-like operand from query `first` of query head `head` on.
+  /// Returns the rows of q, out or a gradient of them from query `first` of query head `head` on.
   TileSource queries(llvm::StringRef operand, Expr head, Expr first);
-  /// Returns rows of a k-like operand for the block's key-value head.
+  /// Returns rows of k, v or a gradient of them for the block's key-value head.
   TileSource keys(llvm::StringRef operand, Expr first);
   /// Returns rows of an lse-like operand.
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
@@ -103,6 +104,8 @@ public:
 
 private:
   void makeRoundKeys();
+  /// Returns the elements of a row of an operand.
+  int64_t depthOf(llvm::StringRef operand) const;
   Expr heads() { return kvHeads * group; }
   /// Returns visible_from of the query, at most the query's position.
   Expr documentOf(Expr query);

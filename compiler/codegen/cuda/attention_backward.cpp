@@ -1,5 +1,5 @@
 // The gradient of attention. Probabilities are recomputed from lse. With p the probabilities, r the dropout factors (0
-// or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
+// or 1 / (1 - rate)) and delta = sum over a row of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
 // A soft cap multiplies ds by the derivative of the capped score.
 // Two kernels: one computes dq by blocks of queries and stores delta; one computes dk and dv by blocks of keys, each of
@@ -21,40 +21,43 @@ class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
       : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
-        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
-        statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
-        tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
+        secondTile(block.integer(sizes.rows * sizes.ofKeys().pitch())),
+        streamed(sizes.rows * (sizes.ofKeys().pitch() + sizes.ofValues().pitch())),
+        statistics(streamed + sizes.stages * sizes.pairBytes() + sizes.scratchBytes()),
+        tiles(Tiles::make(f, sizes, block.integer(streamed + sizes.stages * sizes.pairBytes()))) {}
 
 protected:
-  Expr firstStreamed(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
-  Expr secondStreamed(Expr buffer) { return firstStreamed(buffer) + sizes.columnBytes(); }
+  Expr firstStreamed(Expr buffer) { return buffer * sizes.pairBytes() + streamed; }
+  Expr secondStreamed(Expr buffer) { return firstStreamed(buffer) + sizes.columns * sizes.ofKeys().pitch(); }
 
-  std::vector<Variable> zeroSums() {
+  std::vector<Variable> zeroSums(TileDepth depth) {
     std::vector<Variable> sums;
-    for (size_t i = 0; i < tiles->rows.size() * tiles->sumSlots; ++i)
+    for (size_t i = 0; i < tiles->rows.size() * tiles->sumSlots(depth); ++i)
       sums.emplace_back(block.number(0));
     return sums;
   }
 
   /// Computes sums += weights times the tile at `b`.
-  void add(std::vector<Variable> &sums, const Grid &weights, Expr b) {
+  void add(std::vector<Variable> &sums, const Grid &weights, Expr b, TileDepth depth) {
     Grid before(tiles->rows.size());
+    int slots = tiles->sumSlots(depth);
     for (size_t i = 0; i < sums.size(); ++i)
-      before[i / tiles->sumSlots].push_back(sums[i].get());
-    Grid after = tiles->multiplyAlong(weights, b, before);
+      before[i / slots].push_back(sums[i].get());
+    Grid after = tiles->multiplyAlong(weights, b, before, depth);
     for (size_t i = 0; i < sums.size(); ++i)
-      sums[i].set(after[i / tiles->sumSlots][i % tiles->sumSlots]);
+      sums[i].set(after[i / slots][i % slots]);
   }
 
   /// Stores the block's rows, multiplied by `factor`.
-  void store(const std::vector<Variable> &sums, double factor, Expr count,
+  void store(const std::vector<Variable> &sums, double factor, Expr count, TileDepth depth,
              const std::function<TileSource(Expr)> &placeOf) {
+    int slots = tiles->sumSlots(depth);
     for (size_t row = 0; row < tiles->rows.size(); ++row) {
       std::vector<Expr> result;
-      for (int slot = 0; slot < tiles->sumSlots; ++slot)
-        result.push_back(sums[row * tiles->sumSlots + slot].get() * factor);
+      for (int slot = 0; slot < slots; ++slot)
+        result.push_back(sums[row * slots + slot].get() * factor);
       Expr index = block.first + tiles->rows[row];
-      when(index < count, [&] { tiles->storeRow(result, placeOf(index).base); });
+      when(index < count, [&] { tiles->storeRow(result, placeOf(index).base, depth); });
     }
   }
 
@@ -69,6 +72,8 @@ protected:
     return slopes;
   }
 
+  TileDepth ofKeys() const { return sizes.ofKeys(); }
+  TileDepth ofValues() const { return sizes.ofValues(); }
   double unit() const { return block.unit(); }
   double keptFactor() const { return 1 / (1 - block.config.rate); }
 
@@ -96,9 +101,9 @@ public:
   }
 
   void build() {
-    tiles->startCopy(block.keys("k", block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.keys("v", block.first), sizes.rows, secondTile);
-    if (sizes.headDim <= 128) {
+    tiles->startCopy(block.keys("k", block.first), sizes.rows, firstTile, ofKeys());
+    tiles->startCopy(block.keys("v", block.first), sizes.rows, secondTile, ofValues());
+    if (std::max(sizes.headDim, sizes.valueDim) <= 128) {
       run(/*withValues=*/true, /*withKeys=*/true);
       return;
     }
@@ -112,9 +117,9 @@ private:
   void run(bool withValues, bool withKeys) {
     std::vector<Variable> keySums, valueSums;
     if (withKeys)
-      keySums = zeroSums();
+      keySums = zeroSums(ofKeys());
     if (withValues)
-      valueSums = zeroSums();
+      valueSums = zeroSums(ofValues());
     block.stream(
         *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
@@ -128,9 +133,9 @@ private:
           block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
         });
     if (withKeys)
-      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys("dk", key); });
+      store(keySums, block.config.scale, block.keyCount, ofKeys(), [&](Expr key) { return block.keys("dk", key); });
     if (withValues)
-      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys("dv", key); });
+      store(valueSums, keptFactor(), block.keyCount, ofValues(), [&](Expr key) { return block.keys("dv", key); });
   }
 
   Expr headOf(Expr tile) { return block.head + tile / atLeast(perHead, 1); }
@@ -145,8 +150,8 @@ private:
 
   void issue(Expr tile, Expr buffer) {
     Expr head = headOf(tile), query = queryOf(tile);
-    tiles->startCopy(block.queries("q", head, query), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.queries("dout", head, query), sizes.columns, secondStreamed(buffer));
+    tiles->startCopy(block.queries("q", head, query), sizes.columns, firstStreamed(buffer), ofKeys());
+    tiles->startCopy(block.queries("dout", head, query), sizes.columns, secondStreamed(buffer), ofValues());
     tiles->startFloats(block.statistics("lse", head, query), sizes.columns, lseOf(buffer));
     tiles->startFloats(block.statistics("delta", head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
     if (block.hasDocuments())
@@ -178,7 +183,7 @@ private:
   void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
     Expr head = headOf(tile), firstQuery = queryOf(tile);
     // The sign of a weight encodes whether dropout drops it.
-    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer), ofKeys());
     block.limit(scores);
     Grid scoreSlopes = slopesOf(scores), weights = hide(scores, firstQuery, buffer), kept = weights;
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
@@ -194,10 +199,10 @@ private:
       }
     }
     if (!valueSums.empty())
-      add(valueSums, kept, secondStreamed(buffer));
+      add(valueSums, kept, secondStreamed(buffer), ofValues());
     if (keySums.empty())
       return;
-    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
+    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer), ofValues());
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr delta = sharedFloat(lseOf(buffer) + (tiles->columns[column] + sizes.columns) * 4);
       for (size_t row = 0; row < weights.size(); ++row) {
@@ -211,7 +216,7 @@ private:
           slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
     }
-    add(keySums, slopes, firstStreamed(buffer));
+    add(keySums, slopes, firstStreamed(buffer), ofKeys());
   }
 
   Expr firstColumns, perHead; ///< tiles of queries that are masked, and that are not
@@ -221,11 +226,11 @@ private:
 class QueryGradient : Gradient {
 public:
   QueryGradient(KernelFunction &f, const AttentionConfig &config)
-      : Gradient(f, config, AttentionPass::QueryGradient, /*ofKeys=*/false), sums(zeroSums()) {}
+      : Gradient(f, config, AttentionPass::QueryGradient, /*ofKeys=*/false), sums(zeroSums(ofKeys())) {}
 
   void build() {
-    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, firstTile);
-    tiles->startCopy(block.queries("dout", block.head, block.first), sizes.rows, secondTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, firstTile, ofKeys());
+    tiles->startCopy(block.queries("dout", block.head, block.first), sizes.rows, secondTile, ofValues());
     for (Expr row : tiles->rows) {
       visible.push_back(block.visibleKeys(block.first + row));
       lse.push_back(statistic("lse", row) * std::numbers::log2e);
@@ -247,7 +252,7 @@ public:
             return use(firstKey, buffer);
           block.whenSeen(block.seesTile(firstKey, *tiles), [&] { use(firstKey, buffer); });
         });
-    store(sums, block.config.scale, block.queryCount,
+    store(sums, block.config.scale, block.queryCount, ofKeys(),
           [&](Expr query) { return block.queries("dq", block.head, query); });
   }
 
@@ -265,9 +270,9 @@ private:
     Expr out = block.queries("out", block.head, query).base, dout = block.queries("dout", block.head, query).base;
     int perPiece = static_cast<int>(16 / sizes.elementBytes());
     Variable sum(block.number(0));
-    for (int64_t first = 0; first < sizes.headDim; first += tiles->rowLanes * perPiece) {
+    for (int64_t first = 0; first < sizes.valueDim; first += tiles->rowLanes * perPiece) {
       Expr d = tiles->rowLane * perPiece + first;
-      when(d < sizes.headDim, [&] {
+      when(d < sizes.valueDim, [&] {
         std::vector<Expr> a = loadElements(elementAt(out, d, sizes.element), sizes.element, perPiece);
         std::vector<Expr> b = loadElements(elementAt(dout, d, sizes.element), sizes.element, perPiece);
         for (int i = 0; i < perPiece; ++i)
@@ -284,21 +289,21 @@ private:
   Expr keyOf(Expr tile) { return block.hidesEarlyKeys() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
-    tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer));
-    tiles->startCopy(block.keys("v", firstKey), sizes.columns, secondStreamed(buffer));
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, firstStreamed(buffer), ofKeys());
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, secondStreamed(buffer), ofValues());
   }
 
   void use(Expr firstKey, Expr buffer) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
     if (block.hidesEarlyKeys())
       isNeeded = isNeeded | (firstKey < block.firstOfLastRow());
-    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer), ofKeys());
     block.limit(scores);
     Grid scoreSlopes = slopesOf(scores);
     Grid weights = hideScores(scores, isNeeded, [&](size_t row, size_t column) {
       return block.isVisible(row, visible[row], firstKey + tiles->columns[column]);
     });
-    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
+    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer), ofValues());
     for (size_t row = 0; row < weights.size(); ++row)
       for (size_t column = 0; column < tiles->columns.size(); ++column) {
         Expr weight = exp2(weights[row][column] * unit() - lse[row]), slope = slopes[row][column];
@@ -309,7 +314,7 @@ private:
         if (!scoreSlopes.empty())
           slopes[row][column] = slopes[row][column] * scoreSlopes[row][column];
       }
-    add(sums, slopes, firstStreamed(buffer));
+    add(sums, slopes, firstStreamed(buffer), ofKeys());
   }
 
   Expr hiddenTiles; ///< tiles of keys before the first visible key of the block

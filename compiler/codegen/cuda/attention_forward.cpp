@@ -17,14 +17,15 @@ class Forward {
 public:
   Forward(KernelFunction &f, const AttentionConfig &config)
       : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
-        queryTile(block.integer(0)), streamed(sizes.rowBytes()),
-        tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {
+        queryTile(block.integer(0)), streamed(sizes.rows * sizes.ofKeys().pitch()),
+        tiles(Tiles::make(f, sizes, block.integer(streamed + sizes.stages * sizes.pairBytes()))),
+        slots(tiles->sumSlots(sizes.ofValues())) {
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;
       visible.push_back(block.visibleKeys(query));
       maxima.emplace_back(block.number(-std::numeric_limits<double>::infinity()));
       totals.emplace_back(block.number(0));
-      for (int slot = 0; slot < tiles->sumSlots; ++slot)
+      for (int slot = 0; slot < slots; ++slot)
         sums.emplace_back(block.number(0));
     }
     if (block.hasDocuments())
@@ -32,7 +33,7 @@ public:
   }
 
   void build() {
-    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile);
+    tiles->startCopy(block.queries("q", block.head, block.first), sizes.rows, queryTile, sizes.ofKeys());
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     Expr seen = ceilDivide(block.visibleKeys(last), sizes.columns);
     if (block.hidesEarlyKeys()) {
@@ -50,15 +51,15 @@ public:
   }
 
 private:
-  Expr keyTile(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
-  Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
+  Expr keyTile(Expr buffer) { return buffer * sizes.pairBytes() + streamed; }
+  Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columns * sizes.ofKeys().pitch(); }
 
   /// Returns the first key of a tile; tiles before the first visible key of the block are left out.
   Expr keyOf(Expr tile) { return block.hidesEarlyKeys() ? (tile + hiddenTiles) * sizes.columns : tile * sizes.columns; }
 
   void issue(Expr firstKey, Expr buffer) {
-    tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer));
-    tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer));
+    tiles->startCopy(block.keys("k", firstKey), sizes.columns, keyTile(buffer), sizes.ofKeys());
+    tiles->startCopy(block.keys("v", firstKey), sizes.columns, valueTile(buffer), sizes.ofValues());
   }
 
   Grid hide(const Grid &scores, Expr firstKey) {
@@ -71,24 +72,24 @@ private:
   }
 
   void use(Expr firstKey, Expr buffer) {
-    Grid scores = tiles->multiplyAcross(queryTile, keyTile(buffer));
+    Grid scores = tiles->multiplyAcross(queryTile, keyTile(buffer), sizes.ofKeys());
     block.limit(scores);
     Grid weights = hide(scores, firstKey);
     Grid shrunk(weights.size());
     for (size_t row = 0; row < weights.size(); ++row) {
       Expr shrink = addRow(row, weights[row]);
-      for (int slot = 0; slot < tiles->sumSlots; ++slot)
-        shrunk[row].push_back(sums[row * tiles->sumSlots + slot].get() * shrink);
+      for (int slot = 0; slot < slots; ++slot)
+        shrunk[row].push_back(sums[row * slots + slot].get() * shrink);
       if (block.config.rate > 0)
         for (size_t column = 0; column < weights[row].size(); ++column) {
           Expr isKept = block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]);
           weights[row][column] = select(isKept, weights[row][column], 0);
         }
     }
-    Grid added = tiles->multiplyAlong(weights, valueTile(buffer), shrunk);
+    Grid added = tiles->multiplyAlong(weights, valueTile(buffer), shrunk, sizes.ofValues());
     for (size_t row = 0; row < added.size(); ++row)
-      for (int slot = 0; slot < tiles->sumSlots; ++slot)
-        sums[row * tiles->sumSlots + slot].set(added[row][slot]);
+      for (int slot = 0; slot < slots; ++slot)
+        sums[row * slots + slot].set(added[row][slot]);
   }
 
   /// Replaces scores by exp(scale * (score - maximum)). Returns the factor that rescales earlier sums.
@@ -116,10 +117,10 @@ private:
     Expr query = block.first + tiles->rows[row];
     Expr factor(f, f.reciprocal(total.get()));
     std::vector<Expr> out;
-    for (int slot = 0; slot < tiles->sumSlots; ++slot)
-      out.push_back(sums[row * tiles->sumSlots + slot].get() * (factor * (1 / (1 - config.rate))));
+    for (int slot = 0; slot < slots; ++slot)
+      out.push_back(sums[row * slots + slot].get() * (factor * (1 / (1 - config.rate))));
     when(query < block.queryCount, [&] {
-      tiles->storeRow(out, block.queries("out", block.head, query).base);
+      tiles->storeRow(out, block.queries("out", block.head, query).base, sizes.ofValues());
       Expr lse = (maxima[row].get() * unit() + log2(total)) * std::numbers::ln2;
       storeValue(lse, block.statistics("lse", block.head, query).base);
     });
@@ -133,6 +134,7 @@ private:
   Expr queryTile; ///< offsets in shared memory
   int64_t streamed;
   std::unique_ptr<Tiles> tiles;
+  int slots;                 ///< of a row of sums
   Expr hiddenTiles;          ///< tiles of keys before the first visible key of the block
   std::vector<Expr> visible; ///< per row: end of the keys that it attends to
   std::vector<Variable> maxima, totals, sums;

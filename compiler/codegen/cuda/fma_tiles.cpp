@@ -19,7 +19,6 @@ public:
     threadRow = thread / side * rowSlots;
     firstRow = integer(0);
     lastRow = integer(sizes.rows - 1);
-    sumSlots = sizes.paddedDim() / side;
     rowLanes = side;
     rowLane = x;
     for (int64_t slot = 0; slot < rowSlots; ++slot)
@@ -28,15 +27,17 @@ public:
       columns.push_back(x + slot * side);
   }
 
-  Grid multiplyAcross(Expr a, Expr b) override {
+  int sumSlots(TileDepth depth) const override { return static_cast<int>(depth.padded() / side); }
+
+  Grid multiplyAcross(Expr a, Expr b, TileDepth depth) override {
     std::vector<Variable> sums = variables(Grid(rowSlots, std::vector<Expr>(columns.size(), number(0))));
-    Expr left = a + threadRow * sizes.pitch(), right = b + x * sizes.pitch();
-    loop(integer(0), integer(sizes.paddedDim() * 4), 16, [&](Expr d) {
+    Expr left = a + threadRow * depth.pitch(), right = b + x * depth.pitch();
+    loop(integer(0), integer(depth.padded() * 4), 16, [&](Expr d) {
       std::vector<std::array<Expr, 4>> rowsOfA;
       for (int64_t row = 0; row < rowSlots; ++row)
-        rowsOfA.push_back(loadFour(left + d, row * sizes.pitch()));
+        rowsOfA.push_back(loadFour(left + d, row * depth.pitch()));
       for (size_t column = 0; column < columns.size(); ++column) {
-        std::array<Expr, 4> ofB = loadFour(right + d, static_cast<int64_t>(column) * side * sizes.pitch());
+        std::array<Expr, 4> ofB = loadFour(right + d, static_cast<int64_t>(column) * side * depth.pitch());
         for (int64_t row = 0; row < rowSlots; ++row)
           for (int i = 0; i < 4; ++i)
             add(sums[row * columns.size() + column], rowsOfA[row][i], ofB[i]);
@@ -45,8 +46,9 @@ public:
     return values(sums, columns.size());
   }
 
-  Grid multiplyAlong(const Grid &weights, Expr b, Grid grid) override {
+  Grid multiplyAlong(const Grid &weights, Expr b, Grid grid, TileDepth depth) override {
     int64_t pitch = (sizes.columns + 4) * 4;
+    int slots = sumSlots(depth);
     Expr left = scratch + threadRow * pitch;
     f.barrier(); // all threads have read the weights of the previous product
     for (int64_t row = 0; row < rowSlots; ++row)
@@ -59,25 +61,25 @@ public:
       std::vector<Expr> weight;
       for (int64_t row = 0; row < rowSlots; ++row)
         weight.push_back(loadOne(left + column * 4, row * pitch));
-      for (int slot = 0; slot < sumSlots; ++slot) {
-        Expr ofB = loadOne(right + column * sizes.pitch(), slot * side * 4);
+      for (int slot = 0; slot < slots; ++slot) {
+        Expr ofB = loadOne(right + column * depth.pitch(), slot * side * 4);
         for (int64_t row = 0; row < rowSlots; ++row)
-          add(sums[row * sumSlots + slot], weight[row], ofB);
+          add(sums[row * slots + slot], weight[row], ofB);
       }
     });
-    return values(sums, sumSlots);
+    return values(sums, slots);
   }
 
   Expr reduceRow(Expr value, Reduction reduction) override { return {f, f.reduceWarp(value.get(), reduction, side)}; }
 
-  void storeRow(const std::vector<Expr> &sums, Expr to) override {
-    for (int slot = 0; slot < sumSlots; ++slot) {
+  void storeRow(const std::vector<Expr> &sums, Expr to, TileDepth depth) override {
+    for (int slot = 0; slot < sumSlots(depth); ++slot) {
       Expr d = x + slot * side;
       auto store = [&] { f.store(sums[slot].get(), to.get(), d.get(), f.b.getF32Type()); };
-      if ((slot + 1) * side <= sizes.headDim)
+      if ((slot + 1) * side <= depth.elements)
         store();
       else
-        when(d < sizes.headDim, store);
+        when(d < depth.elements, store);
     }
   }
 

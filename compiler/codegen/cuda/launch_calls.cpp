@@ -55,6 +55,8 @@ public:
                                                  {"dispatch", &Launches::dispatch},
                                                  {"combine", &Launches::combine},
                                                  {"rope", &Launches::rope},
+                                                 {"concat", &Launches::concat},
+                                                 {"columns", &Launches::takeColumns},
                                                  {"squared_norm", &Launches::squaredNorm},
                                                  {"reduce_parts", &Launches::reduceParts},
                                                  {"update_scalars", &Launches::updateScalars}};
@@ -110,8 +112,13 @@ private:
           parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
       } else if (std::optional<size_t> index = function.findSize(name)) {
         const rt::NumberSignature &size = function.sizes[*index];
-        bool isOtherSize = function.findSize(size.initial).has_value();
-        if (!size.isFlag && !isOtherSize && (size.initial.empty() || std::to_string(number(name)) != size.initial))
+        std::optional<size_t> other = function.findSize(size.initial);
+        bool isOtherSize = other && !function.isWhole(name);
+        if (other && !isOtherSize) { // a dimension of its own
+          if (number(name) != number(size.initial))
+            parameters.set(name, builder.getI64IntegerAttr(number(name)));
+        } else if (!size.isFlag && !isOtherSize &&
+                   (size.initial.empty() || std::to_string(number(name)) != size.initial))
           parameters.set(name, builder.getI64IntegerAttr(number(name)));
         else if (!size.isFlag && !isOtherSize)
           continue; // the number that stands for a size that is left out
@@ -130,6 +137,9 @@ private:
       return addsUnlessFirst() ? firstScalar(builder.getContext(), call.buffers.back().getBucket()) : Attribute();
     if (row.name == "SEED")
       return exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0);
+    if (row.isSize() && row.isOptional &&
+        number(row.name) == number(function.sizes[*function.findSize(row.name)].initial))
+      return Attribute();
     std::optional<size_t> ofCall = function.findScalar(row.name);
     return ofCall ? call.scalars[*ofCall] : scalar(number(row.name));
   }
@@ -182,13 +192,13 @@ private:
   }
 
   void attendCache() {
-    int64_t headDim = number("head_dim");
+    int64_t headDim = number("head_dim"), valueDim = number("value_dim"), common = std::gcd(headDim, valueDim);
     int64_t width =
-        widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, headDim, 16 / bytesOf(call.elements.front()));
-    while (width > 1 && 16 * width >= headDim) // so that every lane has elements to load
+        widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, common, 16 / bytesOf(call.elements.front()));
+    while (width > 1 && 16 * width >= std::min(headDim, valueDim)) // so that every lane has elements to load
       width /= 2;
     add("keep_rows", geometry(256, 8), width);
-    add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (headDim + 2)), width);
+    add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (valueDim + 2)), width);
   }
 
   void takeRow() {
@@ -225,24 +235,24 @@ private:
 
   void rope() {
     int64_t headDim = number("head_dim"), rotary = number("rotary") > 0 ? number("rotary") : headDim;
-    int64_t width = widthFor({"x", "y"}, std::gcd(headDim / 2, rotary / 2), 2);
+    int64_t width = widthFor({"x", "y"}, std::gcd(std::gcd(headDim / 2, rotary / 2), number("first") / 2), 2);
     int64_t threads = 256, perToken = headDim / 2 / width;
     add("rope", geometry(threads, std::max<int64_t>(threads / perToken, 1)), width);
   }
 
-  void squaredNorm() {
-    constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
-    int64_t elements = number("elements");
-    int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
-    int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
-    int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
-    numbers["BLOCK_ROWS"] = perBlock;
-    numbers["blocks"] = blocks;
-    numbers["words"] = 2;
-    scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // each sum is an f64, stored as two words
-    add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
-    add("add_squares", geometry(threads, 1, 0, threads * 8));
+  /// A thread moves a few neighbouring columns of a row in all heads.
+  void columns(StringRef shape, ArrayRef<StringRef> operands, ArrayRef<StringRef> sizes, StringRef moved) {
+    int64_t common = number("columns"), threads = 256;
+    for (StringRef size : sizes)
+      common = std::gcd(common, number(size));
+    int64_t width = widthFor(operands, common, 16 / bytesOf(call.elements.front()));
+    int64_t perRow = std::max<int64_t>(number(moved) / width, 1);
+    add(shape, geometry(threads, std::max<int64_t>(threads / perRow, 1)), width);
   }
+  void concat() { columns("concat", {"a", "b", "y"}, {"a_columns", "b_columns"}, "columns"); }
+  void takeColumns() { columns("columns", {"x", "y"}, {"first", "taken"}, "taken"); }
+
+  void squaredNorm();
 
   void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
@@ -260,6 +270,20 @@ private:
   llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
+
+void Launches::squaredNorm() {
+  constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
+  int64_t elements = number("elements");
+  int64_t mayBe = std::clamp<int64_t>(llvm::divideCeil(elements, leastElements), 1, mostBlocks);
+  int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mayBe), rt::squareBlockMultiple), 1);
+  int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
+  numbers["BLOCK_ROWS"] = perBlock;
+  numbers["blocks"] = blocks;
+  numbers["words"] = 2;
+  scratch("sums", builder.getF32Type(), {blocks, 2}, {"part", "word"}); // each sum is an f64, stored as two words
+  add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
+  add("add_squares", geometry(threads, 1, 0, threads * 8));
+}
 
 } // namespace
 

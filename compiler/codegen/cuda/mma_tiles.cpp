@@ -19,7 +19,6 @@ public:
     rowPieces = sizes.rows / sizes.warps / 16;
     firstRow = warpRow;
     lastRow = warpRow + (sizes.rows / sizes.warps - 1);
-    sumSlots = sizes.paddedDim() / 8 * 2;
     rowLanes = 4;
     rowLane = lane % 4;
     for (int64_t piece = 0; piece < rowPieces; ++piece)
@@ -30,17 +29,19 @@ public:
         columns.push_back((lane % 4) * 2 + (group * 8 + odd));
   }
 
-  Grid multiplyAcross(Expr a, Expr b) override {
+  int sumSlots(TileDepth depth) const override { return static_cast<int>(depth.padded() / 8 * 2); }
+
+  Grid multiplyAcross(Expr a, Expr b, TileDepth depth) override {
     int64_t groups = sizes.columns / 8;
     std::vector<Fragment> sums = zeros(rowPieces * groups);
-    Expr left = a + warpRow * sizes.pitch() + laneOffset(lane % 16, lane / 16);
-    Expr right = b + laneOffset(lane % 8 + (lane / 16) * 8, lane / 8 % 2);
-    for (int64_t k = 0; k < sizes.paddedDim(); k += 16) {
+    Expr left = a + warpRow * depth.pitch() + laneOffset(lane % 16, lane / 16, depth);
+    Expr right = b + laneOffset(lane % 8 + (lane / 16) * 8, lane / 8 % 2, depth);
+    for (int64_t k = 0; k < depth.padded(); k += 16) {
       std::vector<Fragment> rowsOfA;
       for (int64_t piece = 0; piece < rowPieces; ++piece)
-        rowsOfA.push_back(loadMatrices(left, piece * 16 * sizes.pitch() + k * 2, /*transposed=*/false));
+        rowsOfA.push_back(loadMatrices(left, piece * 16 * depth.pitch() + k * 2, /*transposed=*/false));
       for (int64_t group = 0; group < groups; group += 2) {
-        Fragment columnsOfB = loadMatrices(right, group * 8 * sizes.pitch() + k * 2, /*transposed=*/false);
+        Fragment columnsOfB = loadMatrices(right, group * 8 * depth.pitch() + k * 2, /*transposed=*/false);
         for (int64_t piece = 0; piece < rowPieces; ++piece)
           for (int64_t i = 0; i < 2; ++i)
             multiply(sums[piece * groups + group + i], rowsOfA[piece], columnsOfB[2 * i], columnsOfB[2 * i + 1]);
@@ -49,16 +50,16 @@ public:
     return toGrid(sums, groups);
   }
 
-  Grid multiplyAlong(const Grid &weights, Expr b, Grid grid) override {
-    int64_t groups = sizes.paddedDim() / 8;
+  Grid multiplyAlong(const Grid &weights, Expr b, Grid grid, TileDepth depth) override {
+    int64_t groups = depth.padded() / 8;
     std::vector<Fragment> sums = fromGrid(grid, groups);
-    Expr right = b + laneOffset(lane % 16, lane / 16);
+    Expr right = b + laneOffset(lane % 16, lane / 16, depth);
     for (int64_t k = 0; k < sizes.columns; k += 16) {
       std::vector<Fragment> rowsOfA;
       for (int64_t piece = 0; piece < rowPieces; ++piece)
         rowsOfA.push_back(packWeights(weights, piece, k / 8));
       for (int64_t group = 0; group < groups; group += 2) {
-        Fragment columnsOfB = loadMatrices(right, k * sizes.pitch() + group * 16, /*transposed=*/true);
+        Fragment columnsOfB = loadMatrices(right, k * depth.pitch() + group * 16, /*transposed=*/true);
         for (int64_t piece = 0; piece < rowPieces; ++piece)
           for (int64_t i = 0; i < 2; ++i)
             multiply(sums[piece * groups + group + i], rowsOfA[piece], columnsOfB[2 * i], columnsOfB[2 * i + 1]);
@@ -69,8 +70,8 @@ public:
 
   Expr reduceRow(Expr x, Reduction reduction) override { return {f, f.reduceWarp(x.get(), reduction, rowLanes)}; }
 
-  void storeRow(const std::vector<Expr> &sums, Expr to) override {
-    for (int64_t group = 0; group < sizes.headDim / 8; ++group) {
+  void storeRow(const std::vector<Expr> &sums, Expr to, TileDepth depth) override {
+    for (int64_t group = 0; group < depth.elements / 8; ++group) {
       Value pair = f.packPair(sums[2 * group].get(), sums[2 * group + 1].get(), sizes.element);
       f.storeWords(pair, elementAt(to, (lane % 4) * 2 + group * 8, sizes.element).get());
     }
@@ -78,7 +79,7 @@ public:
 
 private:
   /// Returns the offset that a lane passes to ldmatrix: a row of a tile and one of its 16-byte pieces.
-  Expr laneOffset(Expr row, Expr piece) { return row * sizes.pitch() + piece * 16; }
+  static Expr laneOffset(Expr row, Expr piece, TileDepth depth) { return row * depth.pitch() + piece * 16; }
 
   std::vector<Fragment> zeros(int64_t count) {
     Value zero = f.number(0);

@@ -1,7 +1,7 @@
 // y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
 // neighbouring pairs of a token and rotates them in all heads, so that sine and cosine are computed once. Whole turns
-// are removed in f64, so large positions lose no precision. If only the first columns are rotated, the other threads of
-// a token copy the rest.
+// are removed in f64, so large positions lose no precision. If only some columns are rotated, the other threads of a
+// token copy the rest.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,7 +20,8 @@ public:
   Rope(KernelFunction &f, exec::KernelOp kernel)
       : f(f), from(typeParameter(kernel, "x")), to(typeParameter(kernel, "y")),
         headDim(integerParameter(kernel, "head_dim")), width(static_cast<int>(integerParameter(kernel, "width"))),
-        rotary(integerParameter(kernel, "rotary", headDim)), isInverse(kernel.getParameters()->contains("inverse")),
+        rotary(integerParameter(kernel, "rotary", headDim)), before(integerParameter(kernel, "first", 0)),
+        isInverse(kernel.getParameters()->contains("inverse")),
         isInterleaved(kernel.getParameters()->contains("interleaved")), theta(realParameter(kernel, "theta")),
         factor(realParameter(kernel, "factor", 1)), slow(realParameter(kernel, "slow", 0)),
         fast(realParameter(kernel, "fast", 0)), context(realParameter(kernel, "original_context", 0)),
@@ -52,17 +53,20 @@ private:
     }
     forEachHead(token, [&](Expr at) {
       if (isInterleaved)
-        rotateNeighbours(at + wide(first * 2), cosines, sines);
+        rotateNeighbours(at + wide(first * 2 + before), cosines, sines);
       else
-        rotate(at + wide(first), cosines, sines);
+        rotate(at + wide(first + before), cosines, sines);
     });
   }
 
   /// Copies two columns for each of the pairs [first, first + width), which are not rotated.
   void copyAll(Expr token, Expr first) {
+    Expr column = first * 2;
+    if (before > 0) // the columns before the rotated ones, then those after them
+      column = select(column - rotary < before, column - rotary, column);
     forEachHead(token, [&](Expr at) {
       for (int half = 0; half < 2; ++half) {
-        Expr place = at + wide(first * 2) + half * width;
+        Expr place = at + wide(column) + half * width;
         storeElements(loadElements(elementAt(Expr(f, f.buffer("x")), place, from), from, width),
                       elementAt(Expr(f, f.buffer("y")), place, to), to);
       }
@@ -143,7 +147,7 @@ private:
   Type from, to;
   int64_t headDim;
   int width;
-  int64_t rotary; ///< columns that are rotated
+  int64_t rotary, before; ///< columns that are rotated, and columns before them
   bool isInverse, isInterleaved;
   double theta, factor, slow, fast, context, amplitude; ///< as functions.def defines them
 };

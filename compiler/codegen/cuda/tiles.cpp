@@ -15,19 +15,19 @@ void Tiles::copyPiece(Expr from, Expr to, Expr isThere) {
               {placeOf(to), from.get(), select(isThere, integer(16), 0).get()});
 }
 
-void Tiles::startCopy(const TileSource &source, int64_t count, Expr to) {
-  int64_t perPiece = 16 / sizes.elementBytes(), pieces = sizes.paddedDim() / perPiece, threads = sizes.threads();
+void Tiles::startCopy(const TileSource &source, int64_t count, Expr to, TileDepth depth) {
+  int64_t perPiece = 16 / sizes.elementBytes(), pieces = depth.padded() / perPiece, threads = sizes.threads();
   Expr thread(f, f.threadIndex());
   auto isStored = [&](Expr row, Expr piece, Expr count) {
     Expr isRow = row < count;
-    return sizes.headDim < sizes.paddedDim() ? isRow & (piece < sizes.headDim / perPiece) : isRow;
+    return depth.elements < depth.padded() ? isRow & (piece < depth.elements / perPiece) : isRow;
   };
   if (threads % pieces != 0 || count * pieces % threads != 0) {
     for (int64_t first = 0; first < count * pieces; first += threads)
       when(thread + first < count * pieces, [&] {
         Expr row = (thread + first) / pieces, piece = (thread + first) % pieces;
         Expr from = elementAt(source.base, wide(row) * source.stride + wide(piece * perPiece), sizes.element);
-        copyPiece(from, to + row * sizes.pitch() + piece * 16, isStored(row, piece, source.count));
+        copyPiece(from, to + row * depth.pitch() + piece * 16, isStored(row, piece, source.count));
       });
     return;
   }
@@ -36,9 +36,9 @@ void Tiles::startCopy(const TileSource &source, int64_t count, Expr to) {
   int64_t rowsAtOnce = threads / pieces;
   Expr row = thread / pieces, piece = thread % pieces, step = source.stride * rowsAtOnce;
   Expr from = elementAt(source.base, wide(row) * source.stride + wide(piece * perPiece), sizes.element);
-  Expr place = to + row * sizes.pitch() + piece * 16;
+  Expr place = to + row * depth.pitch() + piece * 16;
   for (int64_t first = 0; first < count; first += rowsAtOnce) {
-    copyPiece(from, place + first * sizes.pitch(), isStored(row, piece, source.count - first));
+    copyPiece(from, place + first * depth.pitch(), isStored(row, piece, source.count - first));
     from = elementAt(from, step, sizes.element);
   }
 }

@@ -199,6 +199,9 @@ private:
   std::string quotient(const HfSize &size, const Json &value);
 
   void requireOnly(const HfForm &form);
+  /// Returns whether the config has the supported value of each key that has only one. Chooses among model files of one
+  /// model_type.
+  bool hasOnly(const HfRules &of) const;
 
   bool isOf(const HfForm &form, const Json &value) const;
 
@@ -219,6 +222,13 @@ private:
   RunFileWriter yaml;
 };
 
+bool HfImporter::hasOnly(const HfRules &of) const {
+  return std::ranges::all_of(of.only, [&](const HfForm &form) {
+    const Json *value = valueAt(config, form.key);
+    return value ? isOf(form, *value) : form.missing.empty();
+  });
+}
+
 bool HfImporter::findModel(const std::vector<std::string> &folders) {
   const Json *type = valueAt(config, "model_type");
   std::string wanted = type && type->is_string() ? type->get<std::string>() : "";
@@ -229,11 +239,16 @@ bool HfImporter::findModel(const std::vector<std::string> &folders) {
     std::optional<HfRules> found = candidate ? readHfRules(*candidate) : std::nullopt;
     if (!found)
       continue;
-    names.push_back(found->modelType);
-    if (found->modelType != wanted)
+    if (names.empty() || names.back() != found->modelType)
+      names.push_back(found->modelType);
+    auto folder = [](const std::string &path) { return std::filesystem::path(path).parent_path(); };
+    bool isVariant = architecture && folder(modelFile) == folder(architecture->file) && hasOnly(*found);
+    if (found->modelType != wanted || (architecture && !isVariant))
       continue;
     architecture = std::move(candidate);
     rules = std::move(*found);
+  }
+  if (architecture) {
     requireArchitecture();
     return true;
   }
@@ -244,7 +259,8 @@ bool HfImporter::findModel(const std::vector<std::string> &folders) {
 
 void HfImporter::writeModel() {
   const std::string section = "model.model_config.";
-  yaml.put("model.arch.type", rules.architecture);
+  bool isChosenByIt = std::ranges::count(architecture->archNames, rules.architecture) > 0;
+  yaml.put("model.arch.type", isChosenByIt ? rules.architecture : architecture->name);
   yaml.put(section + "type", architecture->configTypes.front());
   for (const HfSize &size : rules.sizes) {
     std::string key = size.key;

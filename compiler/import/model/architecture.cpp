@@ -302,7 +302,8 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     architecture.configTypes.emplace_back();
   readArchNames(*architecture.root->find("arch"), architecture, diagnostics);
   for (const YamlEntry &entry : architecture.root->find("sizes")->entries)
-    architecture.sizes.push_back(readSizeRule(entry, diagnostics));
+    if (entry.value->kind != YamlNode::Kind::Null) // null takes a size of the base file away
+      architecture.sizes.push_back(readSizeRule(entry, diagnostics));
   return architecture;
 }
 

@@ -41,13 +41,14 @@ private:
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, double scale);
+  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
@@ -101,6 +102,14 @@ private:
   Value softmax(Value x) {
     Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
     return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
+  }
+  /// Returns the type of `like` with another last dimension.
+  static RankedTensorType withLast(Value like, StringAttr dim, int64_t size) {
+    SmallVector<StringAttr> dims(dimNames(like.getType()));
+    SmallVector<int64_t> shape(cast<RankedTensorType>(like.getType()).getShape());
+    dims.back() = dim;
+    shape.back() = size;
+    return namedTensor(shape, dims, getElementTypeOrSelf(like.getType()));
   }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
@@ -217,6 +226,14 @@ FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value>
   return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
 }
 
+// The columns of a, then those of b; every head gets those of b if b has no heads. The result has a's other dimensions.
+FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value> in) {
+  const std::string &dim = op.strings.at("dim");
+  if (!model.dims.contains(dim))
+    return emitError(loc) << "concat needs a dim of the model for its result, got '" << dim << "'";
+  return Value(b.create<model::ConcatOp>(loc, withLast(in[0], b.getStringAttr(dim), dimSize(dim)), in[0], in[1]));
+}
+
 // (x - mean) / sqrt(variance + epsilon) * weight + bias, over the dimensions of the weight; the bias may be missing
 FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
   FailureOr<size_t> last = normalized(op, in[0], in[1]);
@@ -293,6 +310,8 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
   rope.setInterleaved(number(op, "interleaved", 0) != 0);
   if (rotary < headDim)
     rope.setRotaryAttr(b.getI64IntegerAttr(rotary));
+  if (rotary < headDim && number(op, "last", 0) > 0)
+    rope.setFirstAttr(b.getI64IntegerAttr(headDim - rotary));
   RotaryScaling scaling = rotaryScaling(op, rotary);
   if (scaling.factor != 1)
     rope.setFactorAttr(b.getF64FloatAttr(scaling.factor));
@@ -308,15 +327,16 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
 }
 
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
-  auto q = cast<RankedTensorType>(in[0].getType());
+  auto q = cast<RankedTensorType>(in[0].getType()), v = cast<RankedTensorType>(in[2].getType());
+  RankedTensorType out = withLast(in[0], dimNames(v).back(), v.getShape().back());
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
   if (phase)
-    return attendCache(op, in, scale);
+    return attendCache(op, in, out, scale);
   if ((number(op, "window", 0) > 0 || in.size() > 3) && number(op, "causal", 1) == 0)
     return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
                           << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange(in));
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{out, sums}, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
@@ -326,18 +346,19 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   return attend.getOut();
 }
 
-FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, double scale) {
+FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale) {
   if (number(op, "causal", 1) == 0)
     return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
   FailureOr<Value> positions = value("positions", op);
   if (failed(positions))
     return failure();
-  auto k = cast<RankedTensorType>(in[1].getType());
-  std::string heads = dimNames(k)[2].str(), depth = dimNames(k)[3].str();
-  Type type = tensor({"batch", heads, "context", depth}, k.getElementType());
   std::string number = std::to_string(caches.size() / 2);
-  Value keys = argument(type, "cache", "keys" + number, loc), values = argument(type, "cache", "values" + number, loc);
-  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{in[0].getType(), type, type},
+  auto cache = [&](Value rows, const std::string &name) {
+    ArrayRef<StringAttr> dims = dimNames(rows.getType());
+    return argument(tensor({"batch", dims[2].str(), "context", dims[3].str()}, compute()), "cache", name, loc);
+  };
+  Value keys = cache(in[1], "keys" + number), values = cache(in[2], "values" + number);
+  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{out, keys.getType(), values.getType()},
                                                ValueRange{in[0], in[1], in[2], *positions, keys, values});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   limitScores(op, attend);
@@ -436,6 +457,7 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"mul", &SegmentBuilder::mul},
                                                                     {"scale", &SegmentBuilder::scale},
                                                                     {"linear", &SegmentBuilder::linear},
+                                                                    {"concat", &SegmentBuilder::concat},
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
                                                                     {"rms_norm", &SegmentBuilder::rmsNorm},
                                                                     {"soft_cap", &SegmentBuilder::softCap},

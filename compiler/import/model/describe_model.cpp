@@ -66,6 +66,8 @@ private:
   void readDims(const YamlNode &dims) {
     for (const YamlEntry &entry : dims.entries) {
       const std::string &text = entry.value->text;
+      if (entry.value->kind == YamlNode::Kind::Null) // takes a dim of the base file away
+        continue;
       ExpressionValue value = evaluate(text);
       model.dims[entry.key] = 0; // unknown; replaced below unless there is an error
       if (isFaulty(value))
@@ -180,6 +182,8 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   }
   if (const YamlNode *parameters = body->find("parameters"))
     for (const YamlEntry &parameter : parameters->entries) {
+      if (parameter.value->kind == YamlNode::Kind::Null) // takes a parameter of the base file away
+        continue;
       readParameter(segment, parameter);
       if (!values.insert(parameter.key).second)
         diagnostics.error(parameter.keyWhere, fmt::format("'{}' names a value already", parameter.key));
@@ -312,7 +316,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   checkKeys(node, known, op.kind);
   if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
     std::erase_if(op.numbers, [](const auto &number) {
-      return number.first != "theta" && number.first != "fraction" && number.first != "interleaved";
+      return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
+             number.first != "interleaved";
     });
   checkOp(op);
   if (op.kind == "attention" && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
@@ -337,6 +342,11 @@ void ModelDescriber::checkOp(const OpDescription &op) {
                                   "choose hidden_size and num_heads so",
                                   headDim->second));
   int64_t rotary = rotaryColumns(op, headDim->second);
+  if (op.numbers.contains("last") && (rotary % 2 != 0 || rotary > headDim->second))
+    diagnostics.error(op.location,
+                      fmt::format("rotary positions turn pairs of a head's values, wanted an even number of "
+                                  "columns up to {}, got {}",
+                                  headDim->second, rotary));
   if (fraction != op.numbers.end() && (rotary % 2 != 0 || rotary > headDim->second))
     diagnostics.error(headDimPlace,
                       fmt::format("rotary positions turn pairs of a head's values, wanted an even part of "

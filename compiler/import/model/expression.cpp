@@ -148,8 +148,8 @@ private:
       return std::nullopt;
     }
     bool pair = name == "min" || name == "max";
-    if (!pair && name != "floor" && name != "ceil" && name != "sqrt")
-      fail(fmt::format("no function '{}', there are first_of, floor, ceil, sqrt, min, max", name));
+    if (!pair && name != "floor" && name != "ceil" && name != "sqrt" && name != "log")
+      fail(fmt::format("no function '{}', there are first_of, floor, ceil, sqrt, log, min, max", name));
     else if (arguments.size() != (pair ? 2u : 1u))
       fail(fmt::format("{} takes {} argument{}, got {}", name, pair ? 2 : 1, pair ? "s" : "", arguments.size()));
     else
@@ -167,6 +167,8 @@ private:
       return std::ceil(a);
     if (name == "sqrt")
       return std::sqrt(a);
+    if (name == "log")
+      return std::log(a);
     return name == "min" ? std::min(a, *arguments[1]) : std::max(a, *arguments[1]);
   }
 

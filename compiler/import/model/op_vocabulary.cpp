@@ -8,6 +8,7 @@ constexpr OpAttribute epsilon[] = {{"epsilon"}};
 constexpr OpAttribute rmsNorm[] = {{"epsilon"}, option("offset", 0)};
 constexpr OpAttribute rope[] = {{"theta"},
                                 option("fraction", 1),
+                                option("last", 0),
                                 option("interleaved", 0),
                                 {"scaling", /*isString=*/true, 0, true},
                                 option("factor", 1),
@@ -28,6 +29,7 @@ constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
 constexpr OpAttribute attention[] = {
     {"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}, option("window", 0), option("soft_cap", 0)};
 constexpr OpAttribute cap[] = {{"cap"}};
+constexpr OpAttribute dim[] = {{"dim", /*isString=*/true}};
 
 constexpr OpSignature vocabulary[] = {
     {"embed", 2, 2, {}},
@@ -35,6 +37,7 @@ constexpr OpSignature vocabulary[] = {
     {"mul", 2, 2, {}},
     {"scale", 1, 1, factor},
     {"linear", 2, 3, {}},
+    {"concat", 2, 2, dim},
     {"soft_cap", 1, 1, cap},
     {"layer_norm", 2, 3, epsilon},
     {"rms_norm", 2, 2, rmsNorm},

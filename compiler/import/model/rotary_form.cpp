@@ -49,6 +49,8 @@ RotaryScaling yarn(const OpDescription &rope, int64_t rotary, double factor) {
 } // namespace
 
 int64_t rotaryColumns(const OpDescription &rope, int64_t headDim) {
+  if (double last = numberOr(rope, "last", 0); last > 0)
+    return static_cast<int64_t>(last);
   return static_cast<int64_t>(static_cast<double>(headDim) * numberOr(rope, "fraction", 1));
 }
 

@@ -10,22 +10,23 @@ namespace {
 template <Storage S> class CacheAttention {
 public:
   explicit CacheAttention(const AttendCacheTask &task)
-      : task(task), depth(task.headDim), query(task.scratch), scores(task.scratch + roundUp(kLargestHead, kWidth)) {}
+      : task(task), depth(task.headDim), columns(task.valueDim), query(task.scratch),
+        scores(task.scratch + roundUp(kLargestHead, kWidth)) {}
 
   void run() {
     for (int64_t token = 0; token < task.tokens; ++token) {
       int64_t position = task.positions[token];
       bool isPadding = position < 0 || position >= task.context;
       if (!isPadding) {
-        keep(task.k, token, task.keys, position);
-        keep(task.v, token, task.values, position);
+        keep(at(task.k, token * task.keyStride), at(task.keys, position * depth), depth);
+        keep(at(task.v, token * task.valueStride), at(task.values, position * columns), columns);
       }
       for (int64_t head = 0; head < task.group; ++head) {
-        int64_t place = token * task.queryStride + head * depth;
+        Element<S> *out = at(task.out, token * task.outStride + head * columns);
         if (isPadding)
-          clear(at(task.out, place));
+          clear(out);
         else
-          attend(at(task.q, place), position + 1, at(task.out, place));
+          attend(at(task.q, token * task.queryStride + head * depth), position + 1, out);
       }
     }
   }
@@ -34,12 +35,11 @@ private:
   static const Element<S> *at(const void *base, int64_t place) { return static_cast<const Element<S> *>(base) + place; }
   static Element<S> *at(void *base, int64_t place) { return static_cast<Element<S> *>(base) + place; }
 
-  void keep(const void *from, int64_t token, void *cache, int64_t position) const {
-    __builtin_memcpy(at(cache, position * depth), at(from, token * task.keyStride),
-                     static_cast<size_t>(depth) * sizeof(Element<S>));
+  static void keep(const Element<S> *from, Element<S> *row, int64_t count) {
+    __builtin_memcpy(row, from, static_cast<size_t>(count) * sizeof(Element<S>));
   }
 
-  void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(depth) * sizeof(Element<S>)); }
+  void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(columns) * sizeof(Element<S>)); }
 
   /// Computes out = sum over rows of softmax(scale q.k) v: the first `keys` rows, or those of them in the window.
   void attend(const Element<S> *q, int64_t keys, Element<S> *out) {
@@ -55,8 +55,8 @@ private:
       scores[key] = score[0];
     }
     float sum = weigh(keys, largest);
-    for (int64_t i = 0; i < depth; i += kWidth)
-      storeFirst<S>(out + i, column(i, keys) * (1.0f / sum), depth - i);
+    for (int64_t i = 0; i < columns; i += kWidth)
+      storeFirst<S>(out + i, column(i, keys) * (1.0f / sum), columns - i);
   }
 
   /// The lanes after the head dimension are zero in the query and in the row.
@@ -87,17 +87,17 @@ private:
     Floats even = {}, odd = {};
     int64_t key = first;
     for (; key + 1 < keys; key += 2) {
-      even += loadFirst<S>(value + key * depth, depth - i) * scores[key];
-      odd += loadFirst<S>(value + (key + 1) * depth, depth - i) * scores[key + 1];
+      even += loadFirst<S>(value + key * columns, columns - i) * scores[key];
+      odd += loadFirst<S>(value + (key + 1) * columns, columns - i) * scores[key + 1];
     }
     if (key < keys)
-      even += loadFirst<S>(value + key * depth, depth - i) * scores[key];
+      even += loadFirst<S>(value + key * columns, columns - i) * scores[key];
     return even + odd;
   }
 
   const AttendCacheTask &task;
-  const int64_t depth;
-  int64_t first = 0; ///< the first row that the query attends to
+  const int64_t depth, columns; ///< elements of a key and of a value
+  int64_t first = 0;            ///< the first row that the query attends to
   float *query, *scores;
 };
 

@@ -18,19 +18,27 @@ template <Storage S> ESPALIER_INLINE int64_t unitsOf(int64_t elements) {
   return kPaired<S> ? ceilDivide(elements, 2) : elements;
 }
 
-/// Offsets in elements of q-like and k-like tensors. Query positions count from the first query in q.
+/// Offsets in elements of a tensor of queries and of a tensor of keys whose rows have `columns` elements. Query
+/// positions count from the first query in q.
 struct Layout {
   int64_t queryStride, keyStride; // between consecutive positions
   int64_t query, key;             // position 0 of the group's first head
-  int64_t headDim, padded;        // `padded` is rounded up to whole tiles
+  int64_t columns, padded;        // `padded` is rounded up to whole tiles
 
-  Layout(const AttentionShape &shape, int64_t sample, int64_t kvHead)
-      : queryStride(shape.kvHeads * shape.group * shape.headDim), keyStride(shape.kvHeads * shape.headDim),
-        query(sample * shape.sequence * queryStride + kvHead * shape.group * shape.headDim),
-        key(sample * shape.keys * keyStride + kvHead * shape.headDim), headDim(shape.headDim),
-        padded(roundUp(shape.headDim, kTileColumns)) {}
-  int64_t queryAt(int64_t position, int64_t head) const { return query + position * queryStride + head * headDim; }
+  Layout(const AttentionShape &shape, int64_t columns, int64_t sample, int64_t kvHead)
+      : queryStride(shape.kvHeads * shape.group * columns), keyStride(shape.kvHeads * columns),
+        query(sample * shape.sequence * queryStride + kvHead * shape.group * columns),
+        key(sample * shape.keys * keyStride + kvHead * columns), columns(columns),
+        padded(roundUp(columns, kTileColumns)) {}
+  int64_t queryAt(int64_t position, int64_t head) const { return query + position * queryStride + head * columns; }
   int64_t keyAt(int64_t position) const { return key + position * keyStride; }
+};
+
+/// The layouts of q and k, and of out and v.
+struct Layouts {
+  Layout scores, values;
+  Layouts(const AttentionShape &shape, int64_t sample, int64_t kvHead)
+      : scores(shape, shape.headDim, sample, kvHead), values(shape, shape.valueDim, sample, kvHead) {}
 };
 
 /// Computes c [rows, columns] = or += a b. b is packed in panels of `panelUnits` units, of which the first `units` are

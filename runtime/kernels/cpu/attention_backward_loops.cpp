@@ -19,26 +19,27 @@ struct Backward {
   float *queries, *dout;            // the same as right operands
   float *scores, *slopes;           // [kQueryBlock, kDepth]: p r and ds
   float *factors;                   // dropout factors of one row
-  float *dk, *dv;                   // [kKeyBlock, padded]
-  float *dq;                        // [group, sequence, padded]
+  float *dk, *dv;                   // [kKeyBlock, padded columns of k or v]
+  float *dq;                        // [group, sequence, padded columns of k]
   float *products;                  // [group, sequence]: D
   size_t bytes;
 
   Backward(const AttentionShape &shape, void *scratch) {
     Carver carver(scratch);
-    int64_t padded = roundUp(shape.headDim, kTileColumns), rows = shape.group * shape.sequence;
+    int64_t padded = roundUp(shape.headDim, kTileColumns), paddedValues = roundUp(shape.valueDim, kTileColumns),
+            rows = shape.group * shape.sequence;
     keysAcross = carver.take(kKeyBlock * shape.headDim);
-    valuesAcross = carver.take(kKeyBlock * shape.headDim);
+    valuesAcross = carver.take(kKeyBlock * shape.valueDim);
     keys = carver.take(kKeyBlock * padded);
     queryRows = carver.take(kQueryBlock * kDepth);
     doutRows = carver.take(kQueryBlock * kDepth);
     queries = carver.take(kQueryBlock * padded);
-    dout = carver.take(kQueryBlock * padded);
+    dout = carver.take(kQueryBlock * paddedValues);
     scores = carver.take(kQueryBlock * kDepth);
     slopes = carver.take(kQueryBlock * kDepth);
     factors = carver.take(kKeyBlock);
     dk = carver.take(kKeyBlock * padded);
-    dv = carver.take(kKeyBlock * padded);
+    dv = carver.take(kKeyBlock * paddedValues);
     dq = carver.take(rows * padded);
     products = carver.take(rows);
     bytes = carver.bytes();
@@ -53,16 +54,16 @@ template <Storage S> struct Operands {
         dout(static_cast<const Element<S> *>(task.dout)) {}
 };
 
-/// Computes D of every row.
+/// Computes D of every row of out, which has `layout`.
 template <Storage S>
 void sumProducts(const AttentionShape &shape, const Layout &layout, const Operands<S> &from, float *products) {
   for (int64_t head = 0; head < shape.group; ++head)
     for (int64_t query = 0; query < shape.sequence; ++query) {
       int64_t at = layout.queryAt(query, head);
       Floats sum{};
-      for (int64_t i = 0; i < layout.headDim; i += kWidth)
+      for (int64_t i = 0; i < layout.columns; i += kWidth)
         sum +=
-            loadFirst<S>(from.out + at + i, layout.headDim - i) * loadFirst<S>(from.dout + at + i, layout.headDim - i);
+            loadFirst<S>(from.out + at + i, layout.columns - i) * loadFirst<S>(from.dout + at + i, layout.columns - i);
       products[head * shape.sequence + query] = sumOf(sum)[0];
     }
 }
@@ -107,27 +108,29 @@ void differentiateRow(const AttentionShape &shape, float *scores, float *slopes,
 }
 
 template <Storage S>
-void packQueries(const Operands<S> &from, const Layout &layout, const Backward &scratch, int64_t at, int64_t rows) {
-  packRows<S, kPaired<S>>(from.q + at, layout.queryStride, rows, layout.headDim, scratch.queryRows);
-  packRows<S, kPaired<S>>(from.dout + at, layout.queryStride, rows, layout.headDim, scratch.doutRows);
-  packPanels<S, false>(from.q + at, layout.queryStride, rows, layout.headDim, scratch.queries);
-  packPanels<S, false>(from.dout + at, layout.queryStride, rows, layout.headDim, scratch.dout);
+void packQueries(const Element<S> *from, const Layout &layout, int64_t rows, float *asRows, float *asPanels) {
+  packRows<S, kPaired<S>>(from, layout.queryStride, rows, layout.columns, asRows);
+  packPanels<S, false>(from, layout.queryStride, rows, layout.columns, asPanels);
 }
 
 /// Differentiates one block of queries of one head against the packed block of keys.
 template <Storage S>
-void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout, const Backward &scratch, int64_t head,
-                        int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
+void differentiateBlock(const AttentionBackwardTask &task, const Layouts &layouts, const Backward &scratch,
+                        int64_t head, int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
   int64_t position = task.firstPosition + query; // of the block's first row
   int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
-  int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
-  packQueries<S>(Operands<S>(task), layout, scratch, layout.queryAt(query, head), rows);
+  const Layout &layout = layouts.scores, &values = layouts.values;
+  int64_t units = unitsOf<S>(layout.columns), valueUnits = unitsOf<S>(values.columns);
+  int64_t padded = roundUp(visible, kTileColumns);
+  Operands<S> from(task);
+  packQueries<S>(from.q + layout.queryAt(query, head), layout, rows, scratch.queryRows, scratch.queries);
+  packQueries<S>(from.dout + values.queryAt(query, head), values, rows, scratch.doutRows, scratch.dout);
   multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queryRows, rows, scratch.keysAcross, units, units, visible,
                                            scratch.scores, kDepth,
                                            /*accumulate=*/false);
-  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.doutRows, rows, scratch.valuesAcross, units, units, visible,
-                                           scratch.slopes, kDepth,
+  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.doutRows, rows, scratch.valuesAcross, valueUnits, valueUnits,
+                                           visible, scratch.slopes, kDepth,
                                            /*accumulate=*/false);
   int64_t heads = shape.kvHeads * shape.group, globalHead = task.kvHead * shape.group + head;
   const float *factors = task.dropout.threshold ? scratch.factors : nullptr;
@@ -141,58 +144,59 @@ void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout,
                      task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
   }
-  multiplyPanels<FloatStep, 1, kDepth>(scratch.scores, visible, scratch.dout, rows, rows, layout.headDim, scratch.dv,
+  multiplyPanels<FloatStep, 1, kDepth>(scratch.scores, visible, scratch.dout, rows, rows, values.columns, scratch.dv,
+                                       values.padded,
+                                       /*accumulate=*/true);
+  multiplyPanels<FloatStep, 1, kDepth>(scratch.slopes, visible, scratch.queries, rows, rows, layout.columns, scratch.dk,
                                        layout.padded,
                                        /*accumulate=*/true);
-  multiplyPanels<FloatStep, 1, kDepth>(scratch.slopes, visible, scratch.queries, rows, rows, layout.headDim, scratch.dk,
-                                       layout.padded,
-                                       /*accumulate=*/true);
-  multiplyPanels<FloatStep, kDepth, 1>(scratch.slopes, rows, scratch.keys, visible, keys, layout.headDim,
+  multiplyPanels<FloatStep, kDepth, 1>(scratch.slopes, rows, scratch.keys, visible, keys, layout.columns,
                                        scratch.dq + (head * shape.sequence + query) * layout.padded, layout.padded,
                                        /*accumulate=*/true);
 }
 
+/// Stores rows that are `stride` apart.
 template <Storage S>
-void storeRows(const float *from, int64_t padded, int64_t rows, int64_t headDim, Element<S> *to, int64_t stride) {
+void storeRows(const float *from, const Layout &layout, int64_t rows, Element<S> *to, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < headDim; i += kWidth)
-      storeFirst<S>(to + r * stride + i, loadFloats(from + r * padded + i), headDim - i);
+    for (int64_t i = 0; i < layout.columns; i += kWidth)
+      storeFirst<S>(to + r * stride + i, loadFloats(from + r * layout.padded + i), layout.columns - i);
 }
 
 void clear(float *data, int64_t floats) { __builtin_memset(data, 0, static_cast<size_t>(floats) * sizeof(float)); }
 
 template <Storage S> void backward(const AttentionBackwardTask &task) {
   const AttentionShape &shape = *task.shape;
-  Layout layout(shape, task.sample, task.kvHead);
+  Layouts layouts(shape, task.sample, task.kvHead);
+  const Layout &layout = layouts.scores, &values = layouts.values;
   Backward scratch(shape, task.scratch);
   Operands<S> from(task);
-  sumProducts<S>(shape, layout, from, scratch.products);
+  sumProducts<S>(shape, values, from, scratch.products);
   clear(scratch.dq, shape.group * shape.sequence * layout.padded);
   int64_t endOfDocuments = task.visibleFrom ? 0 : shape.sequence; // end of the queries that attend to the last key
   for (int64_t firstKey = 0; firstKey < shape.keys; firstKey += kKeyBlock) {
-    int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey);
+    int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey),
+            valueAt = values.keyAt(firstKey);
     int64_t firstQuery = shape.causal && firstKey > task.firstPosition ? firstKey - task.firstPosition : 0;
     while (endOfDocuments < shape.sequence && firstVisible(task, endOfDocuments) < firstKey + keys)
       ++endOfDocuments;
     int64_t endQuery = endOfDocuments;
     if (shape.window > 0) // the last key is in the window of `window` queries
       endQuery = minimum(endQuery, firstKey + keys - 1 + shape.window - task.firstPosition);
-    packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys, scratch.keysAcross);
-    packTransposedPanels<S, kPaired<S>>(from.v + at, layout.keyStride, layout.headDim, keys, scratch.valuesAcross);
-    packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.headDim, scratch.keys);
+    packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.columns, keys, scratch.keysAcross);
+    packTransposedPanels<S, kPaired<S>>(from.v + valueAt, values.keyStride, values.columns, keys, scratch.valuesAcross);
+    packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.columns, scratch.keys);
     clear(scratch.dk, keys * layout.padded);
-    clear(scratch.dv, keys * layout.padded);
+    clear(scratch.dv, keys * values.padded);
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = firstQuery; query < endQuery; query += kQueryBlock)
-        differentiateBlock<S>(task, layout, scratch, head, query, minimum(kQueryBlock, endQuery - query), firstKey,
+        differentiateBlock<S>(task, layouts, scratch, head, query, minimum(kQueryBlock, endQuery - query), firstKey,
                               keys);
-    storeRows<S>(scratch.dk, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dk) + at,
-                 layout.keyStride);
-    storeRows<S>(scratch.dv, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dv) + at,
-                 layout.keyStride);
+    storeRows<S>(scratch.dk, layout, keys, static_cast<Element<S> *>(task.dk) + at, layout.keyStride);
+    storeRows<S>(scratch.dv, values, keys, static_cast<Element<S> *>(task.dv) + valueAt, values.keyStride);
   }
   for (int64_t head = 0; head < shape.group; ++head)
-    storeRows<S>(scratch.dq + head * shape.sequence * layout.padded, layout.padded, shape.sequence, layout.headDim,
+    storeRows<S>(scratch.dq + head * shape.sequence * layout.padded, layout, shape.sequence,
                  static_cast<Element<S> *>(task.dq) + layout.queryAt(0, head), layout.queryStride);
 }
 

@@ -16,14 +16,14 @@ struct Forward {
   float *queries; // packed rows of one query block
   float *scores;  // [kQueryBlock, kDepth], then probabilities
   float *factors; // dropout factors of one row
-  float *sums;    // [rows, padded]: sum of p v
+  float *sums;    // [rows, padded columns of v]: sum of p v
   float *largest; // [rows]: running maximum of the scaled scores
   float *total;   // [rows]: running sum of exp(score - maximum)
   size_t bytes;
 
   Forward(const AttentionShape &shape, int64_t queries_, void *scratch) {
     Carver carver(scratch);
-    int64_t padded = roundUp(shape.headDim, kTileColumns), rows = queries_ * shape.group;
+    int64_t padded = roundUp(shape.valueDim, kTileColumns), rows = queries_ * shape.group;
     keys = carver.take(kKeyBlock * shape.headDim);
     values = carver.take(kKeyBlock * padded);
     queries = carver.take(kQueryBlock * kDepth);
@@ -79,18 +79,19 @@ void limitRow(const AttentionShape &shape, float *scores, int64_t hidden, int64_
 
 /// Processes one block of queries of one head against the packed block of keys.
 template <Storage S>
-void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch, int64_t head,
+void attendBlock(const AttentionForwardTask &task, const Layouts &layouts, const Forward &scratch, int64_t head,
                  int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
   int64_t position = task.firstPosition + query; // of the block's first row
   int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
-  int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
+  const Layout &layout = layouts.scores, &values = layouts.values;
+  int64_t units = unitsOf<S>(layout.columns), padded = roundUp(visible, kTileColumns);
   packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head), layout.queryStride,
-                          rows, layout.headDim, scratch.queries);
+                          rows, layout.columns, scratch.queries);
   multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queries, rows, scratch.keys, units, units, visible, scratch.scores,
                                            kDepth, /*accumulate=*/false);
   int64_t row = head * (task.endQuery - task.firstQuery) + query - task.firstQuery;
-  float *sums = scratch.sums + row * layout.padded;
+  float *sums = scratch.sums + row * values.padded;
   for (int64_t r = 0; r < rows; ++r) {
     int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
@@ -106,13 +107,13 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
     limitRow(shape, scores, hidden, padded);
     softmaxRow(scores, seen, padded, shape.softCap > 0 ? 1 : shape.scale,
                task.dropout.threshold ? scratch.factors : nullptr, scratch.largest[row + r], scratch.total[row + r],
-               sums + r * layout.padded, layout.padded);
+               sums + r * values.padded, values.padded);
   }
-  multiplyPanels<FloatStep, kDepth, 1>(scratch.scores, rows, scratch.values, visible, keys, layout.headDim, sums,
-                                       layout.padded, /*accumulate=*/true);
+  multiplyPanels<FloatStep, kDepth, 1>(scratch.scores, rows, scratch.values, visible, keys, values.columns, sums,
+                                       values.padded, /*accumulate=*/true);
 }
 
-/// Computes out = sums / total, lse = maximum + log total.
+/// Computes out, which has `layout`, = sums / total, lse = maximum + log total.
 template <Storage S> void finishRows(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch) {
   const AttentionShape &shape = *task.shape;
   int64_t queries = task.endQuery - task.firstQuery;
@@ -121,8 +122,8 @@ template <Storage S> void finishRows(const AttentionForwardTask &task, const Lay
       int64_t row = head * queries + query, at = task.firstQuery + query;
       float inverse = 1.0f / scratch.total[row];
       Element<S> *out = static_cast<Element<S> *>(task.out) + layout.queryAt(at, head);
-      for (int64_t i = 0; i < layout.headDim; i += kWidth)
-        storeFirst<S>(out + i, loadFloats(scratch.sums + row * layout.padded + i) * inverse, layout.headDim - i);
+      for (int64_t i = 0; i < layout.columns; i += kWidth)
+        storeFirst<S>(out + i, loadFloats(scratch.sums + row * layout.padded + i) * inverse, layout.columns - i);
       int64_t heads = shape.kvHeads * shape.group;
       task.lse[(task.sample * shape.sequence + at) * heads + task.kvHead * shape.group + head] =
           scratch.largest[row] + __builtin_logf(scratch.total[row]);
@@ -131,10 +132,11 @@ template <Storage S> void finishRows(const AttentionForwardTask &task, const Lay
 
 template <Storage S> void forward(const AttentionForwardTask &task) {
   const AttentionShape &shape = *task.shape;
-  Layout layout(shape, task.sample, task.kvHead);
+  Layouts layouts(shape, task.sample, task.kvHead);
+  const Layout &ofKeys = layouts.scores, &ofValues = layouts.values;
   int64_t queries = task.endQuery - task.firstQuery, rows = queries * shape.group;
   Forward scratch(shape, queries, task.scratch);
-  __builtin_memset(scratch.sums, 0, static_cast<size_t>(rows * layout.padded) * sizeof(float));
+  __builtin_memset(scratch.sums, 0, static_cast<size_t>(rows * ofValues.padded) * sizeof(float));
   for (int64_t row = 0; row < rows; ++row) {
     scratch.largest[row] = -__builtin_inff();
     scratch.total[row] = 0;
@@ -143,18 +145,19 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
   int64_t endKey = shape.causal ? minimum(shape.keys, task.firstPosition + task.endQuery) : shape.keys;
   int64_t seenFirst = hiddenKeys(task, task.firstQuery, 0, endKey);
   for (int64_t firstKey = seenFirst / kKeyBlock * kKeyBlock; firstKey < endKey; firstKey += kKeyBlock) {
-    int64_t keys = minimum(kKeyBlock, endKey - firstKey), at = layout.keyAt(firstKey);
-    packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys, scratch.keys);
-    packPanels<S, false>(v + at, layout.keyStride, keys, layout.headDim, scratch.values);
+    int64_t keys = minimum(kKeyBlock, endKey - firstKey);
+    packTransposedPanels<S, kPaired<S>>(k + ofKeys.keyAt(firstKey), ofKeys.keyStride, ofKeys.columns, keys,
+                                        scratch.keys);
+    packPanels<S, false>(v + ofValues.keyAt(firstKey), ofValues.keyStride, keys, ofValues.columns, scratch.values);
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {
         int64_t count = minimum(kQueryBlock, task.endQuery - query), position = task.firstPosition + query;
         bool isHidden = hiddenKeys(task, query, firstKey, keys) == keys;
         if (!shape.causal || (position + count > firstKey && !isHidden))
-          attendBlock<S>(task, layout, scratch, head, query, count, firstKey, keys);
+          attendBlock<S>(task, layouts, scratch, head, query, count, firstKey, keys);
       }
   }
-  finishRows<S>(task, layout, scratch);
+  finishRows<S>(task, ofValues, scratch);
 }
 
 } // namespace

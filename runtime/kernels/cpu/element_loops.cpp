@@ -122,11 +122,14 @@ void rope(const RopeTask &task) {
           int64_t offset = (token * task.heads + head) * task.headDim;
           const Element<From> *x = elements<From>(task.x) + offset;
           Element<To> *y = elements<To>(task.y) + offset;
+          copyColumns<From, To>(x, y, form.first);
+          x += form.first;
+          y += form.first;
           if (form.isInterleaved)
             rotateNeighbours<From, To>(x, y, task.scratch, form.rotary / 2);
           else
             rotateHead<From, To>(x, y, task.scratch, form.rotary / 2);
-          copyColumns<From, To>(x + form.rotary, y + form.rotary, task.headDim - form.rotary);
+          copyColumns<From, To>(x + form.rotary, y + form.rotary, task.headDim - form.first - form.rotary);
         }
       }
     });

@@ -40,7 +40,9 @@ struct AttentionDropout {
 
 /// Query i of q has position firstPosition + i (of the task) among the `keys` positions of k and v.
 struct AttentionShape {
-  int64_t batch, sequence, keys, kvHeads, group, headDim;
+  int64_t batch, sequence, keys, kvHeads, group;
+  int64_t headDim;  ///< columns of q and k
+  int64_t valueDim; ///< columns of v and out
   bool causal;
   float scale;
   Storage storage;
@@ -73,12 +75,13 @@ struct AttentionBackwardTask {
   const int32_t *visibleFrom = nullptr; ///< [sequence], of the sample: as in functions.def
 };
 
-/// All tokens of one kv head of one sequence over its caches [context, headDim]. Strides between tokens are in
-/// elements; the queries of a kv head are contiguous. `scratch` has room for kLargestHead and for `context` floats,
-/// each rounded up by a whole vector.
+/// All tokens of one kv head of one sequence over its caches [context, headDim] and [context, valueDim]. Strides
+/// between tokens are in elements; the queries of a kv head are contiguous. `scratch` has room for kLargestHead and for
+/// `context` floats, each rounded up by a whole vector.
 struct AttendCacheTask {
   Storage storage;
-  int64_t tokens, group, headDim, context, queryStride, keyStride;
+  int64_t tokens, group, headDim, valueDim, context;
+  int64_t queryStride, keyStride, valueStride, outStride;
   float scale;
   int64_t window; ///< as in AttentionShape
   float softCap;
@@ -91,10 +94,10 @@ struct AttendCacheTask {
 /// The largest head dimension that attention supports.
 inline constexpr int64_t kLargestHead = 384; // one row of a packed operand
 
-/// Which columns of a head a rotary embedding rotates: the first `rotary` ones, in pairs (i, i + rotary / 2), or (2 i,
-/// 2 i + 1) if interleaved. The result is multiplied by the amplitude.
+/// Which columns of a head a rotary embedding rotates: `rotary` ones from `first` on, in pairs (i, i + rotary / 2), or
+/// (2 i, 2 i + 1) if interleaved. The result is multiplied by the amplitude.
 struct RopeForm {
-  int64_t rotary;
+  int64_t first, rotary;
   bool isInterleaved, isInverse;
   float amplitude;
 };

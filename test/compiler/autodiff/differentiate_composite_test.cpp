@@ -93,6 +93,28 @@ TEST(CompositeDerivative, GeluAndGatedFeedForward) {
   checkDerivative(segment);
 }
 
+/// Keys have columns of their own head and rotary columns that all heads share; values have another length.
+TEST(CompositeDerivative, LatentAttention) {
+  std::string q = tensorType("batch=1 seq=4 heads=2 head_dim=6"), k = tensorType("batch=1 seq=4 heads=2 nope=4"),
+              shared = tensorType("batch=1 seq=4 rope=2"), v = tensorType("batch=1 seq=4 heads=2 value_dim=3"),
+              lse = tensorType("batch=1 seq=4 heads=2"), positions = tensorType("batch=1 seq=4", "i32");
+  Body body;
+  std::pair<std::string, std::string> places{"%x4", positions};
+  auto turnedQ = body.emit("%rq", "rope", {{"%x0", q}, places}, q,
+                           " {theta = 100.0 : f64, rotary = 2 : i64, first = 4 : i64, interleaved}");
+  auto turned = body.emit("%rk", "rope", {{"%x2", shared}, places}, shared, " {theta = 100.0 : f64, interleaved}");
+  auto keys = body.emit("%k", "concat", {{"%x1", k}, turned}, q);
+  body.text += "%y, %l = model.attention %rq, %k, %x3 {scale = 0.5 : f64, rate = 0.0 : f64, id = 0 : i64, causal} : (" +
+               q + ", " + q + ", " + v + ") -> (" + v + ", " + lse + ")\n";
+  checkDerivative({{{"batch=1 seq=4 heads=2 head_dim=6"},
+                    {"batch=1 seq=4 heads=2 nope=4"},
+                    {"batch=1 seq=4 rope=2"},
+                    {"batch=1 seq=4 heads=2 value_dim=3"},
+                    {"batch=1 seq=4", 0, 0, {0, 1, 2, 3}}},
+                   body.text,
+                   "batch=1 seq=4 heads=2 value_dim=3"});
+}
+
 TEST(CompositeDerivative, SelfAttentionOfOneStream) {
   std::string x = tensorType("batch=1 seq=5 hidden=4"), heads = tensorType("batch=1 seq=5 heads=2 head_dim=6"),
               wide = tensorType("hidden=4 heads=2 head_dim=6"), back = tensorType("heads=2 head_dim=6 hidden=4"),

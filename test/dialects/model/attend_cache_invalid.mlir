@@ -3,7 +3,7 @@
 
 // k has no head dimension.
 func.func @attend_cache_c1_k_of_rank_3(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, %v: tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }
@@ -39,7 +39,7 @@ func.func @attend_cache_c3_positions_as_numbers(%q: tensor<2x3x5x7x4xf32, #model
 
 // The cache has k's order of dimensions.
 func.func @attend_cache_c4_cache_like_k(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>, %b: tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
-  // expected-error @+1 {{needs caches of one type [batch, heads, context, head_dim]}}
+  // expected-error @+1 {{needs a cache and its result of one type [batch, heads, context, columns]}}
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, context, kv_heads, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }
@@ -48,7 +48,7 @@ func.func @attend_cache_c4_cache_like_k(%q: tensor<2x3x5x7x4xf32, #model.dims<ba
 
 // The value cache has fewer positions than the key cache.
 func.func @attend_cache_c4_two_contexts(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x8x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
-  // expected-error @+1 {{needs caches of one type [batch, heads, context, head_dim]}}
+  // expected-error @+1 {{needs a cache and its result of one type [batch, heads, context, columns]}}
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x8x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x8x4xf32, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }
@@ -57,7 +57,7 @@ func.func @attend_cache_c4_two_contexts(%q: tensor<2x3x5x7x4xf32, #model.dims<ba
 
 // The cache has another element type than k.
 func.func @attend_cache_c4_other_element(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
-  // expected-error @+1 {{needs caches of one type [batch, heads, context, head_dim]}}
+  // expected-error @+1 {{needs a cache and its result of one type [batch, heads, context, columns]}}
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xbf16, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }

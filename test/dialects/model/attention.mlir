@@ -55,3 +55,10 @@ func.func @attention_documents(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, 
   %y:2 = model.attention %x0, %x1, %x2, %x3 {id = 1 : i64, rate = 0.0 : f64, scale = 5.0e-01 : f64, causal} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
   return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
 }
+
+// CHECK-LABEL: func.func @values_of_another_length(
+// CHECK: model.attention {{.*}} -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>, tensor<2x3x5xf32, {{.*}}>)
+func.func @values_of_another_length(%q: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %k: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>> {
+  %y:2 = model.attention %q, %k, %v {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>
+}

@@ -3,7 +3,7 @@
 
 // v has another head_dim than k.
 func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x6xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x6xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
@@ -12,7 +12,7 @@ func.func @attention_c1_k_and_v_differ(%x0: tensor<2x3x5x7x4xf32, #model.dims<ba
 
 // k has no head dimension.
 func.func @attention_c1_k_of_rank_3(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x2: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
-  // expected-error @+1 {{needs k and v of one type [batch, seq, heads, head_dim]}}
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
@@ -39,7 +39,7 @@ func.func @attention_c2_group_before_the_heads(%x0: tensor<2x3x7x5x4xf32, #model
 
 // out lacks q's group.
 func.func @attention_c3_out_differs(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>) {
-  // expected-error @+1 {{needs out like q and log_sum_exp like q without its last dimension}}
+  // expected-error @+1 {{needs out like q with the last dimension of v and log_sum_exp like q without its last dimension}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
@@ -48,7 +48,7 @@ func.func @attention_c3_out_differs(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch
 
 // log_sum_exp lacks q's group.
 func.func @attention_c3_log_sum_exp_differs(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %x1: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>) {
-  // expected-error @+1 {{needs out like q and log_sum_exp like q without its last dimension}}
+  // expected-error @+1 {{needs out like q with the last dimension of v and log_sum_exp like q without its last dimension}}
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>
 }
@@ -132,4 +132,20 @@ func.func @attention_c7_floats(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, 
   // expected-error @+1 {{needs visible_from of type i32}}
   %y:2 = model.attention %x0, %x1, %x2, %x3 {id = 1 : i64, rate = 0.0 : f64, scale = 5.0e-01 : f64, causal} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xf32, #model.dims<batch, seq>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
   return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+}
+
+// -----
+
+func.func @attention_c1_two_lengths_of_one_dimension(%q: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %k: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs k [batch, seq, heads, head_dim] and v of one type}}
+  %y:2 = model.attention %q, %k, %v {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+func.func @attention_c3_columns_of_q(%q: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %k: tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>) -> tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs out like q with the last dimension of v}}
+  %y:2 = model.attention %q, %k, %v {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, value_dim>>) -> (tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, heads>>)
+  return %y#0 : tensor<2x3x5x6xf32, #model.dims<batch, seq, heads, head_dim>>
 }

@@ -97,3 +97,19 @@ func.func @rope_c4_equal(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads,
   %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factor = 2.0 : f64, slow = 1.0 : f64, fast = 1.0 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
   return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
 }
+
+// -----
+
+func.func @rope_c3_columns_after_the_end(%x: tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>> {
+  // expected-error @+1 {{needs an even first column, and the rotary columns from it on among the 6 columns}}
+  %y = model.rope %x, %p {theta = 1.0e4 : f64, rotary = 4 : i64, first = 4 : i64} : (tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
+  return %y : tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
+}
+
+// -----
+
+func.func @rope_c3_odd_first_column(%x: tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>> {
+  // expected-error @+1 {{needs an even first column, and the rotary columns from it on among the 6 columns}}
+  %y = model.rope %x, %p {theta = 1.0e4 : f64, rotary = 2 : i64, first = 3 : i64} : (tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
+  return %y : tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
+}

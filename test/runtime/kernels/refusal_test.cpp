@@ -58,9 +58,9 @@ TEST(Refusal, SizesThatTheFunctionDoesNotHave) {
   test.addIds({0, 1});
   test.add(pb::F32, 8);
   expectRefusal(test, "library call ROPE: size 3 is 2, needs at most 1");
-  for (int64_t size : {2, 1, 1})
+  for (int64_t size : {2, 1, 0, 1})
     test.call.add_sizes(size);
-  expectRefusal(test, "library call ROPE: has 7 sizes, needs at most 6");
+  expectRefusal(test, "library call ROPE: has 8 sizes, needs at most 7");
 }
 
 TEST(Refusal, MoreChoicesThanExperts) {

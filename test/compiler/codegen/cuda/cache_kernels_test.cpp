@@ -28,6 +28,7 @@ struct Cache {
   std::string type = "f32";
   std::vector<int> positions; ///< positions of all tokens
   std::string options = {};
+  int64_t valueDim = 0; ///< columns of values, if they are not those of keys
 
   std::string tensor(const std::string &sizes, const std::string &dims) const {
     return "tensor<2x" + sizes + "x" + type + ", #model.dims<batch, " + dims + ">>";
@@ -38,13 +39,18 @@ struct Cache {
     std::string q = tensor(count + std::to_string(group) + "x" + depth, "seq, kv_heads, group, head_dim");
     std::string k = tensor(count + depth, "seq, kv_heads, head_dim");
     std::string cache = tensor("3x70x" + depth, "kv_heads, context, head_dim");
+    std::string valueDepth = valueDim > 0 ? std::to_string(valueDim) : depth;
+    std::string last = valueDim > 0 ? "value_dim" : "head_dim";
+    std::string v = tensor(count + valueDepth, "seq, kv_heads, " + last);
+    std::string out = tensor(count + std::to_string(group) + "x" + valueDepth, "seq, kv_heads, group, " + last);
+    std::string values = tensor("3x70x" + valueDepth, "kv_heads, context, " + last);
     std::string places = "tensor<2x" + std::to_string(tokens) + "xi32, #model.dims<batch, seq>>";
-    std::string results = "(" + q + ", " + cache + ", " + cache + ")";
-    return "func.func @block.decode(%q: " + q + role("q") + ", %k: " + k + role("k") + ", %v: " + k + role("v") +
-           ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + cache + role("values") +
-           ") -> (" + q + role("out") + ", " + cache + role("keys") + ", " + cache + role("values") +
-           ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64" + options + "} : (" + q + ", " +
-           k + ", " + k + ", " + places + ", " + cache + ", " + cache + ") -> " + results +
+    std::string results = "(" + out + ", " + cache + ", " + values + ")";
+    return "func.func @block.decode(%q: " + q + role("q") + ", %k: " + k + role("k") + ", %v: " + v + role("v") +
+           ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + values +
+           role("values") + ") -> (" + out + role("out") + ", " + cache + role("keys") + ", " + values +
+           role("values") + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64" + options +
+           "} : (" + q + ", " + k + ", " + v + ", " + places + ", " + cache + ", " + values + ") -> " + results +
            "\n return %y#0, %y#1, %y#2 : " + results.substr(1, results.size() - 2) + "\n}";
   }
 };
@@ -78,7 +84,53 @@ TEST(CacheKernels, WindowAndCappedScores) {
   checkCache({.tokens = 3, .positions = {4, 5, 6, 66, 67, -1}, .options = ", window = 2 : i64, soft_cap = 0.5 : f64"});
 }
 TEST(CacheKernels, InBf16) { checkCache({.group = 2, .headDim = 64, .type = "bf16", .positions = {40, 3}}); }
+TEST(CacheKernels, ValuesOfAnotherLength) {
+  checkCache({.tokens = 2, .group = 2, .headDim = 24, .positions = {7, 8, 30, 31}, .valueDim = 16});
+  checkCache({.headDim = 192, .type = "bf16", .positions = {40, 3}, .valueDim = 128});
+  checkCache({.headDim = 16, .positions = {40, 3}, .options = ", window = 6 : i64", .valueDim = 136});
+}
 TEST(CacheKernels, InF16WithRowsOfOddLength) { checkCache({.headDim = 9, .type = "f16", .positions = {40, 3}}); }
+
+/// Three tokens of two samples with two heads of `a` and `b` columns.
+struct Columns {
+  int64_t a = 16, b = 8;
+  std::string type = "f32";
+
+  std::string tensor(int64_t columns, const std::string &name, bool hasHeads = true) const {
+    return std::string("tensor<2x3x") + (hasHeads ? "2x" : "") + std::to_string(columns) + "x" + type +
+           ", #model.dims<batch, seq, " + (hasHeads ? "heads, " : "") + name + ">>";
+  }
+};
+
+void checkColumns(const Columns &sizes, bool hasHeads) {
+  std::string a = sizes.tensor(sizes.a, "a"), b = sizes.tensor(sizes.b, "b", hasHeads);
+  std::string whole = sizes.tensor(sizes.a + sizes.b, "ab");
+  CallMachine concat("func.func @block.forward(%a: " + a + role("a") + ", %b: " + b + role("b") + ") -> (" + whole +
+                     role("y") + ") {\n %y = model.concat %a, %b : (" + a + ", " + b + ") -> " + whole +
+                     "\n return %y : " + whole + "\n}");
+  fill(concat.values("a"), 1);
+  fill(concat.values("b"), 2);
+  EXPECT_THAT(concat.kernels(), ElementsAre("concat"));
+  concat.run({});
+  EXPECT_EQ(concat.cuda("y"), concat.cpu("y"));
+  CallMachine columns("func.func @block.forward(%x: " + whole + role("x") + ") -> (" + b + role("y") +
+                      ") {\n %y = model.columns %x {first = " + std::to_string(sizes.a) + " : i64} : (" + whole +
+                      ") -> " + b + "\n return %y : " + b + "\n}");
+  columns.values("x") = concat.cpu("y");
+  EXPECT_THAT(columns.kernels(), ElementsAre("columns"));
+  columns.run({});
+  EXPECT_EQ(columns.cuda("y"), columns.cpu("y"));
+}
+
+TEST(ColumnKernels, MoveAndSumAsTheRuntimeDoes) {
+  for (bool hasHeads : {false, true}) {
+    checkColumns({}, hasHeads);
+    checkColumns({.a = 6, .b = 4}, hasHeads);
+    checkColumns({.a = 128, .b = 64, .type = "bf16"}, hasHeads);
+    checkColumns({.a = 7, .b = 3, .type = "f16"}, hasHeads);
+    checkColumns({.a = 301, .b = 2}, hasHeads);
+  }
+}
 
 TEST(TakeRowKernel, TakesARowOfEachSequenceOrZeros) {
   for (std::string sizes : {"40xbf16", "37xf32"}) {

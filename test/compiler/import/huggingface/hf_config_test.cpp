@@ -31,6 +31,14 @@ Json llama() {
                              "rope_scaling": null})");
 }
 
+Json deepseek() {
+  return Json::parse(R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "vocab_size": 19,
+                         "hidden_size": 24, "num_hidden_layers": 2, "first_k_dense_replace": 2,
+                         "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 12,
+                         "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 10, "intermediate_size": 40,
+                         "max_position_embeddings": 8})");
+}
+
 ImportedHf imported(const Json &config) { return importHfConfig("config.json", config.dump(1), configs); }
 
 std::string errorsOf(Json config, const std::string &key, const Json &value) {
@@ -402,6 +410,21 @@ TEST(HfConfig, LayersOfAPattern) {
               HasSubstr("no_rope_layers is [1,0,1,0,1,0], smollm3 has only lists that repeat 1, 1, 1, 0"));
 }
 
+TEST(HfConfig, DeepseekV3HasALatentOfQueriesOrNone) {
+  Json config = deepseek();
+  ImportedHf made = imported(config);
+  EXPECT_EQ(made.diagnostics.render(), "");
+  EXPECT_THAT(made.yaml, AllOf(HasSubstr("type: DeepseekV3ForCausalLM"), HasSubstr("q_lora_rank: 10")));
+  config["q_lora_rank"] = nullptr;
+  made = imported(config);
+  EXPECT_EQ(made.diagnostics.render(), "");
+  EXPECT_THAT(made.yaml, HasSubstr("type: deepseek_v3_full_q"));
+  EXPECT_THAT(errorsOf(deepseek(), "attention_bias", true),
+              HasSubstr("attention_bias is true, deepseek_v3 has only false"));
+  EXPECT_THAT(errorsOf(deepseek(), "quantization_config", {{"quant_method", "fp8"}}),
+              HasSubstr("quantization_config is {\"quant_method\":\"fp8\"}, deepseek_v3 has only null"));
+}
+
 TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "scale_attn_by_inverse_layer_idx", true),
               HasSubstr("scale_attn_by_inverse_layer_idx is true, gpt2 has only false"));
@@ -416,10 +439,12 @@ TEST(HfConfig, NamesUnsupportedKeys) {
       HasSubstr("\"GPT2ForSequenceClassification\" is another model than GPT2LMHeadModel, which gpt2.yaml describes"));
   EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
-  EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gemma2, gemma3_text, gpt2, gpt_neox, "
-                              "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
-                    HasSubstr("did you mean 'llama'?")));
+  EXPECT_THAT(
+      errorsOf(llama(), "model_type", "lama"),
+      AllOf(HasSubstr(
+                "no model file is for model_type 'lama', there are deepseek_v3, gemma2, gemma3_text, gpt2, gpt_neox, "
+                "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
+            HasSubstr("did you mean 'llama'?")));
 }
 
 TEST(HfConfig, RefusesInvalidConfigs) {

@@ -23,6 +23,7 @@ TEST(Expression, Arithmetic) {
   EXPECT_EQ(evaluate("1 + 2 * 3 - 4 / 2").value, 5);
   EXPECT_EQ(evaluate("-(1 - 3) * 2").value, 4);
   EXPECT_DOUBLE_EQ(*evaluate("0.02 / sqrt(2 * layers)").value, 0.02 / 8);
+  EXPECT_DOUBLE_EQ(*evaluate("1 + log(layers)").value, 1 + std::log(32.0));
   EXPECT_EQ(evaluate("max(min(3, 5), 2)").value, 3);
 }
 
@@ -46,7 +47,7 @@ TEST(Expression, FaultsHaveALocation) {
   EXPECT_THAT(evaluate(".").fault, HasSubstr("number expected"));
   EXPECT_THAT(evaluate("h / 0").fault, HasSubstr("division by zero"));
   EXPECT_THAT(evaluate("width").fault, HasSubstr("'width' is not defined"));
-  EXPECT_THAT(evaluate("log(2)").fault, HasSubstr("no function 'log'"));
+  EXPECT_THAT(evaluate("exp(2)").fault, HasSubstr("no function 'exp'"));
   EXPECT_THAT(evaluate("min(2)").fault, HasSubstr("min takes 2 arguments, got 1"));
   EXPECT_THAT(evaluate("sqrt(-1)").fault, HasSubstr("not a finite number"));
 }

@@ -149,8 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch={}", modelConfig + "type=null"},
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
-              "no model file has arch 'GPT2LMHeadModle', there are Gemma2ForCausalLM, Gemma3ForCausalLM, "
-              "GPT2LMHeadModel, "
+              "no model file has arch 'GPT2LMHeadModle', there are DeepseekV3ForCausalLM, deepseek_v3_full_q, "
+              "Gemma2ForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
               "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
               "Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
