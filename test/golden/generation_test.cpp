@@ -160,11 +160,11 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
 INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
                          testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31",
                                                           "llama_linear", "qwen2_yarn", "mistral_window", "phi4_mini",
-                                                          "gpt_neox", "smollm3", "gemma2", "gemma3", "olmo2"),
+                                                          "gpt_neox", "smollm3", "gemma2", "gemma3", "olmo2", "qwen2_moe", "glm4_moe"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
-                         testing::Combine(testing::Values("mixtral", "qwen3_moe"),
+                         testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe"),
                                           testing::Values(Split{"ep2", replicas("expert_parallel", 1, 1)},
                                                           Split{"ep2tp2pp2", replicas("expert_parallel", 2, 2)})),
                          nameOf);

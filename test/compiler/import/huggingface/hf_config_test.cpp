@@ -417,8 +417,9 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(llama(), "rope_interleaved", true), HasSubstr("rope_interleaved is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gemma2, gemma3_text, gpt2, gpt_neox, "
-                              "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gemma2, gemma3_text, glm4_moe, gpt2, "
+                              "gpt_neox, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, "
+                              "smollm3"),
                     HasSubstr("did you mean 'llama'?")));
 }
 

@@ -448,12 +448,35 @@ TEST(ImportArgs, ExpertsAndHowTokensChooseThem) {
 
 TEST(ImportArgs, MixtralIsLlamaWithExperts) {
   ImportedArgs args = importText(experts + "--moe-router-pre-softmax --moe-expert-capacity-factor 1.25 "
-                                           "--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1");
+                                           "--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1 "
+                                           "--moe-z-loss-coeff 1e-3");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   for (const char *line : {"type: MixtralForCausalLM", "    intermediate_size: 768", "norm_topk_prob: False",
-                           "capacity_factor: 1.25", "aux_loss_factor: 0  # --moe-aux-loss-coeff"})
+                           "capacity_factor: 1.25", "aux_loss_factor: 0  # --moe-aux-loss-coeff",
+                           "z_loss_factor: 0.001  # --moe-z-loss-coeff"})
     EXPECT_THAT(args.yaml, HasSubstr(line));
   EXPECT_EQ(args.diagnostics.render(), "");
+}
+
+/// The router of DeepSeek-V3 is glm4_moe.
+TEST(ImportArgs, ABiasedRouterIsGlm4) {
+  const std::string router = experts + "--add-qkv-bias --kv-channels 128 --moe-router-score-function sigmoid "
+                                       "--moe-router-enable-expert-bias --moe-shared-expert-intermediate-size 1536 ";
+  ImportedArgs args =
+      importText(router + "--moe-router-bias-update-rate 1e-4 --moe-router-topk-scaling-factor 2.5 --rotary-percent 0.5 "
+                          "--moe-router-num-groups 8 --moe-router-group-topk 4 --moe-layer-freq '([0]*3+[1]*45)' "
+                          "--ffn-hidden-size 8192 --moe-aux-loss-coeff 1e-4");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  for (const char *line :
+       {"type: Glm4MoeForCausalLM", "first_k_dense_replace: 3", "    intermediate_size: 8192",
+        "moe_intermediate_size: 768", "shared_expert_num: 2", "topk_bias_update_rate: 0.0001",
+        "routed_scaling_factor: 2.5", "n_group: 8", "topk_group: 4", "rotary_pct: 0.5", "head_dim: 128"})
+    EXPECT_THAT(args.yaml, HasSubstr(line));
+  EXPECT_THAT(errorsOf(router + "--moe-layer-freq 2"), HasSubstr("dense layers before all layers with experts"));
+  EXPECT_THAT(errorsOf(router + "--qk-layernorm"), HasSubstr("glm4_moe has biases of q, k and v and no norms"));
+  EXPECT_THAT(errorsOf(experts + "--add-qkv-bias --moe-router-enable-expert-bias"),
+              AllOf(HasSubstr("a bias is added to sigmoids, got softmax"),
+                    HasSubstr("wanted a multiple of --moe-ffn-hidden-size 768, got 0")));
 }
 
 /// If experts are not sharded over tensor ranks, Megatron's ep includes the tensor ranks.
@@ -573,16 +596,14 @@ TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {
   std::string text = errorsOf(
       experts + "--kv-channels 128 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --moe-layer-freq 2 "
                 "--moe-router-load-balancing-type sinkhorn --moe-shared-expert-intermediate-size 768 "
-                "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-z-loss-coeff 1e-3 "
-                "--rotary-percent 0.5");
+                "--moe-router-score-function sigmoid --rotary-percent 0.5");
   for (const char *part :
        {"heads are hidden 2048 / heads 32 wide, got 128", "dp 2 is not a multiple of ep 8 / tp 2",
         "every layer has experts here, got 2; --moe-layer-freq: 2 → 1",
         "balanced by aux_loss, seq_aux_loss or none here, got sinkhorn",
-        "--moe-shared-expert-intermediate-size has no counterpart here: experts that every token passes are not built; "
-        "leave it out or say 0",
-        "experts are weighed by a softmax", "not a bias; leave it out", "z-loss of the router is not computed",
-        "--rotary-percent → 1"})
+        "--moe-shared-expert-intermediate-size has no counterpart here: shared experts are built with "
+        "--moe-router-enable-expert-bias; leave it out or say 0",
+        "sigmoids are built with --moe-router-enable-expert-bias", "--rotary-percent → 1"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small + "--num-experts 8"), HasSubstr("gpt2 has no experts"));
   EXPECT_THAT(errorsOf(small + "--qk-layernorm"), HasSubstr("gpt2 has no norms of q and k"));
