@@ -21,8 +21,8 @@ struct OptimizerRow {
   std::span<const char *const> hyperparameters;
   /// Updates only the matrices of layers, and needs whole matrices. AdamW updates all other parameters.
   bool isForMatrices = false;
-  /// Is not an optimizer of a run. It updates the parameters to which a model file gives a `sign_rate`: they move by this
-  /// rate against the sign of their gradient, which has no part in the gradient norm.
+  /// Is not an optimizer of a run. It updates the parameters to which a model file gives a `sign_rate`: they move by
+  /// this rate against the sign of their gradient, which has no part in the gradient norm.
   bool isOfParameters = false;
 };
 

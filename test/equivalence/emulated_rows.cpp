@@ -112,7 +112,8 @@ std::vector<EmulatedRow> allRows() {
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add(frozenModels(), frozenSplits());
-  add({{"mixtral", "mixtral", {}}, {"qwen3_moe", "qwen3_moe", wideHeads()},
+  add({{"mixtral", "mixtral", {}},
+       {"qwen3_moe", "qwen3_moe", wideHeads()},
        {"qwen2_moe", "qwen2_moe", {}},
        {"glm4_moe", "glm4_moe", {}}},
       expertSplits());

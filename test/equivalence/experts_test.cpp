@@ -93,8 +93,10 @@ INSTANTIATE_TEST_SUITE_P(Plans, OtherExperts, testing::ValuesIn(expertSplits()),
 /// The gradient of the bias is experts times the choices of each expert less the choices of all tokens, so that its sum
 /// is 0. It does not change the gradient norm. Without the update, later steps choose other experts.
 TEST(Experts, TheBiasFollowsTheLoads) {
-  RunConfig run = equivalenceRun("glm4_moe"), still = equivalenceRun("glm4_moe", {"moe_config.topk_bias_update_rate=0"});
-  TrainingRecord moved = trainInterpreted(run, planOf(run, {}), 4), kept = trainInterpreted(still, planOf(still, {}), 4);
+  RunConfig run = equivalenceRun("glm4_moe"),
+            still = equivalenceRun("glm4_moe", {"moe_config.topk_bias_update_rate=0"});
+  TrainingRecord moved = trainInterpreted(run, planOf(run, {}), 4),
+                 kept = trainInterpreted(still, planOf(still, {}), 4);
   const std::vector<double> &excess = moved.gradients.at(0).at("experts.1.router_bias");
   EXPECT_NEAR(std::accumulate(excess.begin(), excess.end(), 0.0), 0, 1e-9);
   EXPECT_THAT(excess, testing::Contains(testing::Gt(0)));

@@ -278,8 +278,9 @@ constexpr const char *graded[] = {"llama_wide", "mistral",      "phi3",       "q
                                   "llama31",    "llama_linear", "qwen2_yarn", "mistral_window", "phi4_mini",
                                   "gpt_neox",   "smollm3",      "gemma2",     "gemma3",         "olmo2"};
 
-INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen2_moe",
-                                                               "glm4_moe"),
+INSTANTIATE_TEST_SUITE_P(Models, Transformers,
+                         testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen2_moe",
+                                         "glm4_moe"),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(GradedModels, Transformers, testing::ValuesIn(graded), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::ValuesIn(graded), nameOf);

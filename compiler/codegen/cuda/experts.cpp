@@ -31,9 +31,9 @@ void setInteger(Expr value, KernelFunction &f, StringRef operand, Expr index) {
 /// Returns the iteration of the extent that the thread's warp processes.
 Expr warpIteration(KernelFunction &f) { return Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex())); }
 
-/// Returns the groups of experts that a token keeps, one bit per group: those with the highest sums of their two highest
-/// scores; ties go to the lower group. Lane g computes the sum of group g. `first` is the index of the token's first
-/// score.
+/// Returns the groups of experts that a token keeps, one bit per group: those with the highest sums of their two
+/// highest scores; ties go to the lower group. Lane g computes the sum of group g. `first` is the index of the token's
+/// first score.
 Expr keptGroups(KernelFunction &f, Type element, Expr first, int64_t groups, int64_t kept) {
   Expr lane(f, f.laneIndex()), size = narrow(Expr(f, f.scalar("experts"))) / groups;
   Expr own = select(lane < groups, lane, Expr(f, f.integer(groups - 1))) * size;

@@ -32,9 +32,10 @@ void checkLayers(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool st
   if (hasBiasedRouter(given) && dense)
     yaml.put("model.model_config.first_k_dense_replace", fmt::format("{}", *dense), given.isGiven(flag) ? flag : "");
   else if (hasBiasedRouter(given))
-    given.error(flag, fmt::format("glm4_moe has dense layers before all layers with experts, such as ([0]*1+[1]*{}), got "
-                                  "{}",
-                                  layers - 1, frequency));
+    given.error(flag,
+                fmt::format("glm4_moe has dense layers before all layers with experts, such as ([0]*1+[1]*{}), got "
+                            "{}",
+                            layers - 1, frequency));
   else if (bare != "1" && bare != fmt::format("[1]*{}", layers))
     given.error(flag, fmt::format("every layer has experts here, got {}; {}: {} → 1", frequency, flag, frequency));
 }
@@ -58,7 +59,8 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
   const char *scoreFlag = "--moe-router-score-function", *rateFlag = "--moe-router-bias-update-rate",
              *sharedFlag = "--moe-shared-expert-intermediate-size", *widthFlag = "--moe-ffn-hidden-size";
   given.isSet("--moe-router-enable-expert-bias", section + "balance_via_topk_bias");
-  if (std::string score = given.value(scoreFlag, section + "use_gating_sigmoid").value_or("softmax"); score != "sigmoid")
+  if (std::string score = given.value(scoreFlag, section + "use_gating_sigmoid").value_or("softmax");
+      score != "sigmoid")
     given.error(scoreFlag, fmt::format("a bias is added to sigmoids, got {}; {} → sigmoid", score, scoreFlag));
   yaml.put(section + "topk_bias_update_rate",
            given.number(rateFlag, section + "topk_bias_update_rate").value_or("0.001"),
@@ -71,9 +73,10 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
   int64_t shared = given.count(sharedFlag, section + "shared_expert_num").value_or(0);
   int64_t width = given.count(widthFlag, "model.model_config.moe_intermediate_size").value_or(0);
   if (width <= 0 || shared <= 0 || shared % width != 0)
-    given.error(sharedFlag, fmt::format("glm4_moe has shared experts of the width of an expert: wanted a multiple of {} "
-                                        "{}, got {}",
-                                        widthFlag, width, shared));
+    given.error(sharedFlag,
+                fmt::format("glm4_moe has shared experts of the width of an expert: wanted a multiple of {} "
+                            "{}, got {}",
+                            widthFlag, width, shared));
   else
     yaml.put(section + "shared_expert_num", fmt::format("{}", shared / width), sharedFlag);
 }

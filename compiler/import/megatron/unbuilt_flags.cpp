@@ -47,9 +47,9 @@ constexpr UnbuiltFeature unbuilt[] = {
 };
 
 /// Flags that the architecture with a biased router has.
-constexpr std::string_view ofBiasedRouter[] = {
-    "--moe-shared-expert-intermediate-size", "--moe-router-score-function", "--moe-router-topk-scaling-factor",
-    "--moe-router-num-groups",               "--moe-router-group-topk"};
+constexpr std::string_view ofBiasedRouter[] = {"--moe-shared-expert-intermediate-size", "--moe-router-score-function",
+                                               "--moe-router-topk-scaling-factor", "--moe-router-num-groups",
+                                               "--moe-router-group-topk"};
 
 } // namespace
 

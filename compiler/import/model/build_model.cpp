@@ -2,8 +2,8 @@
 // linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/model/build_model.h"
 
-#include "compiler/import/model/rotary_form.h"
 #include "compiler/import/model/build_routing.h"
+#include "compiler/import/model/rotary_form.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -248,7 +248,8 @@ FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Va
   }
   if (kind == "gelu_tanh")
     return unary<model::GeluOp>(x, compute());
-  return emitError(loc) << "unknown activation '" << kind << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
+  return emitError(loc) << "unknown activation '" << kind
+                        << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {

@@ -1,5 +1,5 @@
-// DeepSeek-V3 (DeepSeek-AI 2024) scores experts by sigmoids and balances them by a bias. The load-balancing loss is that
-// of Switch Transformers (Fedus et al. 2021) within a sample, and the z-loss that of ST-MoE (Zoph et al. 2022).
+// DeepSeek-V3 (DeepSeek-AI 2024) scores experts by sigmoids and balances them by a bias. The load-balancing loss is
+// that of Switch Transformers (Fedus et al. 2021) within a sample, and the z-loss that of ST-MoE (Zoph et al. 2022).
 #include "compiler/import/model/build_routing.h"
 
 using namespace mlir;
@@ -34,9 +34,9 @@ Value ones(PrimitiveBuilder &p, ArrayRef<int64_t> shape, ArrayRef<StringAttr> di
   return p.b.create<model::BroadcastOp>(p.loc, namedTensor(shape, dims, p.f32), p.constant(1));
 }
 
-/// Returns [batch, seq, router]: 1 for the chosen experts of a token, else 0. `like` has the dimension `router`. A token
-/// selects an expert at most once, so `step` does not change the value. It only stops the derivative, because a choice
-/// has none.
+/// Returns [batch, seq, router]: 1 for the chosen experts of a token, else 0. `like` has the dimension `router`. A
+/// token selects an expert at most once, so `step` does not change the value. It only stops the derivative, because a
+/// choice has none.
 Value chosenExperts(PrimitiveBuilder &p, Value ids, Value like) {
   RankedTensorType type = perChoice(ids, like, p.f32);
   Value repeated = p.b.create<model::BroadcastOp>(p.loc, type, like);
@@ -72,9 +72,9 @@ Value expertWeights(PrimitiveBuilder &p, const OpDescription &op, Value scores, 
       weights = p.binary<model::DivOp>(weights, p.binary<model::AddOp>(sumOfChosen(weights), p.constant(1e-20)));
   } else {
     Value powers = p.unary<model::ExpOp>(p.binary<model::SubOp>(chosen, maximum));
-    Value total = isNormalized ? sumOfChosen(powers)
-                               : p.reduceLast<model::ReduceSumOp>(
-                                     p.unary<model::ExpOp>(p.binary<model::SubOp>(scores, maximum)));
+    Value total =
+        isNormalized ? sumOfChosen(powers)
+                     : p.reduceLast<model::ReduceSumOp>(p.unary<model::ExpOp>(p.binary<model::SubOp>(scores, maximum)));
     weights = p.binary<model::DivOp>(powers, total);
   }
   double scale = number(op, "scale", 1);
@@ -85,8 +85,7 @@ Value balanceLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Va
   Value chosen = chosenExperts(p, ids, scores);
   auto places = withoutFirst(cast<RankedTensorType>(ids.getType())), all = cast<RankedTensorType>(chosen.getType());
   Type perSample = namedTensor({all.getDimSize(0), all.getDimSize(2)}, {dimNames(all)[0], dimNames(all)[2]}, p.f32);
-  Value counts =
-      p.b.create<model::ContractOp>(p.loc, perSample, chosen, ones(p, places.getShape(), dimNames(places)));
+  Value counts = p.b.create<model::ContractOp>(p.loc, perSample, chosen, ones(p, places.getShape(), dimNames(places)));
   double perShare = number(op, "factor", 0) * sizeOf(scores, 2) / (sizeOf(ids, 0) * sizeOf(ids, 2));
   Value probabilities;
   if (isSigmoid(op)) {
@@ -95,8 +94,8 @@ Value balanceLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Va
   } else {
     probabilities = p.softmax(scores);
   }
-  Value losses = p.reduceLast<model::ReduceSumOp>(p.binary<model::MulOp>(
-      probabilities, p.binary<model::MulOp>(counts, p.constant(perShare))));
+  Value losses = p.reduceLast<model::ReduceSumOp>(
+      p.binary<model::MulOp>(probabilities, p.binary<model::MulOp>(counts, p.constant(perShare))));
   return p.sumAll(p.binary<model::MulOp>(losses, weights));
 }
 

@@ -32,11 +32,10 @@ struct Route {
     std::string scores =
         "tensor<" + tokens + std::to_string(experts) + "x" + type + ", #model.dims<batch, seq, router>>";
     std::string places = "tensor<" + std::to_string(choices) + "x" + tokens + "i32, #model.dims<choice, batch, seq>>";
-    return CallMachine(
-        "func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") + ", " + places +
-        saved("slots") + ") {\n %i, %s = model.route %x {capacity = " + std::to_string(capacity) + " : i64" + grouping() +
-        "} : (" +
-        scores + ") -> (" + places + ", " + places + ")\n return %i, %s : " + places + ", " + places + "\n}");
+    return CallMachine("func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") +
+                       ", " + places + saved("slots") + ") {\n %i, %s = model.route %x {capacity = " +
+                       std::to_string(capacity) + " : i64" + grouping() + "} : (" + scores + ") -> (" + places + ", " +
+                       places + ")\n return %i, %s : " + places + ", " + places + "\n}");
   }
 };
 
