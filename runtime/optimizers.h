@@ -21,6 +21,9 @@ struct OptimizerRow {
   std::span<const char *const> hyperparameters;
   /// Updates only the matrices of layers, and needs whole matrices. AdamW updates all other parameters.
   bool isForMatrices = false;
+  /// Is not an optimizer of a run. It updates the parameters to which a model file gives a `sign_rate`: they move by
+  /// this rate against the sign of their gradient, which has no part in the gradient norm.
+  bool isOfParameters = false;
 };
 
 namespace optimizer_names {
@@ -38,6 +41,7 @@ inline constexpr OptimizerRow optimizers[] = {
     {pb::ADAMW, "AdamW", optimizer_names::moments, {}},
     {pb::SGD, "SGD", optimizer_names::momentum, optimizer_names::ofSgd},
     {pb::MUON, "Muon", optimizer_names::momentum, optimizer_names::ofMuon, true},
+    {pb::SIGN, "Sign", {}, {}, false, true},
 };
 static_assert(std::size(optimizers) == pb::Optimizer_ARRAYSIZE);
 

@@ -349,6 +349,7 @@ LogicalResult ProgramBuilder::lowerRoute(Operation *op) {
   llvm::append_range(call.sizes, cast<RankedTensorType>(route.getScores().getType()).getShape());
   call.sizes.push_back(cast<RankedTensorType>(route.getIds().getType()).getDimSize(0));
   call.sizes.push_back(route.getCapacity());
+  addAttributes(op, call);
   emit(call);
   return success();
 }

@@ -2,11 +2,27 @@
 #include "compiler/interpret/evaluators.h"
 #include "dialects/model/dialect.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace espalier {
 
 namespace {
+
+/// Clears `isOpen` for experts outside of the `kept` groups with the highest sums of their two highest scores.
+void keepGroups(const double *score, int64_t groups, int64_t kept, std::vector<bool> &isOpen) {
+  auto experts = static_cast<int64_t>(isOpen.size()), size = experts / groups;
+  std::vector<std::pair<double, int64_t>> sums;
+  for (int64_t group = 0; group < groups; ++group) {
+    std::vector<double> own(score + group * size, score + (group + 1) * size);
+    std::sort(own.rbegin(), own.rend());
+    sums.emplace_back(-(own[0] + (size > 1 ? own[1] : 0)), group);
+  }
+  std::sort(sums.begin(), sums.end());
+  for (int64_t i = kept; i < groups; ++i)
+    std::fill_n(isOpen.begin() + sums[i].second * size, size, false);
+}
 
 Results evalRoute(model::RouteOp op, Operands x, EvalContext &) {
   const Tensor &scores = *x[0];
@@ -15,13 +31,14 @@ Results evalRoute(model::RouteOp op, Operands x, EvalContext &) {
   int64_t choices = ids.shape()[0], capacity = op.getCapacity();
   for (int64_t token = 0; token < batch * seq; ++token) {
     const double *score = scores.values.data() + token * experts;
-    std::vector<bool> isChosen(experts, false);
+    std::vector<bool> isOpen(experts, true);
+    keepGroups(score, op.getGroups().value_or(1), op.getKeptGroups().value_or(1), isOpen);
     for (int64_t choice = 0; choice < choices; ++choice) {
       int64_t best = -1;
       for (int64_t expert = 0; expert < experts; ++expert)
-        if (!isChosen[expert] && (best < 0 || score[expert] > score[best]))
+        if (isOpen[expert] && (best < 0 || score[expert] > score[best]))
           best = expert;
-      isChosen[best] = true;
+      isOpen[best] = false;
       ids.values[choice * batch * seq + token] = static_cast<double>(best);
     }
   }

@@ -28,7 +28,7 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
   Type scalar = namedTensor({}, {}, f32);
   Value statistic = f.argument(scalar, "statistic", "squared_norm");
   for (const SegmentBucket &bucket : segment.buckets) {
-    if (!isUpdated(bucket))
+    if (!isUpdated(bucket) || bucket.normWeight == 0)
       continue;
     f.moveTo(locationOf(segment, bucket));
     Value gradient = f.argument(f.flat(bucket.partElements, f32), "accumulator", bucket.name, bucket.shareAxes);

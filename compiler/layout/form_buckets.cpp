@@ -33,6 +33,7 @@ struct FormedParameter {
   int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
   bool decays = false, isFrozen = false;
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
+  double signRate = 0;            ///< step of the optimizer Sign
   SmallVector<int64_t, 2> matrix; ///< rows and columns if the optimizer needs whole matrices
 };
 
@@ -93,8 +94,15 @@ private:
     out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
     out.decays = facts.contains("decays") && !out.isFrozen;
     readAxes(function, out);
-    return out.isFrozen || !trains(function->getParentOfType<ModuleOp>()) ? success()
-                                                                          : chooseOptimizer(function, argument, out);
+    if (out.isFrozen || !trains(function->getParentOfType<ModuleOp>()))
+      return success();
+    if (auto rate = facts.getAs<FloatAttr>("sign_rate")) {
+      out.optimizer = rt::pb::SIGN;
+      out.signRate = rate.getValueAsDouble();
+      out.decays = false;
+      return success();
+    }
+    return chooseOptimizer(function, argument, out);
   }
 
   /// Sets the optimizer of a trained parameter. An optimizer for matrices updates the weights of products of the
@@ -231,7 +239,7 @@ public:
 private:
   /// Returns the bucket for a parameter and adds it if needed. Each tied parameter has its own bucket.
   SegmentBucket &bucketFor(const FormedParameter &parameter) {
-    double weight = parameter.isFrozen ? 0 : 1.0 / static_cast<double>(parameter.replicas);
+    double weight = parameter.isFrozen || parameter.signRate > 0 ? 0 : 1.0 / static_cast<double>(parameter.replicas);
     bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
     if (acrossStages)
       weight /= 2;
@@ -240,7 +248,7 @@ private:
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
           bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
-          bucket.matrix == parameter.matrix && bucket.normWeight == weight)
+          bucket.matrix == parameter.matrix && bucket.normWeight == weight && bucket.signRate == parameter.signRate)
         return bucket;
     SegmentBucket bucket;
     bucket.name = isTied ? parameter.tied : freeName(parameter);
@@ -256,6 +264,7 @@ private:
     bucket.isFrozen = parameter.isFrozen;
     bucket.optimizer = parameter.optimizer;
     bucket.matrix = parameter.matrix;
+    bucket.signRate = parameter.signRate;
     bucket.normWeight = weight;
     if (acrossStages)
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
@@ -268,6 +277,7 @@ private:
   std::string freeName(const FormedParameter &parameter) const {
     const char *suffix = parameter.isFrozen          ? ".frozen"
                          : !parameter.matrix.empty() ? ".matrices"
+                         : parameter.signRate > 0    ? ".signs"
                          : parameter.decays          ? ".decayed"
                                                      : ".plain";
     std::string base = segment.kind + suffix, name = base;
@@ -384,7 +394,8 @@ private:
         bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
         offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere,
         bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
-        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix));
+        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
+        bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -78,6 +78,7 @@ SegmentBucket readBucket(exec::BucketOp op) {
   if (std::optional<StringRef> optimizer = op.getOptimizer())
     bucket.optimizer = rt::findOptimizer(optimizer->str())->number;
   llvm::append_range(bucket.matrix, op.getMatrix().value_or(ArrayRef<int64_t>()));
+  bucket.signRate = op.getSignRate() ? op.getSignRate()->convertToDouble() : 0;
   bucket.normWeight = op.getNormWeight().convertToDouble();
   bucket.storedOffset = op.getStoredOffset();
   bucket.gradientOffset = op.getGradientOffset();

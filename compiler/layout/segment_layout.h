@@ -48,6 +48,7 @@ struct SegmentBucket {
   /// Rows and columns if the optimizer needs whole matrices, else empty. The bucket then holds matrices of this shape
   /// without gaps, and so does each shard.
   llvm::SmallVector<int64_t, 2> matrix;
+  double signRate = 0;   ///< step of the optimizer Sign
   double normWeight = 1; ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the

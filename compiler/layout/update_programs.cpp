@@ -30,6 +30,7 @@ public:
   void buildAdamW();
   void buildSgd();
   void buildMuon();
+  void buildSign();
 
 private:
   std::string stateName(const char *part) const { return bucket.name + "." + part; }
@@ -157,6 +158,13 @@ void UpdateProgram::buildMuon() {
   finish(sub(weight, mul(step, scalar("learning_rate"))), {momentum});
 }
 
+/// Moves each parameter by the rate against the sign of its gradient. The sign needs no scale of the gradient.
+void UpdateProgram::buildSign() {
+  Value negative = b.create<model::NegOp>(f.loc, type, sum);
+  Value sign = sub(b.create<model::StepOp>(f.loc, type, sum), b.create<model::StepOp>(f.loc, type, negative));
+  finish(sub(weight, mul(sign, constant(bucket.signRate))), {});
+}
+
 } // namespace
 
 void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings) {
@@ -166,6 +174,8 @@ void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, co
     return program.buildSgd();
   case rt::pb::MUON:
     return program.buildMuon();
+  case rt::pb::SIGN:
+    return program.buildSign();
   default:
     return program.buildAdamW();
   }

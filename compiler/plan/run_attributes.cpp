@@ -66,6 +66,8 @@ DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment
         b.getNamedAttr("stddev", b.getF64FloatAttr(parameter.initializer.stddev))};
     if (parameter.decay)
       facts.push_back(b.getNamedAttr("decays", b.getUnitAttr()));
+    if (parameter.signRate > 0)
+      facts.push_back(b.getNamedAttr("sign_rate", b.getF64FloatAttr(parameter.signRate)));
     if (!parameter.tiedTo.empty())
       facts.push_back(b.getNamedAttr("tied_to", b.getStringAttr(parameter.tiedTo)));
     list.push_back(b.getNamedAttr(parameter.name, b.getDictionaryAttr(facts)));

@@ -258,6 +258,9 @@ LogicalResult BucketOp::verify() {
     return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
   if (getOptimizer() && !rt::findOptimizer(*getOptimizer())) // bucket_c5
     return emitOpError("needs an optimizer of runtime/optimizers.h, got ") << *getOptimizer();
+  double signRate = getSignRate() ? getSignRate()->convertToDouble() : 0;
+  if ((getOptimizer() == "Sign") != (signRate > 0)) // bucket_c6
+    return emitOpError("needs a sign_rate above 0 for the optimizer Sign alone, got ") << signRate;
   int64_t matrix = 1;
   for (int64_t size : getMatrix().value_or(ArrayRef<int64_t>()))
     matrix *= size;

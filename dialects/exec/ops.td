@@ -174,19 +174,21 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
 
     `optimizer` names the optimizer that updates the bucket, unless AdamW does. `matrix` has the rows and columns of
     the matrices of an optimizer that needs whole matrices. The bucket then holds matrices of this shape without gaps.
+    `sign_rate` is the step of the optimizer Sign.
 
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
     - (C4) part_elements are a multiple of the elements of a matrix.
     - (C5) optimizer is one of runtime/optimizers.h.
+    - (C6) sign_rate is above 0, and is given for the optimizer Sign alone.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
                        UnitAttr:$frozen, F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
                        UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
-                       OptionalAttr<DenseI64ArrayAttr>:$matrix);
+                       OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

@@ -418,10 +418,15 @@ def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
   let description = [{
       Top-k choice with a fixed capacity per sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with the
       k-th highest score; ties go to the lower expert. First choices take slots before second choices, tokens in order.
+      `groups` splits the experts into equal groups of neighbours. A token then chooses among the experts of `kept_groups`
+      groups: those with the highest sums of their two highest scores (DeepSeek-AI 2024); ties go to the lower group.
       - (C1) scores are [batch, seq, experts]; ids and slots are i32 of one type [choice, batch, seq].
     - (C2) there are no more choices than experts. - (C3) the capacity is at least 1.
+    - (C4) `groups` and `kept_groups` are given together. There are at most 32 groups of equally many experts. At most
+      all groups are kept, and they have no fewer experts than there are choices.
   }];
-  let arguments = (ins AnyRankedTensor:$scores, I64Attr:$capacity);
+  let arguments = (ins AnyRankedTensor:$scores, I64Attr:$capacity, OptionalAttr<I64Attr>:$groups,
+                       OptionalAttr<I64Attr>:$kept_groups);
   let results = (outs AnyRankedTensor:$ids, AnyRankedTensor:$slots);
   let assemblyFormat = "$scores attr-dict `:` functional-type($scores, results)";
   let hasVerifier = 1;

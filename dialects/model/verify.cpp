@@ -480,6 +480,12 @@ LogicalResult RouteOp::verify() {
     return emitOpError("needs at most as many choices as experts, got ") << ids.front() << " of " << scores.back();
   if (static_cast<int64_t>(getCapacity()) < 1) // route_c3
     return emitOpError("needs a capacity of at least 1, got ") << static_cast<int64_t>(getCapacity());
+  auto groups = static_cast<int64_t>(getGroups().value_or(1)), kept = static_cast<int64_t>(getKeptGroups().value_or(1));
+  if (groups < 1 || groups > 32 || scores.back() % groups != 0 || kept < 1 || kept > groups ||
+      kept * (scores.back() / groups) < ids.front()) // route_c4
+    return emitOpError("needs 1 to 32 equal groups of experts whose kept groups have an expert for each choice, got ")
+           << kept << " of " << groups << " groups of " << scores.back() << " experts for " << ids.front()
+           << " choices";
   return success();
 }
 

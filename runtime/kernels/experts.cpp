@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 namespace espalier::rt {
@@ -22,9 +23,15 @@ public:
     experts_ = reader.size("experts", 1);
     choices_ = reader.size("choices", 1);
     capacity_ = reader.size("capacity", 1);
+    groups_ = reader.size("groups", 1);
+    kept_ = reader.size("kept_groups", 1);
     if (choices_ > experts_)
       reader.refuse("has " + std::to_string(choices_) + " choices of " + std::to_string(experts_) +
                     " experts, needs no more choices than experts");
+    if (experts_ % groups_ != 0 || kept_ > groups_ || choices_ > kept_ * (experts_ / groups_))
+      reader.refuse("keeps " + std::to_string(kept_) + " of " + std::to_string(groups_) + " groups of " +
+                    std::to_string(experts_) + " experts for " + std::to_string(choices_) +
+                    " choices, needs equal groups with an expert for each choice");
     storage_ = reader.storage("scores");
   }
 
@@ -52,9 +59,35 @@ public:
   }
 
 private:
+  /// Closes the experts outside of the groups that a token keeps.
+  void closeGroups(const float *score, int32_t *isClosed) const {
+    int64_t size = experts_ / groups_;
+    // The sum of the two highest scores of a group.
+    auto sumOf = [&](int64_t group) {
+      float best = -std::numeric_limits<float>::infinity(), second = best;
+      for (const float *one = score + group * size; one < score + (group + 1) * size; ++one) {
+        second = std::max(second, std::min(best, *one));
+        best = std::max(best, *one);
+      }
+      return size > 1 ? best + second : best;
+    };
+    for (int64_t group = 0; group < groups_; ++group) {
+      float sum = sumOf(group);
+      int64_t better = 0;
+      for (int64_t other = 0; other < groups_; ++other) {
+        float otherSum = other == group ? sum : sumOf(other);
+        better += otherSum > sum || (otherSum == sum && other < group);
+      }
+      std::fill_n(isClosed + group * size, size, better >= kept_);
+    }
+  }
+
   /// Writes the experts of one token, best first; ties go to the lower expert index. `isChosen` is scratch.
   void choose(const float *score, int32_t *isChosen, int32_t *ids) const {
-    std::fill_n(isChosen, experts_, 0);
+    if (groups_ > 1)
+      closeGroups(score, isChosen);
+    else
+      std::fill_n(isChosen, experts_, 0);
     for (int64_t choice = 0; choice < choices_; ++choice) {
       int64_t best = -1;
       for (int64_t expert = 0; expert < experts_; ++expert)
@@ -66,7 +99,7 @@ private:
   }
 
   const cpu::Loops &loops_;
-  int64_t batch_, seq_, experts_, choices_, capacity_;
+  int64_t batch_, seq_, experts_, choices_, capacity_, groups_, kept_;
   Storage storage_;
 };
 

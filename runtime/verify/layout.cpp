@@ -132,7 +132,8 @@ int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parame
   uint32_t split = used & ~mesh.divided(bucket.partial()) & ~uint32_t(PP);
   int64_t copies = mesh.count(allAxes & ~uint32_t(PP) & ~split) / mesh.count(bucket.share() & ~uint32_t(PP)) *
                    std::max(1, bucket.holders_size());
-  if (!bucket.frozen() && std::abs(bucket.norm_weight() * static_cast<double>(copies) - 1) > 1e-9)
+  double wanted = optimizerRow(bucket.optimizer()).isOfParameters ? 0 : 1;
+  if (!bucket.frozen() && std::abs(bucket.norm_weight() * static_cast<double>(copies) - wanted) > 1e-9)
     add("bucket '{}', parameter '{}': {} ranks have each element, in the norm it counts {:.6g} on each", bucket.name(),
         parameter.name(), copies, bucket.norm_weight());
   return elements;

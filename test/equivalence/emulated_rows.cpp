@@ -54,6 +54,8 @@ const std::vector<EmulatedRow> &planRows() {
       {"gpt_neox_full", "gpt_neox", {}, {.recompute = full}},
       {"deepseek_v3", "deepseek_v3", {}, {}},
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
+      {"qwen2_moe_accumulate2", "qwen2_moe", {}, {.microBatches = 2}},
+      {"glm4_moe_accumulate2", "glm4_moe", {}, {.microBatches = 2, .recompute = selective}},
       {"frozen_accumulate2", "frozen_parts", {}, {.microBatches = 2}},
       {"adapters_full", "llama", adapterSets(0), {.microBatches = 2, .recompute = full}},
       {"adapters_dropout", "gpt2", adapterSets(0.2), {}},
@@ -89,6 +91,9 @@ const std::vector<EmulatedRow> &splitRows() {
       {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
       {"qwen3_moe_tp2_ep2", "qwen3_moe", wideHeads(), {.tp = 2, .ep = 2, .sequenceParallel = true}},
+      {"qwen2_moe_tp2_ep2", "qwen2_moe", {}, {.tp = 2, .ep = 2, .sequenceParallel = true}},
+      {"glm4_moe_dp2_ep2_zero1", "glm4_moe", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
+      {"glm4_moe_tp2_pp2", "glm4_moe", {}, {.tp = 2, .pp = 2, .microBatches = 2}},
       {"qwen3_moe_pp2", "qwen3_moe", wideHeads(), {.pp = 2, .microBatches = 2, .recompute = selective}},
   };
   return rows;
@@ -109,7 +114,11 @@ std::vector<EmulatedRow> allRows() {
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add(frozenModels(), frozenSplits());
-  add({{"mixtral", "mixtral", {}}, {"qwen3_moe", "qwen3_moe", wideHeads()}}, expertSplits());
+  add({{"mixtral", "mixtral", {}},
+       {"qwen3_moe", "qwen3_moe", wideHeads()},
+       {"qwen2_moe", "qwen2_moe", {}},
+       {"glm4_moe", "glm4_moe", {}}},
+      expertSplits());
   return rows;
 }
 

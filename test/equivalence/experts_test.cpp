@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <numeric>
 
 namespace espalier {
 namespace {
@@ -67,6 +69,41 @@ TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
     expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected);
     expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected);
   }
+}
+
+/// Models with the other options of experts, under each split. GLM-4's bias is updated in each step.
+class OtherExperts : public testing::TestWithParam<SplitCase> {
+protected:
+  static void expectEqual(const char *file) {
+    static std::map<std::string, TrainingRecord> records;
+    RunConfig run = equivalenceRun(file);
+    if (!records.contains(file))
+      records[file] = trainInterpreted(run, planOf(run, {}), 4);
+    expectEqualTraining(trainCompiled(run, planOf(run, GetParam()), 4), records[file]);
+    expectEqualTraining(trainInterpreted(run, planOf(run, GetParam()), 4), records[file]);
+  }
+};
+
+TEST_P(OtherExperts, Qwen2TrainsLikeTheUnsplitModel) { expectEqual("qwen2_moe"); }
+TEST_P(OtherExperts, Glm4TrainsLikeTheUnsplitModel) { expectEqual("glm4_moe"); }
+
+INSTANTIATE_TEST_SUITE_P(Plans, OtherExperts, testing::ValuesIn(expertSplits()),
+                         [](const auto &info) { return info.param.name; });
+
+/// The gradient of the bias is experts times the choices of each expert less the choices of all tokens, so that its sum
+/// is 0. It does not change the gradient norm. Without the update, later steps choose other experts.
+TEST(Experts, TheBiasFollowsTheLoads) {
+  RunConfig run = equivalenceRun("glm4_moe"),
+            still = equivalenceRun("glm4_moe", {"moe_config.topk_bias_update_rate=0"});
+  TrainingRecord moved = trainInterpreted(run, planOf(run, {}), 4),
+                 kept = trainInterpreted(still, planOf(still, {}), 4);
+  const std::vector<double> &excess = moved.gradients.at(0).at("experts.1.router_bias");
+  EXPECT_NEAR(std::accumulate(excess.begin(), excess.end(), 0.0), 0, 1e-9);
+  EXPECT_THAT(excess, testing::Contains(testing::Gt(0)));
+  EXPECT_EQ(moved.losses.at(0), kept.losses.at(0));
+  EXPECT_EQ(moved.norms.at(0), kept.norms.at(0));
+  EXPECT_NE(moved.losses.at(3), kept.losses.at(3));
+  EXPECT_FALSE(kept.gradients.at(0).contains("experts.1.router_bias"));
 }
 
 /// In a type of p significant bits each loss is within 16 u of f32, u = 2^-p. Half of this is the bound of

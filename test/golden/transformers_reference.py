@@ -111,10 +111,25 @@ EXPERTS = {
                   "hidden_size": 24, "moe_intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 6,
                   "num_key_value_heads": 2, "head_dim": 6, "max_position_embeddings": 8, "num_experts": 4,
                   "num_experts_per_tok": 2, "norm_topk_prob": True, "router_aux_loss_coef": 0.0},
+    # A shared expert, and a dense layer before each layer with experts.
+    "qwen2_moe": {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "vocab_size": 19,
+                  "hidden_size": 24, "intermediate_size": 28, "moe_intermediate_size": 12,
+                  "shared_expert_intermediate_size": 20, "decoder_sparse_step": 2, "num_hidden_layers": 4,
+                  "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 8, "num_experts": 4,
+                  "num_experts_per_tok": 2, "norm_topk_prob": False, "router_aux_loss_coef": 0.0},
+    # The choice of experts by biased sigmoids within groups, as in DeepSeek-V3.
+    "glm4_moe": {"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "vocab_size": 19,
+                 "hidden_size": 24, "intermediate_size": 28, "moe_intermediate_size": 12, "num_hidden_layers": 3,
+                 "first_k_dense_replace": 1, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
+                 "attention_bias": True, "use_qk_norm": False, "partial_rotary_factor": 0.5,
+                 "max_position_embeddings": 8, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4,
+                 "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
 }
 # The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
-                "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
+                "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+                "qwen2_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+                "glm4_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
 @contextlib.contextmanager
@@ -217,6 +232,9 @@ def model_of(config):
         transformers.AutoConfig.for_model(config["model_type"], **values))
     for name, parameter in model.named_parameters():  # a tied parameter occurs once, under its first name
         parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.data = formula(name, tuple(buffer.shape))
     model.tie_weights()
     return model
 

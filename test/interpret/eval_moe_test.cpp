@@ -22,6 +22,17 @@ TEST(Route, TakesTheBestExpertsAndTheLowerOfEqualOnes) {
   EXPECT_THAT(results[1].values, ElementsAre(0, 0, 1, /**/ 0, 1, 1));
 }
 
+/// The second group has the best expert. The other groups have higher sums of their two best experts.
+TEST(Route, TakesExpertsOfTheBestGroups) {
+  std::string ids = tensorType("choice=2 batch=1 seq=1", "i32"), scores = tensorType("batch=1 seq=1 router=6");
+  Program program("func.func @f(%x0: " + scores + ") -> (" + ids + ", " + ids +
+                  ") {\n%i, %s = model.route %x0 {capacity = 1 : i64, groups = 3 : i64, kept_groups = 2 : i64} : (" +
+                  scores + ") -> (" + ids + ", " + ids + ")\nreturn %i, %s : " + ids + ", " + ids + "\n}");
+  EvalContext context;
+  auto results = program.evaluate({program.argument(0, {3, 2, /**/ 4, 0, /**/ 2, 3})}, context);
+  EXPECT_THAT(results[0].values, ElementsAre(0, 5));
+}
+
 TEST(Route, FirstChoicesComeFirstAndFullExpertsRefuse) {
   Program program(route("batch=2 seq=3 router=2", "choice=2 batch=2 seq=3", 2));
   // In the first sample all tokens prefer expert 0; in the second sample only one token does.

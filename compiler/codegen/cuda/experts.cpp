@@ -6,6 +6,8 @@
 // - combine: each token sums the rows of its choices in order.
 #include "compiler/codegen/cuda/special_kernels.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <climits>
 #include <limits>
 
@@ -29,13 +31,41 @@ void setInteger(Expr value, KernelFunction &f, StringRef operand, Expr index) {
 /// Returns the iteration of the extent that the thread's warp processes.
 Expr warpIteration(KernelFunction &f) { return Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex())); }
 
+/// Returns the groups of experts that a token keeps, one bit per group: those with the highest sums of their two
+/// highest scores; ties go to the lower group. Lane g computes the sum of group g. `first` is the index of the token's
+/// first score.
+Expr keptGroups(KernelFunction &f, Type element, Expr first, int64_t groups, int64_t kept) {
+  Expr lane(f, f.laneIndex()), size = narrow(Expr(f, f.scalar("experts"))) / groups;
+  Expr own = select(lane < groups, lane, Expr(f, f.integer(groups - 1))) * size;
+  Variable best(Expr(f, f.number(-infinity))), second(Expr(f, f.number(-infinity)));
+  loop(Expr(f, f.integer(0)), size, 1, [&](Expr expert) {
+    Expr loaded(f, f.load(f.buffer("scores"), (first + wide(own + expert)).get(), element));
+    Expr given = select(loaded == loaded, loaded, -infinity);
+    Expr lower = select(given < best.get(), given, best.get());
+    second.set(select(lower > second.get(), lower, second.get()));
+    best.set(select(given > best.get(), given, best.get()));
+  });
+  Expr sum = select(size > 1, best.get() + second.get(), best.get());
+  Expr better(f, f.integer(0));
+  for (int mask = 1; mask < static_cast<int>(llvm::PowerOf2Ceil(static_cast<uint64_t>(groups))); ++mask) {
+    Expr otherSum(f, f.shuffleXor(sum.get(), mask)), other = lane ^ mask;
+    Expr isBetter = (otherSum > sum) | ((otherSum == sum) & (other < lane));
+    better = better + select(isBetter & (other < groups), Expr(f, f.integer(1)), Expr(f, f.integer(0)));
+  }
+  return {f, f.ballot(((better < kept) & (lane < groups)).get())};
+}
+
 /// Iterates over the experts of a token, best first. The lanes of a warp share the experts.
 class Choice {
 public:
-  Choice(KernelFunction &f, Type element, Expr token)
-      : f(f), element(element), experts(narrow(Expr(f, f.scalar("experts")))), lane(f, f.laneIndex()),
+  /// The token chooses among `kept` of `groups` groups of experts.
+  Choice(KernelFunction &f, Type element, Expr token, int64_t groups, int64_t kept)
+      : f(f), groups(groups), element(element), experts(narrow(Expr(f, f.scalar("experts")))), lane(f, f.laneIndex()),
         first(token * Expr(f, f.scalar("experts"))), lastScore(Expr(f, f.number(infinity))),
-        last(Expr(f, f.integer(-1))) {}
+        last(Expr(f, f.integer(-1))) {
+    if (groups > 1)
+      open = keptGroups(f, element, first, groups, kept);
+  }
 
   Expr next() {
     Variable score(Expr(f, f.number(-infinity))), expert(Expr(f, f.integer(none)));
@@ -47,6 +77,8 @@ public:
       Expr loaded(f, f.load(f.buffer("scores"), (first + wide(candidate)).get(), element));
       Expr given = select(loaded == loaded, loaded, -infinity); // NaN comes last
       Expr isLeft = (given < lastScore.get()) | ((given == lastScore.get()) & (candidate > last.get()));
+      if (groups > 1)
+        isLeft = isLeft & (((open >> (candidate / (experts / groups))) & 1) == 1);
       take(isLeft & ((given > score.get()) | (expert.get() == none)), given, candidate);
     });
     for (int mask = 16; mask > 0; mask /= 2) {
@@ -62,8 +94,9 @@ public:
 private:
   static constexpr int64_t none = INT_MAX;
   KernelFunction &f;
+  int64_t groups;
   Type element;
-  Expr experts, lane, first;
+  Expr experts, lane, first, open;
   Variable lastScore, last;
 };
 
@@ -117,7 +150,8 @@ private:
 template <> LogicalResult build<SpecialKernel::choose_experts>(KernelFunction &f, exec::KernelOp kernel) {
   Expr token = warpIteration(f), tokens(f, f.extent());
   when(token < tokens, [&] {
-    Choice experts(f, typeParameter(kernel, "scores"), token);
+    Choice experts(f, typeParameter(kernel, "scores"), token, integerParameter(kernel, "groups", 1),
+                   integerParameter(kernel, "kept_groups", 1));
     loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
       Expr expert = experts.next();
       when(Expr(f, f.laneIndex()) == 0, [&] { setInteger(expert, f, "ids", choice * tokens + token); });

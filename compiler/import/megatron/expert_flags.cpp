@@ -8,8 +8,17 @@ namespace {
 
 const std::string section = "moe_config.";
 
+/// Returns the number of zeros before the first one of ([0]*3+[1]*58), or nothing if other layers are dense or the list
+/// has another length.
+std::optional<int64_t> denseLayersFirst(const std::string &bare, int64_t layers) {
+  for (int64_t dense = 1; dense < layers; ++dense)
+    if (bare == fmt::format("[0]*{}+[1]*{}", dense, layers - dense))
+      return dense;
+  return bare == "1" || bare == fmt::format("[1]*{}", layers) ? std::optional<int64_t>(0) : std::nullopt;
+}
+
 /// Checks that every layer has experts. Megatron's flag is a period or a list of ones and zeros, such as ([1]*48).
-void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
+void checkLayers(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
   if (!statesModel) {
     given.value(flag, "the base file's model decides which layers have experts");
@@ -19,7 +28,15 @@ void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
   for (char c : frequency)
     if (std::string_view("()'\" ").find(c) == std::string_view::npos)
       bare += c;
-  if (bare != "1" && bare != fmt::format("[1]*{}", layers))
+  std::optional<int64_t> dense = denseLayersFirst(bare, layers);
+  if (hasBiasedRouter(given) && dense)
+    yaml.put("model.model_config.first_k_dense_replace", fmt::format("{}", *dense), given.isGiven(flag) ? flag : "");
+  else if (hasBiasedRouter(given))
+    given.error(flag,
+                fmt::format("glm4_moe has dense layers before all layers with experts, such as ([0]*1+[1]*{}), got "
+                            "{}",
+                            layers - 1, frequency));
+  else if (bare != "1" && bare != fmt::format("[1]*{}", layers))
     given.error(flag, fmt::format("every layer has experts here, got {}; {}: {} → 1", frequency, flag, frequency));
 }
 
@@ -37,7 +54,36 @@ void writeBalancing(GivenFlags &given, RunFileWriter &yaml, bool statesModel) {
     yaml.put(key, kind == "none" ? "0" : factor, given.isGiven(factorFlag) ? factorFlag : "");
 }
 
+/// Writes the router of glm4_moe: sigmoids, a bias, groups, a scale and shared experts.
+void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
+  const char *scoreFlag = "--moe-router-score-function", *rateFlag = "--moe-router-bias-update-rate",
+             *sharedFlag = "--moe-shared-expert-intermediate-size", *widthFlag = "--moe-ffn-hidden-size";
+  given.isSet("--moe-router-enable-expert-bias", section + "balance_via_topk_bias");
+  if (std::string score = given.value(scoreFlag, section + "use_gating_sigmoid").value_or("softmax");
+      score != "sigmoid")
+    given.error(scoreFlag, fmt::format("a bias is added to sigmoids, got {}; {} → sigmoid", score, scoreFlag));
+  yaml.put(section + "topk_bias_update_rate",
+           given.number(rateFlag, section + "topk_bias_update_rate").value_or("0.001"),
+           given.isGiven(rateFlag) ? rateFlag : "");
+  for (auto [flag, key] : {std::pair("--moe-router-topk-scaling-factor", "routed_scaling_factor"),
+                           {"--moe-router-num-groups", "n_group"},
+                           {"--moe-router-group-topk", "topk_group"}})
+    if (std::optional<std::string> number = given.number(flag, section + key))
+      yaml.put(section + key, *number, flag);
+  int64_t shared = given.count(sharedFlag, section + "shared_expert_num").value_or(0);
+  int64_t width = given.count(widthFlag, "model.model_config.moe_intermediate_size").value_or(0);
+  if (width <= 0 || shared <= 0 || shared % width != 0)
+    given.error(sharedFlag,
+                fmt::format("glm4_moe has shared experts of the width of an expert: wanted a multiple of {} "
+                            "{}, got {}",
+                            widthFlag, width, shared));
+  else
+    yaml.put(section + "shared_expert_num", fmt::format("{}", shared / width), sharedFlag);
+}
+
 } // namespace
+
+bool hasBiasedRouter(const GivenFlags &given) { return given.isGiven("--moe-router-enable-expert-bias"); }
 
 void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
   const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
@@ -67,7 +113,9 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {
   if (!given.isGiven("--num-experts"))
     return;
-  checkLayers(given, layers, statesModel);
+  checkLayers(given, yaml, layers, statesModel);
+  if (statesModel && hasBiasedRouter(given))
+    writeBiasedRouter(given, yaml);
   auto put = [&](const char *key, const std::optional<std::string> &value, const char *otherwise, const char *flag) {
     if (value || statesModel)
       yaml.put(section + key, value.value_or(otherwise), value ? flag : "");
@@ -88,6 +136,9 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
     yaml.put(section + "norm_topk_prob", weighsBefore ? "False" : "True",
              weighsBefore ? "--moe-router-pre-softmax" : "");
   writeBalancing(given, yaml, statesModel);
+  const char *zFlag = "--moe-z-loss-coeff";
+  if (std::optional<std::string> factor = given.number(zFlag, section + "z_loss_factor"))
+    yaml.put(section + "z_loss_factor", *factor, zFlag);
 }
 
 } // namespace espalier

@@ -10,6 +10,9 @@ namespace espalier {
 /// distributed.
 void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
 
+/// Returns whether the script has the router of DeepSeek-V3, whose architecture is glm4_moe here.
+bool hasBiasedRouter(const GivenFlags &given);
+
 /// Writes moe_config: experts, routing and load balancing. Megatron's defaults are written only if `statesModel`;
 /// otherwise those of the base apply. A feature that is not implemented is an error at its flag.
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel);

@@ -111,6 +111,9 @@ constexpr const char *mappedFlags[] = {
     "--moe-router-pre-softmax",
     "--moe-router-load-balancing-type",
     "--moe-aux-loss-coeff",
+    "--moe-z-loss-coeff",
+    "--moe-router-enable-expert-bias",
+    "--moe-router-bias-update-rate",
     "--moe-expert-capacity-factor",
 };
 
@@ -205,7 +208,7 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
        {"--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity", "--moe-router-padding-for-fp8"}},
       {"has an effect only together with a flag that is refused",
        {"--rope-scaling-factor", "--fp8-recipe", "--fp8-margin", "--fp8-interval", "--fp8-amax-history-len",
-        "--fp8-amax-compute-algo", "--fp8-param-gather", "--moe-router-bias-update-rate",
+        "--fp8-amax-compute-algo", "--fp8-param-gather",
         "--moe-shared-expert-overlap",
         "--moe-upcycling-granularity"}},
       {"profiling a run is not built", {"--profile", "--profile-step-start", "--profile-step-end", "--profile-ranks"}},

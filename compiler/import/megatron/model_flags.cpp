@@ -41,6 +41,7 @@ public:
     bool isLlama = marks == 4;
     hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || !hasBase;
+    hasBias = hasExperts && hasBiasedRouter(given);
     writeRouting(given, yaml, layers, statesModel);
     if (!statesModel && !dtype.isStated)
       return;
@@ -53,13 +54,17 @@ public:
       if (hasHeadNorms && !isLlama)
         given.error("--qk-layernorm",
                     "gpt2 has no norms of q and k; qwen3 and qwen3_moe take llama's flags and these norms");
-      if (hasBiases && (!isLlama || hasExperts || hasHeadNorms))
+      if (hasBias && (!hasBiases || hasHeadNorms))
+        given.error("--moe-router-enable-expert-bias",
+                    "glm4_moe has biases of q, k and v and no norms of q and k: add --add-qkv-bias");
+      if (hasBiases && (!isLlama || (hasExperts && !hasBias) || hasHeadNorms))
         given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
                                       "and --qk-layernorm");
       if (hasExperts && isLlama && !isUntied)
         given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
                                      "--untie-embeddings-and-output-weights");
       const char *name = !isLlama     ? "GPT2"
+                         : hasBias    ? "Glm4Moe"
                          : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
                          : hasBiases  ? "Qwen2"
                                       : (hasHeadNorms ? "Qwen3" : "Llama");
@@ -68,7 +73,7 @@ public:
       if (isLlama && !isUntied)
         put(section + "tie_word_embeddings", "True");
       writeSizes(section, isLlama);
-      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || !hasExperts));
+      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || hasBias || !hasExperts));
     }
     if (dtype.isStated) {
       put(section + "param_init_type", dtype.name, dtype.flag());
@@ -113,7 +118,10 @@ private:
     if (!groups)
       groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
-    if (given.number("--rotary-percent", section + "theta").value_or("1") != "1")
+    std::string rotated = given.number("--rotary-percent", section + "rotary_pct").value_or("1");
+    if (hasBias)
+      put(section + "rotary_pct", rotated, "--rotary-percent");
+    else if (rotated != "1")
       given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
     std::string hiddenDropout = given.number("--hidden-dropout", section + "hidden_dropout_rate").value_or("0.1");
     std::string attentionDropout =
@@ -122,7 +130,10 @@ private:
       // Megatron's own default. An expert is as wide as a dense MLP would be.
       int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
       const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
-      const std::string key = section + (hasHeadNorms && hasExperts ? "moe_intermediate_size" : "intermediate_size");
+      if (hasBias)
+        put(section + "intermediate_size", fmt::format("{}", ffn.value_or(otherwise)), flag);
+      bool hasBoth = hasExperts && (hasHeadNorms || hasBias);
+      const std::string key = section + (hasBoth ? "moe_intermediate_size" : "intermediate_size");
       std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
       put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
       put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
@@ -152,6 +163,7 @@ private:
   const ScriptDType &dtype;
   int64_t layers;
   bool hasBase, hasExperts = false, hasHeadNorms = false;
+  bool hasBias = false; ///< of the router
 };
 
 } // namespace

@@ -1,7 +1,9 @@
 #include "compiler/import/megatron/unbuilt_flags.h"
 
+#include "compiler/import/megatron/expert_flags.h"
 #include "compiler/import/run/unbuilt_feature.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace espalier {
@@ -30,16 +32,13 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--fp8-e4m3", nullptr, noEightBits},
     {"--fp4-format", nullptr, noEightBits},
     {"--dataloader-type", "single", "samples are shuffled once and taken in order"},
-    {"--moe-shared-expert-intermediate-size", "0", "experts that every token passes are not built"},
-    {"--moe-z-loss-coeff", "0", "the z-loss of the router is not computed"},
+    {"--moe-shared-expert-intermediate-size", "0", "shared experts are built with --moe-router-enable-expert-bias"},
     {"--moe-input-jitter-eps", "0", "tokens go to the router without noise"},
-    {"--moe-router-score-function", "softmax", "experts are weighed by a softmax"},
-    {"--moe-router-topk-scaling-factor", "1", "weights of experts are not scaled"},
-    {"--moe-router-num-groups", "1", "tokens choose among all experts"},
-    {"--moe-router-group-topk", "1", "tokens choose among all experts"},
+    {"--moe-router-score-function", "softmax", "sigmoids are built with --moe-router-enable-expert-bias"},
+    {"--moe-router-topk-scaling-factor", "1", "scaled weights are built with --moe-router-enable-expert-bias"},
+    {"--moe-router-num-groups", "1", "groups are built with --moe-router-enable-expert-bias"},
+    {"--moe-router-group-topk", "1", "groups are built with --moe-router-enable-expert-bias"},
     {"--moe-router-topk-limited-devices", nullptr, "tokens choose among all experts"},
-    {"--moe-router-enable-expert-bias", nullptr,
-     "experts are balanced by the loss of --moe-aux-loss-coeff, not a bias"},
     {"--moe-router-force-load-balancing", nullptr, "the router's scores choose the experts"},
     {"--moe-apply-probs-on-input", nullptr, "experts are weighed behind their last product"},
     {"--moe-layer-recompute", nullptr, "recompute is selective or full: --recompute-granularity"},
@@ -47,12 +46,18 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--moe-use-upcycling", nullptr, "a dense checkpoint is not turned into experts"},
 };
 
+/// Flags that the architecture with a biased router has.
+constexpr std::string_view ofBiasedRouter[] = {"--moe-shared-expert-intermediate-size", "--moe-router-score-function",
+                                               "--moe-router-topk-scaling-factor", "--moe-router-num-groups",
+                                               "--moe-router-group-topk"};
+
 } // namespace
 
 void refuseUnbuilt(GivenFlags &given) {
   for (const UnbuiltFeature &feature : unbuilt) {
     const auto &[flag, neutral, reason] = feature;
-    if (!given.isGiven(flag))
+    bool isBuilt = hasBiasedRouter(given) && std::ranges::count(ofBiasedRouter, std::string_view(flag)) > 0;
+    if (!given.isGiven(flag) || isBuilt)
       continue;
     std::optional<std::string> value = neutral ? given.value(flag, "as here") : std::nullopt;
     if (neutral && !value)

@@ -2,8 +2,8 @@
 // linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/model/build_model.h"
 
+#include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
-#include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -15,13 +15,16 @@ namespace espalier {
 
 namespace {
 
+/// Returns whether the op adds a loss of its layer to the reported loss.
+bool isLayerLoss(const OpDescription &op) { return op.kind == "balance_loss" || op.kind == "z_loss"; }
+
 /// Builds the ops of one segment. Values are found by their names in the description.
-class SegmentBuilder {
+class SegmentBuilder : PrimitiveBuilder {
 public:
   /// `phase` is the generation phase; null for training.
   SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes,
                  const GenerationPhase *phase = nullptr)
-      : b(builder), model(model), dtypes(dtypes), sizes(sizes), phase(phase), f32(builder.getF32Type()) {}
+      : PrimitiveBuilder(builder), model(model), dtypes(dtypes), sizes(sizes), phase(phase) {}
 
   LogicalResult build(const SegmentDescription &segment, ModuleOp module);
 
@@ -54,6 +57,8 @@ private:
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> gate(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> balanceLoss(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> zLoss(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> balanceBias(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dispatch(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> combine(const OpDescription &op, ArrayRef<Value> in);
 
@@ -69,26 +74,6 @@ private:
   Location location(const SourceLocation &at) const {
     return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
   }
-  double number(const OpDescription &op, const std::string &name, double otherwise) const {
-    auto found = op.numbers.find(name);
-    return found == op.numbers.end() ? otherwise : found->second;
-  }
-
-  // Primitives at the location of the current op. Results are f32 unless an element type is given.
-  template <typename Op> Value unary(Value x, Type type = {}) {
-    return b.create<Op>(loc, withElement(x.getType(), type ? type : f32), x);
-  }
-  template <typename Op> Value binary(Value x, Value y, Type type = {}) {
-    return b.create<Op>(loc, broadcastType({x, y}, type ? type : f32), x, y);
-  }
-  Value constant(double value) {
-    return b.create<model::ConstantOp>(loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
-  }
-  /// Reduces the last dimensions.
-  template <typename Op> Value reduceLast(Value x, size_t count = 1) {
-    auto type = cast<RankedTensorType>(x.getType());
-    return b.create<Op>(loc, namedTensor(type.getShape().drop_back(count), dimNames(type).drop_back(count), f32), x);
-  }
   /// Returns how many dimensions a norm reduces: those of its weight, which are the last ones of x.
   FailureOr<size_t> normalized(const OpDescription &op, Value x, Value weight) {
     ArrayRef<StringAttr> all = dimNames(x.getType()), own = dimNames(weight.getType());
@@ -98,11 +83,6 @@ private:
     return own.size();
   }
   static int64_t elementsOf(Value weight) { return cast<RankedTensorType>(weight.getType()).getNumElements(); }
-  /// Returns exp(x) / sum(exp(x)) over the last dimension.
-  Value softmax(Value x) {
-    Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
-    return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
-  }
   /// Returns the type of `like` with another last dimension.
   static RankedTensorType withLast(Value like, StringAttr dim, int64_t size) {
     SmallVector<StringAttr> dims(dimNames(like.getType()));
@@ -119,18 +99,10 @@ private:
     if (cap > 0)
       attend.setSoftCapAttr(b.getF64FloatAttr(cap));
   }
-  Value sumAll(Value x) { return b.create<model::ReduceSumOp>(loc, namedTensor({}, {}, f32), x); }
-  Value converted(Value x, Type type) {
-    return cast<RankedTensorType>(x.getType()).getElementType() == type ? x : unary<model::ConvertOp>(x, type);
-  }
-
-  OpBuilder &b;
   const ModelDescription &model;
   const DTypePolicy &dtypes;
   const ModelSizes &sizes;
   const GenerationPhase *phase;
-  Type f32;
-  Location loc = UnknownLoc::get(b.getContext());
   func::FuncOp function;
   std::map<std::string, Value> values;
   int64_t nextRandomId = 0;
@@ -138,6 +110,7 @@ private:
   Value logits;                                          ///< replaces the loss in generation
   SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
   SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
+  SmallVector<Value> uncountedLosses;                    ///< such results that are not a part of the reported loss
   SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
 };
 
@@ -282,6 +255,8 @@ FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Va
     return binary<model::MulOp>(x, unary<model::StepOp>(x), compute());
   if (kind == "silu")
     return binary<model::MulOp>(x, unary<model::LogisticOp>(x), compute());
+  if (kind == "sigmoid")
+    return unary<model::LogisticOp>(x, compute());
   if (kind == "fast_gelu") // x sigmoid(1.702 x)
     return binary<model::MulOp>(x, unary<model::LogisticOp>(times(x, 1.702)), compute());
   if (kind == "gelu") { // x/2 (1 + erf(x / sqrt 2))
@@ -290,7 +265,8 @@ FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Va
   }
   if (kind == "gelu_tanh")
     return unary<model::GeluOp>(x, compute());
-  return emitError(loc) << "unknown activation '" << kind << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu";
+  return emitError(loc) << "unknown activation '" << kind
+                        << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
@@ -398,47 +374,35 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
 // Returns the experts of each token, and its slots in them within the capacity.
 FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
   Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
-  auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, in[0]);
+  Value scores = choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value());
+  auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, scores);
   route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
+  if (double groups = number(op, "groups", 1); groups > 1) {
+    route.setGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(groups)));
+    route.setKeptGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(number(op, "kept_groups", 1))));
+  }
   values[op.outputs[1]] = route.getSlots();
   return route.getIds();
 }
 
-// Softmax of the scores of the selected experts, normalized over these experts or over all.
 FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> in) {
-  Value scores = in[0], ids = in[1], maximum = reduceLast<model::ReduceMaxOp>(scores);
-  Value repeated = b.create<model::BroadcastOp>(
-      loc, tensor({"choice", "batch", "seq", "router"}, cast<RankedTensorType>(scores.getType()).getElementType()),
-      scores);
-  Value chosen = b.create<model::PickOp>(loc, withElement(ids.getType(), f32), repeated, ids, Attribute());
-  Value powers = unary<model::ExpOp>(binary<model::SubOp>(chosen, maximum));
-  Value total = number(op, "normalize", 1) != 0
-                    ? b.create<model::ReduceSumOp>(loc, tensor({"batch", "seq"}, f32), powers)
-                    : reduceLast<model::ReduceSumOp>(unary<model::ExpOp>(binary<model::SubOp>(scores, maximum)));
-  return binary<model::DivOp>(powers, total);
+  return expertWeights(*this, op, in[0], in[1]);
 }
 
-// For each token with a weight: factor * experts * sum over experts of (fraction of its sample's choices) * (its
-// probability). A token selects an expert at most once, so `step` does not change the value. It only stops the
-// derivative, because fractions have none.
 FailureOr<Value> SegmentBuilder::balanceLoss(const OpDescription &op, ArrayRef<Value> in) {
-  double factor = number(op, "factor", 0);
-  if (factor == 0)
+  if (number(op, "factor", 0) == 0)
     return constant(0);
-  Value scores = in[0], ids = in[1], weights = in[2];
-  auto ones = [&](ArrayRef<std::string> dims) -> Value {
-    return b.create<model::BroadcastOp>(loc, tensor(dims, f32), constant(1));
-  };
-  Type perChoice = tensor({"choice", "batch", "seq", "router"}, f32),
-       perToken = tensor({"batch", "seq", "router"}, f32);
-  Value like = b.create<model::BroadcastOp>(loc, perChoice, scores);
-  Value hot = b.create<model::PickGradOp>(loc, perChoice, ids, ones({"choice", "batch", "seq"}), like, Attribute());
-  Value chosen = unary<model::StepOp>(b.create<model::ReduceSumOp>(loc, perToken, hot));
-  Value counts = b.create<model::ContractOp>(loc, tensor({"batch", "router"}, f32), chosen, ones({"batch", "seq"}));
-  double perShare = factor * dimSize("router") / (dimSize("choice") * dimSize("seq"));
-  Value losses = reduceLast<model::ReduceSumOp>(
-      binary<model::MulOp>(softmax(scores), binary<model::MulOp>(counts, constant(perShare))));
-  return balanceLosses.emplace_back(sumAll(binary<model::MulOp>(losses, weights)));
+  return balanceLosses.emplace_back(espalier::balanceLoss(*this, op, in[0], in[1], in[2]));
+}
+
+FailureOr<Value> SegmentBuilder::zLoss(const OpDescription &op, ArrayRef<Value> in) {
+  if (number(op, "factor", 0) == 0)
+    return constant(0);
+  return balanceLosses.emplace_back(espalier::zLoss(*this, op, in[0], in[1]));
+}
+
+FailureOr<Value> SegmentBuilder::balanceBias(const OpDescription &, ArrayRef<Value> in) {
+  return uncountedLosses.emplace_back(espalier::balanceBias(*this, in[0], in[1]));
 }
 
 FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
@@ -469,6 +433,8 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"route", &SegmentBuilder::route},
                                                                     {"gate", &SegmentBuilder::gate},
                                                                     {"balance_loss", &SegmentBuilder::balanceLoss},
+                                                                    {"balance_bias", &SegmentBuilder::balanceBias},
+                                                                    {"z_loss", &SegmentBuilder::zLoss},
                                                                     {"dispatch", &SegmentBuilder::dispatch},
                                                                     {"grouped_linear", &SegmentBuilder::linear},
                                                                     {"combine", &SegmentBuilder::combine}};
@@ -488,7 +454,7 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
     roles.emplace_back("cache", name);
   }
   bool addsAlways = llvm::any_of(model.segments, [](const SegmentDescription &other) {
-    return llvm::any_of(other.ops, [](const OpDescription &op) { return op.kind == "balance_loss"; });
+    return llvm::any_of(other.ops, [](const OpDescription &op) { return isLayerLoss(op); });
   });
   for (Value balance : balanceLosses) {
     results.push_back(balance);
@@ -497,6 +463,10 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
       statistics.emplace_back("loss_sum", balance);
     else
       statistics.front().second = binary<model::AddOp>(statistics.front().second, balance);
+  }
+  for (Value uncounted : uncountedLosses) {
+    results.push_back(uncounted);
+    roles.emplace_back("loss", "uncounted");
   }
   UnitAttr always = addsAlways ? b.getUnitAttr() : UnitAttr();
   for (auto &[name, sum] : statistics) {
@@ -545,8 +515,9 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
     values[segment.streamIn] =
         argument(tensor({"batch", "seq", "hidden"}, compute()), "stream", segment.streamIn, where);
   for (const ParameterDescription &parameter : segment.parameters) {
-    values[parameter.name] = argument(tensor(parameter.dims, element(dtypes.parameters)), "parameter", parameter.name,
-                                      location(parameter.location));
+    Type stored = parameter.isF32 ? f32 : element(dtypes.parameters);
+    values[parameter.name] =
+        argument(tensor(parameter.dims, stored), "parameter", parameter.name, location(parameter.location));
     if (parameter.frozen)
       function.setArgAttr(function.getNumArguments() - 1, "model.frozen", b.getUnitAttr());
   }
@@ -554,7 +525,7 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
   if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
     values[segment.streamIn] = oneToken(values[segment.streamIn]);
   for (const OpDescription &op : segment.ops) {
-    if (phase && op.kind == "balance_loss")
+    if (phase && (isLayerLoss(op) || op.kind == "balance_bias"))
       continue;
     loc = location(op.location);
     auto found = opBuilders().find(op.kind);

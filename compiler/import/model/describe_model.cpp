@@ -118,12 +118,14 @@ private:
   const YamlNode *attributeOf(const YamlNode &op, const std::string &kind, const std::string &name) const;
   void readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node);
   void checkOp(const OpDescription &op);
+  void checkRouting(const OpDescription &op);
   void checkTies(SegmentDescription &segment);
   void checkAllUsed(const SegmentDescription &segment);
   SegmentRun readRun(const YamlNode &item);
   void readPattern(const YamlNode &item, const YamlNode &pattern);
   int readCount(const YamlNode &node, const std::string &of);
   void readRuns(const YamlNode &runs);
+  void removeUnused();
   void checkParameterCount();
 
   const Architecture &architecture;
@@ -182,7 +184,7 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   }
   if (const YamlNode *parameters = body->find("parameters"))
     for (const YamlEntry &parameter : parameters->entries) {
-      if (parameter.value->kind == YamlNode::Kind::Null) // takes a parameter of the base file away
+      if (parameter.value->kind == YamlNode::Kind::Null) // null takes a parameter of the base file away
         continue;
       readParameter(segment, parameter);
       if (!values.insert(parameter.key).second)
@@ -203,7 +205,7 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
   ParameterDescription parameter;
   parameter.name = entry.key;
   parameter.location = entry.keyWhere;
-  checkKeys(*entry.value, {"dims", "init", "decay", "frozen", "tied", "when"}, "a parameter");
+  checkKeys(*entry.value, {"dims", "init", "decay", "frozen", "tied", "when", "type", "sign_rate"}, "a parameter");
   const YamlNode *when = entry.value->find("when"); // a size of the run that decides whether the parameter is tied
   if (const YamlNode *tied = entry.value->find("tied"); tied && (!when || number(*when) != 0)) {
     parameter.tiedTo = tied->text;
@@ -230,6 +232,16 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
     parameter.decay = number(*decay) != 0;
   if (const YamlNode *frozen = entry.value->find("frozen"))
     parameter.frozen = number(*frozen) != 0;
+  if (const YamlNode *rate = entry.value->find("sign_rate")) {
+    parameter.signRate = number(*rate);
+    parameter.frozen |= parameter.signRate <= 0;
+  }
+  if (const YamlNode *type = entry.value->find("type")) {
+    parameter.isF32 = type->text == "float32";
+    if (!parameter.isF32)
+      diagnostics.error(type->where, fmt::format("a parameter has the run's param_init_type or type: float32, got {}",
+                                                 flowText(*type)));
+  }
   segment.parameters.push_back(std::move(parameter));
 }
 
@@ -275,7 +287,9 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
   for (const std::string &output : op.outputs)
     if (!values.insert(output).second)
       diagnostics.error(node.where, fmt::format("'{}' names a value already", output));
-  segment.ops.push_back(std::move(op));
+  // A z-loss without weight is left out, so that plans of models without it stay the same.
+  if (op.kind != "z_loss" || op.numbers["factor"] != 0)
+    segment.ops.push_back(std::move(op));
 }
 
 /// Returns the value of an op's attribute: its own, that of its segment, or that of the model file.
@@ -326,12 +340,13 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
 
 /// Reports attributes that have no meaning.
 void ModelDescriber::checkOp(const OpDescription &op) {
-  const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "silu"};
+  const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "sigmoid", "silu"};
   auto kind = op.strings.find("kind"); // empty if an error has been reported
   if (op.kind == "activation" && kind != op.strings.end() && !kind->second.empty() &&
       std::find(activations.begin(), activations.end(), kind->second) == activations.end())
     diagnostics.error(op.location,
                       fmt::format("no activation '{}', there are {}", kind->second, fmt::join(activations, ", ")));
+  checkRouting(op);
   auto headDim = model.dims.find("head_dim");
   if (op.kind != "rope" || headDim == model.dims.end() || headDim->second == 0)
     return;
@@ -354,6 +369,32 @@ void ModelDescriber::checkOp(const OpDescription &op) {
                                   headDim->second, rotary, fraction->second));
   if (std::string fault = scalingFault(op); !fault.empty())
     diagnostics.error(op.location, fault);
+}
+
+/// Reports scores that have no meaning, and groups that do not split the experts.
+void ModelDescriber::checkRouting(const OpDescription &op) {
+  if (auto score = op.strings.find("score");
+      score != op.strings.end() && score->second != "softmax" && score->second != "sigmoid")
+    diagnostics.error(op.location, fmt::format("no score '{}', there are sigmoid, softmax", score->second));
+  auto number = [&](const char *name) {
+    auto found = op.numbers.find(name);
+    return found == op.numbers.end() ? 1 : static_cast<int64_t>(found->second);
+  };
+  int64_t groups = number("groups"), kept = number("kept_groups"), experts = 0, choices = 0;
+  for (auto [dim, size] : {std::pair("router", &experts), {"choice", &choices}})
+    if (auto found = model.dims.find(dim); found != model.dims.end())
+      *size = found->second;
+  if (op.kind != "route" || experts == 0 || choices == 0)
+    return;
+  bool isGrouped = groups >= 1 && groups <= 32 && experts % groups == 0 && kept >= 1 && kept <= groups;
+  if (!isGrouped)
+    diagnostics.error(op.location, fmt::format("wanted 1 to 32 equal groups of the {} experts, of which at most all "
+                                               "are kept, got {} of {} groups",
+                                               experts, kept, groups));
+  else if (kept * (experts / groups) < choices)
+    diagnostics.error(op.location, fmt::format("{} of {} groups have {} experts, wanted at least {}, which a token "
+                                               "chooses",
+                                               kept, groups, kept * (experts / groups), choices));
 }
 
 /// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
@@ -396,6 +437,8 @@ void ModelDescriber::checkTies(SegmentDescription &segment) {
     parameter.initializer = owner->initializer;
     parameter.decay = owner->decay;
     parameter.frozen = owner->frozen;
+    parameter.isF32 = owner->isF32;
+    parameter.signRate = owner->signRate;
   }
 }
 
@@ -403,11 +446,11 @@ void ModelDescriber::checkTies(SegmentDescription &segment) {
 int ModelDescriber::readCount(const YamlNode &node, const std::string &of) {
   ExpressionValue value = evaluate(node.text);
   double count = number(node);
-  if (count >= 1 && count <= 100000 && count == std::floor(count))
+  if (count >= 0 && count <= 100000 && count == std::floor(count))
     return static_cast<int>(count);
   if (!isFaulty(value))
     diagnostics.error(blame(value, node.where),
-                      fmt::format("count of '{}' is {:.10g}, must be a whole number between 1 and 100000", of, count));
+                      fmt::format("count of '{}' is {:.10g}, must be a whole number between 0 and 100000", of, count));
   return 0;
 }
 
@@ -425,6 +468,14 @@ SegmentRun ModelDescriber::readRun(const YamlNode &item) {
   return run;
 }
 
+/// Removes the kinds of segments that have no layer.
+void ModelDescriber::removeUnused() {
+  if (!diagnostics.hasErrors())
+    std::erase_if(model.segments, [&](const SegmentDescription &segment) {
+      return std::ranges::none_of(model.runs, [&](const SegmentRun &run) { return run.kind == segment.kind; });
+    });
+}
+
 /// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers.
 void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) {
   checkKeys(item, {"repeat", "of"}, "a pattern");
@@ -434,9 +485,13 @@ void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) 
     turn.push_back(readRun(*part));
   if (turn.empty())
     diagnostics.error(item.where, "a pattern needs `of: [KIND, ..]`");
+  if (std::ranges::all_of(turn, [](const SegmentRun &run) { return run.count == 0; }))
+    left = 0;
   for (size_t i = 0; left > 0 && !diagnostics.hasErrors(); i = (i + 1) % turn.size()) {
     int count = std::min(left, turn[i].count);
     left -= count;
+    if (count == 0)
+      continue;
     if (model.runs.size() > 1 && model.runs.back().kind == turn[i].kind)
       model.runs.back().count += count;
     else
@@ -448,8 +503,9 @@ void ModelDescriber::readRuns(const YamlNode &runs) {
   for (const YamlPtr &item : runs.items)
     if (const YamlNode *pattern = item->find("of"))
       readPattern(*item, *pattern);
-    else
-      model.runs.push_back(readRun(*item));
+    else if (SegmentRun run = readRun(*item); run.count > 0 || diagnostics.hasErrors())
+      model.runs.push_back(run);
+  removeUnused();
   if (model.runs.size() < 3 || model.runs.front().count != 1 || model.runs.back().count != 1)
     diagnostics.error(runs.where, "model needs a first segment, at least one layer and a last segment");
 }

@@ -35,7 +35,10 @@ struct ParameterDescription {
   Initializer initializer;
   bool decay = true;   ///< whether weight decay applies; false for 1-D weights (norms and biases)
   bool frozen = false; ///< whether training leaves the parameter unchanged
-  std::string tiedTo;  ///< "segment.parameter" whose storage this parameter uses, or empty
+  bool isF32 = false;  ///< whether the parameter is stored in f32 whatever the run's param_init_type is
+  /// If above 0, the optimizer Sign updates the parameter: a step moves each element by this rate.
+  double signRate = 0;
+  std::string tiedTo; ///< "segment.parameter" whose storage this parameter uses, or empty
   /// The matrices A and B of the adapter beside this parameter, or empty.
   std::string adapterA, adapterB;
   bool isAdapter = false; ///< whether the parameter is such a matrix

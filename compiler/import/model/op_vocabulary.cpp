@@ -23,7 +23,10 @@ constexpr OpAttribute rope[] = {{"theta"},
                                 option("truncate", 1)};
 constexpr OpAttribute rate[] = {{"rate"}};
 constexpr OpAttribute factor[] = {{"factor"}};
-constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
+constexpr OpAttribute score = {"score", /*isString=*/true, 0, true};
+constexpr OpAttribute route[] = {score, option("groups", 1), option("kept_groups", 1)};
+constexpr OpAttribute gate[] = {{"normalize", false, 1}, score, option("scale", 1)};
+constexpr OpAttribute balanceLoss[] = {{"factor"}, score};
 constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
 // A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
 constexpr OpAttribute attention[] = {
@@ -46,9 +49,11 @@ constexpr OpSignature vocabulary[] = {
     {"attention", 3, 4, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
-    {"route", 1, 1, {}, 2},
-    {"gate", 2, 2, normalize},
-    {"balance_loss", 3, 3, factor},
+    {"route", 1, 2, route, 2},
+    {"gate", 2, 2, gate},
+    {"balance_loss", 3, 3, balanceLoss},
+    {"balance_bias", 2, 2, {}},
+    {"z_loss", 2, 2, factor},
     {"dispatch", 3, 3, {}},
     {"grouped_linear", 2, 2, {}},
     {"combine", 3, 4, {}},

@@ -13,6 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 namespace espalier {
 namespace {
@@ -211,12 +214,35 @@ NamedParameters namesIn(const YamlNode *map) {
   return names;
 }
 
-std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
+/// Returns the names of the parameters of segments that the model does not have, for example of dense layers if all
+/// layers have experts.
+std::set<std::string> absentParameters(const Architecture &architecture, const ModelDescription &model) {
+  std::set<std::string> absent;
+  for (const YamlEntry &segment : architecture.root->find("segments")->entries)
+    if (const YamlNode *parameters = segment.value->find("parameters"))
+      for (const YamlEntry &parameter : parameters->entries)
+        absent.insert(parameter.key);
+  for (const SegmentDescription &segment : model.segments)
+    for (const ParameterDescription &parameter : segment.parameters)
+      absent.erase(parameter.name);
+  return absent;
+}
+
+/// Returns the rules for the parameters that the model has.
+std::vector<WeightRules> weightRulesOf(const Architecture &architecture, const ModelDescription &model) {
   std::vector<WeightRules> systems;
+  std::set<std::string> absent = absentParameters(architecture, model);
+  auto isAbsent = [&](const auto &rule) {
+    std::istringstream words(rule.second.substr(0, rule.second.find('=')));
+    return std::any_of(std::istream_iterator<std::string>(words), {},
+                       [&](const std::string &word) { return absent.contains(word); });
+  };
   if (const YamlNode *weights = architecture.root->find("weights"))
     for (const YamlEntry &system : weights->entries)
       if (system.value->kind != YamlNode::Kind::Null)
         systems.push_back({system.key, namesIn(system.value.get())});
+  for (WeightRules &system : systems)
+    std::erase_if(system.rules, isAbsent);
   return systems;
 }
 
@@ -362,7 +388,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     sizes = resolveSizes(*architecture, &given, run.diagnostics);
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
     run.config.modelFile = architecture->file;
-    run.config.weights = weightRulesOf(*architecture);
+    run.config.weights = weightRulesOf(*architecture, run.config.model);
     importAdapters(reader, namesIn(architecture->root->find("modules")));
   }
   refuseUnbuilt(reader, sizes);

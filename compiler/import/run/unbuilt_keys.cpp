@@ -10,14 +10,15 @@ namespace espalier {
 namespace {
 
 constexpr UnbuiltFeature unbuiltKeys[] = {
-    {"moe_config.balance_via_topk_bias", "false", "experts are balanced by a loss, not by a bias"},
-    {"moe_config.shared_expert_num", "0", "experts that every token passes are not built"},
-    {"moe_config.routed_scaling_factor", "1", "weights of experts are not scaled"},
-    {"moe_config.z_loss_factor", "0", "the z-loss of the router is not computed"},
-    {"moe_config.topk_method", "greedy", "tokens choose among all experts"},
-    {"moe_config.n_group", "1", "tokens choose among all experts"},
-    {"moe_config.topk_group", "1", "tokens choose among all experts"},
-    {"moe_config.use_gating_sigmoid", "false", "experts are weighed by a softmax"},
+    {"moe_config.balance_via_topk_bias", "false", "this architecture balances experts by a loss, glm4_moe by a bias"},
+    {"moe_config.shared_expert_num", "0", "this architecture has no shared experts, glm4_moe has"},
+    {"moe_config.use_shared_expert_gating", "false", "this architecture has no shared expert, qwen2_moe has"},
+    {"moe_config.routed_scaling_factor", "1", "this architecture does not scale the weights of experts, glm4_moe does"},
+    {"moe_config.topk_method", "greedy", "this architecture has no groups of experts, glm4_moe has"},
+    {"moe_config.n_group", "1", "this architecture has no groups of experts, glm4_moe has"},
+    {"moe_config.topk_group", "1", "this architecture has no groups of experts, glm4_moe has"},
+    {"moe_config.use_gating_sigmoid", "false", "this architecture scores experts by a softmax, glm4_moe by sigmoids"},
+    {"moe_config.first_k_dense_replace", "0", "this architecture has no dense layers, glm4_moe has"},
     {"moe_config.enable_cold_hot_expert", "false", "no expert has copies"},
     {"model.model_config.quantization_config", nullptr,
      "quantized weights are not built, a plan holds those of the types "
@@ -65,9 +66,10 @@ void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes) {
   for (const UnbuiltFeature &feature : unbuiltKeys) {
     const auto &[path, neutral, reason] = feature;
     const YamlNode *value = reader.find(path);
-    if (!value || feature.isOff(*value))
-      continue;
     std::string key = std::string(path).substr(std::string(path).rfind('.') + 1);
+    bool isSize = std::string_view(path).starts_with("moe_config.") && sizes.contains(key);
+    if (!value || feature.isOff(*value) || isSize)
+      continue;
     reader.refuse(path,
                   fmt::format("{}; {}", reason,
                               neutral ? fmt::format("{}: {} → {}", key, flowText(*value), neutral) : "remove " + key));

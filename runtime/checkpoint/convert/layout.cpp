@@ -153,6 +153,8 @@ void Layout::parse(std::string_view text) {
       splits += token.isSplit;
       if (!isGroup)
         axes.emplace_back();
+      if (!isGroup && token.dim == "1")
+        continue; // an axis of one element
       axes.back().push_back(std::move(token));
     }
   }

@@ -5,6 +5,7 @@
 // This is a tensor of two axes. The first axis iterates over kv_heads. For each kv head it concatenates the parts; each
 // part has those of the dimensions after `|` that its parameter has: group * head_dim rows of q, head_dim of k,
 // head_dim of v. `*` marks the dimension that tensor parallelism splits.
+// The axis `1` has one element.
 #pragma once
 
 #include <cstddef>

@@ -59,6 +59,16 @@ module @bucket_c5_unknown_optimizer {
 
 // -----
 
+module @bucket_c6_sign_without_rate {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{needs a sign_rate above 0 for the optimizer Sign alone, got 0}}
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Sign", part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
 module @parameter_c1_ranks_differ {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {

@@ -52,3 +52,12 @@ func.func @route_c3_no_capacity(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, r
   %ids, %slots = model.route %x0 {capacity = 0 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>)
   return %ids, %slots : tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>
 }
+
+// -----
+
+// Four experts do not split into three groups.
+func.func @route_c4_unequal_groups(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs 1 to 32 equal groups of experts whose kept groups have an expert for each choice, got 1 of 3 groups of 4 experts for 1 choices}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64, groups = 3 : i64, kept_groups = 1 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>
+}

@@ -61,6 +61,19 @@ TEST(Route, GivesSlotsToFirstChoicesInTheOrderOfTokens) {
   EXPECT_GT(dropped, 0);
 }
 
+/// Of three groups of two experts, a token keeps the two with the highest sums.
+TEST(Route, TakesExpertsOfTheBestGroups) {
+  CallUnderTest test(pb::LibraryCall::ROUTE, {1, 1, 6, 2, 1, 3, 2});
+  test.add(pb::F32, 6);
+  for (int64_t i = 0; float score : {3.0f, 2.0f, 4.0f, 0.0f, 2.0f, 3.0f})
+    setValue(test.buffers[0], pb::F32, i++, score);
+  test.add(pb::I32, 2, 0);
+  test.add(pb::I32, 2, 0);
+  test.run(1);
+  EXPECT_EQ(idAt(test, 1, 0), 0);
+  EXPECT_EQ(idAt(test, 1, 1), 5);
+}
+
 TEST(Route, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return makeRoute(pb::BF16); });
 }

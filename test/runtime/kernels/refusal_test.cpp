@@ -71,6 +71,15 @@ TEST(Refusal, MoreChoicesThanExperts) {
   expectRefusal(test, "library call ROUTE: has 4 choices of 3 experts, needs no more choices than experts");
 }
 
+TEST(Refusal, GroupsWithTooFewExperts) {
+  CallUnderTest test(pb::LibraryCall::ROUTE, {1, 2, 6, 3, 1, 3, 1});
+  test.add(pb::F32, 12);
+  test.add(pb::I32, 6, 0);
+  test.add(pb::I32, 6, 0);
+  expectRefusal(test, "library call ROUTE: keeps 1 of 3 groups of 6 experts for 3 choices, needs equal groups with an "
+                      "expert for each choice");
+}
+
 TEST(Refusal, TypesThatDoNotFit) {
   CallUnderTest test = makeMatmul();
   test.types[0] = pb::I32;

@@ -20,16 +20,22 @@ std::string saved(const std::string &name) { return " {model.role = \"saved\", m
 struct Route {
   int64_t batch = 2, seq = 37, experts = 5, choices = 2, capacity = 11;
   std::string type = "f32";
+  int64_t groups = 1, keptGroups = 1;
 
+  std::string grouping() const {
+    return groups > 1 ? ", groups = " + std::to_string(groups) + " : i64, kept_groups = " + std::to_string(keptGroups) +
+                            " : i64"
+                      : "";
+  }
   CallMachine machine() const {
     std::string tokens = std::to_string(batch) + "x" + std::to_string(seq) + "x";
     std::string scores =
         "tensor<" + tokens + std::to_string(experts) + "x" + type + ", #model.dims<batch, seq, router>>";
     std::string places = "tensor<" + std::to_string(choices) + "x" + tokens + "i32, #model.dims<choice, batch, seq>>";
-    return CallMachine(
-        "func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") + ", " + places +
-        saved("slots") + ") {\n %i, %s = model.route %x {capacity = " + std::to_string(capacity) + " : i64} : (" +
-        scores + ") -> (" + places + ", " + places + ")\n return %i, %s : " + places + ", " + places + "\n}");
+    return CallMachine("func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") +
+                       ", " + places + saved("slots") + ") {\n %i, %s = model.route %x {capacity = " +
+                       std::to_string(capacity) + " : i64" + grouping() + "} : (" + scores + ") -> (" + places + ", " +
+                       places + ")\n return %i, %s : " + places + ", " + places + "\n}");
   }
 };
 
@@ -51,6 +57,15 @@ TEST(RouteKernels, MoreExpertsThanLanes) {
   checkRoute({.batch = 1, .experts = 128, .choices = 8, .capacity = 4}, 9999);
 }
 TEST(RouteKernels, AllExpertsOfATokenInBf16) { checkRoute({.experts = 4, .choices = 4, .type = "bf16"}, 7); }
+TEST(RouteKernels, Groups) {
+  checkRoute({.experts = 24, .choices = 4, .capacity = 9, .groups = 6, .keptGroups = 2}, 9999);
+}
+TEST(RouteKernels, GroupsWithEqualScores) {
+  checkRoute({.experts = 64, .choices = 5, .capacity = 9, .groups = 32, .keptGroups = 3}, 3);
+}
+TEST(RouteKernels, GroupsOfOneExpertInBf16) {
+  checkRoute({.experts = 7, .choices = 2, .type = "bf16", .groups = 7, .keptGroups = 3}, 9);
+}
 TEST(RouteKernels, LongSequences) { checkRoute({.batch = 1, .seq = 600, .experts = 3, .capacity = 300}, 50); }
 
 /// Ids are valid expert indices even if scores are NaN or infinite. NaN scores come last.

@@ -442,8 +442,9 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(
       errorsOf(llama(), "model_type", "lama"),
       AllOf(HasSubstr(
-                "no model file is for model_type 'lama', there are deepseek_v3, gemma2, gemma3_text, gpt2, gpt_neox, "
-                "llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3"),
+                "no model file is for model_type 'lama', there are deepseek_v3, gemma2, gemma3_text, glm4_moe, gpt2, "
+                "gpt_neox, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, "
+                "smollm3"),
             HasSubstr("did you mean 'llama'?")));
 }
 

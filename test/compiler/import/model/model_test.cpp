@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
               "it"},
         Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
         Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
-              "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, silu"}));
+              "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, sigmoid, silu"}));
 
 TEST(ModelFile, ListIsNoModel) {
   std::string file = testing::TempDir() + "espalier_list_model.yaml";

@@ -150,15 +150,16 @@ INSTANTIATE_TEST_SUITE_P(
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are DeepseekV3ForCausalLM, deepseek_v3_full_q, "
-              "Gemma2ForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel, "
+              "Gemma2ForCausalLM, Gemma3ForCausalLM, Glm4MoeForCausalLM, "
+              "GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
-              "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-              "Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, "
+              "Qwen3ForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 requires GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
         Fault{{modelConfig + "num_layers=1000000"},
-              "count of 'block' is 1000000, must be a whole number between 1 and 100000"},
+              "count of 'block' is 1000000, must be a whole number between 0 and 100000"},
         Fault{{modelConfig + "hidden_size=4.5"}, "hidden_size must be a whole number, got 4.5"},
         Fault{{modelConfig + "vocab_size=1"}, "vocab_size is 1, must be at least 2"},
         Fault{{modelConfig + "seq_length=1"}, "seq_length is 1, must be at least 2"},
