@@ -187,6 +187,11 @@ OptimizerConfig readOptimizer(ModuleOp module) {
   return to;
 }
 
+Type readGradientType(ModuleOp module) {
+  auto type = module->getAttrOfType<TypeAttr>("model.gradient_type");
+  return type ? type.getValue() : Float32Type::get(module.getContext());
+}
+
 bool readMasters(ModuleOp module) {
   auto from = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
   return from && from.contains("masters");

@@ -31,6 +31,8 @@ std::vector<SegmentRun> readRuns(mlir::ModuleOp module);
 
 /// Returns the optimizer's settings.
 OptimizerConfig readOptimizer(mlir::ModuleOp module);
+/// Returns the type in which gradients are accumulated and reduced: `model.gradient_type`, else f32.
+mlir::Type readGradientType(mlir::ModuleOp module);
 /// Returns whether the optimizer keeps f32 master copies of parameters that are stored in another type.
 bool readMasters(mlir::ModuleOp module);
 

@@ -133,7 +133,8 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
   // Shards are squared with `part` of the whole gradient, or each shard as a whole value.
   int64_t shares = bucket.has_whole_gradient() ? view.mesh.count(bucket.share()) : 1;
   Axes part = bucket.has_whole_gradient() ? 0 : view.mesh.divided(bucket.share());
-  int64_t wanted = static_cast<int64_t>(bucket.elements()) / shares * 4, found = 0;
+  int64_t width = widthOf(gradientType(view.plan, bucket));
+  int64_t wanted = static_cast<int64_t>(bucket.elements()) / shares * width, found = 0;
   bool isWrong = norm != norms.end() && norm->second.isWeightWrong;
   std::vector<Span> spans = norm == norms.end() ? std::vector<Span>() : norm->second.spans;
   std::ranges::sort(spans, {}, &Span::begin);
