@@ -10,11 +10,11 @@ func.func @accumulate_c1_dimensions_differ(%x0: tensor<2x3xf32, #model.dims<a, b
 
 // -----
 
-// The accumulator must be f32.
-func.func @accumulate_c1_narrow_accumulator(%x0: tensor<2xbf16, #model.dims<a>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>> {
+// The accumulator must hold floats.
+func.func @accumulate_c1_integer_accumulator(%x0: tensor<2xi32, #model.dims<a>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2xi32, #model.dims<a>> {
   // expected-error @+1 {{needs an accumulator of floats with the dimensions of x}}
-  %y = model.accumulate %x0, %x1 : (tensor<2xbf16, #model.dims<a>>, tensor<2xf32, #model.dims<a>>) -> tensor<2xbf16, #model.dims<a>>
-  return %y : tensor<2xbf16, #model.dims<a>>
+  %y = model.accumulate %x0, %x1 : (tensor<2xi32, #model.dims<a>>, tensor<2xf32, #model.dims<a>>) -> tensor<2xi32, #model.dims<a>>
+  return %y : tensor<2xi32, #model.dims<a>>
 }
 
 // -----
