@@ -9,6 +9,7 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let description = [{
     Turns a segment `(stream, inputs, parameters) -> stream` into `(stream, inputs, parameters, accumulators) ->
     (stream, gradient of the incoming stream, new accumulators)`. Results with the role `loss` are differentiated, too.
+    Accumulators have the type `model.gradient_type` of the module, or f32; those of a parameter with `sign_rate` are f32.
     Later passes see forward and backward in one function, so both use the same shardings.
   }];
 }

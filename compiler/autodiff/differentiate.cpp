@@ -4,6 +4,7 @@
 // reverse order. A frozen parameter has no accumulator, so its contributions stay unused and are removed afterwards.
 #include "compiler/passes.h"
 
+#include "compiler/plan/run_attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -122,12 +123,15 @@ LogicalResult differentiateSegment(func::FuncOp function) {
       results.push_back(wholeGradient(builder, loc, cotangents.of(argument), type));
       resultAttributes.push_back(roleAttributes(builder, "cotangent", name));
     } else if (role == "parameter" && !function.getArgAttr(i, "model.frozen")) {
-      type = withElement(type, builder.getF32Type());
-      (void)function.insertArgument(function.getNumArguments(), type, roleAttributes(builder, "accumulator", name),
+      auto facts = function->getAttrOfType<DictionaryAttr>("model.parameters");
+      auto own = facts ? facts.getAs<DictionaryAttr>(name) : DictionaryAttr();
+      bool hasSignRate = own && own.contains("sign_rate");
+      Type sum = withElement(type, readGradientType(function->getParentOfType<ModuleOp>(), hasSignRate));
+      (void)function.insertArgument(function.getNumArguments(), sum, roleAttributes(builder, "accumulator", name),
                                     argument.getLoc());
-      Value gradient = wholeGradient(builder, loc, cotangents.of(argument), type);
+      Value gradient = wholeGradient(builder, loc, cotangents.of(argument), withElement(type, builder.getF32Type()));
       Value accumulator = body.getArguments().back();
-      results.push_back(builder.create<model::AccumulateOp>(loc, type, accumulator, gradient));
+      results.push_back(builder.create<model::AccumulateOp>(loc, sum, accumulator, gradient));
       resultAttributes.push_back(roleAttributes(builder, "accumulator", name));
     }
   }

@@ -104,7 +104,7 @@ private:
   /// that kernel can compute the sum without another read. The library sums the rows of an operand that it does not
   /// transpose.
   void foldBiasGradient() {
-    if (!isHalf(product.b) || !elementOf(op.getResult()).isF32() || product.transposeB)
+    if (!isHalf(product.b) || !elementOf(op.getResult()).isF32() || product.transposeB || isRounded())
       return;
     Operation *maker = product.b.getDefiningOp();
     bool isAtHand = (maker && isFusable(maker)) || llvm::any_of(product.b.getUsers(), isFusable);
@@ -121,6 +121,13 @@ private:
       sum->moveBefore(op);
       return replace("bias_gradient", {}, {op, sum}, sum);
     }
+  }
+
+  /// Returns whether an accumulator of another type than f32 takes the product. The library sums rows in c's type.
+  bool isRounded() {
+    return llvm::any_of(op->getUsers(), [](Operation *user) {
+      return isa<model::AccumulateOp>(user) && !elementOf(user->getResult(0)).isF32();
+    });
   }
 
   bool keepsRows() { return isHalf(op.getResult()) && elements(product.n, product.b) % keptColumns == 0; }

@@ -12,6 +12,14 @@ using namespace mlir;
 
 namespace espalier::codegen {
 
+/// Returns whether a product can store its f32 sums as `element`. CUDA's library has products of 16-bit operands with
+/// 16-bit results, but none of f32 operands.
+static bool storesAs(Operation *product, Type element) {
+  return element.isF32() || llvm::all_of(product->getOperandTypes(), [&](Type operand) {
+           return cast<RankedTensorType>(operand).getElementType() == element;
+         });
+}
+
 bool isAccumulatedByProducer(Operation *op) {
   auto accumulate = dyn_cast<model::AccumulateOp>(op);
   if (!accumulate || !accumulate.getX().hasOneUse())
@@ -23,7 +31,9 @@ bool isAccumulatedByProducer(Operation *op) {
     return accumulate.getAlways();
   if (auto product = dyn_cast<exec::ProductOp>(producer))
     return product.getEpilogue() == "bias_gradient";
-  return isa<model::ContractOp, model::EmbedGradOp>(producer) || reducesLeading(producer);
+  if (isa<model::ContractOp>(producer))
+    return storesAs(producer, cast<RankedTensorType>(accumulate.getType()).getElementType());
+  return isa<model::EmbedGradOp>(producer) || reducesLeading(producer);
 }
 
 bool isNumberOp(Operation *op) { return isa<model::ConstantOp, model::ScalarOp>(op); }

@@ -173,7 +173,8 @@ LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   call.function = "matmul";
   call.add(place(product->a), elementOf(product->a));
   call.add(place(product->b), elementOf(product->b));
-  call.add(destination(op->getResult(0), call.flags), elementOf(op->getResult(0)));
+  exec::BufferAttr target = destination(op->getResult(0), call.flags);
+  call.add(target, target.getElement());
   call.sizes = {sizeOf(product->a.getType(), product->m), sizeOf(product->b.getType(), product->n),
                 sizeOf(product->a.getType(), product->k), sizeOf(product->a.getType(), product->batch)};
   if (product->transposeA)
@@ -316,7 +317,8 @@ LogicalResult ProgramBuilder::lowerEmbed(Operation *op) {
   call.function = isForward ? "embed" : "embed_gradient";
   for (Value operand : op->getOperands())
     call.add(place(operand), elementOf(operand));
-  call.add(destination(result, call.flags), elementOf(result));
+  exec::BufferAttr target = destination(result, call.flags);
+  call.add(target, target.getElement());
   call.sizes = {cast<RankedTensorType>(ids.getType()).getNumElements(), table.getDimSize(0), table.getDimSize(1)};
   call.scalars = {originScalar(builder.getContext(), op->getAttr("first_row"))};
   emit(call);
@@ -382,8 +384,6 @@ LogicalResult ProgramBuilder::lowerSquaredNorm(Operation *op) {
     zero.sizes = {4};
     emit(zero);
   }
-  if (!elementOf(norm.getX()).isF32())
-    return op->emitOpError("needs an f32 operand, got ") << norm.getX().getType();
   call.function = "squared_norm";
   call.add(place(norm.getX()), elementOf(norm.getX()));
   call.add(target, builder.getF32Type());

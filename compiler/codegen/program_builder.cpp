@@ -381,13 +381,15 @@ void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Va
   exec::BufferAttr target = destination(result, call.flags);
   auto alike = llvm::find_if(calls, [&](const Call &other) {
     return isCuda && other.flags == call.flags && other.sizes == call.sizes &&
-           other.buffers.back().getBucket() == target.getBucket();
+           other.buffers.back().getBucket() == target.getBucket() &&
+           other.buffers.back().getElement() == target.getElement();
   });
   if (alike == calls.end())
     alike = calls.insert(alike, std::move(call));
-  alike->buffers.insert(alike->buffers.begin() + alike->buffers.size() / 2, parts); // all parts, then all sums
-  alike->buffers.push_back(target);
-  alike->elements.append(2, builder.getF32Type());
+  auto middle = static_cast<std::ptrdiff_t>(alike->buffers.size() / 2); // all parts, then all sums
+  alike->buffers.insert(alike->buffers.begin() + middle, parts);
+  alike->elements.insert(alike->elements.begin() + middle, builder.getF32Type());
+  alike->add(target, target.getElement());
 }
 
 /// Emits the second phase of column sums, which adds the partial rows for each result of `sums`. On GPUs, results that

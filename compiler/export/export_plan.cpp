@@ -131,6 +131,16 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
 }
 
+/// Returns whether the layers accumulate and reduce their gradients in 16 bits.
+bool has16BitGradients(const Problem &problem) {
+  for (const LayerRun &run : problem.layers)
+    for (const PatternTerms &pattern : problem.kinds[run.kind].patterns)
+      for (const ParameterTerm &parameter : pattern.parameters)
+        if (!parameter.isFrozen)
+          return parameter.gradientBytes == 2;
+  return false;
+}
+
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
 /// Returns the number of leading layers per chunk for Megatron's block method: these layers recompute fully, the others
@@ -274,6 +284,8 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);
   if (plan.zero >= 1)
     text += "--use-distributed-optimizer\n";
+  if (has16BitGradients(problem))
+    text += "--grad-reduce-in-bf16\n";
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
@@ -307,6 +319,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   if (plan.pp == 1)
     text += entry("gradient_accumulation_steps", plan.microBatches);
   text += "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: " + boolean(plan.zero >= 1);
+  if (has16BitGradients(problem))
+    text += "  gradient_fp32_sync: False\n";
   if (plan.ep > 1)
     text += "  enable_alltoall: True\n";
   if (plan.zero >= 2)
@@ -357,6 +371,11 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
           entry("max_context_length", problem.tokensPerSample);
   if (plan.offloadParameters) // covers parameters, gradients and optimizer state
     text += "    enable_cpu_offload=True,\n";
+  if (has16BitGradients(problem)) {
+    text += "    mixed_precision_reduce=\"bfloat16\",\n";
+    if (plan.microBatches > 1)
+      result.notExpressed.push_back("gradients accumulated in 16 bits (only their reduction is)");
+  }
   // The ranks of ep are a subset of the ranks that shard parameters, even if only experts are sharded.
   bool sharded = plan.zero >= 1;
   text += "),\nparallelism=ParallelismConfig(\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +

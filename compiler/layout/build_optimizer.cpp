@@ -31,7 +31,8 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
     if (!isUpdated(bucket) || bucket.normWeight == 0)
       continue;
     f.moveTo(locationOf(segment, bucket));
-    Value gradient = f.argument(f.flat(bucket.partElements, f32), "accumulator", bucket.name, bucket.shareAxes);
+    Value gradient =
+        f.argument(f.flat(bucket.partElements, bucket.summed), "accumulator", bucket.name, bucket.shareAxes);
     Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(bucket.normWeight));
     statistic = f.b.create<model::AccumulateOp>(f.loc, scalar, statistic, norm, f.b.getUnitAttr());
   }
@@ -50,7 +51,7 @@ void buildAdd(ModuleOp module, const SegmentLayout &segment) {
     if (!isAdded(bucket))
       continue;
     f.moveTo(locationOf(segment, bucket));
-    Type type = f.flat(bucket.partElements, f.b.getF32Type());
+    Type type = f.flat(bucket.partElements, bucket.summed);
     Value sum = f.argument(type, "accumulator", bucket.name, bucket.shareAxes);
     Value term = f.argument(type, "scattered", bucket.name, bucket.shareAxes);
     f.result(f.b.create<model::AccumulateOp>(f.loc, type, sum, term), "accumulator", bucket.name, bucket.shareAxes);

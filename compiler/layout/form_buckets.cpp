@@ -212,8 +212,8 @@ private:
 /// Forms the buckets of one segment and assigns its parameters to them.
 class BucketBuilder {
 public:
-  BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
-      : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
+  BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout, ModuleOp module)
+      : formed(formed), segment(formed.layout), plan(plan), layout(layout), module(module) {}
 
   /// Forms the buckets. Tied parameters come first, sorted by their owner's name. Both segments then list them, and the
   /// buckets that follow, in the same order.
@@ -254,6 +254,7 @@ private:
     bucket.name = isTied ? parameter.tied : freeName(parameter);
     bucket.stored = stored;
     bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
+    bucket.summed = readGradientType(module, parameter.signRate > 0);
     bucket.partialAxes = parameter.partialAxes;
     bucket.shareAxes = parameter.shareAxes;
     if (plan.zero >= 2 && !bucket.shareAxes.empty() && !parameter.isFrozen)
@@ -298,6 +299,7 @@ private:
   SegmentLayout &segment;
   const planner::Plan &plan;
   const Layout &layout;
+  ModuleOp module;
   std::vector<bool> isAlone; ///< by bucket; true if the bucket takes no further parameters
 };
 
@@ -306,11 +308,11 @@ void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
   auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
   bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
   if (!bucket.isFrozen) {
-    bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
+    bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * bucket.gradientElementBytes());
     bucket.stateOffset = take(segment.stateBytes, stateParts(segment, bucket).size() * bucket.partElements * 4);
   }
   if (bucket.wholeGradientOffset)
-    bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * 4);
+    bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * bucket.gradientElementBytes());
   if (bucket.wholeStoredOffset)
     bucket.wholeStoredOffset = take(segment.wholeStoredBytes, bucket.elements * bucket.elementBytes);
 }
@@ -469,7 +471,7 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
     if (failed(nameTies(segments)))
       return signalPassFailure();
     for (FormedSegment &segment : segments)
-      BucketBuilder(segment, plan, layout).build();
+      BucketBuilder(segment, plan, layout, module).build();
     placeBuckets(segments, guardBytes(module));
     SegmentWriter writer(module);
     for (const FormedSegment &segment : segments)

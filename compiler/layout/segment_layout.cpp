@@ -1,5 +1,6 @@
 #include "compiler/layout/segment_layout.h"
 
+#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 
 using namespace mlir;
@@ -27,7 +28,7 @@ uint64_t SegmentLayout::parameterOffset(const SegmentParameter &parameter) const
 
 uint64_t SegmentLayout::gradientOffset(const SegmentParameter &parameter) const {
   const SegmentBucket &bucket = bucketOf(parameter);
-  return bucket.wholeGradientOffset.value_or(bucket.gradientOffset) + parameter.first * 4;
+  return bucket.wholeGradientOffset.value_or(bucket.gradientOffset) + parameter.first * bucket.gradientElementBytes();
 }
 
 std::vector<std::string> stateParts(const SegmentLayout &segment, const SegmentBucket &bucket) {
@@ -105,6 +106,7 @@ std::vector<SegmentLayout> readSegments(ModuleOp module) {
     segment.wholeStoredBytes = op.getWholeStoredBytes().value_or(0);
     for (auto bucketOp : op.getOps<exec::BucketOp>()) {
       SegmentBucket &bucket = segment.buckets.emplace_back(readBucket(bucketOp));
+      bucket.summed = readGradientType(module, bucket.signRate > 0);
       for (auto parameterOp : bucketOp.getOps<exec::ParameterOp>()) {
         bucket.parameters.push_back(segment.parameters.size());
         segment.parameters.push_back(readParameter(parameterOp));

@@ -40,6 +40,7 @@ struct SegmentBucket {
   int64_t partElements = 0;       ///< elements of a ZeRO shard, or all elements
   mlir::Type stored;              ///< type of the stored parameters
   int64_t elementBytes = 4;       ///< bytes of one stored element
+  mlir::Type summed;              ///< type of the gradients and their sums
   Axes partialAxes, shareAxes;    ///< mesh axes of the parameters; pipeline stages are in `holders`
   std::vector<uint32_t> holders;  ///< stages that hold a bucket which is tied across stages
   bool decays = false;
@@ -57,6 +58,8 @@ struct SegmentBucket {
   bool isTied = false;     ///< another segment owns the bucket
   bool isTiedHere = false; ///< the owning segment is on the same stage, stores the bucket and updates it
 
+  /// Returns the bytes of one element of the gradients.
+  int64_t gradientElementBytes() const { return summed.getIntOrFloatBitWidth() / 8; }
   /// Return the elements of the gradient accumulator and of the parameters that a rank stores.
   int64_t gradientElements() const { return wholeGradientOffset ? partElements : elements; }
   int64_t storedElements() const { return wholeStoredOffset ? partElements : elements; }

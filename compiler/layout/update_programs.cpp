@@ -21,7 +21,7 @@ public:
       : f(f), b(f.b), bucket(bucket), hasMaster(hasMaster), settings(settings), f32(b.getF32Type()),
         type(f.flat(bucket.partElements, f32)) {
     old = f.argument(f.flat(bucket.partElements, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
-    sum = f.argument(type, "accumulator", bucket.name, bucket.shareAxes);
+    sum = f.argument(withElement(type, bucket.summed), "accumulator", bucket.name, bucket.shareAxes);
     weight = hasMaster ? f.argument(type, "state", stateName(rt::masterKind)) : old;
     for (const char *state : rt::optimizerRow(bucket.optimizer).states)
       states.push_back(f.argument(type, "state", stateName(state)));

@@ -56,9 +56,9 @@ uint32_t slowAxes(ArrayRef<StringAttr> axes) {
   return 0;
 }
 
-pb::DataType storedType(const SegmentBucket &bucket) {
-  return static_cast<pb::DataType>(static_cast<int>(*exec::dataType(bucket.stored)));
-}
+pb::DataType dataTypeOf(Type element) { return static_cast<pb::DataType>(static_cast<int>(*exec::dataType(element))); }
+pb::DataType storedType(const SegmentBucket &bucket) { return dataTypeOf(bucket.stored); }
+pb::DataType summedType(const SegmentBucket &bucket) { return dataTypeOf(bucket.summed); }
 
 class BucketEmitter {
 public:
@@ -80,7 +80,7 @@ public:
     bucket.set_optimizer(from.optimizer);
     uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
     uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
-    uint32_t sum = trains ? value(from.name + ".gradient", pb::F32, from.elements, wholeGradient()) : 0;
+    uint32_t sum = trains ? value(from.name + ".gradient", summedType(from), from.elements, wholeGradient()) : 0;
     for (size_t index : from.parameters)
       addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
     *bucket.mutable_stored() = at(exec::Region::Parameters, from.storedOffset,
@@ -92,11 +92,12 @@ public:
       return bucket;
     if (from.wholeGradientOffset) {
       *bucket.mutable_whole_gradient() =
-          at(exec::Region::WholeGradients, *from.wholeGradientOffset, from.elements * 4, sum);
-      sum = value(accumulatedValue(from), pb::F32, from.partElements,
+          at(exec::Region::WholeGradients, *from.wholeGradientOffset, from.elements * from.gradientElementBytes(), sum);
+      sum = value(accumulatedValue(from), summedType(from), from.partElements,
                   {.split = share, .partial = partial & ~share, .additions = 1});
     }
-    *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.gradientElements() * 4, sum);
+    *bucket.mutable_gradient() =
+        at(exec::Region::Gradients, from.gradientOffset, from.gradientElements() * from.gradientElementBytes(), sum);
     uint64_t offset = from.stateOffset;
     for (const std::string &part : stateParts(segment, from)) {
       uint32_t state = value(from.name + "." + part, pb::F32, from.partElements, {.split = share});
@@ -121,7 +122,8 @@ public:
     auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
       left &= ~axes;
       pb::Buffer sum = source;
-      sum.set_value(value(from.name + suffix, pb::F32, from.gradientElements(), {.split = split, .partial = left}));
+      sum.set_value(
+          value(from.name + suffix, summedType(from), from.gradientElements(), {.split = split, .partial = left}));
       transfers.sums.push_back(add(from.name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
       source = sum;
     };
@@ -173,7 +175,7 @@ private:
 
   /// Adds an in-place reduce-scatter: each rank keeps its shard of the sum inside the same buffer.
   uint32_t addScatter(const pb::Buffer &whole, const Held &left) {
-    uint32_t own = value(scatteredValue(from), pb::F32, from.partElements, left);
+    uint32_t own = value(scatteredValue(from), summedType(from), from.partElements, left);
     return add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, whole, part(whole, own));
   }
 
@@ -236,7 +238,7 @@ private:
     std::string name = parameterValue(segment, parameter);
     addPart(name, storedType(from), parameter, stored, {.isKept = !from.wholeStoredOffset});
     if (trains)
-      addPart(name + ".gradient", pb::F32, parameter, sum, wholeGradient());
+      addPart(name + ".gradient", summedType(from), parameter, sum, wholeGradient());
   }
 
   /// Adds the value of one parameter as a part of its bucket's value.

@@ -69,8 +69,10 @@ void describeIdentity(const RunConfig &run, rt::pb::Identity &out) {
   std::string text = modelText(run.model);
   auto hash = llvm::SHA256::hash(llvm::ArrayRef(reinterpret_cast<const uint8_t *>(text.data()), text.size()));
   out.set_model(llvm::toHex(hash, /*LowerCase=*/true));
-  out.set_types(fmt::format("parameters {}, compute {}{}", typeName(run.dtypes.parameters),
-                            typeName(run.dtypes.compute), run.dtypes.masterWeights ? ", f32 masters" : ""));
+  bool areSingle = run.dtypes.gradients == DType::F32; // left out, so that older checkpoints have the same text
+  out.set_types(fmt::format("parameters {}, compute {}{}{}", typeName(run.dtypes.parameters),
+                            typeName(run.dtypes.compute), run.dtypes.masterWeights ? ", f32 masters" : "",
+                            areSingle ? "" : fmt::format(", gradients {}", typeName(run.dtypes.gradients))));
   out.set_dropout(dropoutText(run.model));
 }
 

@@ -216,13 +216,15 @@ void balanceContext(PatternTerms &pattern) {
     }
 }
 
-/// Scales stored and transferred bytes of trained parameters, and the traffic of the step.
+/// Scales stored and transferred bytes of trained parameters, and the traffic of the step. The profile has the bytes of
+/// the run's gradients.
 void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
-  double espalierGradient = 4;
+  double profiledGradient = 0;
   Size accumulated, step;
   for (ParameterTerm &term : pattern.parameters) {
     if (term.isFrozen)
       continue;
+    profiledGradient = term.gradientBytes;
     if (storage.gradientBytes > 0)
       term.gradientBytes = storage.gradientBytes;
     if (storage.optimizerBytes > 0)
@@ -243,7 +245,7 @@ void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
     for (CollectiveTerm &term : pattern.collectives)
       if (isGradient(term))
         for (Monomial &part : term.bytes)
-          part.coefficient *= storage.reducedBytes / espalierGradient;
+          part.coefficient *= storage.reducedBytes / profiledGradient;
   if (storage.accumulationBytes > 0)
     pattern.compute.push_back(memoryTerm("accumulation", Phase::Weight, accumulated));
   if (storage.gradientPasses > 0)

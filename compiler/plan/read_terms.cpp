@@ -193,7 +193,7 @@ private:
       term.tied = bucket.isTied;
       term.parameterBytes = static_cast<double>(bucket.elementBytes);
       term.isFrozen = bucket.isFrozen;
-      term.gradientBytes = bucket.isFrozen ? 0 : 4;
+      term.gradientBytes = bucket.isFrozen ? 0 : static_cast<double>(bucket.gradientElementBytes());
       term.optimizerBytes = bucket.isFrozen ? 0 : 4 * static_cast<double>(stateParts(segment, bucket).size());
       term.shareMultiple = bucketAlignment;
       if (!bucket.matrix.empty()) {
@@ -257,8 +257,9 @@ private:
     if (bucket.isFrozen)
       return addTransfer(bucket, CollectiveKind::AllGather, replicaAxes(bucket),
                          static_cast<double>(bucket.elementBytes));
-    addTransfer(bucket, CollectiveKind::AllReduce, sums, 4);
-    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, 4);
+    auto summedBytes = static_cast<double>(bucket.gradientElementBytes());
+    addTransfer(bucket, CollectiveKind::AllReduce, sums, summedBytes);
+    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, summedBytes);
     addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
   }
 

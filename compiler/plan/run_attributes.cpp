@@ -189,6 +189,11 @@ OptimizerConfig readOptimizer(ModuleOp module) {
   return to;
 }
 
+Type readGradientType(ModuleOp module, bool hasSignRate) {
+  auto type = module->getAttrOfType<TypeAttr>("model.gradient_type");
+  return type && !hasSignRate ? type.getValue() : Float32Type::get(module.getContext());
+}
+
 bool readMasters(ModuleOp module) {
   auto from = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
   return from && from.contains("masters");

@@ -152,7 +152,8 @@ def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
       function and the result its new content, so code generation writes it in place.
       `always` also adds in the first micro-batch, because another segment of the stage has already written the
       accumulator (tied parameters), or it is cleared elsewhere (statistics).
-    - (C1) accumulator, x and result have the same dimensions; accumulator and result are f32.
+      The sum is computed in f32 and rounded once to the type of the accumulator.
+    - (C1) accumulator, x and result have the same dimensions; accumulator and result have the same type of floats.
   }];
   let arguments = (ins AnyRankedTensor:$accumulator, AnyRankedTensor:$x, UnitAttr:$always);
   let results = (outs AnyRankedTensor:$result);

@@ -262,8 +262,8 @@ LogicalResult AccumulateOp::verify() {
   if (failed(verifyNamed(*this)))
     return failure();
   if (!sameDims(getAccumulator(), getX()) || getAccumulator().getType() != getType() ||
-      !elementOf(getAccumulator()).isF32()) // accumulate_c1
-    return emitOpError("needs an f32 accumulator with the dimensions of x, got ")
+      !isa<FloatType>(elementOf(getAccumulator()))) // accumulate_c1
+    return emitOpError("needs an accumulator of floats with the dimensions of x, got ")
            << getAccumulator().getType() << " and " << getX().getType();
   return success();
 }

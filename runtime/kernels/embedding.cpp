@@ -52,7 +52,8 @@ private:
 };
 
 /// A part owns every kParts-th block of rows. This distributes frequent ids, which tend to be neighbours, over the
-/// parts. Each row belongs to one part, which clears the row and adds to it in the order of the tokens.
+/// parts. Each row belongs to one part, which clears the row and adds to it in the order of the tokens. The terms of a
+/// row that is not f32 are summed in f32 first, so that the row is rounded once.
 class EmbedGradient final : public LibraryKernel {
 public:
   EmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
@@ -61,33 +62,71 @@ public:
     tokens_ = reader.size("tokens");
     hidden_ = reader.size("hidden");
     dout_ = reader.storage("dout");
+    table_ = reader.storage("dtable");
     blocks_ = {reader.size("rows"), kBlockRows};
   }
 
   int64_t parts() const override { return std::min(kParts, blocks_.count()); }
+  size_t scratchBytesPerThread() const override {
+    return table_ == Storage::F32 ? 0 : static_cast<size_t>(tokens_) * sizeof(Term) + rowBytes(Storage::F32);
+  }
 
-  void run(const CallArguments &arguments, int64_t part, void *) const override {
-    const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[0]);
-    const char *dout = static_cast<const char *>(arguments.buffers[1]);
-    float *table = static_cast<float *>(arguments.buffers[2]);
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    char *table = static_cast<char *>(arguments.buffers[2]);
     if (!arguments.adds)
       for (int64_t block = part; block < blocks_.count(); block += kParts) {
         Piece rows = blocks_[block];
-        std::memset(table + rows.begin * hidden_, 0,
-                    static_cast<size_t>((rows.end - rows.begin) * hidden_) * sizeof(float));
+        std::memset(table + rows.begin * rowBytes(table_), 0, (rows.end - rows.begin) * rowBytes(table_));
       }
-    for (int64_t token = 0; token < tokens_; ++token) {
-      int64_t row = ids[token] - arguments.scalars[0];
-      if (row >= 0 && row < blocks_.total && row / kBlockRows % kParts == part)
-        loops_.add(dout + token * hidden_ * bytesOf(dout_), dout_, table + row * hidden_, hidden_);
-    }
+    if (table_ != Storage::F32)
+      return addRounded(arguments, part, static_cast<Term *>(threadScratch));
+    visitTerms(arguments, part, [&](Term term) {
+      loops_.add(termAt(arguments, term), dout_, reinterpret_cast<float *>(table) + term.row * hidden_, hidden_);
+    });
   }
 
 private:
   static constexpr int64_t kBlockRows = 4, kParts = 32;
+  /// A token whose gradient belongs to a row of the table.
+  struct Term {
+    int64_t row, token;
+    auto operator<=>(const Term &) const = default;
+  };
+
+  size_t rowBytes(Storage storage) const { return static_cast<size_t>(hidden_ * bytesOf(storage)); }
+  const char *termAt(const CallArguments &arguments, Term term) const {
+    return static_cast<const char *>(arguments.buffers[1]) + term.token * rowBytes(dout_);
+  }
+
+  /// Visits the terms of the part's rows in the order of the tokens.
+  void visitTerms(const CallArguments &arguments, int64_t part, const auto &visit) const {
+    const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[0]);
+    for (int64_t token = 0; token < tokens_; ++token) {
+      int64_t row = ids[token] - arguments.scalars[0];
+      if (row >= 0 && row < blocks_.total && row / kBlockRows % kParts == part)
+        visit(Term{row, token});
+    }
+  }
+
+  /// Sorts the part's terms by rows, and adds the f32 sum of each row's terms to the row.
+  void addRounded(const CallArguments &arguments, int64_t part, Term *terms) const {
+    auto *sum = reinterpret_cast<float *>(terms + tokens_);
+    int64_t count = 0;
+    visitTerms(arguments, part, [&](Term term) { terms[count++] = term; });
+    std::sort(terms, terms + count);
+    for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+      std::memset(sum, 0, rowBytes(Storage::F32));
+      for (; end < count && terms[end].row == terms[begin].row; ++end)
+        loops_.add(termAt(arguments, terms[end]), dout_, sum, hidden_);
+      char *row = static_cast<char *>(arguments.buffers[2]) + terms[begin].row * rowBytes(table_);
+      loops_.add(row, table_, sum, hidden_); // zeros, if the part has cleared the row
+      loops_.convert(sum, Storage::F32, row, table_, hidden_);
+    }
+  }
+
   const cpu::Loops &loops_;
   int64_t tokens_, hidden_;
-  Storage dout_;
+  Storage dout_, table_;
   Pieces blocks_; // of rows
 };
 

@@ -34,7 +34,8 @@ void Gatherer::addGradients(const Executor &executor, const Scalars &scalars, si
     HeldElements summed = placed.heldGradient();
     summed.at += placed.own.range.begin - summed.range.begin;
     summed.range = placed.own.range;
-    add(executor, tensors, placed, gradient, pb::F32, summed, scale);
+    pb::DataType type = program.plan().values(static_cast<int>(gradient.value())).type();
+    add(executor, tensors, placed, gradient, type, summed, scale);
   }
 }
 

@@ -62,13 +62,13 @@ void Play::beginGradient(const pb::Bucket &bucket, const pb::Buffer &buffer) {
   zeros.isPadding = true;
   zeros.writer = 0;
   Span all = spanOf(gradient, at);
-  int64_t next = all.begin;
+  int64_t next = all.begin, width = widthOf(gradientType(view.plan, bucket));
   std::vector<std::pair<int64_t, int64_t>> parameters;
   for (const pb::Parameter &parameter : bucket.parameters()) {
     int64_t elements = 1;
     for (int i = 0; i < parameter.padded_shape_size(); ++i)
       elements *= static_cast<int64_t>(parameter.padded_shape(i)) / view.mesh.count(parameter.split(i));
-    parameters.push_back({all.begin + static_cast<int64_t>(parameter.first()) * 4, elements * 4});
+    parameters.push_back({all.begin + static_cast<int64_t>(parameter.first()) * width, elements * width});
   }
   std::ranges::sort(parameters);
   for (const auto &[begin, bytes] : parameters) {

@@ -184,11 +184,14 @@ void Layout::checkGradients(const pb::Bucket &bucket) {
       add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {} with one", bucket.name(),
           gradient.partial(), gradient.additions(), partial);
   };
-  checkBuffer(bucket, bucket.gradient(), pb::F32, hasShare ? elements / mesh.count(bucket.share()) : elements);
+  pb::DataType type = gradientType(plan, bucket);
+  if (type == pb::I32)
+    add("bucket '{}': its gradients are integers", bucket.name());
+  checkBuffer(bucket, bucket.gradient(), type, hasShare ? elements / mesh.count(bucket.share()) : elements);
   check(bucket.gradient(), hasShare ? bucket.partial() & ~bucket.share() : bucket.partial());
   if (!hasShare)
     return;
-  checkBuffer(bucket, bucket.whole_gradient(), pb::F32, elements, /*isPerMicroBatch=*/true);
+  checkBuffer(bucket, bucket.whole_gradient(), type, elements, /*isPerMicroBatch=*/true);
   check(bucket.whole_gradient(), bucket.partial());
 }
 
@@ -268,14 +271,17 @@ void Layout::checkPlaces(int index) {
   }
 }
 
-/// Checks that each slice lies inside its whole value. Types may differ, because the step is an integer among floats,
-/// but their widths may not.
+/// Checks that each slice lies inside its whole value and has its type. The step is an exception: it is an integer
+/// among floats of its width.
 void Layout::checkWholes() {
+  auto isLike = [](pb::DataType one, pb::DataType whole) {
+    return one == whole || (one == pb::I32 && whole == pb::F32);
+  };
   for (const pb::Value &value : plan.values()) {
     if (value.whole() == 0)
       continue;
     const pb::Value &whole = plan.values(static_cast<int>(value.whole()) - 1);
-    if (value.first() + value.elements() > whole.elements() || widthOf(value.type()) != widthOf(whole.type()))
+    if (value.first() + value.elements() > whole.elements() || !isLike(value.type(), whole.type()))
       add("value '{}': elements {} to {} of '{}', which has {}", value.name(), value.first(),
           value.first() + value.elements(), whole.name(), whole.elements());
   }

@@ -35,6 +35,11 @@ namespace verify {
 /// Returns the bytes of one element.
 inline int64_t widthOf(pb::DataType type) { return static_cast<int64_t>(elementBytes(type)); }
 
+/// Returns the type in which a bucket's gradients are accumulated and summed.
+inline pb::DataType gradientType(const pb::Plan &plan, const pb::Bucket &bucket) {
+  return plan.values(static_cast<int>(bucket.gradient().value())).type();
+}
+
 /// Returns the product of the factors, or -1 if a factor is negative or the product exceeds 2^62.
 int64_t product(const std::vector<int64_t> &factors);
 

@@ -133,7 +133,8 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
   // Shards are squared with `part` of the whole gradient, or each shard as a whole value.
   int64_t shares = bucket.has_whole_gradient() ? view.mesh.count(bucket.share()) : 1;
   Axes part = bucket.has_whole_gradient() ? 0 : view.mesh.divided(bucket.share());
-  int64_t bytes = static_cast<int64_t>(bucket.elements()) / shares * 4, found = 0;
+  int64_t bytes = static_cast<int64_t>(bucket.elements()) / shares * widthOf(gradientType(view.plan, bucket)),
+          found = 0;
   int64_t wanted = bucket.norm_weight() == 0 ? 0 : bytes; // the verifier of buckets checks the weight
   bool isWrong = norm != norms.end() && norm->second.isWeightWrong;
   std::vector<Span> spans = norm == norms.end() ? std::vector<Span>() : norm->second.spans;

@@ -83,6 +83,26 @@ TEST_P(EmulatedStorage, FollowsSinglePrecisionOnSeveralRanks) {
   EXPECT_EQ(trainCompiled(run, planOf(run, split), steps, 1, "cuda").losses, actual.losses);
 }
 
+/// Gradients are accumulated and summed in the storage type, too: the GPU rounds where the CPU does, and the losses
+/// have the same bounds.
+TEST_P(EmulatedStorage, AccumulatesGradientsInTheType) {
+  double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
+  std::vector<std::string> sets = storageSets(GetParam());
+  sets.push_back("parallel.gradient_fp32_sync=False");
+  for (const auto &[file, roundings, split] :
+       {std::tuple("gpt2", 8, SplitCase{.microBatches = 2}), std::tuple("mixtral", 16, SplitCase{.microBatches = 2}),
+        std::tuple("llama", 8, SplitCase{.dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true})}) {
+    RunConfig run = runOf({"", file, sets, {}});
+    const TrainingRecord &expected = unsplit({"", file, {}, {}});
+    TrainingRecord actual = trainCompiled(run, planOf(run, split), steps, 1, "cuda");
+    ASSERT_EQ(actual.losses.size(), expected.losses.size());
+    EXPECT_NEAR(actual.norms[0], expected.norms[0], roundings * unit * expected.norms[0]) << file;
+    for (size_t step = 0; step < expected.losses.size(); ++step)
+      EXPECT_NEAR(actual.losses[step], expected.losses[step], roundings * unit * expected.losses[step])
+          << file << ", step " << step;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, EmulatedStorage, testing::Values("bfloat16", "float16"),
                          [](const auto &info) { return info.param; });
 

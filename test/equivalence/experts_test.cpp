@@ -113,8 +113,16 @@ TEST(Experts, HalfTypesFollowSinglePrecision) {
     RunConfig run = equivalenceRun("mixtral", {std::string("model.model_config.param_init_type=") + type,
                                                std::string("model.model_config.compute_dtype=") + type,
                                                "optimizer.master_weights=True"});
-    for (const SplitCase &split : {SplitCase{}, SplitCase{.dp = 2, .tp = 2, .ep = 2, .zero = 1}}) {
-      TrainingRecord actual = trainCompiled(run, planOf(run, split), steps);
+    RunConfig halfGradients =
+        equivalenceRun("mixtral", {std::string("model.model_config.param_init_type=") + type,
+                                   std::string("model.model_config.compute_dtype=") + type,
+                                   "optimizer.master_weights=True", "parallel.gradient_fp32_sync=False"});
+    for (const auto &[config, split] :
+         {std::pair(&run, SplitCase{}),
+          {&run, SplitCase{.dp = 2, .tp = 2, .ep = 2, .zero = 1}},
+          {&halfGradients, SplitCase{.microBatches = 2}},
+          {&halfGradients, SplitCase{.dp = 2, .tp = 2, .ep = 2, .microBatches = 2, .zero = 2}}}) {
+      TrainingRecord actual = trainCompiled(*config, planOf(*config, split), steps);
       ASSERT_EQ(actual.losses.size(), static_cast<size_t>(steps));
       for (int step = 0; step < steps; ++step)
         EXPECT_NEAR(actual.losses[step], unsplit().losses[step], 16 * unit * unsplit().losses[step])

@@ -31,6 +31,47 @@ TEST_P(Precision, FollowsSinglePrecision) {
   }
 }
 
+/// Returns settings with which gradients are also accumulated and reduced in the type.
+std::vector<std::string> gradientStorage(const std::string &type) {
+  std::vector<std::string> sets = storage(type);
+  sets.push_back("parallel.gradient_fp32_sync=False");
+  return sets;
+}
+
+/// A gradient of one micro-batch on one rank differs from that of a run with f32 gradients by one rounding.
+TEST_P(Precision, AGradientIsRoundedOnce) {
+  double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
+  for (const char *model : {"gpt2", "llama"}) {
+    RunConfig single = equivalenceRun(model, storage(GetParam())),
+              run = equivalenceRun(model, gradientStorage(GetParam()));
+    TrainingRecord expected = trainCompiled(single, planOf(single, {}), 1),
+                   actual = trainCompiled(run, planOf(run, {}), 1);
+    EXPECT_EQ(actual.losses, expected.losses);
+    EXPECT_NE(actual.gradients, expected.gradients);
+    EXPECT_EQ(compareGradients(expected.gradients[0], actual.gradients[0], unit), "");
+  }
+}
+
+/// Gradients in the type: losses have the bounds of FollowsSinglePrecision, and so has the norm of the first step.
+TEST_P(Precision, GradientsInTheTypeFollowSinglePrecision) {
+  RunConfig single = equivalenceRun("gpt2"), run = equivalenceRun("gpt2", gradientStorage(GetParam()));
+  double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
+  TrainingRecord expected = trainCompiled(single, planOf(single, {}), 10);
+  for (const SplitCase &split :
+       {SplitCase{.name = "accumulation", .microBatches = 4}, SplitCase{.name = "dp", .dp = 2, .microBatches = 2},
+        SplitCase{.name = "tp", .tp = 2, .sequenceParallel = true}, SplitCase{.name = "pp", .pp = 2, .microBatches = 4},
+        SplitCase{.name = "zero 1", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1},
+        SplitCase{.name = "zero 2", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 2},
+        SplitCase{.name = "zero 3", .dp = 4, .microBatches = 2, .zero = 3}}) {
+    TrainingRecord actual = trainCompiled(run, planOf(run, split), 10);
+    ASSERT_EQ(actual.losses.size(), 10u);
+    EXPECT_NEAR(actual.norms[0], expected.norms[0], 8 * unit * expected.norms[0]) << split.name;
+    for (int step = 0; step < 10; ++step)
+      EXPECT_NEAR(actual.losses[step], expected.losses[step], 8 * unit * expected.losses[step])
+          << split.name << ", step " << step;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Precision, testing::Values("bfloat16", "float16"),
                          [](const auto &info) { return info.param; });
 

@@ -16,10 +16,10 @@ namespace {
 /// Builds order_tokens. `order` has -1 after the last token. `dtable` is cleared unless the call always adds.
 class OrderTokens {
 public:
-  OrderTokens(KernelFunction &f, Destination destination)
-      : f(f), destination(destination), ids(f, f.buffer("ids")), order(f, f.buffer("order")), lane(f, f.laneIndex()),
-        warp(f, f.warpIndex()), thread(f, f.threadIndex()), rows(narrow(Expr(f, f.scalar("rows")))),
-        tokens(narrow(Expr(f, f.scalar("tokens")))) {
+  OrderTokens(KernelFunction &f, Destination destination, Type table)
+      : f(f), destination(destination), table(table), ids(f, f.buffer("ids")), order(f, f.buffer("order")),
+        lane(f, f.laneIndex()), warp(f, f.warpIndex()), thread(f, f.threadIndex()),
+        rows(narrow(Expr(f, f.scalar("rows")))), tokens(narrow(Expr(f, f.scalar("tokens")))) {
     beginRow = narrow(Expr(f, f.blockBegin()));
     endRow = atMost(beginRow + rowsPerOrderBlock, rows);
     Expr perWarp = ceilDivide(tokens, warps * step) * step;
@@ -57,9 +57,9 @@ private:
   void syncWarp() { f.intrinsic("llvm.nvvm.bar.warp.sync", {}, f.integer(-1)); }
 
   void clearRows() {
-    Expr hidden(f, f.scalar("hidden")), table(f, f.buffer("dtable"));
+    Expr hidden(f, f.scalar("hidden")), rowsOfTable(f, f.buffer("dtable"));
     loop(wide(beginRow) * hidden + wide(thread), wide(endRow) * hidden, warps * 32,
-         [&](Expr i) { storeValue(Expr(f, f.number(0)), elementAt(table, i, f.b.getF32Type())); });
+         [&](Expr i) { storeElements({Expr(f, f.number(0))}, elementAt(rowsOfTable, i, table), table); });
   }
 
   /// Calls `body(token, row)` for all tokens of the warp, 32 at a time; after the last token the row is -1.
@@ -156,6 +156,7 @@ private:
 
   KernelFunction &f;
   Destination destination;
+  Type table; ///< element type of dtable
   Expr ids, order, lane, warp, thread, rows, tokens;
   Expr beginRow, endRow; ///< the block's rows of the table
   Expr begin, end;       ///< the warp's tokens
@@ -164,8 +165,9 @@ private:
 /// Code shared by sum_segments and join_segments.
 class Segments {
 public:
-  explicit Segments(KernelFunction &f, int width)
-      : f(f), width(width), hidden(f, f.scalar("hidden")), tokens(narrow(Expr(f, f.scalar("tokens")))),
+  Segments(KernelFunction &f, exec::KernelOp kernel)
+      : f(f), width(static_cast<int>(integerParameter(kernel, "width"))), table(typeParameter(kernel, "dtable")),
+        hidden(f, f.scalar("hidden")), tokens(narrow(Expr(f, f.scalar("tokens")))),
         segment(narrow(Expr(f, f.blockBegin()))) {
     column = (Expr(f, f.blockY()) * f.geometry.getThreads() + Expr(f, f.threadIndex())) * width;
     isColumn = wide(column) < hidden;
@@ -188,7 +190,7 @@ public:
   /// Returns the address of dtable's row `id` at the thread's columns.
   Expr rowOf(Expr id) {
     Expr row = wide(id) - Expr(f, f.scalar("FIRST_ROW"));
-    return elementAt(Expr(f, f.buffer("dtable")), row * hidden + wide(column), f.b.getF32Type());
+    return elementAt(Expr(f, f.buffer("dtable")), row * hidden + wide(column), table);
   }
   /// Returns the address of a partial sum of a segment: of the run that began before it (0), or begins in it (1).
   Expr partial(Expr segment, int which) {
@@ -213,28 +215,29 @@ public:
   }
   /// Computes row += sums.
   void addToRow(Expr place, const std::vector<Variable> &sums) {
-    std::vector<Expr> row = loadElements(place, f.b.getF32Type(), width);
+    std::vector<Expr> row = loadElements(place, table, width);
     for (int i = 0; i < width; ++i)
       row[i] = row[i] + sums[i].get();
-    storeElements(row, place, f.b.getF32Type());
+    storeElements(row, place, table);
   }
 
   KernelFunction &f;
   int width;
+  Type table; ///< element type of dtable
   Expr hidden, tokens, segment, column, isColumn;
 };
 
 } // namespace
 
 template <> LogicalResult build<SpecialKernel::order_tokens>(KernelFunction &f, exec::KernelOp kernel) {
-  OrderTokens(f, destinationOf(kernel)).build();
+  OrderTokens(f, destinationOf(kernel), typeParameter(kernel, "dtable")).build();
   return success();
 }
 
 template <> LogicalResult build<SpecialKernel::sum_segments>(KernelFunction &f, exec::KernelOp kernel) {
   constexpr int64_t atOnce = 8;
   Type element = typeParameter(kernel, "dout");
-  Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
+  Segments s(f, kernel);
   Expr first = s.segment * tokensPerSegment;
   std::vector<Variable> sums = s.zeros();
   Variable id(s.idAt(first)), isWhole(s.idAt(first - 1) != id.get()); // whether the run began in this segment
@@ -275,7 +278,7 @@ template <> LogicalResult build<SpecialKernel::sum_segments>(KernelFunction &f, 
 }
 
 template <> LogicalResult build<SpecialKernel::join_segments>(KernelFunction &f, exec::KernelOp kernel) {
-  Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
+  Segments s(f, kernel);
   Expr first = s.segment * tokensPerSegment, id = s.idAt(first + (tokensPerSegment - 1));
   Expr beginsHere = (s.idAt(first) != id) | (s.idAt(first - 1) != id);
   Expr goesOn = s.idAt(first + tokensPerSegment) == id;

@@ -256,6 +256,7 @@ private:
 
   void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
+    elements["out"] = call.elements.back();
     add("reduce_parts", geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4));
   }
 

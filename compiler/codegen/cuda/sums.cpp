@@ -38,7 +38,7 @@ Expr sumOfBlock(Expr x) {
 template <> LogicalResult build<SpecialKernel::square_blocks>(KernelFunction &f, exec::KernelOp kernel) {
   Expr x(f, f.buffer("x")), elements(f, f.scalar("elements")), perBlock(f, f.scalar("BLOCK_ROWS")),
       block(f, f.blockBegin());
-  Type f32 = f.b.getF32Type();
+  Type element = typeParameter(kernel, "x");
   Expr thread = wide(Expr(f, f.threadIndex())), begin = block * perBlock, end = atMost(begin + perBlock, elements);
   int width = static_cast<int>(integerParameter(kernel, "width"));
   Expr whole = begin + (end - begin) / width * width;
@@ -46,12 +46,12 @@ template <> LogicalResult build<SpecialKernel::square_blocks>(KernelFunction &f,
   loop(begin + thread * width, whole, f.geometry.getThreads() * width, [&](Expr i) {
     // Neighbours are added in f32, because a conversion per element would cost more than the memory access.
     Expr squares(f, f.number(0));
-    for (Expr v : loadElements(elementAt(x, i, f32), f32, width))
+    for (Expr v : loadElements(elementAt(x, i, element), element, width))
       squares = squares + v * v;
     sum.set(sum.get() + toDouble(squares));
   });
   when(whole + thread < end, [&] {
-    Expr v = loadValue(elementAt(x, whole + thread, f32), f32);
+    Expr v = loadElements(elementAt(x, whole + thread, element), element, 1).front();
     sum.set(sum.get() + toDouble(v * v));
   });
   Expr total = sumOfBlock(sum.get());
@@ -76,7 +76,7 @@ template <> LogicalResult build<SpecialKernel::add_squares>(KernelFunction &f, e
 /// Sums column `column` of `parts`: warp w adds every eighth part from w on, then the eight sums are added in order.
 static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
-  Type f32 = f.b.getF32Type();
+  Type f32 = f.b.getF32Type(), element = typeParameter(kernel, "out");
   Expr n(f, f.scalar("n")), count(f, f.scalar("part")), isColumn = column < n;
   Expr lane(f, f.laneIndex()), warp(f, f.warpIndex()), zero(f, f.number(0));
   Variable sum(zero);
@@ -93,19 +93,19 @@ static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, e
   storeValue(sum.get(), sharedAt(f, Expr(f, f.threadIndex()) * 4));
   f.barrier();
   when((warp == 0) & isColumn, [&] {
-    Expr place = elementAt(out, column, f32), total = zero;
+    Expr place = elementAt(out, column, element), total = zero;
     Destination destination = destinationOf(kernel);
     if (destination != Destination::Overwrite) {
       Variable before(zero);
       Expr adds(f, f.integer(1, 1));
       if (destination == Destination::AddUnlessFirst)
         adds = Expr(f, f.scalar("FIRST")) == 0;
-      when(adds, [&] { before.set(loadValue(place, f32)); });
+      when(adds, [&] { before.set(loadElements(place, element, 1).front()); });
       total = before.get();
     }
     for (int64_t i = 0; i < warps; ++i)
       total = total + loadValue(sharedAt(f, (lane + i * 32) * 4), f32);
-    storeValue(total, place);
+    storeElements({total}, place, element);
   });
 }
 

@@ -108,9 +108,9 @@ private:
 
   void writeWrapper() {
     given.isSet("--calculate-per-token-loss", "the loss of a step is a mean over its tokens, in all micro-batches");
-    if (given.isSet("--grad-reduce-in-bf16", "gradients are summed in float32"))
-      given.warning("--grad-reduce-in-bf16",
-                    "gradients are kept and summed in float32, which takes four bytes of each parameter and not two");
+    if (given.isSet("--grad-reduce-in-bf16", "parallel.gradient_fp32_sync, if the type is bfloat16") &&
+        dtype.name == "bfloat16")
+      put("parallel.gradient_fp32_sync", "False", "--grad-reduce-in-bf16");
     const std::string section = "runner_wrapper.", key = section + "scale_sense";
     if (std::optional<std::string> clip = given.number("--clip-grad", section + "max_grad_norm");
         clip && *clip != "0") {

@@ -18,6 +18,10 @@ namespace {
 /// Returns whether the op adds a loss of its layer to the reported loss.
 bool isLayerLoss(const OpDescription &op) { return op.kind == "balance_loss" || op.kind == "z_loss"; }
 
+Type elementType(Builder &b, DType type) {
+  return type == DType::F32 ? Type(b.getF32Type()) : type == DType::BF16 ? Type(b.getBF16Type()) : b.getF16Type();
+}
+
 /// Builds the ops of one segment. Values are found by their names in the description.
 class SegmentBuilder : PrimitiveBuilder {
 public:
@@ -62,9 +66,7 @@ private:
   FailureOr<Value> dispatch(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> combine(const OpDescription &op, ArrayRef<Value> in);
 
-  Type element(DType type) const {
-    return type == DType::F32 ? f32 : type == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
-  }
+  Type element(DType type) const { return elementType(b, type); }
   Type compute() const { return element(dtypes.compute); }
   int64_t dimSize(const std::string &dim) const;
   RankedTensorType tensor(ArrayRef<std::string> dims, Type element);
@@ -550,6 +552,8 @@ OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &m
   context.loadDialect<model::ModelDialect, func::FuncDialect>();
   OpBuilder builder(&context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  if (dtypes.gradients != DType::F32)
+    (*module)->setAttr("model.gradient_type", TypeAttr::get(elementType(builder, dtypes.gradients)));
   for (const SegmentDescription &segment : model.segments)
     if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
       return nullptr;

@@ -19,6 +19,7 @@ struct DTypePolicy {
   DType compute = DType::F32;    ///< activations and matrix products (compute_dtype)
   DType norm = DType::F32;       ///< layernorm_compute_type
   DType softmax = DType::F32;    ///< softmax_compute_type
+  DType gradients = DType::F32;  ///< accumulated and reduced gradients: float32, or `compute`
   bool masterWeights = false;    ///< whether the optimizer state has an f32 copy of the parameters
 };
 

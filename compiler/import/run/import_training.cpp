@@ -338,6 +338,7 @@ void importDTypes(const RunReader &reader, const SizeTable &sizes) {
   policy.compute = dtype("compute_dtype", DType::F32);
   policy.norm = dtype("layernorm_compute_type", DType::F32);
   policy.softmax = dtype("softmax_compute_type", DType::F32);
+  policy.gradients = reader.flag("parallel.gradient_fp32_sync").value_or(true) ? DType::F32 : policy.compute;
   policy.masterWeights = reader.flag("optimizer.master_weights").value_or(false);
   if (policy.masterWeights && policy.parameters == DType::F32)
     reader.error("optimizer.master_weights", "parameters are float32 already, master_weights is for 16-bit ones");

@@ -258,6 +258,8 @@ constexpr Row trainingKeys[] = {
 constexpr Row parallelKeys[] = {
     {"parallel.parallel_mode", T::Any, used, "0 data parallel, 1 the plan below, 2 the planner chooses"},
     {"parallel.gradients_mean", T::Bool, mapped, "the loss is a mean over tokens, so gradients are too"},
+    {"parallel.gradient_fp32_sync", T::Bool, used,
+     "False: gradients are accumulated and reduced in compute_dtype, not in float32"},
     {"parallel.loss_repeated_mean", T::Bool, accepted, "the loss is computed once"},
     {"parallel.full_batch", T::Bool, mapped, "every rank reads its share of the batch only"},
     {"parallel.dataset_strategy", T::Any, mapped, "every rank reads its share of the batch only"},

@@ -29,6 +29,26 @@ func.func @product(%x: !stream {model.role = "stream", model.name = "x"},
 
 // -----
 
+!stream = tensor<2x3x4xbf16, #model.dims<batch, seq, hidden>>
+!wide = tensor<2x3x5xbf16, #model.dims<batch, seq, ffn>>
+!up = tensor<4x5xbf16, #model.dims<hidden, ffn>>
+
+// The gradient of a micro-batch is f32. The accumulator has the type of the module's gradients.
+// CHECK-LABEL: func.func @half(
+// CHECK-SAME: %[[ACC:[a-z0-9]+]]: tensor<4x5xbf16, #model.dims<hidden, ffn>> {model.name = "w", model.role = "accumulator"}
+// CHECK: %[[DW:.*]] = model.contract {{.*}} -> tensor<4x5xf32, #model.dims<hidden, ffn>>
+// CHECK: model.accumulate %[[ACC]], %[[DW]] : (tensor<4x5xbf16, {{.*}}>, tensor<4x5xf32, {{.*}}>) -> tensor<4x5xbf16,
+module attributes {model.gradient_type = bf16} {
+  func.func @half(%x: !stream {model.role = "stream", model.name = "x"},
+                  %w: !up {model.role = "parameter", model.name = "w"})
+      -> (!wide {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+    %y = model.contract %x, %w : (!stream, !up) -> !wide
+    return %y : !wide
+  }
+}
+
+// -----
+
 !stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 
 // The contributions of all uses of a value are summed.

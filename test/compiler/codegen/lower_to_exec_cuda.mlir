@@ -44,7 +44,7 @@ module attributes {exec.target = "cuda"} {
 // CHECK: exec.launch {{.*}}extent = 130 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<first = 3>
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @sum_segments
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @join_segments
-// CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, scalars = 5 : i64}
+// CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, dtable = f32, scalars = 5 : i64}
 // CHECK: exec.kernel @sum_segments{{.*}}columns_per_block = 256{{.*}}dout = bf16{{.*}}width = 2 : i64
 func.func @embed.backward(%i: !ids {model.role = "saved", model.name = "ids"}, %d: !dout {model.role = "saved", model.name = "dout"},
                           %t: !table {model.role = "accumulator", model.name = "table", exec.bucket = 3 : i64})

@@ -15,6 +15,7 @@ using namespace espalier::planner;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 Problem problem() { return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128); }
@@ -140,6 +141,29 @@ TEST(Export, MindFormersAndTorchtitan) {
                         "    pipeline_parallel_first_stage_less_layers=0,\n"
                         "    pipeline_parallel_last_stage_less_layers=0,\n),\nactivation_checkpoint=None,\n");
   EXPECT_THAT(titan.notExpressed, ElementsAre(HasSubstr("ZeRO stage 1")));
+}
+
+TEST(Export, GradientsIn16Bits) {
+  Plan plan;
+  plan.dp = 4, plan.microBatches = 32, plan.zero = 3;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  Problem half = problem();
+  for (SegmentKind &kind : half.kinds)
+    for (PatternTerms &pattern : kind.patterns)
+      for (ParameterTerm &parameter : pattern.parameters)
+        parameter.gradientBytes = 2;
+  const std::string flag = "--grad-reduce-in-bf16\n",
+                    key = "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: "
+                          "True\n  gradient_fp32_sync: False\n",
+                    field = "    mixed_precision_reduce=\"bfloat16\",\n";
+  EXPECT_THAT(exportMegatron(half, plan).text, HasSubstr(flag));
+  EXPECT_THAT(exportMegatron(problem(), plan).text, Not(HasSubstr(flag)));
+  EXPECT_THAT(exportMindFormers(half, plan).text, HasSubstr(key));
+  EXPECT_THAT(exportMindFormers(problem(), plan).text, Not(HasSubstr("gradient_fp32_sync")));
+  ExportedPlan titan = exportTorchtitan(half, plan);
+  EXPECT_THAT(titan.text, HasSubstr(field));
+  EXPECT_THAT(titan.notExpressed, ElementsAre(HasSubstr("accumulated in 16 bits")));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, Not(HasSubstr(field)));
 }
 
 // The most frequent choice of the search: stages recompute different numbers of layers.

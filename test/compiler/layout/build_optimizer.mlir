@@ -47,6 +47,25 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 
 // -----
 
+// The norm, the sum of micro-batches and the update read gradients of the module's type. The optimizer state is f32.
+// CHECK-LABEL: func.func @block.add
+// CHECK: model.accumulate {{.*}} -> tensor<128xbf16, #model.dims<element>>
+// CHECK-LABEL: func.func @block.norm
+// CHECK: model.squared_norm {{.*}} : (tensor<128xbf16, #model.dims<element>>) -> tensor<f32>
+// CHECK-LABEL: func.func @block.update
+// CHECK-SAME: tensor<128xbf16, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}
+// CHECK-SAME: tensor<128xf32, #model.dims<element>> {model.name = "block.plain.moment1", model.role = "state"}
+// CHECK: model.mul {{.*}} : (tensor<128xbf16, #model.dims<element>>, tensor<f32>) -> tensor<128xf32, #model.dims<element>>
+module attributes {model.gradient_type = bf16, exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
+  exec.segment "block" attributes {gradient_bytes = 256 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 512 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
+      exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
 // SGD adds the weight decay to the gradient. Its state is one tensor.
 // CHECK-LABEL: func.func @block.update
 // CHECK-SAME: model.name = "block.decayed.momentum"

@@ -109,6 +109,21 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}}
 
 // -----
 
+!w = tensor<4x6xbf16, #model.dims<hidden, ffn>>
+
+// Gradients in bf16 take two bytes per element, in shards and unsharded; the optimizer state is f32.
+// CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 256 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 512 : i64}
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}, model.gradient_type = bf16} {
+  func.func @block(
+      %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
+      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+    return
+  }
+}
+
+// -----
+
 !w = tensor<4x6xf32, #model.dims<hidden, ffn>>
 
 // Under ZeRO-2, parameters are not sharded.

@@ -102,6 +102,30 @@ TEST(PlanMemory, MemoryOfOptimizersEqualsTheCompiledArena) {
   std::printf("SGD: worst error of 10 plans %.3f %%, Muon: of 6 plans %.3f %%\n", 100 * sgd, 100 * muon);
 }
 
+/// Gradients in 16 bits take half of the bytes that f32 gradients take.
+TEST(PlanMemory, MemoryOf16BitGradientsEqualsTheCompiledArena) {
+  const std::vector<std::string> half = {sizes + "param_init_type=bfloat16", sizes + "compute_dtype=bfloat16",
+                                         "optimizer.master_weights=True", "parallel.gradient_fp32_sync=False"};
+  for (const auto &[name, target] : {std::pair("tiny_gpt", "cpu"), {"gpt2_124m", "cuda"}, {"mixtral_8x7b", "cuda"}}) {
+    double worst = worstMemoryError(name, 6, 12, half, /*interleaves=*/false, target);
+    std::printf("%s for %s: worst error of 6 plans with 16-bit gradients %.3f %%\n", name, target, 100 * worst);
+  }
+  std::vector<double> gradients;
+  for (bool isHalf : {false, true}) {
+    std::vector<std::string> sets = half;
+    if (!isHalf)
+      sets.pop_back();
+    RunConfig run = importConfig("gpt2_124m", sets);
+    MLIRContext context;
+    std::optional<planner::Problem> problem = profileModel(context, run, "cpu");
+    ASSERT_TRUE(problem);
+    PlanSampler sampler(run, 13, /*interleaves=*/false, {1}, std::nullopt);
+    planner::PricedPlan priced = planner::pricePlan(*problem, sampler.sample());
+    gradients.push_back(priced.prediction.memory[0].gradients);
+  }
+  EXPECT_EQ(gradients[1], gradients[0] / 2);
+}
+
 /// GPU kernels have additional scratch: partial sums, orders of tokens, delta of attention's gradient.
 TEST(PlanMemory, MemoryOfGpuPlansEqualsTheCompiledArena) {
   for (const char *name : {"gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {

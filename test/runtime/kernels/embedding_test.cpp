@@ -37,14 +37,14 @@ TEST(Embed, CopiesRowsAndGivesZerosOutside) {
   });
 }
 
-CallUnderTest makeEmbedGradient(pb::DataType type, int64_t hidden, bool accumulate) {
+CallUnderTest makeEmbedGradient(pb::DataType type, int64_t hidden, bool accumulate, pb::DataType table = pb::F32) {
   int64_t tokens = static_cast<int64_t>(kIds.size());
   CallUnderTest test(pb::LibraryCall::EMBED_GRADIENT, {tokens, kRows, hidden});
   test.setScalars({kFirst});
   test.adds = accumulate;
   test.addIds(kIds);
   test.add(type, tokens * hidden);
-  test.add(pb::F32, kRows * hidden);
+  test.add(table, kRows * hidden);
   return test;
 }
 
@@ -66,7 +66,26 @@ TEST(EmbedGradient, AddsEachTokenToItsRow) {
   });
 }
 
+TEST(EmbedGradient, RoundsARowOnce) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::BF16, pb::F16})
+      for (bool accumulate : {false, true}) {
+        constexpr int64_t hidden = 33;
+        CallUnderTest test = makeEmbedGradient(type, hidden, accumulate, type), before = test;
+        test.run(1, loops);
+        for (int64_t i = 0; i < kRows * hidden; ++i) {
+          double expected = accumulate ? before.at(2, i) : 0;
+          for (size_t token = 0; token < kIds.size(); ++token)
+            if (kIds[token] - kFirst == i / hidden)
+              expected += test.at(1, static_cast<int64_t>(token) * hidden + i % hidden);
+          ASSERT_NEAR(test.at(2, i), expected, std::abs(expected) * roundoff(type) + 1e-6) << i;
+        }
+      }
+  });
+}
+
 TEST(EmbedGradient, SameBitsForAnyNumberOfThreads) {
+  expectSameBitsForAnyThreads([] { return makeEmbedGradient(pb::BF16, 200, true, pb::BF16); });
   expectSameBitsForAnyThreads([] { return makeEmbedGradient(pb::BF16, 200, false); });
   expectSameBitsForAnyThreads([] { return makeEmbedGradient(pb::F32, 129, true); });
 }

@@ -57,23 +57,24 @@ TEST(Zero, ClearsExactlyItsBytes) {
   EXPECT_EQ(test.buffers[0], expected);
 }
 
-CallUnderTest makeNorm(int64_t elements) {
+CallUnderTest makeNorm(int64_t elements, pb::DataType type = pb::F32) {
   CallUnderTest test(pb::LibraryCall::SQUARED_NORM, {elements}, {0.25});
-  test.add(pb::F32, elements);
+  test.add(type, elements);
   test.add(pb::F32, 1);
   return test;
 }
 
 TEST(SquaredNorm, AddsTheWeightedSum) {
   forEachLevel([](const cpu::Loops &loops) {
-    for (int64_t elements : {0, 1, 7, 33, 200003}) {
-      CallUnderTest test = makeNorm(elements);
-      double expected = test.at(1, 0);
-      for (int64_t i = 0; i < elements; ++i)
-        expected += 0.25 * test.at(0, i) * test.at(0, i);
-      test.run(1, loops);
-      EXPECT_NEAR(test.at(1, 0), expected, std::abs(expected) * 3e-7) << elements;
-    }
+    for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
+      for (int64_t elements : {0, 1, 7, 33, 200003}) {
+        CallUnderTest test = makeNorm(elements, type);
+        double expected = test.at(1, 0);
+        for (int64_t i = 0; i < elements; ++i)
+          expected += 0.25 * test.at(0, i) * test.at(0, i);
+        test.run(1, loops);
+        EXPECT_NEAR(test.at(1, 0), expected, std::abs(expected) * 3e-7) << elements;
+      }
   });
 }
 
@@ -89,13 +90,14 @@ TEST(SquaredNorm, InfinitiesAndNansReachTheSum) {
 
 TEST(SquaredNorm, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return makeNorm(500007); });
+  expectSameBitsForAnyThreads([] { return makeNorm(500007, pb::BF16); });
 }
 
-CallUnderTest makeReduce(int64_t parts, int64_t elements, bool accumulate) {
+CallUnderTest makeReduce(int64_t parts, int64_t elements, bool accumulate, pb::DataType out = pb::F32) {
   CallUnderTest test(pb::LibraryCall::REDUCE_PARTS, {parts, elements});
   test.adds = accumulate;
   test.add(pb::F32, parts * elements);
-  test.add(pb::F32, elements);
+  test.add(out, elements);
   return test;
 }
 
@@ -110,6 +112,22 @@ TEST(ReduceParts, SumsInOrder) {
           for (int64_t part = 0; part < parts; ++part)
             expected += static_cast<float>(before.at(0, part * 5003 + i));
           ASSERT_EQ(static_cast<float>(test.at(1, i)), expected) << i;
+        }
+      }
+  });
+}
+
+TEST(ReduceParts, RoundsASumOnce) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::BF16, pb::F16})
+      for (bool accumulate : {false, true}) {
+        CallUnderTest test = makeReduce(5, 5003, accumulate, type), before = test;
+        test.run(2, loops);
+        for (int64_t i = 0; i < 5003; ++i) {
+          double expected = accumulate ? before.at(1, i) : 0;
+          for (int64_t part = 0; part < 5; ++part)
+            expected += before.at(0, part * 5003 + i);
+          ASSERT_NEAR(test.at(1, i), expected, std::abs(expected) * roundoff(type) + 1e-6) << i;
         }
       }
   });

@@ -276,7 +276,11 @@ TEST(ImportArgs, FlagsThatChangeTheTraining) {
   EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10\n"), HasSubstr("recompute: [3, 3]")));
   args = importText(small + "--bf16 --grad-reduce-in-bf16 --calculate-per-token-loss");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
-  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: gradients are kept and summed in float32"));
+  EXPECT_EQ(args.diagnostics.render(), "");
+  EXPECT_THAT(args.yaml, HasSubstr("  gradient_fp32_sync: False"));
+  args = importText(small + "--fp16 --grad-reduce-in-bf16"); // has no effect upstream
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, Not(HasSubstr("gradient_fp32_sync")));
 }
 
 TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
