@@ -34,6 +34,7 @@ struct FormedParameter {
   bool decays = false, isFrozen = false;
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
   SmallVector<int64_t, 2> matrix; ///< rows and columns if the optimizer needs whole matrices
+  int64_t rateGroup = 0;          ///< above 0: the group of parameters with its own learning rate
 };
 
 struct FormedSegment {
@@ -92,6 +93,8 @@ private:
       parameter.tiedTo = tied.str();
     out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
     out.decays = facts.contains("decays") && !out.isFrozen;
+    if (auto group = facts.getAs<IntegerAttr>("rate_group"); group && !out.isFrozen)
+      out.rateGroup = group.getInt();
     readAxes(function, out);
     return out.isFrozen || !trains(function->getParentOfType<ModuleOp>()) ? success()
                                                                           : chooseOptimizer(function, argument, out);
@@ -240,7 +243,7 @@ private:
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
           bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
-          bucket.matrix == parameter.matrix && bucket.normWeight == weight)
+          bucket.matrix == parameter.matrix && bucket.rateGroup == parameter.rateGroup && bucket.normWeight == weight)
         return bucket;
     SegmentBucket bucket;
     bucket.name = isTied ? parameter.tied : freeName(parameter);
@@ -256,6 +259,7 @@ private:
     bucket.isFrozen = parameter.isFrozen;
     bucket.optimizer = parameter.optimizer;
     bucket.matrix = parameter.matrix;
+    bucket.rateGroup = parameter.rateGroup;
     bucket.normWeight = weight;
     if (acrossStages)
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
@@ -384,7 +388,8 @@ private:
         bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
         offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere,
         bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
-        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix));
+        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
+        bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

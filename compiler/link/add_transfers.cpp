@@ -31,8 +31,8 @@ uint32_t allAxes(const planner::Plan &plan) {
 }
 
 /// Adds the scalars that the host sets, and one value per scalar slot. Before the all-reduce, a rank holds partial sums
-/// in the slots of sums.
-uint32_t addScalars(uint32_t axes, PlanTables &tables) {
+/// in the slots of sums. Slots that the run does not use have no value.
+uint32_t addScalars(uint32_t axes, const OptimizerConfig &optimizer, PlanTables &tables) {
   pb::Value all;
   all.set_name("scalars");
   all.set_elements(rt::ScalarSlotCount);
@@ -49,8 +49,14 @@ uint32_t addScalars(uint32_t axes, PlanTables &tables) {
     value.set_first(slot);
     tables.value(value);
   };
+  auto isUsed = [&](uint32_t slot) {
+    if (slot == rt::NormLimit)
+      return optimizer.skipSpikeFactor > 0;
+    return slot < rt::GroupRate || slot - rt::GroupRate < optimizer.rateGroups.size();
+  };
   for (auto [name, slot] : codegen::scalarSlots)
-    add(name, slot, llvm::is_contained(sumSlots, slot) ? axes : 0);
+    if (isUsed(slot))
+      add(name, slot, llvm::is_contained(sumSlots, slot) ? axes : 0);
   for (uint32_t slot : sumSlots)
     if (axes)
       add(codegen::agreedName(slot), slot, 0);
@@ -182,7 +188,7 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
                                PlanTables &tables) {
   StepTransfers numbers;
   addPassingValues(module, tables);
-  uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
+  uint32_t axes = allAxes(plan), scalars = addScalars(axes, readOptimizer(module), tables);
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : trainingInputs) {
     int64_t value = tables.findValue(name);

@@ -116,6 +116,10 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_weight_decay(run.optimizer.weightDecay);
   settings.set_max_grad_norm(run.optimizer.clip ? run.optimizer.maxGradNorm : 0);
   settings.set_max_skipped_steps(static_cast<uint64_t>(run.optimizer.maxSkippedSteps));
+  if (run.optimizer.skipSpikeFactor > 0) {
+    settings.set_skip_spike_factor(run.optimizer.skipSpikeFactor);
+    settings.set_skip_spike_window(static_cast<uint64_t>(run.optimizer.skipSpikeWindow));
+  }
   describeLearningRate(run.schedule, *settings.mutable_learning_rate());
   settings.set_dynamic_loss_scale(run.lossScale.dynamic);
   settings.set_initial_loss_scale(run.lossScale.initial);

@@ -48,7 +48,8 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
           ? fmt::format("from {}, factor {} after {} steps, at least {}", settings.initial_loss_scale(),
                         settings.loss_scale_factor(), settings.loss_scale_window(), settings.minimum_loss_scale())
           : fmt::format("{}", settings.initial_loss_scale());
-  return {plan.identity().model(),
+  Fingerprint made = {
+          plan.identity().model(),
           {{"batch", fmt::format("{} samples of {} tokens", settings.global_batch(), settings.sequence())},
            {"seed", fmt::format("{}", settings.seed())},
            {"data", data},
@@ -57,6 +58,10 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
            {"dropout", plan.identity().dropout()},
            {"learning rate", scheduleText(settings.learning_rate())},
            {"optimizer", optimizerText(plan)}}};
+  if (settings.skip_spike_factor() > 0)
+    made.terms["skipped spikes"] = fmt::format("norms above {} times the median of {}", settings.skip_spike_factor(),
+                                               settings.skip_spike_window());
+  return made;
 }
 
 std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now) {

@@ -168,6 +168,8 @@ Manifest manifestOf(const Json &json) {
   state.consumed = wholeNumber(json.at("samples"));
   state.lossScale = json.at("loss_scale").get<double>();
   state.cleanSteps = wholeNumber(json.at("clean_steps"));
+  if (auto norms = json.find("norms"); norms != json.end())
+    state.norms = norms->get<std::vector<double>>();
   manifest.runSteps = wholeNumber(json.at("run_steps"));
   manifest.fingerprint.model = json.at("fingerprint").at("model");
   manifest.fingerprint.terms = json.at("fingerprint").at("terms").get<std::map<std::string, std::string>>();
@@ -245,6 +247,8 @@ std::string manifestText(const Manifest &manifest) {
                   {"shards", shards}};
   if (!manifest.hasOptimizer)
     json["holds"] = parametersOnly;
+  if (!manifest.state.norms.empty())
+    json["norms"] = manifest.state.norms;
   std::string rest; // the text after the first line: one line per key and per shard
   for (const auto &[key, value] : json.items()) {
     rest += fmt::format("{} {}: ", rest.empty() ? "" : ",\n", Ordered(key).dump());

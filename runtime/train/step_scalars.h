@@ -5,6 +5,7 @@
 #include "runtime/plan.pb.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace espalier::rt {
 
@@ -15,6 +16,8 @@ struct ScalarState {
   int64_t consumed = 0; ///< samples read
   double lossScale = 1;
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
+  /// The gradient norms of the last applied steps, the latest last; empty unless Settings.skip_spike_factor is set.
+  std::vector<double> norms = {};
 
   bool operator==(const ScalarState &) const = default;
 };
@@ -28,11 +31,18 @@ struct StepOutcome {
   double gradNorm = 0; ///< of the normalised gradient, before clipping; NaN without labels
   double learningRate = 0;
   double tokens = 0;     ///< tokens with loss weight
-  bool isApplied = true; ///< false after an overflow, and without labels
+  bool isApplied = true; ///< false after an overflow or a spike, and without labels
+  bool isSpike = false;  ///< the norm was finite and above normLimit
+  double normLimit = 0;  ///< 0: none
 
   /// Returns whether any label counts. A batch whose labels are all masked trains nothing, but that is not an overflow.
   bool hasLabels() const { return tokens > 0; }
 };
+
+/// Returns the norm above which a step is skipped: Settings.skip_spike_factor times the median of the norms in `state`.
+/// Returns 0, for no limit, until there are half as many norms as Settings.skip_spike_window. The value is a float,
+/// because ranks compare with the number in the slot NormLimit.
+float normLimit(const pb::Settings &settings, const ScalarState &state);
 
 /// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
@@ -41,8 +51,8 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
 Scalars beginEvaluation(int64_t step);
 
 /// Reads the outcome of a step and advances `state`. A skipped step advances neither the learning rate nor the bias
-/// corrections. If the skipped step had labels, a dynamic loss scale decreases by its factor. `loss_scale_window` steps
-/// without overflow increase the scale again.
+/// corrections, nor does it enter the norms. An overflow of a step with labels decreases a dynamic loss scale by its
+/// factor. `loss_scale_window` steps without overflow increase the scale again.
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
 
 } // namespace espalier::rt

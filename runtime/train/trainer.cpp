@@ -322,6 +322,8 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) {
   record.lossScale = state.lossScale;
   record.labels = outcome.tokens;
   record.isApplied = outcome.isApplied;
+  record.isSpike = outcome.isSpike;
+  record.normLimit = outcome.normLimit;
   for (const pb::Stage &stage : context.program.plan().stages())
     record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes(pb::DEVICE));
   record.peakBytes = std::max(record.peakBytes, executor.device().allocatedBytes());

@@ -121,6 +121,11 @@ constexpr Row trainingKeys[] = {
     {"runner_wrapper.max_skipped_steps", T::Index, used,
      "so many steps in a row whose gradients are not finite end the run as diverged, without those that a dynamic loss "
      "scale skips before the first step is applied; 0: any number"},
+    {"runner_wrapper.skip_spike_factor", T::Number, used,
+     "a step whose gradient norm is above this factor times the median norm of the last applied steps changes nothing; "
+     "0: no limit"},
+    {"runner_wrapper.skip_spike_window", T::Count, used,
+     "norms that the median of skip_spike_factor covers; the limit holds once there are half as many"},
     {"runner_wrapper.enable_check_overflow", T::Bool, accepted,
      "gradients are always checked: a step whose gradients are not finite changes nothing"},
     {"runner_wrapper.calculate_per_token_loss", T::Bool, mapped, "the loss of a step is a mean over its tokens"},
