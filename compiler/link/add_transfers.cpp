@@ -2,6 +2,7 @@
 
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/link/plan_numbers.h"
+#include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
@@ -152,19 +153,23 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
         std::pair("dout", hasLines && hasBackward), std::pair("to_device", true), std::pair("to_host", true)})
     if (occurs)
       out.add_queues()->set_name(name);
-  if (hasBackward) {
+  auto addTraining = [&](const std::string &name, int64_t microBatches) {
     pb::Entry &train = *out.add_entries();
-    train.set_name("train_step");
-    train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
+    train.set_name(name);
+    train.set_micro_batches(static_cast<uint32_t>(microBatches));
     for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
       train.add_finds(static_cast<uint32_t>(region));
       train.add_writes(static_cast<uint32_t>(region));
     }
-  }
+  };
+  if (hasBackward)
+    addTraining("train_step", plan.microBatches);
   pb::Entry &evaluate = *out.add_entries();
   evaluate.set_name("evaluate");
   evaluate.set_micro_batches(1);
   evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
+  for (int64_t microBatches : hasBackward ? readRamp(module) : std::vector<int64_t>())
+    addTraining("train_step_" + std::to_string(microBatches), microBatches);
 }
 
 void addPassingValues(ModuleOp module, PlanTables &tables) {

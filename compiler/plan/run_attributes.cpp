@@ -1,5 +1,6 @@
 #include "compiler/plan/run_attributes.h"
 
+#include "compiler/plan/batch_ramp.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
@@ -119,6 +120,8 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("exec.plan", planAttribute(b, plan));
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
   setUnfusedEpilogues(module, run);
+  if (std::vector<int64_t> counts = rampMicroBatches(run, plan); !counts.empty())
+    module->setAttr("exec.batch_ramp", b.getDenseI64ArrayAttr(counts));
   if (const MatmulAlgorithms &measured = run.cluster.matmulAlgorithms; !measured.products.empty()) {
     SmallVector<NamedAttribute> products;
     for (const auto &[product, algorithm] : measured.products)

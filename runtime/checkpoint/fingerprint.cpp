@@ -39,6 +39,13 @@ std::string optimizerText(const pb::Plan &plan) {
                             settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
 }
 
+std::string batchText(const pb::Settings &settings) {
+  std::string ramp;
+  for (const pb::BatchStep &step : settings.batch_ramp())
+    ramp += fmt::format("{} until {}, then ", step.global_batch(), step.samples());
+  return fmt::format("{}{} samples of {} tokens", ramp, settings.global_batch(), settings.sequence());
+}
+
 } // namespace
 
 Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
@@ -50,7 +57,7 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
           : fmt::format("{}", settings.initial_loss_scale());
   Fingerprint made = {
           plan.identity().model(),
-          {{"batch", fmt::format("{} samples of {} tokens", settings.global_batch(), settings.sequence())},
+          {{"batch", batchText(settings)},
            {"seed", fmt::format("{}", settings.seed())},
            {"data", data},
            {"types", plan.identity().types()},
@@ -62,6 +69,13 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
     made.terms["skipped spikes"] = fmt::format("norms above {} times the median of {}", settings.skip_spike_factor(),
                                                settings.skip_spike_window());
   return made;
+}
+
+pb::Optimizer optimizerOfText(std::string_view text) {
+  for (const OptimizerRow &row : optimizers)
+    if (row.number != pb::ADAMW && text.starts_with(fmt::format("{}, ", row.name)))
+      return row.number;
+  return pb::ADAMW;
 }
 
 std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now) {

@@ -74,6 +74,8 @@ std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft)
                                  record.seconds * 1e3, record.tokensPerSecond);
   if (record.mfu > 0)
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
+  if (record.batch > 0)
+    line += fmt::format("  batch {}", record.batch);
   if (record.isSpike)
     line += fmt::format("  skipped: gradient norm above {:.4g}", record.normLimit);
   else if (!record.isApplied && record.labels > 0)
@@ -172,6 +174,8 @@ std::string metricsLine(const StepRecord &record) {
     line["grad_norm_limit"] = record.normLimit;
     line["spike"] = record.isSpike;
   }
+  if (record.batch > 0)
+    line["batch"] = record.batch;
   line["schema"] = 1;
   return line.dump();
 }

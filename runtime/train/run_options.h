@@ -35,6 +35,7 @@ struct StepRecord {
   uint64_t peakBytes = 0; ///< arena and scratch of the rank with the largest sum
   bool isSpike = false;   ///< skipped because its norm was above `normLimit`
   double normLimit = 0;   ///< 0: none
+  int64_t batch = 0;      ///< samples of the step in a run with a ramp of the batch size, else 0
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

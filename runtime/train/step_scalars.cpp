@@ -2,6 +2,7 @@
 #include "runtime/train/step_scalars.h"
 
 #include "runtime/kernels/update_scalars.h"
+#include "runtime/train/batch_ramp.h"
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
@@ -59,7 +60,13 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
   double update = state.updates + 1;
   Scalars scalars{};
   scalars[LossScale] = gradientOfLoss(settings, state.lossScale);
-  scalars[LearningRate] = learningRate(settings.learning_rate(), state.updates, runSteps);
+  auto batch = static_cast<double>(settings.global_batch());
+  bool isRamp = settings.batch_ramp_size() > 0;
+  double updates = isRamp ? static_cast<double>(state.applied) / batch : static_cast<double>(state.updates);
+  double total = isRamp ? static_cast<double>(samplesOf(settings, runSteps)) / batch : static_cast<double>(runSteps);
+  scalars[LearningRate] = learningRate(settings.learning_rate(), updates, total);
+  for (int group = 0; group < std::min(settings.rate_groups_size(), mostRateGroups); ++group)
+    scalars[GroupRate + group] = learningRate(settings.rate_groups(group), updates, total);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
   scalars[Step] = stepBits(state.step);
@@ -74,7 +81,7 @@ Scalars beginEvaluation(int64_t step) {
   return scalars;
 }
 
-StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state) {
+StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state, int64_t samples) {
   StepOutcome outcome;
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];
@@ -89,7 +96,9 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
     keepNorm(settings, outcome.gradNorm, state.norms);
   state.step += 1;
   state.updates += outcome.isApplied;
-  state.consumed += settings.global_batch();
+  state.consumed += samples;
+  if (settings.batch_ramp_size() > 0 && outcome.isApplied)
+    state.applied += samples;
   // A batch without labels computes nothing that could overflow.
   if (!settings.dynamic_loss_scale() || !outcome.hasLabels())
     return outcome;

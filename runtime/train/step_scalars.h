@@ -18,6 +18,7 @@ struct ScalarState {
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
   /// The gradient norms of the last applied steps, the latest last; empty unless Settings.skip_spike_factor is set.
   std::vector<double> norms = {};
+  int64_t applied = 0; ///< samples of applied steps; counted only if Settings.batch_ramp is set
 
   bool operator==(const ScalarState &) const = default;
 };
@@ -44,7 +45,8 @@ struct StepOutcome {
 /// because ranks compare with the number in the slot NormLimit.
 float normLimit(const pb::Settings &settings, const ScalarState &state);
 
-/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0.
+/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0. In
+/// a run with a ramp of the batch size, the learning rate follows the samples of applied steps.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
 /// Returns the scalars of an evaluation after `step` steps. The loss is not scaled.
@@ -53,6 +55,7 @@ Scalars beginEvaluation(int64_t step);
 /// Reads the outcome of a step and advances `state`. A skipped step advances neither the learning rate nor the bias
 /// corrections, nor does it enter the norms. An overflow of a step with labels decreases a dynamic loss scale by its
 /// factor. `loss_scale_window` steps without overflow increase the scale again.
-StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
+/// The step had `samples` samples.
+StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state, int64_t samples);
 
 } // namespace espalier::rt

@@ -36,7 +36,7 @@ struct LearningRateSchedule {
 
 /// Parameters with their own learning rate.
 struct RateGroup {
-  std::vector<std::string> parameters; ///< patterns of names, see matchesParameter()
+  std::vector<std::string> parameters; ///< names such as "embed.wte"; tied parameters have the name of their owner
   LearningRateSchedule schedule;
 };
 
@@ -60,6 +60,9 @@ struct OptimizerConfig {
   int64_t skipSpikeWindow = 128;
   std::vector<RateGroup> rateGroups; ///< at most rt::mostRateGroups
 };
+
+/// The most batch sizes of a ramp before the final one. Each has its own instruction streams in the plan.
+inline constexpr int64_t mostBatchSizes = 32;
 
 /// A part of a ramp of the batch size.
 struct BatchStep {

@@ -110,6 +110,11 @@ constexpr Row trainingKeys[] = {
     {"runner_config.has_trained_epoches", T::Index, accepted, "a resumed run knows its position"},
     {"runner_config.has_trained_steps", T::Index, accepted, "a resumed run knows its position"},
     {"runner_config.gradient_accumulation_steps", T::Count, used, "micro-batches of a step when pp is 1"},
+    {"runner_config.rampup_batch_size", T::List, used,
+     "[start, increment, samples]: the batch grows from start to the global batch by equal increments, at equal distances "
+     "within so many samples"},
+    {"runner_config.step_batch_size_schedule", T::String, used,
+     "TOKENS:BATCH TOKENS:BATCH ...: from so many tokens on, a step has so many samples; the last is the global batch"},
     {"runner_wrapper.type", T::String, mapped, "the plan decides between one micro-batch and a pipeline"},
     {"runner_wrapper.use_clip_grad", T::Bool, used, "gradients are scaled to max_grad_norm at most"},
     {"runner_wrapper.max_grad_norm", T::Number, used, "bound of the global gradient norm"},

@@ -101,7 +101,7 @@ struct Float16Run {
     scalars[LossSum] = 50;
     scalars[TokenCount] = 10;
     scalars[Apply] = isApplied;
-    StepOutcome outcome = endStep(settings, scalars, state);
+    StepOutcome outcome = endStep(settings, scalars, state, 8);
     return rule.judge(outcome, state);
   }
 

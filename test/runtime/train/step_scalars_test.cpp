@@ -126,7 +126,7 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   ScalarState state = initialScalars(settings);
   auto step = [&](bool overflows) {
     float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
-    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    endStep(settings, results(1, 10, squares, state.lossScale), state, 8);
     return state.lossScale;
   };
   EXPECT_EQ(step(false), 1024);
@@ -150,9 +150,9 @@ TEST(EndStep, WithoutLabelsIsNoOverflow) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);
   for (int i = 0; i < 2; ++i)
-    endStep(settings, results(1, 10, 1, state.lossScale), state);
+    endStep(settings, results(1, 10, 1, state.lossScale), state, 8);
   for (int i = 0; i < 5; ++i) {
-    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state);
+    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state, 8);
     EXPECT_FALSE(outcome.hasLabels());
     EXPECT_FALSE(outcome.isApplied);
     EXPECT_TRUE(std::isnan(outcome.loss)); // the mean over zero tokens is undefined
@@ -199,7 +199,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   auto step = [&](bool overflows) {
     float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
     float taken = beginStep(settings, state, 110)[LearningRate];
-    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    endStep(settings, results(1, 10, squares, state.lossScale), state, 8);
     return taken;
   };
   EXPECT_FLOAT_EQ(step(true), 0.2);
@@ -214,7 +214,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
 /// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3, even if the gradient was clipped.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;
-  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);
+  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state, 8);
   EXPECT_FLOAT_EQ(outcome.gradNorm, 3);
   EXPECT_FLOAT_EQ(outcome.loss, 5);
   EXPECT_TRUE(outcome.isApplied);
@@ -268,7 +268,7 @@ TEST(NormLimit, FollowsTheMedianOfAppliedSteps) {
   ScalarState state = initialScalars(settings);
   auto step = [&](float norm) {
     float limit = beginStep(settings, state, 100)[NormLimit];
-    return endStep(settings, results(1, 10, norm * norm * 100, 1, limit), state);
+    return endStep(settings, results(1, 10, norm * norm * 100, 1, limit), state, 8);
   };
   EXPECT_EQ(step(1).normLimit, 0);
   EXPECT_EQ(step(50).normLimit, 0); // one norm is no half of the window
@@ -292,12 +292,12 @@ TEST(NormLimit, KeepsOverflowsOutOfTheNorms) {
   settings.set_skip_spike_factor(3);
   settings.set_skip_spike_window(2);
   ScalarState state = initialScalars(settings);
-  endStep(settings, results(1, 10, std::numeric_limits<float>::infinity(), state.lossScale), state);
+  endStep(settings, results(1, 10, std::numeric_limits<float>::infinity(), state.lossScale), state, 8);
   EXPECT_TRUE(state.norms.empty());
   EXPECT_EQ(state.lossScale, 512);
-  endStep(settings, results(1, 10, 1, state.lossScale), state);
+  endStep(settings, results(1, 10, 1, state.lossScale), state, 8);
   uint64_t clean = state.cleanSteps;
-  StepOutcome spike = endStep(settings, results(1, 10, 1e6f, state.lossScale, 1e-3f), state);
+  StepOutcome spike = endStep(settings, results(1, 10, 1e6f, state.lossScale, 1e-3f), state, 8);
   EXPECT_TRUE(spike.isSpike);
   EXPECT_EQ(state.lossScale, 512);
   EXPECT_EQ(state.cleanSteps, clean + 1);
