@@ -8,6 +8,7 @@
 #include "compiler/link/link_plan.h"
 #include "compiler/link/plan_text.h"
 #include "compiler/passes.h"
+#include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/run_attributes.h"
 #include "compiler/resume_phase.h"
@@ -255,6 +256,15 @@ LogicalResult dumpPhase(Compilation &c, const std::string &name, llvm::function_
 
 std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options) {
+  if (std::string reason = whyNoRamp(run, plan); !reason.empty()) {
+    const char *key = run.places.contains("runner_config.step_batch_size_schedule")
+                          ? "runner_config.step_batch_size_schedule"
+                          : "runner_config.rampup_batch_size";
+    auto place = run.places.find(key);
+    SourceLocation at = place == run.places.end() ? SourceLocation{run.file, 1, 1} : place->second;
+    emitError(FileLineColLoc::get(&context, at.file, at.line, at.column)) << key << ": " << reason;
+    return std::nullopt;
+  }
   Compilation c = start(context, run, plan, options);
   bool isReached = options.compileFrom.empty();
   for (auto [index, phase] : llvm::enumerate(phases)) {

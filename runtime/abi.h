@@ -32,8 +32,13 @@ enum ScalarSlot : uint32_t {
   Step = 9,            ///< optimizer steps begun, a 32-bit integer; input of randomBits()
   StopRequests = 10,   ///< requests of the ranks to stop or to wait for a save (train/rank_requests.h); all-reduced
                        ///< like the sums, so that all ranks act together
+  NormLimit = 11,      ///< a step with a larger gradient norm is skipped
+  GroupRate = 12,      ///< learning rates of groups of parameters, in slots 12 to 15
   ScalarSlotCount = 16,
 };
+
+/// The most groups of parameters with their own learning rate.
+inline constexpr int mostRateGroups = ScalarSlotCount - GroupRate;
 
 /// The scalars region, indexed by slot.
 using Scalars = std::array<float, ScalarSlotCount>;

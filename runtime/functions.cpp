@@ -413,6 +413,7 @@ std::optional<uint32_t> findSlot(std::string_view operand) {
                                                                       {"token_count", TokenCount},
                                                                       {"squared_norm", SquaredNorm},
                                                                       {"loss_scale", LossScale},
+                                                                      {"norm_limit", NormLimit},
                                                                       {"gradient_scale", GradientScale},
                                                                       {"apply", Apply},
                                                                       {"step", Step}};

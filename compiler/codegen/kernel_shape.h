@@ -117,6 +117,11 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
     {"apply", rt::Apply},
     {"step", rt::Step},
     {"stop_requests", rt::StopRequests},
+    {"norm_limit", rt::NormLimit},
+    {"group_rate1", static_cast<rt::ScalarSlot>(rt::GroupRate + 0)},
+    {"group_rate2", static_cast<rt::ScalarSlot>(rt::GroupRate + 1)},
+    {"group_rate3", static_cast<rt::ScalarSlot>(rt::GroupRate + 2)},
+    {"group_rate4", static_cast<rt::ScalarSlot>(rt::GroupRate + 3)},
 };
 
 /// Returns the slot with this name, or -1 if the name is unknown.

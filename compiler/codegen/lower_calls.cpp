@@ -148,8 +148,9 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
   emit(call);
 }
 
-/// Emits the update of the scalars that depend on the all-reduced sums.
-void ProgramBuilder::updateScalars(double maxGradNorm) {
+/// Emits the update of the scalars that depend on the all-reduced sums. With `limitsNorm`, a step with a norm above the
+/// limit that the host sets is skipped.
+void ProgramBuilder::updateScalars(double maxGradNorm, bool limitsNorm) {
   Call call;
   call.function = "update_scalars";
   auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
@@ -157,7 +158,10 @@ void ProgramBuilder::updateScalars(double maxGradNorm) {
   for (int64_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm})
     call.add(isAlone ? scalarAt(slot) : scalarAt(slot).holding(builder.getStringAttr(agreedName(slot))),
              builder.getF32Type());
-  for (int64_t slot : {rt::LossScale, rt::GradientScale, rt::Apply})
+  SmallVector<int64_t, 4> others = {rt::LossScale, rt::GradientScale, rt::Apply};
+  if (limitsNorm)
+    others.insert(others.begin() + 1, rt::NormLimit);
+  for (int64_t slot : others)
     call.add(scalarAt(slot), builder.getF32Type());
   call.floats = {maxGradNorm};
   emit(call);

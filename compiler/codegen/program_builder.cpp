@@ -523,7 +523,7 @@ LogicalResult ProgramBuilder::build() {
     copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes});
   }
   if (auto norm = function->getAttrOfType<FloatAttr>("exec.max_grad_norm"))
-    updateScalars(norm.getValueAsDouble());
+    updateScalars(norm.getValueAsDouble(), function->hasAttr("exec.limits_norm"));
   waitForAll();
   if (!passing.empty())
     program.setPassingAttr(builder.getArrayAttr(passing.getArrayRef()));

@@ -78,6 +78,8 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
     }
     RegionFunction decides(module, "step.scalars");
     decides.setAttribute("exec.max_grad_norm", decides.b.getF64FloatAttr(optimizer.clip ? optimizer.maxGradNorm : 0));
+    if (optimizer.skipSpikeFactor > 0)
+      decides.setAttribute("exec.limits_norm", decides.b.getUnitAttr());
     decides.finish();
   }
 };

@@ -35,6 +35,7 @@ struct FormedParameter {
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
   double signRate = 0;            ///< step of the optimizer Sign
   SmallVector<int64_t, 2> matrix; ///< rows and columns if the optimizer needs whole matrices
+  int64_t rateGroup = 0;          ///< above 0: the group of parameters with its own learning rate
 };
 
 struct FormedSegment {
@@ -93,6 +94,8 @@ private:
       parameter.tiedTo = tied.str();
     out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
     out.decays = facts.contains("decays") && !out.isFrozen;
+    if (auto group = facts.getAs<IntegerAttr>("rate_group"); group && !out.isFrozen)
+      out.rateGroup = group.getInt();
     readAxes(function, out);
     if (out.isFrozen || !trains(function->getParentOfType<ModuleOp>()))
       return success();
@@ -100,6 +103,7 @@ private:
       out.optimizer = rt::pb::SIGN;
       out.signRate = rate.getValueAsDouble();
       out.decays = false;
+      out.rateGroup = 0; // the optimizer has no learning rate
       return success();
     }
     return chooseOptimizer(function, argument, out);
@@ -248,7 +252,8 @@ private:
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
           bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
-          bucket.matrix == parameter.matrix && bucket.normWeight == weight && bucket.signRate == parameter.signRate)
+          bucket.matrix == parameter.matrix && bucket.rateGroup == parameter.rateGroup && bucket.normWeight == weight &&
+          bucket.signRate == parameter.signRate)
         return bucket;
     SegmentBucket bucket;
     bucket.name = isTied ? parameter.tied : freeName(parameter);
@@ -266,6 +271,7 @@ private:
     bucket.optimizer = parameter.optimizer;
     bucket.matrix = parameter.matrix;
     bucket.signRate = parameter.signRate;
+    bucket.rateGroup = parameter.rateGroup;
     bucket.normWeight = weight;
     if (acrossStages)
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
@@ -397,7 +403,8 @@ private:
         offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere,
         bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
         bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
-        bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr());
+        bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr(),
+        bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

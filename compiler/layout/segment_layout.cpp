@@ -78,6 +78,7 @@ SegmentBucket readBucket(exec::BucketOp op) {
   bucket.isFrozen = op.getFrozen();
   if (std::optional<StringRef> optimizer = op.getOptimizer())
     bucket.optimizer = rt::findOptimizer(optimizer->str())->number;
+  bucket.rateGroup = static_cast<int64_t>(op.getRateGroup().value_or(0));
   llvm::append_range(bucket.matrix, op.getMatrix().value_or(ArrayRef<int64_t>()));
   bucket.signRate = op.getSignRate() ? op.getSignRate()->convertToDouble() : 0;
   bucket.normWeight = op.getNormWeight().convertToDouble();

@@ -46,6 +46,7 @@ struct SegmentBucket {
   bool decays = false;
   bool isFrozen = false; ///< has neither gradients nor optimizer state
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
+  int64_t rateGroup = 0; ///< above 0: the group of parameters whose learning rate the update uses
   /// Rows and columns if the optimizer needs whole matrices, else empty. The bucket then holds matrices of this shape
   /// without gaps, and so does each shard.
   llvm::SmallVector<int64_t, 2> matrix;

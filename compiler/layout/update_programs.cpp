@@ -38,6 +38,10 @@ private:
     return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
   }
   Value scalar(StringRef slot) { return b.create<model::ScalarOp>(f.loc, namedTensor({}, {}, f32), slot); }
+  /// Returns the learning rate of the bucket's parameters.
+  Value rate() {
+    return scalar(bucket.rateGroup > 0 ? "group_rate" + std::to_string(bucket.rateGroup) : "learning_rate");
+  }
   template <typename Op> Value binary(Value x, Value y) {
     return b.create<Op>(f.loc, broadcastType({x, y}, f32), x, y);
   }
@@ -98,14 +102,14 @@ void UpdateProgram::buildAdamW() {
       add(mul(moment2, constant(settings.beta2)), mul(mul(gradient, gradient), constant(1 - settings.beta2)));
   Value deviation = root(mul(second, scalar("bias_correction2")));
   Value step = div(mul(first, scalar("bias_correction1")), add(deviation, constant(settings.epsilon)));
-  finish(sub(weight, mul(decayed(step), scalar("learning_rate"))), {first, second});
+  finish(sub(weight, mul(decayed(step), rate())), {first, second});
 }
 
 void UpdateProgram::buildSgd() {
   Value gradient = decayed(mul(sum, scalar("gradient_scale")));
   Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
   Value step = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
-  finish(sub(weight, mul(step, scalar("learning_rate"))), {momentum});
+  finish(sub(weight, mul(step, rate())), {momentum});
 }
 
 /// Returns the matrices U V^T of updates U S V^T, up to singular values between 0.7 and 1.2: Newton-Schulz steps
@@ -155,7 +159,7 @@ void UpdateProgram::buildMuon() {
   Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
   Value update = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
   Value step = decayed(mul(orthogonalized(update), constant(scaleOfUpdate())));
-  finish(sub(weight, mul(step, scalar("learning_rate"))), {momentum});
+  finish(sub(weight, mul(step, rate())), {momentum});
 }
 
 /// Moves each parameter by the rate against the sign of its gradient. The sign needs no scale of the gradient.

@@ -78,6 +78,7 @@ public:
     bucket.set_norm_weight(from.normWeight);
     bucket.set_frozen(from.isFrozen);
     bucket.set_optimizer(from.optimizer);
+    bucket.set_rate_group(static_cast<uint32_t>(from.rateGroup));
     uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
     uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
     uint32_t sum = trains ? value(from.name + ".gradient", summedType(from), from.elements, wholeGradient()) : 0;

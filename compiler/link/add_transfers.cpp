@@ -2,6 +2,7 @@
 
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/link/plan_numbers.h"
+#include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
@@ -31,8 +32,8 @@ uint32_t allAxes(const planner::Plan &plan) {
 }
 
 /// Adds the scalars that the host sets, and one value per scalar slot. Before the all-reduce, a rank holds partial sums
-/// in the slots of sums.
-uint32_t addScalars(uint32_t axes, PlanTables &tables) {
+/// in the slots of sums. Slots that the run does not use have no value.
+uint32_t addScalars(uint32_t axes, const OptimizerConfig &optimizer, PlanTables &tables) {
   pb::Value all;
   all.set_name("scalars");
   all.set_elements(rt::ScalarSlotCount);
@@ -49,8 +50,14 @@ uint32_t addScalars(uint32_t axes, PlanTables &tables) {
     value.set_first(slot);
     tables.value(value);
   };
+  auto isUsed = [&](uint32_t slot) {
+    if (slot == rt::NormLimit)
+      return optimizer.skipSpikeFactor > 0;
+    return slot < rt::GroupRate || slot - rt::GroupRate < optimizer.rateGroups.size();
+  };
   for (auto [name, slot] : codegen::scalarSlots)
-    add(name, slot, llvm::is_contained(sumSlots, slot) ? axes : 0);
+    if (isUsed(slot))
+      add(name, slot, llvm::is_contained(sumSlots, slot) ? axes : 0);
   for (uint32_t slot : sumSlots)
     if (axes)
       add(codegen::agreedName(slot), slot, 0);
@@ -146,19 +153,23 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
         std::pair("dout", hasLines && hasBackward), std::pair("to_device", true), std::pair("to_host", true)})
     if (occurs)
       out.add_queues()->set_name(name);
-  if (hasBackward) {
+  auto addTraining = [&](const std::string &name, int64_t microBatches) {
     pb::Entry &train = *out.add_entries();
-    train.set_name("train_step");
-    train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
+    train.set_name(name);
+    train.set_micro_batches(static_cast<uint32_t>(microBatches));
     for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
       train.add_finds(static_cast<uint32_t>(region));
       train.add_writes(static_cast<uint32_t>(region));
     }
-  }
+  };
+  if (hasBackward)
+    addTraining("train_step", plan.microBatches);
   pb::Entry &evaluate = *out.add_entries();
   evaluate.set_name("evaluate");
   evaluate.set_micro_batches(1);
   evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
+  for (int64_t microBatches : hasBackward ? readRamp(module) : std::vector<int64_t>())
+    addTraining("train_step_" + std::to_string(microBatches), microBatches);
 }
 
 void addPassingValues(ModuleOp module, PlanTables &tables) {
@@ -182,7 +193,7 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
                                PlanTables &tables) {
   StepTransfers numbers;
   addPassingValues(module, tables);
-  uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
+  uint32_t axes = allAxes(plan), scalars = addScalars(axes, readOptimizer(module), tables);
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : trainingInputs) {
     int64_t value = tables.findValue(name);

@@ -64,6 +64,12 @@ public:
   }
 
   std::vector<StageList> training() const { return expandSchedule(table, options); }
+  /// Expands the schedule of a step with another number of micro-batches.
+  std::vector<StageList> training(int64_t microBatches) const {
+    return expandSchedule(planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(microBatches),
+                                                 in.plan.virtualStages),
+                          options);
+  }
   std::vector<StageList> evaluation() const { return expandEvaluation(table, options); }
 
 private:
@@ -254,6 +260,13 @@ private:
 
 } // namespace
 
+/// Raises the ring slots of each live range to those that the same live range has in another entry. Instruction streams
+/// count slots by the stage's live ranges, so that more slots than a schedule needs do no harm.
+static void takeMostSlots(const StageList &from, StageList &to) {
+  for (auto [lifetime, other] : llvm::zip_equal(to.lifetimes, from.lifetimes))
+    lifetime.slots = std::max(lifetime.slots, other.slots);
+}
+
 void buildStages(const StageInputs &in, Plan &out) {
   ProgramExtents extents(out);
   ScheduleExpander::Calls calls;
@@ -262,6 +275,12 @@ void buildStages(const StageInputs &in, Plan &out) {
   ScheduleExpander schedules(in, out, extents, calls);
   std::vector<StageList> evaluation = schedules.evaluation();
   std::vector<StageList> training = in.trains ? schedules.training() : std::vector<StageList>();
+  std::vector<std::vector<StageList>> ramp; // by entry, then by stage
+  for (int64_t microBatches : in.ramp) {
+    ramp.push_back(schedules.training(microBatches));
+    for (auto [smaller, whole] : llvm::zip_equal(ramp.back(), training))
+      takeMostSlots(smaller, whole);
+  }
   std::vector<std::vector<GradientTerm>> terms = gradientTerms(out);
   ListInputs lists{in.transfers, in.buckets, terms, out, planner::placement(in.plan).returns};
   for (int number = 0; number < in.plan.pp; ++number) {
@@ -272,6 +291,8 @@ void buildStages(const StageInputs &in, Plan &out) {
     if (in.trains)
       addTraining(lists, list, stage);
     addEvaluation(lists, evaluation[number], stage);
+    for (const std::vector<StageList> &smaller : ramp)
+      addTraining(lists, smaller[number], stage);
     for (Actions &actions : *stage.mutable_entries())
       foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
   }

@@ -3,6 +3,7 @@
 #include "compiler/import/run/describe_weights.h"
 #include "compiler/link/describe_identity.h"
 #include "compiler/link/generation.h"
+#include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
@@ -116,6 +117,16 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_weight_decay(run.optimizer.weightDecay);
   settings.set_max_grad_norm(run.optimizer.clip ? run.optimizer.maxGradNorm : 0);
   settings.set_max_skipped_steps(static_cast<uint64_t>(run.optimizer.maxSkippedSteps));
+  if (run.optimizer.skipSpikeFactor > 0) {
+    settings.set_skip_spike_factor(run.optimizer.skipSpikeFactor);
+    settings.set_skip_spike_window(static_cast<uint64_t>(run.optimizer.skipSpikeWindow));
+  }
+  for (const BatchStep &from : run.batchRamp) {
+    rt::pb::BatchStep &step = *settings.add_batch_ramp();
+    step.set_samples(static_cast<uint64_t>(from.samples));
+    step.set_global_batch(static_cast<uint64_t>(from.globalBatch));
+    step.set_entry(rampEntry(run, plan, from.globalBatch));
+  }
   describeLearningRate(run.schedule, *settings.mutable_learning_rate());
   settings.set_dynamic_loss_scale(run.lossScale.dynamic);
   settings.set_initial_loss_scale(run.lossScale.initial);

@@ -5,6 +5,7 @@
 #include "compiler/link/generation.h"
 #include "compiler/link/plan_text.h"
 #include "compiler/passes.h"
+#include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
 #include "planner/model/schedule.h"
 
@@ -53,12 +54,13 @@ private:
   /// Links a plan that trains or evaluates.
   void linkStep() {
     bool hasBackward = trains(module);
+    std::vector<int64_t> ramp = hasBackward ? readRamp(module) : std::vector<int64_t>();
     addNames(module, split, out);
     PlanTables tables(out);
     StepTransfers transfers = addStepTransfers(module, regions, split, tables);
     std::vector<BucketTransfers> buckets = addBuckets(segments, hasBackward, tables, out);
     emitPrograms(module, out);
-    buildStages({runs, split, segments, regions, buckets, transfers, hasBackward}, out);
+    buildStages({runs, split, segments, regions, buckets, transfers, ramp, hasBackward}, out);
   }
 
   void linkGeneration() {

@@ -22,6 +22,7 @@ struct StageInputs {
   const RegionSizes &regions;
   const std::vector<BucketTransfers> &buckets; ///< by bucket number
   const StepTransfers &transfers;
+  const std::vector<int64_t> &ramp; ///< micro-batches of the further training entries
   bool trains; ///< if false, the plan only evaluates: it has no gradients and no optimizer state
 };
 

@@ -1,9 +1,11 @@
 #include "compiler/plan/run_attributes.h"
 
+#include "compiler/plan/batch_ramp.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
+#include "runtime/abi.h"
 #include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -51,6 +53,10 @@ DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
     list.push_back(b.getNamedAttr("scale_mode", b.getStringAttr(from.scaleMode)));
     add("extra_scale_factor", from.scaleFactor);
   }
+  if (from.skipSpikeFactor > 0)
+    add("skip_spike_factor", from.skipSpikeFactor);
+  if (!from.rateGroups.empty())
+    list.push_back(b.getNamedAttr("rate_groups", b.getI64IntegerAttr(static_cast<int64_t>(from.rateGroups.size()))));
   if (run.dtypes.masterWeights)
     list.push_back(b.getNamedAttr("masters", b.getUnitAttr()));
   return b.getDictionaryAttr(list);
@@ -116,6 +122,8 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("exec.plan", planAttribute(b, plan));
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
   setUnfusedEpilogues(module, run);
+  if (std::vector<int64_t> counts = rampMicroBatches(run, plan); !counts.empty())
+    module->setAttr("exec.batch_ramp", b.getDenseI64ArrayAttr(counts));
   if (const MatmulAlgorithms &measured = run.cluster.matmulAlgorithms; !measured.products.empty()) {
     SmallVector<NamedAttribute> products;
     for (const auto &[product, algorithm] : measured.products)
@@ -175,11 +183,15 @@ OptimizerConfig readOptimizer(ModuleOp module) {
     for (auto [name, number] :
          {std::pair("beta1", &to.beta1), std::pair("beta2", &to.beta2), std::pair("epsilon", &to.epsilon),
           std::pair("weight_decay", &to.weightDecay), std::pair("max_grad_norm", &to.maxGradNorm),
-          std::pair("momentum", &to.momentum), std::pair("extra_scale_factor", &to.scaleFactor)})
+          std::pair("momentum", &to.momentum), std::pair("extra_scale_factor", &to.scaleFactor),
+          std::pair("skip_spike_factor", &to.skipSpikeFactor)})
       readNumber(from, name, *number);
     to.clip = to.maxGradNorm > 0;
     readNumber(from, "nesterov", to.nesterov);
     readNumber(from, "ns_steps", to.newtonSchulzSteps);
+    size_t groups = 0;
+    readNumber(from, "rate_groups", groups);
+    to.rateGroups.resize(std::min<size_t>(groups, rt::mostRateGroups));
     if (auto mode = from.getAs<StringAttr>("scale_mode"))
       to.scaleMode = mode.str();
     auto type = from.getAs<StringAttr>("type");

@@ -175,6 +175,7 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     `optimizer` names the optimizer that updates the bucket, unless AdamW does. `matrix` has the rows and columns of
     the matrices of an optimizer that needs whole matrices. The bucket then holds matrices of this shape without gaps.
     `sign_rate` is the step of the optimizer Sign.
+    `rate_group` numbers the group of parameters whose learning rate the update uses, from 1 on.
 
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
@@ -188,7 +189,8 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
                        UnitAttr:$frozen, F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
                        UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
-                       OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate);
+                       OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate,
+                       OptionalAttr<I64Attr>:$rate_group);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

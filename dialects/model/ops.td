@@ -102,7 +102,8 @@ def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface
 def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
   let summary = "A number of the scalars region, identified by its slot in runtime/abi.h";
   let description = [{
-    - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply.
+    - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply, and
+      the learning rates of groups of parameters, group_rate1 to group_rate4.
     - (C2) the result has no dimensions and is f32.
   }];
   let arguments = (ins StrAttr:$slot);

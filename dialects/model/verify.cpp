@@ -226,11 +226,12 @@ LogicalResult ConstantOp::verify() {
 }
 
 LogicalResult ScalarOp::verify() {
-  static constexpr StringRef slots[] = {"loss_scale",       "learning_rate",    "gradient_scale",
-                                        "bias_correction1", "bias_correction2", "apply"};
+  static constexpr StringRef slots[] = {"loss_scale",       "learning_rate", "gradient_scale", "bias_correction1",
+                                        "bias_correction2", "apply",         "group_rate1",    "group_rate2",
+                                        "group_rate3",      "group_rate4"};
   if (!llvm::is_contained(slots, getSlot())) // scalar_c1
     return emitOpError("needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, "
-                       "bias_correction2, apply; got ")
+                       "bias_correction2, apply, group_rate1 to group_rate4; got ")
            << getSlot();
   if (!shapeOf(getResult()).empty() || !elementOf(getResult()).isF32()) // scalar_c2
     return emitOpError("needs a result of type tensor<f32>, got ") << getType();

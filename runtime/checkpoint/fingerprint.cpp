@@ -39,6 +39,13 @@ std::string optimizerText(const pb::Plan &plan) {
                             settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
 }
 
+std::string batchText(const pb::Settings &settings) {
+  std::string ramp;
+  for (const pb::BatchStep &step : settings.batch_ramp())
+    ramp += fmt::format("{} until {}, then ", step.global_batch(), step.samples());
+  return fmt::format("{}{} samples of {} tokens", ramp, settings.global_batch(), settings.sequence());
+}
+
 } // namespace
 
 Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
@@ -48,8 +55,9 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
           ? fmt::format("from {}, factor {} after {} steps, at least {}", settings.initial_loss_scale(),
                         settings.loss_scale_factor(), settings.loss_scale_window(), settings.minimum_loss_scale())
           : fmt::format("{}", settings.initial_loss_scale());
-  return {plan.identity().model(),
-          {{"batch", fmt::format("{} samples of {} tokens", settings.global_batch(), settings.sequence())},
+  Fingerprint made = {
+          plan.identity().model(),
+          {{"batch", batchText(settings)},
            {"seed", fmt::format("{}", settings.seed())},
            {"data", data},
            {"types", plan.identity().types()},
@@ -57,6 +65,17 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
            {"dropout", plan.identity().dropout()},
            {"learning rate", scheduleText(settings.learning_rate())},
            {"optimizer", optimizerText(plan)}}};
+  if (settings.skip_spike_factor() > 0)
+    made.terms["skipped spikes"] = fmt::format("norms above {} times the median of {}", settings.skip_spike_factor(),
+                                               settings.skip_spike_window());
+  return made;
+}
+
+pb::Optimizer optimizerOfText(std::string_view text) {
+  for (const OptimizerRow &row : optimizers)
+    if (row.number != pb::ADAMW && text.starts_with(fmt::format("{}, ", row.name)))
+      return row.number;
+  return pb::ADAMW;
 }
 
 std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace espalier::rt {
@@ -20,6 +21,9 @@ struct Fingerprint {
 
 /// Returns the fingerprint of a plan. `data` describes the data that the run reads.
 Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data);
+
+/// Returns the optimizer that the term `optimizer` of a fingerprint names.
+pb::Optimizer optimizerOfText(std::string_view text);
 
 /// Returns a sentence per term that differs: "batch: 32 samples of 64 tokens there, 16 samples of 64 tokens now".
 std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now);

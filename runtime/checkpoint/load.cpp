@@ -100,7 +100,7 @@ bool Checkpoints::isOneChoice(Agreement &agreement) {
 }
 
 void Checkpoints::loadChosen(Executor &executor, ThreadPool &pool) const {
-  auto isRead = [&](const Piece &piece) { return chosen->has(piece); };
+  auto isRead = [&](const Piece &piece) { return chosen->has(piece, program.plan().settings()); };
   loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
 }
 

@@ -124,7 +124,10 @@ void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
   });
   if (!foreign)
     return loadPieces(
-        *stored, pieces, [&](const Piece &piece) { return isWeight(piece) || (continued && stored->has(piece)); },
+        *stored, pieces,
+        [&](const Piece &piece) {
+          return isWeight(piece) || (continued && stored->has(piece, program.plan().settings()));
+        },
         executor, pool);
   for (const HeldPiece &held : pieces) {
     std::vector<std::byte> values(held.piece.bytes());

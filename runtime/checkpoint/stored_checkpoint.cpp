@@ -122,16 +122,30 @@ void StoredCheckpoint::requireSameTraining(const pb::Plan &plan, const Continuat
         theManifest.runSteps, run.steps);
 }
 
-bool StoredCheckpoint::has(const Piece &piece) const {
-  return isWeight(piece) || (theManifest.hasOptimizer && sources.fault(piece.kind, piece.name).empty());
+/// Several optimizers have a state tensor `momentum`. What it holds differs, and so does its scale.
+bool StoredCheckpoint::isOfSameOptimizer(std::string_view kind, const pb::Settings &settings) const {
+  const auto &terms = theManifest.fingerprint.terms;
+  auto text = terms.find("optimizer");
+  pb::Optimizer saved = text == terms.end() ? settings.optimizer() : optimizerOfText(text->second);
+  auto writer = [&](pb::Optimizer optimizer) {
+    bool isOwn = std::ranges::find(optimizerRow(optimizer).states, kind) != optimizerRow(optimizer).states.end();
+    return isOwn ? optimizer : pb::ADAMW;
+  };
+  return kind == masterKind || writer(saved) == writer(settings.optimizer());
+}
+
+bool StoredCheckpoint::has(const Piece &piece, const pb::Settings &settings) const {
+  return isWeight(piece) || (theManifest.hasOptimizer && isOfSameOptimizer(piece.kind, settings) &&
+                             sources.fault(piece.kind, piece.name).empty());
 }
 
 /// Returns whether the checkpoint has state of a parameter that the plan's optimizer does not have.
-bool StoredCheckpoint::hasOtherState(const NamedParameter &named) const {
+bool StoredCheckpoint::hasOtherState(const NamedParameter &named, const pb::Settings &settings) const {
   std::vector<const char *> own = stateKinds(*named.bucket);
   for (const OptimizerRow &row : optimizers)
     for (std::string_view kind : row.states)
-      if (std::ranges::find(own, kind) == own.end() && sources.fault(std::string(kind), named.name).empty())
+      if ((std::ranges::find(own, kind) == own.end() || !isOfSameOptimizer(kind, settings)) &&
+          sources.fault(std::string(kind), named.name).empty())
         return true;
   return false;
 }
@@ -142,9 +156,10 @@ void StoredCheckpoint::requireSources(const pb::Plan &plan, const Continuation &
   bool startsAnew = false;
   auto require = [&](const std::string &kind, const NamedParameter &named) {
     std::string fault = sources.fault(kind, named.name);
-    if (fault.empty())
+    bool isOther = kind != "value" && !isOfSameOptimizer(kind, plan.settings());
+    if (fault.empty() && !isOther)
       return;
-    if (!run.acceptChanges || kind == masterKind || !hasOtherState(named))
+    if (!run.acceptChanges || kind == masterKind || !hasOtherState(named, plan.settings()))
       throw PlanError(fmt::format("{}: cannot be continued: {}", folder.string(), fault));
     startsAnew = true;
   };
@@ -226,6 +241,10 @@ ScalarState StoredCheckpoint::state(const pb::Settings &settings, const Continua
     state.lossScale = initialScalars(settings).lossScale;
     state.cleanSteps = 0;
   }
+  if (settings.batch_ramp_size() == 0)
+    state.applied = 0;
+  else if (state.applied == 0) // the run had no ramp before
+    state.applied = state.consumed;
   return state;
 }
 

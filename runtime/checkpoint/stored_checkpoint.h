@@ -37,8 +37,9 @@ public:
   /// state starts a new training with its weights.
   void requireContinuation(const pb::Plan &plan, const Continuation &run) const;
 
-  /// Returns whether the checkpoint has a piece's tensor. It lacks the state tensors of another optimizer.
-  bool has(const Piece &piece) const;
+  /// Returns whether the checkpoint has a piece's tensor for a run with these settings. It lacks the state tensors of
+  /// another optimizer, even if they have the same name.
+  bool has(const Piece &piece, const pb::Settings &settings) const;
 
   /// A piece to read, and the memory of its elements.
   struct Target {
@@ -56,7 +57,9 @@ public:
 private:
   void requireSameTraining(const pb::Plan &plan, const Continuation &run) const;
   void requireSources(const pb::Plan &plan, const Continuation &run) const;
-  bool hasOtherState(const NamedParameter &named) const;
+  bool hasOtherState(const NamedParameter &named, const pb::Settings &settings) const;
+  /// Returns whether the optimizer of the run with these settings wrote the state tensors of this kind.
+  bool isOfSameOptimizer(std::string_view kind, const pb::Settings &settings) const;
 
   const std::filesystem::path folder;
   const Manifest theManifest;

@@ -3,6 +3,7 @@
 #include "runtime/memory_check.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/summary.h"
+#include "runtime/train/batch_ramp.h"
 #include "runtime/train/machine_peak.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurre
 /// run resumed with more steps uses the same blend.
 int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options) {
   int64_t planned = settings.learning_rate().total_steps();
-  return (planned > 0 ? planned : options.steps) * static_cast<int64_t>(settings.global_batch());
+  return planned > 0 ? planned * static_cast<int64_t>(settings.global_batch()) : samplesOf(settings, options.steps);
 }
 
 /// Returns the number of samples of one evaluation over all replicas, or 0 for all samples.

@@ -20,7 +20,7 @@ const char *scaleKey(bool isDynamic) {
 DivergenceRule::DivergenceRule(const pb::Settings &settings)
     : mostSkipped(settings.has_max_skipped_steps() ? settings.max_skipped_steps() : defaultMostSkipped),
       isDynamic(settings.dynamic_loss_scale()), initialScale(initialScalars(settings).lossScale),
-      minimumScale(settings.minimum_loss_scale()) {}
+      minimumScale(settings.minimum_loss_scale()), spikeFactor(settings.skip_spike_factor()) {}
 
 bool DivergenceRule::isScaleSettling(const ScalarState &state) const {
   return isDynamic && state.updates == 0 && state.lossScale > minimumScale;
@@ -32,16 +32,25 @@ std::string DivergenceRule::judge(const StepOutcome &outcome, const ScalarState 
   if (!std::isfinite(outcome.loss))
     return fmt::format("the loss of step {} is not finite", state.step);
   if (outcome.isApplied)
-    inRow = counted = 0;
+    restart();
   else
     ++inRow;
-  if (!outcome.isApplied && !isScaleSettling(state))
+  spikes += outcome.isSpike;
+  if (!outcome.isApplied && (outcome.isSpike || !isScaleSettling(state)))
     ++counted;
   if (mostSkipped == 0 || counted < mostSkipped)
     return "";
-  return fmt::format("{} steps in a row were skipped, up to step {}: their gradients are not finite ({} is {:g}, the "
-                     "loss scale is {:g}, runner_wrapper.max_skipped_steps is {})",
-                     inRow, state.step, scaleKey(isDynamic), initialScale, state.lossScale, mostSkipped);
+  return fmt::format("{} steps in a row were skipped, up to step {}: {}, runner_wrapper.max_skipped_steps is {})", inRow,
+                     state.step, reason(state.lossScale), mostSkipped);
+}
+
+std::string DivergenceRule::reason(double lossScale) const {
+  if (spikes == inRow)
+    return fmt::format("their gradient norms are above the limit (runner_wrapper.skip_spike_factor is {:g}",
+                       spikeFactor);
+  return fmt::format("their gradients are not finite{} ({} is {:g}, the loss scale is {:g}",
+                     spikes > 0 ? ", or their norms are above the limit of runner_wrapper.skip_spike_factor" : "",
+                     scaleKey(isDynamic), initialScale, lossScale);
 }
 
 std::string divergenceAdvice(const pb::Settings &settings, bool isEverApplied, double lossScale) {

@@ -22,21 +22,24 @@ public:
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
   /// Forgets the steps judged before, because the run goes back to a checkpoint.
-  void restart() { inRow = counted = 0; }
+  void restart() { inRow = counted = spikes = 0; }
 
   /// Returns the number of steps skipped since the last applied step, whether they count or not. Until a step is
   /// applied, the weights may be useless.
   uint64_t skipped() const { return inRow; }
 
 private:
+  /// Returns why the steps of `inRow` were skipped, and the settings that matter.
+  std::string reason(double lossScale) const;
   /// Returns whether the dynamic loss scale is still adapting from its initial value to the model.
   bool isScaleSettling(const ScalarState &state) const;
 
   const uint64_t mostSkipped; ///< 0: any number
   const bool isDynamic;
-  const double initialScale, minimumScale;
+  const double initialScale, minimumScale, spikeFactor;
   uint64_t inRow = 0;
   uint64_t counted = 0; ///< the steps of `inRow` that count towards `mostSkipped`
+  uint64_t spikes = 0;  ///< the steps of `inRow` with a norm above the limit
 };
 
 /// Returns the settings that may help a run that DivergenceRule has stopped. `isEverApplied` tells whether any step of

@@ -26,20 +26,20 @@ double decayed(const pb::LearningRate &schedule, double r) {
 }
 
 /// Returns the decay factor of wsd: 1 until the last `decay` steps, then 2 * (1/2)^r - 1.
-double warmupStableDecay(const pb::LearningRate &schedule, int64_t t, int64_t total) {
-  int64_t decay = std::clamp<int64_t>(schedule.decay_steps(), 0, total);
+double warmupStableDecay(const pb::LearningRate &schedule, double t, double total) {
+  double decay = std::clamp<double>(static_cast<double>(schedule.decay_steps()), 0, total);
   if (decay == 0 || t < total - decay)
     return 1;
-  double r = std::min(1.0, double(t - (total - decay)) / decay);
+  double r = std::min(1.0, (t - (total - decay)) / decay);
   return 2 * std::pow(0.5, r) - 1;
 }
 
 } // namespace
 
-double learningRate(const pb::LearningRate &schedule, int64_t step, int64_t runSteps) {
-  int64_t total = std::max<int64_t>(1, schedule.total_steps() > 0 ? schedule.total_steps() : runSteps);
-  int64_t warmup = schedule.warmup_ratio() > 0 ? static_cast<int64_t>(schedule.warmup_ratio() * total)
-                                               : std::max<int64_t>(0, schedule.warmup_steps());
+double learningRate(const pb::LearningRate &schedule, double step, double runSteps) {
+  double total = std::max<double>(1, schedule.total_steps() > 0 ? static_cast<double>(schedule.total_steps()) : runSteps);
+  double warmup = schedule.warmup_ratio() > 0 ? std::floor(schedule.warmup_ratio() * total)
+                                              : static_cast<double>(std::max<int64_t>(0, schedule.warmup_steps()));
   double peak = schedule.peak(), end = schedule.end();
   if (step < warmup)
     return schedule.warmup_init() + (peak - schedule.warmup_init()) * step / warmup;
@@ -50,7 +50,7 @@ double learningRate(const pb::LearningRate &schedule, int64_t step, int64_t runS
     return std::max(end, peak * std::sqrt(std::max<double>(warmup, 1)) / std::sqrt(std::max<double>(step, 1)));
   if (kind == "wsd")
     return end + (peak - end) * warmupStableDecay(schedule, step, total);
-  double r = total > warmup ? std::min(1.0, double(step - warmup) / (total - warmup)) : 1.0;
+  double r = total > warmup ? std::min(1.0, (step - warmup) / (total - warmup)) : 1.0;
   return end + (peak - end) * decayed(schedule, r);
 }
 

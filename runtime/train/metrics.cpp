@@ -74,7 +74,11 @@ std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft)
                                  record.seconds * 1e3, record.tokensPerSecond);
   if (record.mfu > 0)
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
-  if (!record.isApplied && record.labels > 0)
+  if (record.batch > 0)
+    line += fmt::format("  batch {}", record.batch);
+  if (record.isSpike)
+    line += fmt::format("  skipped: gradient norm above {:.4g}", record.normLimit);
+  else if (!record.isApplied && record.labels > 0)
     line += fmt::format("  skipped: overflow, loss scale {:g}", record.lossScale);
   if (secondsLeft > 0)
     line += fmt::format("  {} left", durationText(secondsLeft));
@@ -170,8 +174,14 @@ std::string metricsLine(const StepRecord &record) {
                                  {"mfu", record.mfu},
                                  {"loss_scale", record.lossScale},
                                  {"labels", record.labels},
-                                 {"applied", record.isApplied},
-                                 {"schema", 1}};
+                                 {"applied", record.isApplied}};
+  if (record.normLimit > 0) {
+    line["grad_norm_limit"] = record.normLimit;
+    line["spike"] = record.isSpike;
+  }
+  if (record.batch > 0)
+    line["batch"] = record.batch;
+  line["schema"] = 1;
   return line.dump();
 }
 
@@ -255,7 +265,7 @@ void Metrics::add(const StepRecord &record) {
     int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));
     bar = fmt::format("[{:#<{}}{:.<{}}] {}", "", done, "", barWidth - done, logLine(record, options.steps, left));
   }
-  if (isDue(record.step))
+  if (isDue(record.step) || record.isSpike)
     show(logLine(record, options.steps, left));
   else if (isTerminal)
     print("\r\x1b[K" + bar);

@@ -31,8 +31,11 @@ struct StepRecord {
   double mfu = 0; ///< fraction of this machine's peak FLOP/s; 0: unknown, or above 1
   double lossScale = 1;
   double labels = 0;      ///< tokens with loss weight
-  bool isApplied = true;  ///< false if an overflow skipped the step, or if the batch has no labels
+  bool isApplied = true;  ///< false if an overflow or a spike skipped the step, or if the batch has no labels
   uint64_t peakBytes = 0; ///< arena and scratch of the rank with the largest sum
+  bool isSpike = false;   ///< skipped because its norm was above `normLimit`
+  double normLimit = 0;   ///< 0: none
+  int64_t batch = 0;      ///< samples of the step in a run with a ramp of the batch size, else 0
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

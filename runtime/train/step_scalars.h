@@ -5,6 +5,7 @@
 #include "runtime/plan.pb.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace espalier::rt {
 
@@ -15,6 +16,9 @@ struct ScalarState {
   int64_t consumed = 0; ///< samples read
   double lossScale = 1;
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
+  /// The gradient norms of the last applied steps, the latest last; empty unless Settings.skip_spike_factor is set.
+  std::vector<double> norms = {};
+  int64_t applied = 0; ///< samples of applied steps; counted only if Settings.batch_ramp is set
 
   bool operator==(const ScalarState &) const = default;
 };
@@ -28,21 +32,30 @@ struct StepOutcome {
   double gradNorm = 0; ///< of the normalised gradient, before clipping; NaN without labels
   double learningRate = 0;
   double tokens = 0;     ///< tokens with loss weight
-  bool isApplied = true; ///< false after an overflow, and without labels
+  bool isApplied = true; ///< false after an overflow or a spike, and without labels
+  bool isSpike = false;  ///< the norm was finite and above normLimit
+  double normLimit = 0;  ///< 0: none
 
   /// Returns whether any label counts. A batch whose labels are all masked trains nothing, but that is not an overflow.
   bool hasLabels() const { return tokens > 0; }
 };
 
-/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0.
+/// Returns the norm above which a step is skipped: Settings.skip_spike_factor times the median of the norms in `state`.
+/// Returns 0, for no limit, until there are half as many norms as Settings.skip_spike_window. The value is a float,
+/// because ranks compare with the number in the slot NormLimit.
+float normLimit(const pb::Settings &settings, const ScalarState &state);
+
+/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0. In
+/// a run with a ramp of the batch size, the learning rate follows the samples of applied steps.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
 /// Returns the scalars of an evaluation after `step` steps. The loss is not scaled.
 Scalars beginEvaluation(int64_t step);
 
 /// Reads the outcome of a step and advances `state`. A skipped step advances neither the learning rate nor the bias
-/// corrections. If the skipped step had labels, a dynamic loss scale decreases by its factor. `loss_scale_window` steps
-/// without overflow increase the scale again.
-StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
+/// corrections, nor does it enter the norms. An overflow of a step with labels decreases a dynamic loss scale by its
+/// factor. `loss_scale_window` steps without overflow increase the scale again.
+/// The step had `samples` samples.
+StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state, int64_t samples);
 
 } // namespace espalier::rt

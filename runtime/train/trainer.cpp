@@ -201,10 +201,11 @@ void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
   executor.step = state.step; // until the next step begins; its evaluation and its checkpoint also belong to this step
   executor.trace = context.options.trace.empty() ? nullptr : &recorder;
-  Scalars results =
-      runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
+  batch = batchAfter(settings, state.consumed, trainEntry.number);
+  EntryPlace entry{batch.entry, context.program.plan().entries(static_cast<int>(batch.entry)).micro_batches()};
+  Scalars results = runEntry(entry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
   executor.trace = nullptr;
-  StepOutcome outcome = endStep(settings, results, state);
+  StepOutcome outcome = endStep(settings, results, state, batch.samples);
   divergence = divergenceRule.judge(outcome, state);
   isSaveProven |= std::isfinite(outcome.loss); // NaN without labels; then the weights are still those of the save
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -262,7 +263,7 @@ void Trainer::saveIfDue() {
     return;
   }
   // Evaluates the first micro-batch of the step that has just been trained.
-  Loss loss = evaluateBatches(trainingBatches, state.consumed - static_cast<int64_t>(settings.global_batch()), 1);
+  Loss loss = evaluateBatches(trainingBatches, state.consumed - batch.samples, 1);
   if (!std::isfinite(loss.sum)) {
     divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
     return;
@@ -317,15 +318,19 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) {
   record.gradNorm = outcome.gradNorm;
   record.learningRate = outcome.learningRate;
   record.seconds = seconds;
-  record.tokensPerSecond = settings.global_batch() * settings.sequence() / seconds;
+  record.tokensPerSecond = static_cast<double>(batch.samples) * static_cast<double>(settings.sequence()) / seconds;
   if (context.peakFlops > 0) {
-    double rate = settings.flops_per_step() / seconds;
+    double share = static_cast<double>(batch.samples) / static_cast<double>(settings.global_batch());
+    double rate = share * settings.flops_per_step() / seconds;
     record.mfu = rate <= context.peakFlops ? rate / context.peakFlops : 0;
     context.isPeakExceeded |= rate > context.peakFlops;
   }
   record.lossScale = state.lossScale;
   record.labels = outcome.tokens;
   record.isApplied = outcome.isApplied;
+  record.isSpike = outcome.isSpike;
+  record.normLimit = outcome.normLimit;
+  record.batch = settings.batch_ramp_size() > 0 ? batch.samples : 0;
   for (const pb::Stage &stage : context.program.plan().stages())
     record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes(pb::DEVICE));
   record.peakBytes = std::max(record.peakBytes, executor.device().allocatedBytes());

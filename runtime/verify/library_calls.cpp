@@ -112,6 +112,10 @@ std::string LibraryCallCheck::floats() const {
   if (call.function() == pb::LibraryCall::UPDATE_SCALARS &&
       (call.floats_size() != 1 || call.floats(0) != plan.settings().max_grad_norm()))
     return fmt::format("clips not at a norm of {}", plan.settings().max_grad_norm());
+  if (call.function() == pb::LibraryCall::UPDATE_SCALARS &&
+      (call.buffers_size() == 7) != (plan.settings().skip_spike_factor() > 0))
+    return fmt::format("{} a limit of the norm, and skip_spike_factor is {}",
+                       call.buffers_size() == 7 ? "has" : "lacks", plan.settings().skip_spike_factor());
   return "";
 }
 

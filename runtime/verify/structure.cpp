@@ -20,6 +20,7 @@ public:
   void check();
 
 private:
+  void checkRamp(uint64_t replicas);
   void checkSettings(const Mesh &mesh);
   void checkTables();
   void checkNames();
@@ -89,8 +90,27 @@ void Structure::checkSettings(const Mesh &mesh) {
       perReplica / settings.micro_batches() != settings.micro_batch_size())
     add("the global batch of {} is not micro-batch size {} * micro-batches {} * {} data replicas",
         settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), replicas);
+  checkRamp(replicas);
   if (settings.sequence() % mesh.count(CP) != 0)
     add("the sequence of {} does not split over {} context ranks", settings.sequence(), mesh.count(CP));
+}
+
+/// Checks that the entry of each batch of a ramp trains on as many samples.
+void Structure::checkRamp(uint64_t replicas) {
+  const pb::Settings &settings = plan.settings();
+  uint64_t before = 0;
+  for (const pb::BatchStep &step : settings.batch_ramp()) {
+    const pb::Entry *entry =
+        step.entry() < static_cast<uint32_t>(plan.entries_size()) ? &plan.entries(static_cast<int>(step.entry())) : nullptr;
+    if (!entry || !entry->name().starts_with("train_step"))
+      return add("a batch of the ramp runs entry {}, which is no training step", step.entry());
+    if (step.global_batch() != entry->micro_batches() * settings.micro_batch_size() * replicas)
+      return add("entry '{}' has {} micro-batches, the batch of the ramp has {} samples", entry->name(),
+                 entry->micro_batches(), step.global_batch());
+    if (step.samples() <= before || step.samples() > maxSamples)
+      return add("a batch of the ramp ends at {} samples, the one before at {}", step.samples(), before);
+    before = step.samples();
+  }
 }
 
 void Structure::checkTables() {
@@ -267,6 +287,7 @@ void Structure::checkBucket(const pb::Bucket &bucket) {
   if (!pb::DataType_IsValid(bucket.type()) || bucket.type() == pb::I32)
     add("{}: has no floating-point type", name);
   number(bucket.elements(), maxBytes / 16, "size", name);
+  index(bucket.rate_group(), plan.settings().rate_groups_size() + 1, "rate group", name);
   checkAxes(bucket.partial(), name);
   checkAxes(bucket.share(), name);
   checkStageList(bucket.holders(), name);

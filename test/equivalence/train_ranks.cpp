@@ -1,6 +1,8 @@
 #include "test/equivalence/train_ranks.h"
 
 #include "planner/model/schedule.h"
+#include "runtime/kernels/update_scalars.h"
+#include "runtime/train/step_scalars.h"
 #include "test/equivalence/bucket_collectives.h"
 #include "test/equivalence/phase_calls.h"
 #include "test/equivalence/rank_layers.h"
@@ -183,12 +185,23 @@ private:
     double norm = std::sqrt(calls.statistics["squared_norm"]) / tokens;
     record(step, calls.statistics["loss_sum"] / tokens, norm, tokens);
     const OptimizerConfig &adam = run.optimizer;
+    rt::pb::Settings limits;
+    limits.set_skip_spike_factor(adam.skipSpikeFactor);
+    limits.set_skip_spike_window(static_cast<uint64_t>(adam.skipSpikeWindow));
+    bool isApplied = !rt::isSpike(norm, rt::normLimit(limits, state));
+    if (rank == 0)
+      out[step].isApplied = isApplied;
     double clip = adam.clip ? std::min(1.0, adam.maxGradNorm / (norm + 1e-6)) : 1.0;
     context.scalars["gradient_scale"] = clip / tokens;
     context.scalars["learning_rate"] = inputs.learningRate(step);
-    context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, step + 1));
-    context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, step + 1));
-    context.scalars["apply"] = 1;
+    state.updates += isApplied;
+    context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, state.updates));
+    context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, state.updates));
+    context.scalars["apply"] = isApplied;
+    if (isApplied)
+      state.norms.push_back(norm);
+    if (static_cast<int64_t>(state.norms.size()) > adam.skipSpikeWindow)
+      state.norms.erase(state.norms.begin());
     if (llvm::Error error = runAll("update"))
       return error;
     if (llvm::Error error = collectives.gatherParameters())
@@ -216,6 +229,7 @@ private:
   RankLayers layers;
   BucketCollectives collectives;
   PhaseCalls calls;
+  rt::ScalarState state; ///< updates and norms of earlier steps
 };
 
 } // namespace

@@ -25,10 +25,11 @@ struct TrainingInputs {
   int64_t steps = 1;
 };
 
-/// One step: mean loss, norm of the mean gradient, the mean gradient of each global parameter (unpadded, row-major),
+/// One step: mean loss, norm of the mean gradient, whether the update was applied, the mean gradient of each global parameter (unpadded, row-major),
 /// and the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather".
 struct TrainingStep {
   double loss = 0, gradNorm = 0;
+  bool isApplied = true;
   std::map<std::string, std::vector<double>> gradients;
   std::map<std::string, int64_t> exchanges;
 };

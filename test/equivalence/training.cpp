@@ -130,6 +130,7 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     record.norms.push_back(step.gradNorm);
     record.gradients.push_back(std::move(step.gradients));
     record.exchanges.push_back(std::move(step.exchanges));
+    record.applied.push_back(step.isApplied);
   }
   return record;
 }

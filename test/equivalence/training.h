@@ -32,7 +32,7 @@ struct SplitCase {
 };
 
 /// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled
-/// runs: the loss scale after each step, and whether the update was applied. Interpreted runs: the number of bucket
+/// runs: the loss scale after each step. All runs: whether the update was applied. Interpreted runs: the number of bucket
 /// collectives.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;

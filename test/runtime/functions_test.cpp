@@ -137,7 +137,7 @@ TEST(Functions, KernelsTakeOperandsFromTheirFunction) {
   EXPECT_FALSE(findKernel("order_tokens")->reachesByExtent(findKernel("order_tokens")->operands[2]));
   EXPECT_TRUE(findKernel("combine")->reachesByExtent(findKernel("combine")->operands.back()));
   EXPECT_FALSE(findKernel("combine")->reachesByExtent(findKernel("combine")->operands[0]));
-  EXPECT_TRUE(findKernel("update_scalars")->reachesByExtent(findKernel("update_scalars")->operands[4]));
+  EXPECT_TRUE(findKernel("update_scalars")->reachesByExtent(findKernel("update_scalars")->operands[5]));
   EXPECT_FALSE(findKernel("update_scalars")->reachesByExtent(findKernel("update_scalars")->operands[0]));
   EXPECT_TRUE(findKernel("attention_forward")->isCounted);
 }

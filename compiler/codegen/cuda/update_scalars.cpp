@@ -19,6 +19,10 @@ template <> mlir::LogicalResult build<SpecialKernel::update_scalars>(KernelFunct
     Expr applies = isFinite(loss) & isFinite(squares) & (tokens > 0);
     Expr tokensAndScale = toDouble(tokens) * toDouble(scale);
     Expr root(f, f.intrinsic("llvm.nvvm.sqrt.rn.d", f64, toDouble(squares).get()));
+    if (kernel.getParameters()->contains("norm_limit")) {
+      Expr most = slot("norm_limit");
+      applies = applies & ((most <= 0) | (root / tokensAndScale <= toDouble(most)));
+    }
     Expr clip(f, Expr(1).as(f, f64));
     if (limit > 0)
       clip = atMost(clip, Expr(f, Expr(limit).as(f, f64)) / (root / tokensAndScale + 1e-6));

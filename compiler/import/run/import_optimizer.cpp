@@ -113,11 +113,27 @@ void reportOthers(const RunReader &reader) {
     leave({"ns_steps", "scale_mode", "matched_adamw_rms", "extra_scale_factor", "adamw_betas", "adamw_eps"});
 }
 
+/// Imports the limit of the gradient norm relative to that of earlier steps.
+void importSpikes(const RunReader &reader) {
+  constexpr int64_t mostNorms = 4096; // a checkpoint holds them as text
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const char *factorKey = "runner_wrapper.skip_spike_factor", *windowKey = "runner_wrapper.skip_spike_window";
+  optimizer.skipSpikeFactor = reader.number(factorKey).value_or(0);
+  if (double factor = optimizer.skipSpikeFactor; factor != 0 && !(factor > 1 && factor <= 1e6))
+    reader.error(factorKey, fmt::format("{} is {}, must be above 1 and at most 1e6, or 0", factorKey, factor));
+  optimizer.skipSpikeWindow = reader.integer(windowKey).value_or(optimizer.skipSpikeWindow);
+  if (optimizer.skipSpikeWindow > mostNorms)
+    reader.error(windowKey, fmt::format("{} is {}, must be 1 to {}", windowKey, optimizer.skipSpikeWindow, mostNorms));
+  if (reader.has(windowKey) && optimizer.skipSpikeFactor == 0)
+    reader.report(windowKey, KeyAction::Accepted, "belongs to skip_spike_factor, which is not set");
+}
+
 void importClipping(const RunReader &reader) {
   OptimizerConfig &optimizer = reader.config().optimizer;
   optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
   optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
   optimizer.maxSkippedSteps = reader.integer("runner_wrapper.max_skipped_steps").value_or(optimizer.maxSkippedSteps);
+  importSpikes(reader);
   if (optimizer.maxGradNorm <= 0)
     reader.error("runner_wrapper.max_grad_norm",
                  fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));

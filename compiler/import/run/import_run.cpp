@@ -400,6 +400,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // plan checks need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
+  if (run.ok())
+    importRamp(reader);
   if (run.config.runMode == "eval")
     leaveBackward(run.config);
   for (const KeyReport &key : run.keys)

@@ -24,7 +24,23 @@ struct RecomputeConfig {
   std::vector<int> fullLayers, selectiveLayers;
 };
 
-/// The optimizer and its hyperparameters, gradient clipping, and the limit of skipped steps. An optimizer for matrices
+/// A learning-rate schedule. FORMATS.md section 5 has the formulas. Steps are optimizer steps.
+struct LearningRateSchedule {
+  std::string kind = "constant"; ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
+  double peak = 1e-3, end = 0.0, warmupInit = 0.0, power = 1.0, cycles = 0.5;
+  int64_t warmupSteps = 0;
+  double warmupRatio = -1; ///< fraction of the total steps; overrides warmupSteps if >= 0
+  int64_t totalSteps = -1; ///< -1 if --steps defines it
+  int64_t decaySteps = -1; ///< only for wsd
+};
+
+/// Parameters with their own learning rate.
+struct RateGroup {
+  std::vector<std::string> parameters; ///< names such as "embed.wte"; tied parameters have the name of their owner
+  LearningRateSchedule schedule;
+};
+
+/// The optimizer and its hyperparameters, gradient clipping, and the limits of skipped steps. An optimizer for matrices
 /// leaves all other parameters to AdamW.
 struct OptimizerConfig {
   rt::pb::Optimizer type = rt::pb::ADAMW;
@@ -38,16 +54,20 @@ struct OptimizerConfig {
   bool clip = false;
   double maxGradNorm = 1.0;
   int64_t maxSkippedSteps = 20; ///< the run ends after this many skipped steps in a row; 0 means no limit
+  /// Above 0: a step is skipped if its gradient norm is above this factor times the median of the last
+  /// `skipSpikeWindow` norms of applied steps.
+  double skipSpikeFactor = 0;
+  int64_t skipSpikeWindow = 128;
+  std::vector<RateGroup> rateGroups; ///< at most rt::mostRateGroups
 };
 
-/// A learning-rate schedule. FORMATS.md section 5 has the formulas. Steps are optimizer steps.
-struct LearningRateSchedule {
-  std::string kind = "constant"; ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
-  double peak = 1e-3, end = 0.0, warmupInit = 0.0, power = 1.0, cycles = 0.5;
-  int64_t warmupSteps = 0;
-  double warmupRatio = -1; ///< fraction of the total steps; overrides warmupSteps if >= 0
-  int64_t totalSteps = -1; ///< -1 if --steps defines it
-  int64_t decaySteps = -1; ///< only for wsd
+/// The most batch sizes of a ramp before the final one. Each has its own instruction streams in the plan.
+inline constexpr int64_t mostBatchSizes = 32;
+
+/// A part of a ramp of the batch size.
+struct BatchStep {
+  int64_t samples = 0; ///< the part ends when so many samples have been consumed
+  int64_t globalBatch = 1;
 };
 
 /// The loss scale, fixed or dynamic.
@@ -164,6 +184,7 @@ struct RunConfig {
   SystemConfig system;
   uint64_t seed = 0;
   int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
+  std::vector<BatchStep> batchRamp; ///< the smaller batches before `globalBatch`, ascending in samples; may be empty
   DataConfig data;
   int ignoreToken = -1;                      ///< label without loss; -1 if there is none
   std::string runMode = "train";             ///< train | finetune | eval | predict

@@ -110,6 +110,11 @@ constexpr Row trainingKeys[] = {
     {"runner_config.has_trained_epoches", T::Index, accepted, "a resumed run knows its position"},
     {"runner_config.has_trained_steps", T::Index, accepted, "a resumed run knows its position"},
     {"runner_config.gradient_accumulation_steps", T::Count, used, "micro-batches of a step when pp is 1"},
+    {"runner_config.rampup_batch_size", T::List, used,
+     "[start, increment, samples]: the batch grows from start to the global batch by equal increments, at equal distances "
+     "within so many samples"},
+    {"runner_config.step_batch_size_schedule", T::String, used,
+     "TOKENS:BATCH TOKENS:BATCH ...: from so many tokens on, a step has so many samples; the last is the global batch"},
     {"runner_wrapper.type", T::String, mapped, "the plan decides between one micro-batch and a pipeline"},
     {"runner_wrapper.use_clip_grad", T::Bool, used, "gradients are scaled to max_grad_norm at most"},
     {"runner_wrapper.max_grad_norm", T::Number, used, "bound of the global gradient norm"},
@@ -121,6 +126,11 @@ constexpr Row trainingKeys[] = {
     {"runner_wrapper.max_skipped_steps", T::Index, used,
      "so many steps in a row whose gradients are not finite end the run as diverged, without those that a dynamic loss "
      "scale skips before the first step is applied; 0: any number"},
+    {"runner_wrapper.skip_spike_factor", T::Number, used,
+     "a step whose gradient norm is above this factor times the median norm of the last applied steps changes nothing; "
+     "0: no limit"},
+    {"runner_wrapper.skip_spike_window", T::Count, used,
+     "norms that the median of skip_spike_factor covers; the limit holds once there are half as many"},
     {"runner_wrapper.enable_check_overflow", T::Bool, accepted,
      "gradients are always checked: a step whose gradients are not finite changes nothing"},
     {"runner_wrapper.calculate_per_token_loss", T::Bool, mapped, "the loss of a step is a mean over its tokens"},

@@ -67,4 +67,7 @@ void importSystem(const RunReader &reader, const ImportOptions &options, const s
 /// `pins` reads the command line's pins above the file.
 void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options);
 
+/// Must run after importParallel, because the ramp ends with the global batch.
+void importRamp(const RunReader &reader);
+
 } // namespace espalier

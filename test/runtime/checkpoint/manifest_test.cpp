@@ -21,7 +21,7 @@ Manifest sample() {
   manifest.model = "toy";
   manifest.parameters = 12;
   manifest.mesh = {{"pp", 1}, {"dp", 2}};
-  manifest.state = {.step = 3, .updates = 2, .consumed = 24, .lossScale = 0x1p-3, .cleanSteps = 1};
+  manifest.state = {.step = 3, .updates = 2, .consumed = 24, .lossScale = 0x1p-3, .cleanSteps = 1, .norms = {0.1, 2.5}};
   manifest.runSteps = 9;
   manifest.fingerprint = {"digest", {{"batch", "8 samples"}, {"seed", "7"}}};
   manifest.shards = {

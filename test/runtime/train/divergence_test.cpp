@@ -50,6 +50,22 @@ TEST(DivergenceRule, CountsOnlyConsecutiveSkippedSteps) {
   EXPECT_THAT(steps.add(5, false), HasSubstr("3 steps in a row were skipped, up to step 18"));
 }
 
+TEST(DivergenceRule, NamesSpikesOfTheNorm) {
+  pb::Settings settings = most(2);
+  settings.set_skip_spike_factor(4);
+  DivergenceRule rule(settings);
+  StepOutcome spike{.loss = 5, .tokens = 10, .isApplied = false, .isSpike = true},
+      overflow{.loss = 5, .tokens = 10, .isApplied = false};
+  EXPECT_EQ(rule.judge(spike, {.step = 7}), "");
+  EXPECT_EQ(rule.judge(spike, {.step = 8}),
+            "2 steps in a row were skipped, up to step 8: their gradient norms are above the limit "
+            "(runner_wrapper.skip_spike_factor is 4, runner_wrapper.max_skipped_steps is 2)");
+  rule.restart();
+  EXPECT_EQ(rule.judge(spike, {.step = 7}), "");
+  EXPECT_THAT(rule.judge(overflow, {.step = 8}),
+              HasSubstr("their gradients are not finite, or their norms are above the limit of"));
+}
+
 TEST(DivergenceRule, IgnoresStepsWithoutLabels) {
   Steps steps(most(2));
   for (int i = 0; i < 5; ++i)
@@ -85,7 +101,7 @@ struct Float16Run {
     scalars[LossSum] = 50;
     scalars[TokenCount] = 10;
     scalars[Apply] = isApplied;
-    StepOutcome outcome = endStep(settings, scalars, state);
+    StepOutcome outcome = endStep(settings, scalars, state, 8);
     return rule.judge(outcome, state);
   }
 

@@ -77,6 +77,13 @@ TEST(UpdateScalars, ClipsTheNormalisedNorm) {
   EXPECT_FLOAT_EQ(updateScalars(100, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
 }
 
+TEST(UpdateScalars, SkipsNormsAboveTheLimit) {
+  EXPECT_EQ(updateScalars(0, 50, 10, 120 * 120, 4, /*normLimit=*/2.5f).apply, 0);
+  EXPECT_EQ(updateScalars(0, 50, 10, 120 * 120, 4, 2.5f).gradientScale, 0);
+  EXPECT_EQ(updateScalars(0, 50, 10, 120 * 120, 4, 3).apply, 1);
+  EXPECT_EQ(updateScalars(0, 50, 10, 120 * 120, 4, 0).apply, 1);
+}
+
 TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   for (auto [loss, tokens, squares] :
@@ -88,13 +95,14 @@ TEST(UpdateScalars, SkipsWhatIsNotFinite) {
 }
 
 /// Returns the results of a step: its sums, and the output of UPDATE_SCALARS.
-Scalars results(float loss, float tokens, float squares, double scale) {
+Scalars results(float loss, float tokens, float squares, double scale, float normLimit = 0) {
   Scalars scalars{};
+  scalars[NormLimit] = normLimit;
   scalars[LossSum] = loss;
   scalars[TokenCount] = tokens;
   scalars[SquaredNorm] = squares;
   scalars[LossScale] = static_cast<float>(scale);
-  ScalarUpdate update = updateScalars(/*maxGradNorm=*/0, loss, tokens, squares, scalars[LossScale]);
+  ScalarUpdate update = updateScalars(/*maxGradNorm=*/0, loss, tokens, squares, scalars[LossScale], normLimit);
   scalars[GradientScale] = update.gradientScale;
   scalars[Apply] = update.apply;
   return scalars;
@@ -118,7 +126,7 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   ScalarState state = initialScalars(settings);
   auto step = [&](bool overflows) {
     float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
-    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    endStep(settings, results(1, 10, squares, state.lossScale), state, 8);
     return state.lossScale;
   };
   EXPECT_EQ(step(false), 1024);
@@ -142,9 +150,9 @@ TEST(EndStep, WithoutLabelsIsNoOverflow) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);
   for (int i = 0; i < 2; ++i)
-    endStep(settings, results(1, 10, 1, state.lossScale), state);
+    endStep(settings, results(1, 10, 1, state.lossScale), state, 8);
   for (int i = 0; i < 5; ++i) {
-    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state);
+    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state, 8);
     EXPECT_FALSE(outcome.hasLabels());
     EXPECT_FALSE(outcome.isApplied);
     EXPECT_TRUE(std::isnan(outcome.loss)); // the mean over zero tokens is undefined
@@ -191,7 +199,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   auto step = [&](bool overflows) {
     float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
     float taken = beginStep(settings, state, 110)[LearningRate];
-    endStep(settings, results(1, 10, squares, state.lossScale), state);
+    endStep(settings, results(1, 10, squares, state.lossScale), state, 8);
     return taken;
   };
   EXPECT_FLOAT_EQ(step(true), 0.2);
@@ -206,7 +214,7 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
 /// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3, even if the gradient was clipped.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;
-  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);
+  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state, 8);
   EXPECT_FLOAT_EQ(outcome.gradNorm, 3);
   EXPECT_FLOAT_EQ(outcome.loss, 5);
   EXPECT_TRUE(outcome.isApplied);
@@ -250,6 +258,49 @@ TEST(InitialValue, IsNormalAndKeyedByName) {
   EXPECT_NE(first(1, "a"), first(2, "a"));
   EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);
   EXPECT_EQ(initialValue(1, "a", InitialKind::Zeros, 0, 5), 0);
+}
+
+/// Steps of norm n = sqrt(squares) / 10, with a limit of 3 times the median of up to four norms.
+TEST(NormLimit, FollowsTheMedianOfAppliedSteps) {
+  pb::Settings settings;
+  settings.set_skip_spike_factor(3);
+  settings.set_skip_spike_window(4);
+  ScalarState state = initialScalars(settings);
+  auto step = [&](float norm) {
+    float limit = beginStep(settings, state, 100)[NormLimit];
+    return endStep(settings, results(1, 10, norm * norm * 100, 1, limit), state, 8);
+  };
+  EXPECT_EQ(step(1).normLimit, 0);
+  EXPECT_EQ(step(50).normLimit, 0); // one norm is no half of the window
+  EXPECT_EQ(normLimit(settings, state), 3 * 25.5f);
+  EXPECT_TRUE(step(2).isApplied);
+  EXPECT_TRUE(step(4).isApplied);
+  EXPECT_EQ(normLimit(settings, state), 9.0f); // of 1 2 4 50
+  StepOutcome spike = step(10);
+  EXPECT_TRUE(spike.isSpike);
+  EXPECT_FALSE(spike.isApplied);
+  EXPECT_EQ(normLimit(settings, state), 9.0f);
+  EXPECT_EQ(state.updates, 4);
+  EXPECT_EQ(state.step, 5);
+  EXPECT_TRUE(step(6).isApplied); // drops the 1
+  EXPECT_EQ(state.norms.size(), 4u);
+  EXPECT_EQ(normLimit(settings, state), 15.0f);
+}
+
+TEST(NormLimit, KeepsOverflowsOutOfTheNorms) {
+  pb::Settings settings = dynamic();
+  settings.set_skip_spike_factor(3);
+  settings.set_skip_spike_window(2);
+  ScalarState state = initialScalars(settings);
+  endStep(settings, results(1, 10, std::numeric_limits<float>::infinity(), state.lossScale), state, 8);
+  EXPECT_TRUE(state.norms.empty());
+  EXPECT_EQ(state.lossScale, 512);
+  endStep(settings, results(1, 10, 1, state.lossScale), state, 8);
+  uint64_t clean = state.cleanSteps;
+  StepOutcome spike = endStep(settings, results(1, 10, 1e6f, state.lossScale, 1e-3f), state, 8);
+  EXPECT_TRUE(spike.isSpike);
+  EXPECT_EQ(state.lossScale, 512);
+  EXPECT_EQ(state.cleanSteps, clean + 1);
 }
 
 } // namespace

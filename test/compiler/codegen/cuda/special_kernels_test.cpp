@@ -501,5 +501,20 @@ TEST(UpdateScalarsKernel, EqualsTheCpuBitwise) {
   }
 }
 
+TEST(UpdateScalarsKernel, SkipsTheNormsThatTheCpuSkips) {
+  CallMachine machine(
+      "func.func @step.scalars() attributes {exec.max_grad_norm = 1.0 : f64, exec.limits_norm} {\n return\n}");
+  EXPECT_THAT(machine.kernels(), ElementsAre("update_scalars"));
+  for (float limit : {0.0f, 0.1f, 3.0f, std::nextafter(3.0f, 4.0f), 1e9f})
+    for (float squares : {0.0f, 3600.0f, 1e8f, std::numeric_limits<float>::infinity()}) {
+      machine.slots = {7.5f, 10, squares, 2, 0, 99, 0, 0, 99, 0, 0, limit};
+      machine.run({});
+      for (rt::ScalarSlot slot : {rt::GradientScale, rt::Apply})
+        EXPECT_EQ(machine.cuda("slots")[slot], machine.cpu("slots")[slot]) << slot << " " << squares << " " << limit;
+      bool isApplied = std::isfinite(squares) && (limit == 0 || std::sqrt(squares) / 20 <= limit);
+      EXPECT_EQ(machine.cuda("slots")[rt::Apply], isApplied) << squares << " " << limit;
+    }
+}
+
 } // namespace
 } // namespace espalier::test
