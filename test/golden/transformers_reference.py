@@ -86,7 +86,7 @@ GRADED |= {
     "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0,
                                 "pad_token_id": None},
 }
-# Multi-head latent attention with dense layers only: rotary pairs of neighbours that YaRN scales, and plain halves.
+# Multi-head latent attention, here with dense layers only: rotary pairs of neighbours that YaRN scales, and plain halves.
 LATENT = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
           "intermediate_size": 40, "num_hidden_layers": 2, "first_k_dense_replace": 2, "num_attention_heads": 4,
           "num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 6,
@@ -124,12 +124,18 @@ EXPERTS = {
                  "attention_bias": True, "use_qk_norm": False, "partial_rotary_factor": 0.5,
                  "max_position_embeddings": 8, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4,
                  "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    # The same choice behind multi-head latent attention.
+    "deepseek_v3_experts": LATENT | {"qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
+                                     "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1,
+                                     "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": True,
+                                     "routed_scaling_factor": 2.5},
 }
 # The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
                 "qwen2_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "glm4_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
+                "glm4_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+                "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
 @contextlib.contextmanager
