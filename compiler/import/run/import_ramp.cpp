@@ -119,8 +119,8 @@ void importRamp(const RunReader &reader) {
   for (const BatchStep &step : config.batchRamp)
     text += fmt::format("{} until {} samples, ", step.globalBatch, step.samples);
   if (!config.batchRamp.empty())
-    reader.derive("batch ramp", fmt::format("{}then {}", text, config.globalBatch),
-                  "samples per optimizer step; the planner prices the final batch");
+    reader.derive("batch ramp", fmt::format("{}then {}, which the planner prices", text, config.globalBatch),
+                  "samples per optimizer step while the batch grows");
 }
 
 } // namespace espalier
