@@ -66,9 +66,9 @@ public:
   std::vector<StageList> training() const { return expandSchedule(table, options); }
   /// Expands the schedule of a step with another number of micro-batches.
   std::vector<StageList> training(int64_t microBatches) const {
-    return expandSchedule(planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(microBatches),
-                                                 in.plan.virtualStages),
-                          options);
+    return expandSchedule(
+        planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(microBatches), in.plan.virtualStages),
+        options);
   }
   std::vector<StageList> evaluation() const { return expandEvaluation(table, options); }
 

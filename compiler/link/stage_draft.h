@@ -23,7 +23,7 @@ struct StageInputs {
   const std::vector<BucketTransfers> &buckets; ///< by bucket number
   const StepTransfers &transfers;
   const std::vector<int64_t> &ramp; ///< micro-batches of the further training entries
-  bool trains; ///< if false, the plan only evaluates: it has no gradients and no optimizer state
+  bool trains;                      ///< if false, the plan only evaluates: it has no gradients and no optimizer state
 };
 
 /// A stage under construction.

@@ -40,9 +40,10 @@ std::string whyNoRamp(const RunConfig &run, const planner::Plan &plan) {
   int64_t unit = samplesPerMicroBatch(plan);
   for (const BatchStep &step : run.batchRamp) {
     if (step.globalBatch % unit != 0)
-      return fmt::format("a batch of {} samples is no multiple of {} = micro-batch size {} · data-parallel replicas {}; "
-                         "choose multiples of {}, or pin a smaller planner.pin.micro_batch_size",
-                         step.globalBatch, unit, plan.microBatchSize, unit / plan.microBatchSize, unit);
+      return fmt::format(
+          "a batch of {} samples is no multiple of {} = micro-batch size {} · data-parallel replicas {}; "
+          "choose multiples of {}, or pin a smaller planner.pin.micro_batch_size",
+          step.globalBatch, unit, plan.microBatchSize, unit / plan.microBatchSize, unit);
     std::string reason = planner::whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(step.globalBatch / unit),
                                                     plan.virtualStages);
     if (!reason.empty())

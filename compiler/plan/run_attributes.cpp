@@ -63,7 +63,8 @@ DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
 }
 
 /// Returns, by name, the properties of a segment's parameters that the optimizer and checkpoints need.
-DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment) {
+DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment,
+                                   const std::vector<RateGroup> &groups) {
   SmallVector<NamedAttribute> list;
   for (const ParameterDescription &parameter : segment.parameters) {
     auto initializer = static_cast<exec::Initializer>(static_cast<int>(parameter.initializer.kind));
@@ -76,6 +77,10 @@ DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment
       facts.push_back(b.getNamedAttr("sign_rate", b.getF64FloatAttr(parameter.signRate)));
     if (!parameter.tiedTo.empty())
       facts.push_back(b.getNamedAttr("tied_to", b.getStringAttr(parameter.tiedTo)));
+    std::string owner = parameter.tiedTo.empty() ? segment.kind + "." + parameter.name : parameter.tiedTo;
+    for (auto [number, group] : llvm::enumerate(groups))
+      if (llvm::is_contained(group.parameters, owner))
+        facts.push_back(b.getNamedAttr("rate_group", b.getI64IntegerAttr(static_cast<int64_t>(number) + 1)));
     list.push_back(b.getNamedAttr(parameter.name, b.getDictionaryAttr(facts)));
   }
   return b.getDictionaryAttr(list);
@@ -139,7 +144,7 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   for (const SegmentDescription &segment : run.model.segments)
     for (const std::string &name : {segment.kind, segment.kind + ".decode"}) // generation has no joint function
       if (auto function = module.lookupSymbol<func::FuncOp>(name))
-        function->setAttr("model.parameters", parametersAttribute(b, segment));
+        function->setAttr("model.parameters", parametersAttribute(b, segment, run.optimizer.rateGroups));
 }
 
 bool generates(ModuleOp module) { return module->hasAttr("exec.generation"); }

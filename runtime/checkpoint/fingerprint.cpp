@@ -39,6 +39,19 @@ std::string optimizerText(const pb::Plan &plan) {
                             settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
 }
 
+/// Returns the schedules of the groups of parameters, or an empty string.
+std::string groupsText(const pb::Plan &plan) {
+  std::string text;
+  for (int group = 0; group < plan.settings().rate_groups_size(); ++group) {
+    int count = 0;
+    for (const NamedParameter &named : parametersOf(plan))
+      count += named.bucket->rate_group() == static_cast<uint32_t>(group) + 1;
+    text += fmt::format("{}{} parameters: {}", text.empty() ? "" : "; ", count,
+                        scheduleText(plan.settings().rate_groups(group)));
+  }
+  return text;
+}
+
 std::string batchText(const pb::Settings &settings) {
   std::string ramp;
   for (const pb::BatchStep &step : settings.batch_ramp())
@@ -55,16 +68,17 @@ Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
           ? fmt::format("from {}, factor {} after {} steps, at least {}", settings.initial_loss_scale(),
                         settings.loss_scale_factor(), settings.loss_scale_window(), settings.minimum_loss_scale())
           : fmt::format("{}", settings.initial_loss_scale());
-  Fingerprint made = {
-          plan.identity().model(),
-          {{"batch", batchText(settings)},
-           {"seed", fmt::format("{}", settings.seed())},
-           {"data", data},
-           {"types", plan.identity().types()},
-           {"loss scale", scale},
-           {"dropout", plan.identity().dropout()},
-           {"learning rate", scheduleText(settings.learning_rate())},
-           {"optimizer", optimizerText(plan)}}};
+  Fingerprint made = {plan.identity().model(),
+                      {{"batch", batchText(settings)},
+                       {"seed", fmt::format("{}", settings.seed())},
+                       {"data", data},
+                       {"types", plan.identity().types()},
+                       {"loss scale", scale},
+                       {"dropout", plan.identity().dropout()},
+                       {"learning rate", scheduleText(settings.learning_rate())},
+                       {"optimizer", optimizerText(plan)}}};
+  if (settings.rate_groups_size() > 0)
+    made.terms["learning rates of groups"] = groupsText(plan);
   if (settings.skip_spike_factor() > 0)
     made.terms["skipped spikes"] = fmt::format("norms above {} times the median of {}", settings.skip_spike_factor(),
                                                settings.skip_spike_window());

@@ -16,8 +16,8 @@ double normalisedNorm(float tokenCount, float squaredNorm, float lossScale);
 bool isSpike(double norm, float normLimit);
 
 /// GradientScale = min(1, max_grad_norm / (norm + 1e-6)) / (TokenCount * LossScale), where norm is normalisedNorm(). A
-/// max_grad_norm of 0 disables clipping. Apply = all sums are finite, TokenCount > 0 and norm is no spike. The CUDA kernel does the same
-/// arithmetic in f64, bit for bit (compiler/codegen/cuda/update_scalars.cpp).
+/// max_grad_norm of 0 disables clipping. Apply = all sums are finite, TokenCount > 0 and norm is no spike. The CUDA
+/// kernel does the same arithmetic in f64, bit for bit (compiler/codegen/cuda/update_scalars.cpp).
 ScalarUpdate updateScalars(double maxGradNorm, float lossSum, float tokenCount, float squaredNorm, float lossScale,
                            float normLimit = 0);
 

@@ -40,8 +40,8 @@ std::string DivergenceRule::judge(const StepOutcome &outcome, const ScalarState 
     ++counted;
   if (mostSkipped == 0 || counted < mostSkipped)
     return "";
-  return fmt::format("{} steps in a row were skipped, up to step {}: {}, runner_wrapper.max_skipped_steps is {})", inRow,
-                     state.step, reason(state.lossScale), mostSkipped);
+  return fmt::format("{} steps in a row were skipped, up to step {}: {}, runner_wrapper.max_skipped_steps is {})",
+                     inRow, state.step, reason(state.lossScale), mostSkipped);
 }
 
 std::string DivergenceRule::reason(double lossScale) const {

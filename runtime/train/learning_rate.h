@@ -8,8 +8,8 @@
 namespace espalier::rt {
 
 /// Returns the learning rate of the update that follows `updates` updates, which may be a fraction in a run whose batch
-/// grows: samples divided by the final batch. The schedule's `total_steps`, if positive, overrides `runSteps`. Kinds: constant | linear | cosine | polynomial | inverse_sqrt | wsd. Throws PlanError for
-/// another kind.
+/// grows: samples divided by the final batch. The schedule's `total_steps`, if positive, overrides `runSteps`. Kinds:
+/// constant | linear | cosine | polynomial | inverse_sqrt | wsd. Throws PlanError for another kind.
 double learningRate(const pb::LearningRate &schedule, double updates, double runSteps);
 
 } // namespace espalier::rt

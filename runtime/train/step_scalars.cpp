@@ -52,8 +52,8 @@ float normLimit(const pb::Settings &settings, const ScalarState &state) {
   if (settings.skip_spike_factor() <= 0 || state.norms.size() < least)
     return 0;
   double limit = settings.skip_spike_factor() * medianOf(state.norms);
-  return static_cast<float>(std::clamp<double>(limit, std::numeric_limits<float>::min(),
-                                               std::numeric_limits<float>::max()));
+  return static_cast<float>(
+      std::clamp<double>(limit, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
 }
 
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps) {

@@ -45,8 +45,8 @@ struct StepOutcome {
 /// because ranks compare with the number in the slot NormLimit.
 float normLimit(const pb::Settings &settings, const ScalarState &state);
 
-/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0. In
-/// a run with a ramp of the batch size, the learning rate follows the samples of applied steps.
+/// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0.
+/// In a run with a ramp of the batch size, the learning rate follows the samples of applied steps.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
 /// Returns the scalars of an evaluation after `step` steps. The loss is not scaled.

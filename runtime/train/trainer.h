@@ -95,7 +95,7 @@ private:
   BatchLoader trainingBatches;
   std::optional<BatchLoader> heldOutBatches;
   const EntryPlace evaluateEntry, trainEntry; ///< equal if the plan only evaluates
-  StepBatch batch; ///< of the last step
+  StepBatch batch;                            ///< of the last step
   const uint32_t scalarsExchange, resultsExchange;
   TraceRecorder recorder;             ///< of the last step, if a trace was requested
   int64_t windowSteps = 0;            ///< of comparisons of the ranks' compute times; 0: none

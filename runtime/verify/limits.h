@@ -6,8 +6,8 @@
 namespace espalier::rt::verify {
 
 constexpr uint64_t maxBytes = uint64_t(1) << 48;
-constexpr uint64_t maxStride = uint64_t(1) << 44; ///< limit of Place.stride
-constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< limit of counts in Settings
+constexpr uint64_t maxStride = uint64_t(1) << 44;  ///< limit of Place.stride
+constexpr uint64_t maxCount = uint64_t(1) << 32;   ///< limit of counts in Settings
 constexpr uint64_t maxSamples = uint64_t(1) << 50; ///< limit of BatchStep.samples
 constexpr int64_t maxCoefficient = int64_t(1) << 40;
 constexpr uint64_t maxRanks = 1 << 20;

@@ -100,8 +100,9 @@ void Structure::checkRamp(uint64_t replicas) {
   const pb::Settings &settings = plan.settings();
   uint64_t before = 0;
   for (const pb::BatchStep &step : settings.batch_ramp()) {
-    const pb::Entry *entry =
-        step.entry() < static_cast<uint32_t>(plan.entries_size()) ? &plan.entries(static_cast<int>(step.entry())) : nullptr;
+    const pb::Entry *entry = step.entry() < static_cast<uint32_t>(plan.entries_size())
+                                 ? &plan.entries(static_cast<int>(step.entry()))
+                                 : nullptr;
     if (!entry || !entry->name().starts_with("train_step"))
       return add("a batch of the ramp runs entry {}, which is no training step", step.entry());
     if (step.global_batch() != entry->micro_batches() * settings.micro_batch_size() * replicas)

@@ -119,7 +119,8 @@ TEST(RampEntries, AreNamedByTheirMicroBatches) {
   std::vector<std::string> names;
   for (const rt::pb::Entry &entry : compiled->plan.entries())
     names.push_back(entry.name());
-  EXPECT_EQ(names, (std::vector<std::string>{"train_step", "evaluate", "train_step_1", "train_step_2", "train_step_3"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"train_step", "evaluate", "train_step_1", "train_step_2", "train_step_3"}));
   ASSERT_EQ(compiled->plan.settings().batch_ramp_size(), 3);
   EXPECT_EQ(compiled->plan.settings().batch_ramp(1).samples(), 20u);
   EXPECT_EQ(compiled->plan.settings().batch_ramp(1).global_batch(), 4u);

@@ -131,10 +131,10 @@ TEST(InterpretedSpikes, AreThoseOfTheCompiledRun) {
 /// A spike in f16 keeps the dynamic loss scale, and an overflow enters no norm.
 TEST(ScaledSpikes, KeepTheLossScale) {
   RunConfig run = equivalenceRun(
-      "gpt2", with(spikeSets(), {"model.model_config.param_init_type=float16", "model.model_config.compute_dtype=float16",
-                                 "optimizer.master_weights=True",
-                                 "runner_wrapper.scale_sense.type=DynamicLossScaleUpdateCell",
-                                 "runner_wrapper.scale_sense.loss_scale_value=67108864"}));
+      "gpt2",
+      with(spikeSets(), {"model.model_config.param_init_type=float16", "model.model_config.compute_dtype=float16",
+                         "optimizer.master_weights=True", "runner_wrapper.scale_sense.type=DynamicLossScaleUpdateCell",
+                         "runner_wrapper.scale_sense.loss_scale_value=67108864"}));
   rt::RunResult result =
       rt::runPlan(compiled(run, {.name = "", .dp = 2, .pp = 2, .microBatches = 2, .zero = 1}), optionsFor(run, 24));
   int64_t spikes = 0, overflows = 0;

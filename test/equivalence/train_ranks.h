@@ -25,8 +25,8 @@ struct TrainingInputs {
   int64_t steps = 1;
 };
 
-/// One step: mean loss, norm of the mean gradient, whether the update was applied, the mean gradient of each global parameter (unpadded, row-major),
-/// and the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather".
+/// One step: mean loss, norm of the mean gradient, whether the update was applied, the mean gradient of each global
+/// parameter (unpadded, row-major), and the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather".
 struct TrainingStep {
   double loss = 0, gradNorm = 0;
   bool isApplied = true;

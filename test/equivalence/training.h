@@ -32,8 +32,8 @@ struct SplitCase {
 };
 
 /// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled
-/// runs: the loss scale after each step. All runs: whether the update was applied. Interpreted runs: the number of bucket
-/// collectives.
+/// runs: the loss scale after each step. All runs: whether the update was applied. Interpreted runs: the number of
+/// bucket collectives.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;
   std::vector<bool> applied;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SGD and Muon on the tiny GPT-2 of reference.py, in float64: an oracle for optimizers other than AdamW.
+"""SGD, Muon and groups of parameters on the tiny GPT-2 of reference.py, in float64: an oracle for optimizers other than AdamW.
 
     optimizer_reference.py            writes optimizers.json beside this file
     optimizer_reference.py --check    compares a new computation with optimizers.json and writes nothing
@@ -8,9 +8,11 @@ Needs torch. Gradients are those of reference.py. torch.optim updates the parame
 written after Jordan et al. (2024): momentum, Newton-Schulz steps on float64 matrices, and decoupled weight decay. Each
 entry has the settings of a run file and the losses of the first steps, in which all tokens count.
 """
+import fnmatch
 import json
 import math
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -20,10 +22,15 @@ from reference import GPT2, TRAINING, Gpt2, batch_of, initial_parameters
 
 STEPS = 4
 CONFIG = GPT2 | {"hidden": 32, "head_dim": 8, "ffn": 64}
+# Learning rates of groups of parameters, whose names have no number of a layer.
+RATES = {"embed.wpe": 0.03, "block.ln*": 0.001, "block.mlp*": 0.002}
 CASES = {
     "sgd": {"type": "SGD", "momentum": 0.9, "weight_decay": 0.1},
     "sgd_nesterov": {"type": "SGD", "momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
     "sgd_plain": {"type": "SGD", "momentum": 0, "weight_decay": 0},
+    "adamw_groups": {"type": "AdamW", "weight_decay": 0.1, "rates": RATES},
+    "sgd_groups": {"type": "SGD", "momentum": 0.9, "weight_decay": 0.1, "rates": RATES},
+    "muon_groups": {"type": "Muon", "weight_decay": 0.1, "rates": RATES},
     "muon": {"type": "Muon", "weight_decay": 0.1},
     "muon_original": {"type": "Muon", "momentum": 0.9, "nesterov": False, "ns_steps": 3, "scale_mode": "shape_scaling",
                       "weight_decay": 0.1},
@@ -70,16 +77,25 @@ def optimizers_of(settings, w, decays):
     """Returns the optimizers that together update all parameters."""
     settings = dict(settings)
     kind, decay, lr = settings.pop("type"), settings.pop("weight_decay"), TRAINING["learning_rate"]
+    rates = settings.pop("rates", {})
+
+    def rate_of(name):
+        plain = re.sub(r"^block\.\d+", "block", name)
+        return next((rate for pattern, rate in rates.items() if fnmatch.fnmatchcase(plain, pattern)), lr)
 
     def groups(names):
-        return [{"params": [w[name] for name in names if (name in decays) == does], "weight_decay": decay if does else 0}
-                for does in (True, False)]
+        return [{"params": [w[name]], "weight_decay": decay if name in decays else 0, "lr": rate_of(name)}
+                for name in names]
 
+    if kind == "AdamW":
+        return [torch.optim.AdamW(groups(w), lr=lr, betas=(TRAINING["beta1"], TRAINING["beta2"]),
+                                  eps=TRAINING["epsilon"])]
     if kind == "SGD":
         return [torch.optim.SGD(groups(w), lr=lr, **settings)]
     matrices = [name for name in w if name.startswith("block.") and name in decays]
     others = [name for name in w if name not in matrices]
-    own = [{"params": [w[name]], "weight_decay": decay, "inputs": 2 if "attn_proj" in name else 1} for name in matrices]
+    own = [{"params": [w[name]], "weight_decay": decay, "lr": rate_of(name), "inputs": 2 if "attn_proj" in name else 1}
+           for name in matrices]
     return [Muon(own, lr, **settings),
             torch.optim.AdamW(groups(others), lr=lr, betas=(TRAINING["beta1"], TRAINING["beta2"]),
                               eps=TRAINING["epsilon"])]

@@ -1,4 +1,4 @@
-// Trains the compiled tiny GPT-2 with SGD and Muon, and compares the losses with PyTorch's
+// Trains the compiled tiny GPT-2 with SGD, Muon and groups of parameters, and compares the losses with PyTorch's
 // (optimizers.json, made by optimizer_reference.py).
 #include "test/golden/formula_data.h"
 
@@ -29,7 +29,14 @@ ImportedRun imported(const nlohmann::json &settings) {
   options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
   options.sets = {"model.model_config.hidden_size=32"};
   for (const auto &[key, value] : settings.items())
-    options.sets.push_back("optimizer." + key + "=" + textOf(value));
+    if (key != "rates")
+      options.sets.push_back("optimizer." + key + "=" + textOf(value));
+  std::string groups;
+  const nlohmann::json rates = settings.value("rates", nlohmann::json::object());
+  for (const auto &[name, rate] : rates.items())
+    groups += "{type: constant, params: [\"" + name + "\"], learning_rate: " + rate.dump() + "}, ";
+  if (!groups.empty())
+    options.sets.push_back("grouped_lr_schedule.grouped=[" + groups + "]");
   return importRun(folder + "gpt2.yaml", options);
 }
 
@@ -59,7 +66,8 @@ TEST_P(Optimizers, TrainsLikePyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Optimizers,
-                         testing::Values("sgd", "sgd_nesterov", "sgd_plain", "muon", "muon_original", "muon_unit_rms"),
+                         testing::Values("sgd", "sgd_nesterov", "sgd_plain", "muon", "muon_original", "muon_unit_rms",
+                                         "adamw_groups", "sgd_groups", "muon_groups"),
                          [](const auto &info) { return std::string(info.param); });
 
 } // namespace

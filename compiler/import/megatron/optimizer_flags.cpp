@@ -28,6 +28,7 @@ public:
     if (dtype.isStated && dtype.name != "float32")
       put("optimizer.master_weights", "True");
     writeWrapper();
+    writeRamp();
   }
 
 private:
@@ -87,6 +88,8 @@ private:
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
+    putNumber(section + "decoupled_lr", "--decoupled-lr");
+    putNumber(section + "decoupled_min_lr", "--decoupled-min-lr");
     // Converts samples to steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
                                        std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
@@ -104,6 +107,24 @@ private:
                                         fallFlag, fall));
     if (style == "WSD" && !given.isGiven("--lr-wsd-decay-iters") && !given.isGiven("--lr-wsd-decay-samples"))
       given.error("--lr-decay-style", "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
+  }
+
+  /// Writes the ramp of the batch size. The run file refuses wrong values.
+  void writeRamp() {
+    const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
+    const std::string section = "runner_config.";
+    if (given.isGiven(linear))
+      put(section + "rampup_batch_size",
+          fmt::format("[{}]", fmt::join(given.values(linear, section + "rampup_batch_size"), ", ")), linear);
+    if (given.isGiven(stepped)) {
+      std::vector<std::string> parts = given.values(stepped, section + "step_batch_size_schedule");
+      std::string text = fmt::format("{}", fmt::join(parts, " "));
+      std::erase(text, '"');
+      put(section + "step_batch_size_schedule", quotedYaml(text), stepped);
+    }
+    if ((given.isGiven(linear) || given.isGiven(stepped)) && given.isGiven("--train-samples"))
+      given.warning("--train-samples", "--steps counts steps of the global batch, so that the run reads fewer samples "
+                                       "with a ramp; increase --steps");
   }
 
   void writeWrapper() {

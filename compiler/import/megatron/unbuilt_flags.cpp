@@ -10,7 +10,6 @@ namespace espalier {
 
 namespace {
 
-constexpr const char *oneRate = "all parameters have one learning rate, --lr";
 constexpr const char *noEightBits = "matrix products are computed in the type of --bf16 or --fp16";
 constexpr const char *oneDecay = "the weight decay is the same in all steps, --weight-decay";
 
@@ -21,10 +20,6 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--end-weight-decay", nullptr, oneDecay},
     {"--weight-decay-incr-style", "constant", oneDecay},
     {"--min-loss-scale", "1", "the lowest loss scale is 1"},
-    {"--rampup-batch-size", nullptr, "all steps have the global batch"},
-    {"--step-batch-size-schedule", nullptr, "all steps have the global batch"},
-    {"--decoupled-lr", nullptr, oneRate},
-    {"--decoupled-min-lr", nullptr, oneRate},
     {"--apply-layernorm-1p", nullptr, "norms multiply by their weight, not by one more than it"},
     {"--use-rope-scaling", nullptr, "rotary positions are not rescaled"},
     {"--fp8-format", nullptr, noEightBits},

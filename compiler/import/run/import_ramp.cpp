@@ -21,9 +21,10 @@ void importLinearRamp(const RunReader &reader) {
     if (std::optional<int64_t> number = yamlInteger(*item); number && *number >= 1 && *number < mostSamples)
       numbers.push_back(*number);
   if (numbers.size() != 3 || reader.find(rampKey)->items.size() != 3)
-    return reader.error(rampKey, fmt::format("rampup_batch_size must be [start, increment, samples], three whole numbers "
-                                             "of at least 1, got {}",
-                                             flowText(*reader.find(rampKey))));
+    return reader.error(rampKey,
+                        fmt::format("rampup_batch_size must be [start, increment, samples], three whole numbers "
+                                    "of at least 1, got {}",
+                                    flowText(*reader.find(rampKey))));
   int64_t start = numbers[0], increment = numbers[1], samples = numbers[2], growth = config.globalBatch - start;
   if (growth < 0 || growth % increment != 0)
     return reader.error(rampKey,
@@ -32,14 +33,14 @@ void importLinearRamp(const RunReader &reader) {
                                     start, increment, config.globalBatch, start));
   int64_t count = growth / increment;
   if (count > mostBatchSizes)
-    return reader.error(rampKey, fmt::format("rampup_batch_size has {} batch sizes before the global batch, a plan holds "
-                                             "at most {}; increment: {} → {} or more",
-                                             count, mostBatchSizes, increment,
-                                             (growth + mostBatchSizes - 1) / mostBatchSizes));
+    return reader.error(rampKey,
+                        fmt::format("rampup_batch_size has {} batch sizes before the global batch, a plan holds "
+                                    "at most {}; increment: {} → {} or more",
+                                    count, mostBatchSizes, increment, (growth + mostBatchSizes - 1) / mostBatchSizes));
   for (int64_t i = 0; i < count; ++i) {
     // Megatron divides in floating point: size i ends at the first sample from (i + 1) samples / count on.
-    auto end = static_cast<int64_t>(std::ceil(static_cast<double>(samples) / static_cast<double>(count) *
-                                              static_cast<double>(i + 1)));
+    auto end = static_cast<int64_t>(
+        std::ceil(static_cast<double>(samples) / static_cast<double>(count) * static_cast<double>(i + 1)));
     config.batchRamp.push_back({end, start + i * increment});
   }
 }
@@ -54,8 +55,12 @@ std::optional<int64_t> countOf(const std::string &text) {
     return std::nullopt;
   }
   std::string suffix = text.substr(length);
-  double factor = suffix.empty() ? 1 : suffix == "K" ? 1e3 : suffix == "M" ? 1e6 : suffix == "B" ? 1e9
-                : suffix == "T" ? 1e12 : 0;
+  double factor = suffix.empty()  ? 1
+                  : suffix == "K" ? 1e3
+                  : suffix == "M" ? 1e6
+                  : suffix == "B" ? 1e9
+                  : suffix == "T" ? 1e12
+                                  : 0;
   bool isCount = factor > 0 && number >= 0 && number * factor < static_cast<double>(int64_t(1) << 62);
   return isCount ? std::optional(static_cast<int64_t>(number * factor)) : std::nullopt;
 }
@@ -77,8 +82,8 @@ void importSchedule(const RunReader &reader) {
     if (!tokens || !batch || *batch < 1)
       return fail(fmt::format("is a list of TOKENS:BATCH such as \"0:768 250B:1536\", got '{}'", word));
     if (parts.empty() ? *tokens != 0 : *tokens / sequence <= parts.back().first / sequence)
-      return fail(fmt::format("begins with 0 tokens and ascends by at least one sample of {} tokens, got '{}'", sequence,
-                              word));
+      return fail(fmt::format("begins with 0 tokens and ascends by at least one sample of {} tokens, got '{}'",
+                              sequence, word));
     parts.emplace_back(*tokens, *batch);
   }
   if (parts.empty() || parts.back().second != config.globalBatch)
@@ -114,8 +119,8 @@ void importRamp(const RunReader &reader) {
   for (const BatchStep &step : config.batchRamp)
     text += fmt::format("{} until {} samples, ", step.globalBatch, step.samples);
   if (!config.batchRamp.empty())
-    reader.derive("batch ramp", fmt::format("{}then {}", text, config.globalBatch),
-                  "samples per optimizer step; the planner prices the final batch");
+    reader.derive("batch ramp", fmt::format("{}then {}, which the planner prices", text, config.globalBatch),
+                  "samples per optimizer step while the batch grows");
 }
 
 } // namespace espalier

@@ -1,4 +1,4 @@
-// Imports learning rate, loss scale, data and dtypes of a run file.
+// Imports loss scale, data and dtypes of a run file.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/run_reader.h"
 #include "runtime/dataset/blend.h"
@@ -7,94 +7,10 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 #include <utility>
 
 namespace espalier {
 namespace {
-
-void importScheduleKind(const RunReader &reader) {
-  const std::map<std::string, std::string> kinds = {
-      {"constant", "constant"},
-      {"ConstantWarmUpLR", "constant"},
-      {"linear", "linear"},
-      {"LinearWithWarmUpLR", "linear"},
-      {"cosine", "cosine"},
-      {"CosineWithWarmUpLR", "cosine"},
-      {"polynomial", "polynomial"},
-      {"PolynomialWithWarmUpLR", "polynomial"},
-      {"inverse_sqrt", "inverse_sqrt"},
-      {"inverse-square-root", "inverse_sqrt"},
-      {"wsd", "wsd"},
-      {"WSD", "wsd"},
-  };
-  std::optional<std::string> type = reader.text("lr_schedule.type");
-  if (!type)
-    return;
-  auto kind = kinds.find(*type);
-  if (kind != kinds.end()) {
-    reader.config().schedule.kind = kind->second;
-    return;
-  }
-  std::vector<std::string> names;
-  for (const auto &[name, meaning] : kinds)
-    names.push_back(name);
-  reader.error("lr_schedule.type", fmt::format("no learning-rate schedule '{}', there are {}{}", *type,
-                                               fmt::join(names, ", "), didYouMean(*type, names)));
-}
-
-/// Imports the warmup, which two keys can define. The one with the higher priority wins: --set, then the file, then its
-/// bases. If both have the same priority, the ratio wins, as in MindFormers.
-void importWarmup(const RunReader &reader) {
-  LearningRateSchedule &schedule = reader.config().schedule;
-  const std::string ratioKey = "lr_schedule.warmup_ratio", stepsKey = "lr_schedule.warmup_steps";
-  schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
-  schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
-  if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
-    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
-  if (reader.nearness(stepsKey) > reader.nearness(ratioKey)) {
-    schedule.warmupRatio = -1;
-    reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
-  } else if (schedule.warmupRatio >= 0) {
-    reader.report(stepsKey, KeyAction::Accepted, "warmup_ratio wins");
-  }
-  if (schedule.warmupRatio < 0 && schedule.totalSteps > 0 && schedule.warmupSteps > schedule.totalSteps)
-    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}", schedule.warmupSteps,
-                                       schedule.totalSteps));
-}
-
-void importSchedule(const RunReader &reader) {
-  LearningRateSchedule &schedule = reader.config().schedule;
-  importScheduleKind(reader);
-  std::optional<double> peak = reader.number("lr_schedule.learning_rate");
-  if (peak)
-    reader.report("optimizer.learning_rate", KeyAction::Accepted, "lr_schedule.learning_rate wins");
-  else
-    peak = reader.number("optimizer.learning_rate");
-  schedule.peak = peak.value_or(schedule.peak);
-  // MindFormers' default. It prevents a polynomial schedule without lr_end from being constant.
-  double defaultEnd = schedule.kind == "polynomial" ? 1e-7 : 0;
-  schedule.end = reader.number("lr_schedule.lr_end").value_or(defaultEnd);
-  schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
-  schedule.power = reader.number("lr_schedule.power").value_or(1);
-  schedule.cycles = reader.number("lr_schedule.num_cycles").value_or(0.5);
-  schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
-  schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
-  if (reader.has("lr_schedule.warmup_epochs"))
-    reader.error("lr_schedule.warmup_epochs", "the steps of an epoch are not known before the data are, "
-                                              "give warmup_steps or warmup_ratio");
-  if (schedule.peak <= 0)
-    reader.error("lr_schedule.learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
-  if (schedule.kind != "constant" && schedule.end > schedule.peak)
-    reader.error("lr_schedule.lr_end",
-                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
-  if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
-    reader.error("lr_schedule.total_steps",
-                 fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
-  importWarmup(reader);
-  if (schedule.kind == "wsd" && schedule.decaySteps < 0)
-    reader.error("lr_schedule.type", "wsd needs lr_schedule.decay_steps");
-}
 
 void importLossScale(const RunReader &reader) {
   LossScaleConfig &scale = reader.config().lossScale;
@@ -234,7 +150,7 @@ void importTraining(const RunReader &reader) {
   importMode(reader);
   importStart(reader);
   importOptimizer(reader);
-  importSchedule(reader);
+  importSchedules(reader);
   importLossScale(reader);
   importCallbacks(reader);
 }

@@ -183,7 +183,7 @@ struct RunConfig {
   ClusterConfig cluster;
   SystemConfig system;
   uint64_t seed = 0;
-  int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
+  int64_t globalBatch = 1;          ///< samples per optimizer step, over all replicas
   std::vector<BatchStep> batchRamp; ///< the smaller batches before `globalBatch`, ascending in samples; may be empty
   DataConfig data;
   int ignoreToken = -1;                      ///< label without loss; -1 if there is none

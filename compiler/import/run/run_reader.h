@@ -31,6 +31,9 @@ public:
   /// bases, -1 if the key is not given.
   int nearness(const std::string &path) const;
 
+  /// Returns a reader of the keys below a node of the same run.
+  RunReader inside(const YamlNode &node) const { return RunReader(node, run); }
+
   /// Returns the location of a key's value, or of the file if the key is not given.
   SourceLocation where(const std::string &path) const;
   /// Report an error or a warning at a key's location.
@@ -55,6 +58,8 @@ private:
 // The parts of the import, each in a file of its name. `sizes` are the architecture's sizes after defaults.
 void importTraining(const RunReader &reader);
 void importOptimizer(const RunReader &reader);
+/// Imports the learning rates of the run and of groups of parameters.
+void importSchedules(const RunReader &reader);
 void importData(const RunReader &reader);
 /// Adds the adapters of pet_config to the model. `modules` has MindFormers' names of the model's matrix products.
 void importAdapters(const RunReader &reader, const NamedParameters &modules);

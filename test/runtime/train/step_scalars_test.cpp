@@ -4,6 +4,7 @@
 #include "runtime/abi.h"
 #include "runtime/kernels/update_scalars.h"
 #include "runtime/status.h"
+#include "runtime/train/batch_ramp.h"
 #include "runtime/train/initial_value.h"
 #include "runtime/train/learning_rate.h"
 
@@ -258,6 +259,26 @@ TEST(InitialValue, IsNormalAndKeyedByName) {
   EXPECT_NE(first(1, "a"), first(2, "a"));
   EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);
   EXPECT_EQ(initialValue(1, "a", InitialKind::Zeros, 0, 5), 0);
+}
+
+/// Batches of 4 samples until 8, of 8 until 20, then of 16.
+TEST(BatchRamp, FollowsTheSamples) {
+  pb::Settings settings;
+  settings.set_global_batch(16);
+  for (auto [end, batch, entry] : {std::tuple(8, 4, 2), {20, 8, 3}}) {
+    pb::BatchStep &step = *settings.add_batch_ramp();
+    step.set_samples(end);
+    step.set_global_batch(batch);
+    step.set_entry(entry);
+  }
+  int64_t consumed = 0, steps = 0;
+  for (auto [entry, samples] : {std::pair(2u, 4), {2u, 4}, {3u, 8}, {3u, 8}, {0u, 16}, {0u, 16}}) {
+    EXPECT_EQ(samplesOf(settings, steps++), consumed);
+    StepBatch batch = batchAfter(settings, consumed, /*entry=*/0);
+    EXPECT_EQ(batch.entry, entry) << consumed;
+    EXPECT_EQ(batch.samples, samples) << consumed;
+    consumed += batch.samples;
+  }
 }
 
 /// Steps of norm n = sqrt(squares) / 10, with a limit of 3 times the median of up to four norms.

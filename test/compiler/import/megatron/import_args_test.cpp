@@ -260,10 +260,8 @@ TEST(ImportArgs, OneDeviceIsTorchsDefault) {
 TEST(ImportArgs, FlagsThatChangeTheTraining) {
   for (auto [flags, reason] :
        {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
-        {"--decoupled-lr 5e-4", "all parameters have one learning rate"},
         {"--use-rope-scaling", "rotary positions are not rescaled"},
         {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
-        {"--step-batch-size-schedule 0:16", "all steps have the global batch"},
         {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
         {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear",
          "falls exponentially here"},
@@ -373,11 +371,23 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
   EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
 }
 
+TEST(ImportArgs, RampsOfTheBatchSize) {
+  EXPECT_THAT(importText(small + "--rampup-batch-size 2 2 100").yaml, HasSubstr("rampup_batch_size: [2, 2, 100]"));
+  EXPECT_THAT(importText(small + "--step-batch-size-schedule \"0:768 250B:1536\"").yaml,
+              HasSubstr("step_batch_size_schedule: '0:768 250B:1536'"));
+}
+
+TEST(ImportArgs, RatesOfTheVocabulary) {
+  std::string yaml = importText(small + "--lr 1e-3 --decoupled-lr 5e-4 --decoupled-min-lr 1e-5").yaml;
+  EXPECT_THAT(yaml, HasSubstr("decoupled_lr: 0.0005"));
+  EXPECT_THAT(yaml, HasSubstr("decoupled_min_lr: 1e-05"));
+}
+
 // A flag for a missing feature that would change the training is an error, unless its value is neutral.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   for (const char *flags : {"--muon-scalar-optimizer lion", "--muon-coefficient-type polar", "--start-weight-decay 0.1",
-                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--rampup-batch-size 2 2 100",
-                            "--min-loss-scale 16", "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
+                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--min-loss-scale 16",
+                            "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
     std::string flag(flags);
     flag.resize(std::min(flag.size(), flag.find(' ')));
     EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
