@@ -31,8 +31,8 @@ std::vector<SegmentRun> readRuns(mlir::ModuleOp module);
 
 /// Returns the optimizer's settings.
 OptimizerConfig readOptimizer(mlir::ModuleOp module);
-/// Returns the type in which gradients of a parameter are accumulated and reduced: `model.gradient_type`, else f32. It is
-/// f32 for a parameter with a sign rate, because its gradient counts tokens, and 16 bits do not hold large counts.
+/// Returns the type in which gradients of a parameter are accumulated and reduced: `model.gradient_type`, else f32. It
+/// is f32 for a parameter with a sign rate, because its gradient counts tokens, and 16 bits do not hold large counts.
 mlir::Type readGradientType(mlir::ModuleOp module, bool hasSignRate);
 /// Returns whether the optimizer keeps f32 master copies of parameters that are stored in another type.
 bool readMasters(mlir::ModuleOp module);

@@ -71,6 +71,19 @@ TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   }
 }
 
+/// Values are shorter than keys. The rotary columns of a key, the router and its bias are whole on every rank.
+TEST(Experts, DeepSeekV3TrainsLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun("deepseek_v3_experts");
+  TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+  for (const SplitCase &split :
+       {SplitCase{.tp = 2, .ep = 2, .sequenceParallel = true},
+        SplitCase{
+            .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1, .recompute = planner::Recompute::Full}}) {
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected);
+    expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected);
+  }
+}
+
 /// Models with the other options of experts, under each split. GLM-4's bias is updated in each step.
 class OtherExperts : public testing::TestWithParam<SplitCase> {
 protected:

@@ -166,7 +166,8 @@ INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
-                         testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe", "deepseek_v3_experts"),
+                         testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
+                                                          "deepseek_v3_experts"),
                                           testing::Values(Split{"ep2", replicas("expert_parallel", 1, 1)},
                                                           Split{"ep2tp2pp2", replicas("expert_parallel", 2, 2)})),
                          nameOf);

@@ -294,8 +294,8 @@ constexpr const char *graded[] = {"llama_wide",
                                   "deepseek_v3_full_q"};
 
 INSTANTIATE_TEST_SUITE_P(Models, Transformers,
-                         testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen2_moe",
-                                         "glm4_moe", "deepseek_v3_experts"),
+                         testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
+                                         "deepseek_v3_experts"),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(GradedModels, Transformers, testing::ValuesIn(graded), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::ValuesIn(graded), nameOf);
