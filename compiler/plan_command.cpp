@@ -52,6 +52,7 @@ planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
   planner::Pins freed = pins.profiled();
   if (run.runMode == "eval") {
     freed.zero = pins.zero;
+    freed.zeroGroup = pins.zeroGroup;
     freed.recompute = pins.recompute;
     freed.schedule = pins.schedule;
     freed.virtualStages = pins.virtualStages;

@@ -58,6 +58,7 @@ struct ParallelConfig {
   int64_t microBatchSize = 1; ///< samples per micro-batch on one replica
   int64_t microBatches = 1;   ///< micro-batches per step on one replica
   int zero = 0;               ///< ZeRO stage, 0..3
+  int zeroGroup = 0;          ///< data-parallel ranks over which ZeRO shards; they divide dp; 0: all of dp
   bool sequenceParallel = false;
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool splitsExperts = true;              ///< each expert is split over tp; otherwise experts are spread over ep and tp
@@ -74,6 +75,10 @@ struct ParallelConfig {
   int ranks() const { return dp * tp * pp * cp * ep; }
   /// Number of data-parallel ranks. Samples are sharded over dp and ep.
   int replicas() const { return dp * ep; }
+  /// Number of data-parallel ranks of one shard group of ZeRO. Other groups hold replicas of the shards (HSDP).
+  int zeroRanks() const { return zero > 0 && zeroGroup > 0 ? zeroGroup : dp; }
+  /// Number of shard groups in dp: ranks that hold the same shard.
+  int zeroReplicas() const { return dp / zeroRanks(); }
   /// Whether kept layer inputs are split over tp. False under sequence parallelism, which has already split them.
   bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
@@ -87,7 +92,7 @@ struct Plan : ParallelConfig {
 
 /// The fields that the user fixed. Empty fields are free.
 struct Pins {
-  std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
+  std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero, zeroGroup;
   std::optional<int64_t> microBatchSize, microBatches;
   std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
   std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
@@ -118,6 +123,7 @@ template <typename Visit> void visitFields(Visit visit) {
   visit("micro_batch_size", "the micro-batch size", &Pins::microBatchSize, &ParallelConfig::microBatchSize);
   visit("micro_batches", "the number of micro-batches", &Pins::microBatches, &ParallelConfig::microBatches);
   visit("zero", "the ZeRO stage", &Pins::zero, &ParallelConfig::zero);
+  visit("zero_group", "the ranks of a ZeRO group", &Pins::zeroGroup, &ParallelConfig::zeroGroup);
   visit("sequence_parallel", "sequence parallelism", &Pins::sequenceParallel, &ParallelConfig::sequenceParallel);
   visit("stage_layers", "the layers of each stage", &Pins::stageLayers, nullptr);
   visit("schedule", "the schedule", &Pins::schedule, &ParallelConfig::schedule);

@@ -14,15 +14,21 @@ enum class Axis { Pp, Dp, Cp, Ep, Tp };
 /// The names of the axes, indexed by Axis.
 inline constexpr std::array<const char *, 5> meshAxes = {"pp", "dp", "cp", "ep", "tp"};
 
+/// The axis of the replicas of ZeRO shards. Hybrid sharding (HSDP) splits dp into two axes: dp then has the ranks that
+/// share parameters, gradients or optimizer state, and this axis, directly outside dp, has the groups of such ranks.
+/// Without hybrid sharding, the axis has one rank.
+inline constexpr const char *replicateAxis = "dp_replicate";
+
 /// Returns the bit of an axis in a set of axes.
 constexpr uint32_t meshAxisBit(Axis axis) { return uint32_t{1} << static_cast<int>(axis); }
 
-/// Returns the bit of the axis with this name, or 0 if no axis has it.
+/// Returns the bit of the axis with this name, or 0 if no axis has it. The bit of `replicateAxis` follows those of
+/// meshAxes.
 constexpr uint32_t meshAxisBit(std::string_view name) {
   for (size_t i = 0; i < meshAxes.size(); ++i)
     if (name == meshAxes[i])
       return uint32_t{1} << i;
-  return 0;
+  return name == replicateAxis ? uint32_t{1} << meshAxes.size() : 0;
 }
 
 /// Returns pointers to the members pp, dp, cp, ep and tp of `object`, indexed by Axis.

@@ -4,6 +4,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -11,17 +12,33 @@ namespace {
 
 constexpr int64_t maxRanks = int64_t(1) << 20;
 
+/// The numbers of the axes' bits, outermost axis first.
+constexpr std::array<int, axisCount> outermostFirst = {
+    std::countr_zero(uint32_t(PP)), std::countr_zero(uint32_t(DP_REPLICATE)), std::countr_zero(uint32_t(DP)),
+    std::countr_zero(uint32_t(CP)), std::countr_zero(uint32_t(EP)),           std::countr_zero(uint32_t(TP))};
+
 } // namespace
 
 Mesh::Mesh(const pb::Mesh &mesh) : ranksPerHost(std::clamp<uint32_t>(mesh.ranks_per_host(), 1, maxRanks)) {
   const std::array given = axisFields(mesh);
   int64_t product = 1;
-  for (int axis = axisCount - 1; axis >= 0; --axis) {
-    strides[axis] = static_cast<int>(product);
+  for (size_t axis = given.size(); axis-- > 0;) {
     if (given[axis] == 0 || (product *= given[axis]) > maxRanks)
       throw PlanError(
           fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", meshAxes[axis], given[axis], maxRanks));
     sizes[axis] = static_cast<int>(given[axis]);
+  }
+  constexpr size_t dp = std::countr_zero(uint32_t(DP)), replicate = std::countr_zero(uint32_t(DP_REPLICATE));
+  uint32_t group = mesh.zero_group() > 0 ? mesh.zero_group() : mesh.dp();
+  if (mesh.dp() % group != 0)
+    throw PlanError(fmt::format("the mesh has ZeRO groups of {} ranks, which does not divide the {} ranks of dp", group,
+                                mesh.dp()));
+  sizes[dp] = static_cast<int>(group);
+  sizes[replicate] = static_cast<int>(mesh.dp() / group);
+  int stride = 1;
+  for (size_t i = outermostFirst.size(); i-- > 0;) {
+    strides[outermostFirst[i]] = stride;
+    stride *= sizes[outermostFirst[i]];
   }
 }
 
@@ -35,7 +52,7 @@ int Mesh::count(uint32_t axes) const {
 
 int Mesh::index(int rank, uint32_t axes) const {
   int index = 0;
-  for (int axis = 0; axis < axisCount; ++axis)
+  for (int axis : outermostFirst)
     if (axes >> axis & 1)
       index = index * sizes[axis] + rank / strides[axis] % sizes[axis];
   return index;
@@ -43,7 +60,7 @@ int Mesh::index(int rank, uint32_t axes) const {
 
 std::vector<int> Mesh::members(int rank, uint32_t axes) const {
   std::vector<int> members = {rank};
-  for (int axis = 0; axis < axisCount; ++axis) {
+  for (int axis : outermostFirst) {
     if (!(axes >> axis & 1))
       continue;
     std::vector<int> wider;
@@ -75,8 +92,10 @@ uint32_t Mesh::divided(uint32_t axes) const {
 int64_t Mesh::affine(int rank, const pb::Affine &terms) const {
   const std::array steps = axisFields(terms);
   int64_t sum = 0;
-  for (int axis = 0; axis < axisCount; ++axis)
-    sum += steps[axis] * index(rank, 1u << axis);
+  for (size_t axis = 0; axis < steps.size(); ++axis) {
+    uint32_t bit = 1u << axis;
+    sum += steps[axis] * index(rank, bit == DP ? DP | DP_REPLICATE : bit);
+  }
   return sum;
 }
 

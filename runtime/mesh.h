@@ -1,4 +1,4 @@
-// Ranks as coordinates on five mesh axes, outermost first; the last axis varies fastest.
+// Ranks as coordinates on the mesh axes pp, dp_replicate, dp, cp, ep and tp, outermost first; tp varies fastest.
 #pragma once
 
 #include "runtime/axes.h"
@@ -16,15 +16,18 @@ enum AxisBit : uint32_t {
   DP = meshAxisBit(Axis::Dp),
   CP = meshAxisBit(Axis::Cp),
   EP = meshAxisBit(Axis::Ep),
-  TP = meshAxisBit(Axis::Tp)
+  TP = meshAxisBit(Axis::Tp),
+  DP_REPLICATE = meshAxisBit(replicateAxis)
 };
-inline constexpr int axisCount = meshAxes.size();
+inline constexpr int axisCount = meshAxes.size() + 1;
+/// The axes whose ranks process different samples.
+inline constexpr uint32_t sampleAxes = DP_REPLICATE | DP | EP;
 inline constexpr uint32_t allAxes = (1u << axisCount) - 1;
 
 /// The mesh of a plan.
 class Mesh {
 public:
-  /// Throws PlanError if a size is 0 or the product exceeds 2^20.
+  /// Throws PlanError if a size is 0, the product exceeds 2^20, or zero_group does not divide dp.
   explicit Mesh(const pb::Mesh &sizes);
 
   int ranks() const { return count(allAxes); }
@@ -48,11 +51,11 @@ public:
   /// Returns the axes in `axes` that have more than one rank.
   uint32_t divided(uint32_t axes = allAxes) const;
 
-  /// Returns the sum of coefficient * coordinate over `terms`.
+  /// Returns the sum of coefficient * coordinate over `terms`. The coordinate on dp counts all data-parallel ranks.
   int64_t affine(int rank, const pb::Affine &terms) const;
 
 private:
-  std::array<int, axisCount> sizes, strides;
+  std::array<int, axisCount> sizes, strides; ///< by bit
   int ranksPerHost;
 };
 

@@ -59,7 +59,7 @@ Program::Program(pb::Plan plan, int threads)
 
 RankProgram Program::prepare(int rank, Device &device) const { return prepareRank(thePlan, theMesh, rank, device); }
 
-int dataReplica(const Mesh &mesh, int rank) { return mesh.index(rank, DP | EP); }
-int dataReplicas(const Mesh &mesh) { return mesh.count(DP | EP); }
+int dataReplica(const Mesh &mesh, int rank) { return mesh.index(rank, sampleAxes); }
+int dataReplicas(const Mesh &mesh) { return mesh.count(sampleAxes); }
 
 } // namespace espalier::rt

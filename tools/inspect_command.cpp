@@ -91,7 +91,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
       classes[part.name()] = part.bytes();
     memory.push_back(classes);
   }
-  nlohmann::ordered_json split = {{"dp", mesh.count(rt::DP)},
+  nlohmann::ordered_json split = {{"dp", mesh.count(rt::DP | rt::DP_REPLICATE)},
                                   {"tp", mesh.count(rt::TP)},
                                   {"pp", mesh.count(rt::PP)},
                                   {"cp", mesh.count(rt::CP)},
@@ -144,8 +144,9 @@ void printForPeople(const rt::pb::Plan &plan) {
   std::optional<int64_t> trained = trainedParameters(plan);
   fmt::print("{}: {} parameters{}, compiled for {}\n", plan.model(), plan.parameter_count(),
              trained ? fmt::format(", {} of them trained", *trained) : "", plan.target());
-  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {} x ep {}\n", mesh.ranks(), mesh.count(rt::DP),
-             mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP), mesh.count(rt::EP));
+  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {} x ep {}\n", mesh.ranks(),
+             mesh.count(rt::DP | rt::DP_REPLICATE), mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP),
+             mesh.count(rt::EP));
   int parts = mesh.count(rt::CP);
   fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}{}\n",
              settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),

@@ -23,8 +23,9 @@ constexpr size_t mostPoints = 2000, mostEvents = 20000; ///< drawn in one chart
 
 std::string axesText(uint32_t axes) {
   std::string text;
-  for (auto [axis, name] : {std::pair(rt::PP, "pp"), std::pair(rt::DP, "dp"), std::pair(rt::CP, "cp"),
-                            std::pair(rt::EP, "ep"), std::pair(rt::TP, "tp")})
+  for (auto [axis, name] :
+       {std::pair(rt::PP, "pp"), std::pair(rt::DP_REPLICATE, replicateAxis), std::pair(rt::DP, "dp"),
+        std::pair(rt::CP, "cp"), std::pair(rt::EP, "ep"), std::pair(rt::TP, "tp")})
     if (axes & axis)
       text += (text.empty() ? "" : " x ") + std::string(name);
   return text.empty() ? "none" : text;
@@ -36,8 +37,9 @@ Json planSummary(const std::string &file, const rt::pb::Plan &plan) {
   Json facts = {
       {"Model", fmt::format("{}, {} parameters", plan.model(), plan.parameter_count())},
       {"Plan", file},
-      {"Ranks", fmt::format("{} = dp {} x tp {} x pp {} x cp {} x ep {}", mesh.ranks(), mesh.count(rt::DP),
-                            mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP), mesh.count(rt::EP))},
+      {"Ranks",
+       fmt::format("{} = dp {} x tp {} x pp {} x cp {} x ep {}", mesh.ranks(), mesh.count(rt::DP | rt::DP_REPLICATE),
+                   mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP), mesh.count(rt::EP))},
       {"Batch",
        fmt::format("{} = micro-batch {} x {} micro-batches x {} replicas, sequence {}", settings.global_batch(),
                    settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh), settings.sequence())},

@@ -286,6 +286,8 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--use-distributed-optimizer\n";
   if (has16BitGradients(problem))
     text += "--grad-reduce-in-bf16\n";
+  if (plan.zeroReplicas() > 1)
+    text += line("--num-distributed-optimizer-instances", plan.zeroReplicas());
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
@@ -323,8 +325,12 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "  gradient_fp32_sync: False\n";
   if (plan.ep > 1)
     text += "  enable_alltoall: True\n";
+  if (plan.zero >= 2 || plan.zeroReplicas() > 1)
+    text += "  parallel_optimizer_config:\n";
   if (plan.zero >= 2)
-    text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
+    text += "    gradient_accumulation_shard: True\n";
+  if (plan.zeroReplicas() > 1) // also counts context and expert ranks
+    text += "  " + entry("optimizer_weight_shard_size", static_cast<int64_t>(plan.zeroRanks()) * plan.cp * plan.ep);
   if (plan.pp > 1 && plan.schedule == Schedule::GPipe)
     text += "  pipeline_config:\n    pipeline_scheduler: gpipe\n";
   if (plan.schedule == Schedule::Interleaved)
@@ -378,8 +384,9 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   }
   // The ranks of ep are a subset of the ranks that shard parameters, even if only experts are sharded.
   bool sharded = plan.zero >= 1;
-  text += "),\nparallelism=ParallelismConfig(\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
-          entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
+  text += "),\nparallelism=ParallelismConfig(\n" +
+          entry("data_parallel_replicate_degree", sharded ? plan.zeroReplicas() : plan.dp) +
+          entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.zeroRanks() : 1) * plan.ep) +
           entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
           entry("pipeline_parallel_degree", plan.pp);
   if (plan.tp > 1 && !plan.sequenceParallel)

@@ -2,6 +2,7 @@
 
 #include "compiler/link/plan_numbers.h"
 #include "dialects/exec/dialect.h"
+#include "runtime/axes.h"
 
 using namespace mlir;
 
@@ -31,9 +32,14 @@ std::string accumulatedValue(const SegmentBucket &bucket) {
   return bucket.name + (bucket.wholeGradientOffset ? ".accumulated" : ".gradient");
 }
 
+/// Returns whether shards of gradients are summed over replicas after the scatter.
+static bool isReplicated(const SegmentBucket &bucket) {
+  return !bucket.shareAxes.empty() && (axisBits(bucket.partialAxes) & exec::axisBit(replicateAxis));
+}
+
 std::string totalValue(const SegmentBucket &bucket) {
   if (!bucket.shareAxes.empty() && !bucket.wholeGradientOffset)
-    return scatteredValue(bucket);
+    return isReplicated(bucket) ? bucket.name + ".replicated" : scatteredValue(bucket);
   if (axisBits(bucket.partialAxes) & ~axisBits(bucket.shareAxes))
     return bucket.name + ".sum";
   return bucket.holders.empty() ? accumulatedValue(bucket) : bucket.name + ".total";
@@ -109,8 +115,8 @@ public:
   }
 
   /// Adds the bucket's transfers. Gradients are reduced over the stages that hold the bucket, then over the axes
-  /// without shards, then scattered to shards. If shards are accumulated, the scatter comes first and runs for each
-  /// micro-batch.
+  /// without shards, then scattered to shards. Shards are then reduced over replicas. If shards are accumulated, the
+  /// scatter comes first and runs for each micro-batch.
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
     pb::Buffer source = bucket.gradient();
@@ -120,22 +126,31 @@ public:
       Held own = {.split = share, .partial = left, .isKept = false, .isPerMicroBatch = true};
       transfers.scatter = addScatter(bucket.whole_gradient(), own);
     }
+    uint64_t elements = from.gradientElements();
     auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
       left &= ~axes;
       pb::Buffer sum = source;
-      sum.set_value(
-          value(from.name + suffix, summedType(from), from.gradientElements(), {.split = split, .partial = left}));
+      sum.set_value(value(from.name + suffix, summedType(from), elements, {.split = split, .partial = left}));
       transfers.sums.push_back(add(from.name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
       source = sum;
     };
     if (left & pp)
       reduce(".total", pp, from.holders);
-    if (left & ~share)
-      reduce(".sum", left & ~share, {});
+    bool scattersSums = share && !from.wholeGradientOffset && trains;
+    uint32_t later = scattersSums ? exec::axisBit(replicateAxis) : 0; // summed in shards
+    if (left & ~share & ~later)
+      reduce(".sum", left & ~share & ~later, {});
     if (!share)
       return transfers;
-    if (!from.wholeGradientOffset && trains)
-      transfers.sums.push_back(addScatter(source, {.split = share}));
+    if (scattersSums) {
+      left &= ~share;
+      transfers.sums.push_back(addScatter(source, {.split = share, .partial = left}));
+      source = part(source, tables.findValue(scatteredValue(from)));
+      split = share;
+      elements = from.partElements;
+    }
+    if (left & later)
+      reduce(".replicated", left & later, {});
     uint32_t own = tables.findValue(storedValue(from));
     const pb::Buffer &stored = bucket.stored();
     transfers.gather = add(from.name + ".gather", pb::Transfer::ALL_GATHER, share, {},

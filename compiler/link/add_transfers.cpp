@@ -25,10 +25,8 @@ constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm, r
 
 /// Returns the mesh axes of size greater than 1.
 uint32_t allAxes(const planner::Plan &plan) {
-  uint32_t axes = 0;
-  for (auto [name, size] : llvm::zip_equal(meshAxes, axisMembers(plan)))
-    axes |= *size > 1 ? exec::axisBit(name) : 0;
-  return axes;
+  auto bit = [](int size, StringRef axis) { return size > 1 ? exec::axisBit(axis) : 0; };
+  return sampleAxisBits(plan) | bit(plan.pp, "pp") | bit(plan.cp, "cp") | bit(plan.tp, "tp");
 }
 
 /// Adds the scalars that the host sets, and one value per scalar slot. Before the all-reduce, a rank holds partial sums
@@ -120,6 +118,11 @@ std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::
 }
 
 } // namespace
+
+uint32_t sampleAxisBits(const planner::Plan &plan) {
+  auto bit = [](int size, StringRef axis) { return size > 1 ? exec::axisBit(axis) : 0; };
+  return bit(plan.zeroReplicas(), replicateAxis) | bit(plan.zeroRanks(), "dp") | bit(plan.ep, "ep");
+}
 
 pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, int64_t value, int32_t layer) {
   pb::Buffer buffer;

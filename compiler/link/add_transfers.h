@@ -29,6 +29,9 @@ struct StepTransfers {
 /// must already contain its programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
+/// Returns the axes of several ranks that shard the samples.
+uint32_t sampleAxisBits(const planner::Plan &plan);
+
 /// Returns the buffer of a value inside a region.
 rt::pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, int64_t value, int32_t layer = 0);
 

@@ -242,7 +242,7 @@ private:
       Exchange &exchange =
           addExchange(draft.tables.values(static_cast<int>(buffer.value())).name(),
                       static_cast<uint32_t>(reader - stage.calls().begin()), buffer, /*isFilled=*/true);
-      exchange.add_split((in.plan.dp > 1 ? exec::axisBit("dp") : 0) | (in.plan.ep > 1 ? exec::axisBit("ep") : 0));
+      exchange.add_split(sampleAxisBits(in.plan));
       exchange.add_split(in.plan.cp > 1 ? exec::axisBit("cp") : 0);
     }
     uint32_t last = stage.calls_size() - 1;

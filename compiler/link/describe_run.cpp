@@ -99,6 +99,8 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   mesh.set_ep(plan.ep);
   mesh.set_tp(plan.tp);
   mesh.set_ranks_per_host(run.cluster.devicesPerHost);
+  if (plan.zeroReplicas() > 1)
+    mesh.set_zero_group(plan.zeroRanks());
   rt::pb::Settings &settings = *out.mutable_settings();
   settings.set_seed(run.seed);
   settings.set_micro_batch_size(plan.microBatchSize);

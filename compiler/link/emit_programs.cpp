@@ -43,7 +43,7 @@ void addCoordinates(Attribute attribute, pb::Affine &affine) {
   for (auto [axis, stride] : llvm::zip_equal(origin.getAxes(), origin.getStrides())) {
     if (axis == "pp")
       affine.set_pp(stride);
-    else if (axis == "dp")
+    else if (axis == "dp") // also counts the ranks of replicateAxis, directly outside
       affine.set_dp(stride);
     else if (axis == "cp")
       affine.set_cp(stride);

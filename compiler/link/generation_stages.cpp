@@ -1,6 +1,7 @@
 // Builds the stages of a generation plan: arenas, layer calls and instruction streams. Every value is resident or dies
 // with its entry, so each allocation has one slot.
 #include "compiler/layout/stage_calls.h"
+#include "compiler/link/add_transfers.h"
 #include "compiler/link/bind_parameters.h"
 #include "compiler/link/generation.h"
 #include "compiler/link/program_extents.h"
@@ -114,8 +115,7 @@ private:
     exchange.set_call(static_cast<uint32_t>(index));
     *exchange.mutable_buffer() = buffer;
     exchange.set_filled_by_host(buffer.region() == static_cast<uint32_t>(Region::Staged));
-    if (uint32_t replicas = (in.plan.dp > 1 ? exec::axisBit("dp") : 0) | (in.plan.ep > 1 ? exec::axisBit("ep") : 0);
-        replicas != 0 && exchange.split().empty())
+    if (uint32_t replicas = sampleAxisBits(in.plan); replicas != 0 && exchange.split().empty())
       exchange.add_split(replicas);
     exchange.add_entries(static_cast<uint32_t>(entry));
   }

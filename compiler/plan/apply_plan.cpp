@@ -38,15 +38,26 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   for (auto [axis, size] : llvm::zip_equal(meshAxes, axisMembers(plan))) {
     if (StringRef(axis) == "ep" && !model.hasExperts())
       continue;
+    bool isSplit = StringRef(axis) == "dp" && plan.zeroReplicas() > 1;
+    if (isSplit) {
+      axes.push_back(b.getStringAttr(replicateAxis));
+      sizes.push_back(plan.zeroReplicas());
+    }
     axes.push_back(b.getStringAttr(axis));
-    sizes.push_back(*size);
+    sizes.push_back(isSplit ? plan.zeroRanks() : *size);
   }
   module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
 
-  SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
+  SmallVector<StringRef> sampleAxes;
+  if (plan.zeroReplicas() > 1)
+    sampleAxes.push_back(replicateAxis);
+  sampleAxes.push_back("dp");
   if (model.hasExperts())
-    dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp", "ep"})),
-            b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"}))};
+    sampleAxes.push_back("ep");
+  SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr(sampleAxes))};
+  if (model.hasExperts())
+    dims.push_back(
+        b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"})));
   dims.push_back(b.getNamedAttr("seq", b.getStrArrayAttr({"cp"})));
   for (const std::string &dim : model.tensorParallelDims())
     if (plan.splitsExperts || !model.isOfExperts(dim))

@@ -45,6 +45,8 @@ Json planAsJson(const planner::PricedPlan &priced) {
                {"offload_optimizer", plan.offloadOptimizer},
                {"offload_activations", plan.offloadActivations},
                {"offload_parameters", plan.offloadParameters}};
+  if (plan.zeroReplicas() > 1)
+    json["zero_group"] = plan.zeroRanks();
   if (!plan.splitsExperts)
     json["expert_tensor_parallel"] = false;
   json["stages"] = Json::array();

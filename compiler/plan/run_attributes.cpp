@@ -156,6 +156,10 @@ planner::Plan readPlan(ModuleOp module) {
   if (auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh"))
     for (auto [axis, size] : llvm::zip_equal(meshAxes, axisMembers(plan)))
       *size = static_cast<int>(mesh.size(axis));
+  if (auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh"); mesh && mesh.size(replicateAxis) > 1) {
+    plan.zeroGroup = plan.dp;
+    plan.dp *= static_cast<int>(mesh.size(replicateAxis));
+  }
   if (auto from = module->getAttrOfType<DictionaryAttr>("exec.plan")) {
     readNumber(from, "micro_batch_size", plan.microBatchSize);
     readNumber(from, "micro_batches", plan.microBatches);

@@ -70,6 +70,8 @@ ArrayAttr axisNames(MLIRContext *context, uint32_t bits) {
   for (StringRef axis : meshAxes)
     if (bits & axisBit(axis))
       names.push_back(axis);
+  if (bits & axisBit(replicateAxis))
+    names.push_back(replicateAxis);
   return Builder(context).getStrArrayAttr(names);
 }
 

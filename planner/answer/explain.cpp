@@ -72,6 +72,8 @@ std::string describePlan(const Plan &plan) {
     text += format(" (%d virtual stages)", plan.virtualStages);
   if (plan.zero > 0)
     text += format(", zero %d", plan.zero);
+  if (plan.zeroReplicas() > 1)
+    text += format(" in groups of %d", plan.zeroRanks());
   if (plan.sequenceParallel)
     text += ", sequence parallel";
   if (plan.offloadOptimizer)

@@ -45,9 +45,14 @@ private:
 
   void add(const CollectiveTerm &term, double times) {
     double bytes = evaluate(term.bytes, symbols);
-    Group group = groupOf(term.axis, plan, problem.machine, term.overExperts);
+    bool isScatter = term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter;
+    bool isOfShards = isScatter || term.kind == CollectiveKind::AllGather;
+    Group group =
+        groupOf(term.axis, plan, problem.machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All);
     if (group.ranks > 1)
       add(term.axis, times * bytes, times * collectiveSeconds(term.kind, bytes, term.calls, group));
+    if (isScatter && plan.zeroReplicas() > 1) // once per step
+      add(term.axis, bytes / group.ranks, replicaSumSeconds(term, bytes, plan, problem.machine));
   }
 
   const Problem &problem;

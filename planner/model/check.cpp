@@ -66,7 +66,7 @@ private:
     visitFields([&](const char *key, const char *, auto pin, auto) {
       if constexpr (std::is_same_v<decltype(pin), std::optional<int> Pins::*> ||
                     std::is_same_v<decltype(pin), std::optional<int64_t> Pins::*>) {
-        int least = std::string_view(key) == "zero" ? 0 : 1;
+        int least = std::string_view(key).starts_with("zero") ? 0 : 1;
         if (pins.*pin && *(pins.*pin) < least)
           add({.field = key,
                .reason = std::string(key) + " must be at least " + number(least) + ", got " + number(*(pins.*pin))});
@@ -214,6 +214,15 @@ private:
   void checkZero() {
     if (pins.zero.value_or(0) > 3)
       add({.field = "zero", .reason = "there are ZeRO stages 0 to 3, got " + number(*pins.zero)});
+    int group = pins.zeroGroup.value_or(0);
+    if (group > 0 && pins.zero == 0)
+      add({.field = "zero_group",
+           .reason = "ZeRO groups of " + number(group) + " ranks shard nothing under ZeRO 0; planner.pin.zero: 1"});
+    if (group > 0 && pins.dp && *pins.dp % group != 0)
+      add({.field = "zero_group",
+           .reason = "ZeRO groups of " + number(group) + " ranks do not divide dp " + number(*pins.dp),
+           .got = group,
+           .divides = *pins.dp});
   }
 
   /// Checks a schedule with the smallest number of micro-batches that fills the stages, if that number is free.

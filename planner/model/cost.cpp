@@ -100,7 +100,7 @@ double memorySeconds(double bytes, const Machine &machine) {
   return bytes / machine.memoryBytesPerSecond + machine.launchSeconds;
 }
 
-Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts) {
+Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts, DataRanks dataRanks) {
   int stride = 1, ranks = config.tp;
   switch (axis) {
   case Axis::Tp:
@@ -112,9 +112,12 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
     stride = config.tp * config.ep, ranks = config.cp;
     break;
   case Axis::Dp: // gradients are summed over the context ranks too, which lie next to each other
-    stride = config.tp * config.ep, ranks = config.dp * config.cp;
+    stride = config.tp * config.ep,
+    ranks = (dataRanks == DataRanks::Shards ? config.zeroRanks() : config.dp) * config.cp;
     if (overExperts)
       stride = config.tp, ranks *= config.ep;
+    if (dataRanks == DataRanks::Replicas)
+      stride = config.tp * config.ep * config.cp * config.zeroRanks(), ranks = config.zeroReplicas();
     break;
   case Axis::Pp:
     stride = config.tp * config.ep * config.cp * config.dp, ranks = config.pp;
@@ -164,6 +167,13 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
     return bytes / group.bytesPerSecond + calls * group.hopSeconds;
   }
   return 0;
+}
+
+double replicaSumSeconds(const CollectiveTerm &scatter, double bytes, const ParallelConfig &config,
+                         const Machine &machine) {
+  int shards = groupOf(Axis::Dp, config, machine, scatter.overExperts, DataRanks::Shards).ranks;
+  Group replicas = groupOf(Axis::Dp, config, machine, scatter.overExperts, DataRanks::Replicas);
+  return collectiveSeconds(CollectiveKind::AllReduce, bytes / shards, scatter.calls, replicas);
 }
 
 double overlappedSeconds(double computeSeconds, double communicationSeconds) {

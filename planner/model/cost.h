@@ -51,18 +51,27 @@ struct Group {
   double linkBytesPerSecond = 0, networkBytesPerSecond = 0; ///< of one member: inside a host, and between hosts
 };
 
+/// The data-parallel ranks of a group: all of them, those of one shard group of ZeRO, or the ranks with one shard.
+enum class DataRanks { All, Shards, Replicas };
+
 /// Returns the group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the network
 /// shares of its r members on each host: min(link, r * network / (1 + slope * log2(hosts))). All groups of a host use
 /// the network at once. `slope` is Machine::ringSlope. dp groups include cp, because gradients are summed over both.
 /// With `overExperts` they also include ep. Example: 16 ranks on two hosts, links of 230 GB/s, a network of 22 GB/s,
-/// no slope: min(230, 8 * 22) = 176 GB/s.
-Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false);
+/// no slope: min(230, 8 * 22) = 176 GB/s. `dataRanks` selects a part of a dp group; replicas lie outside the context
+/// and expert ranks of a shard group.
+Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false,
+              DataRanks dataRanks = DataRanks::All);
 
 /// Seconds of a ring collective over a whole buffer of B bytes. All-gather and reduce-scatter: (n-1)/n B / W + (n-1)
 /// hops. All-reduce: twice that. Send: B / W + hop. All-to-all: B / n to each other member, + (n-1) hops. Members on
 /// the same host use the links; concurrently the others use each member's share of the network. Source: Thakur,
 /// Rabenseifner, Gropp 2005. Example: all-reduce of 1 GB over 8 ranks at 230 GB/s: 2 * 7/8 / 230 = 7.6 ms.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
+
+/// Seconds to sum the shards that a reduce-scatter of `bytes` leaves, over the shard groups of ZeRO.
+double replicaSumSeconds(const CollectiveTerm &scatter, double bytes, const ParallelConfig &config,
+                         const Machine &machine);
 
 /// The slowdown of overlapped compute and transfers, as a share of the overlapped time.
 inline constexpr double kCompetition = 0.1;

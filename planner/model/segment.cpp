@@ -132,6 +132,15 @@ public:
     visit(term, term.recomputedFull && !config.keepTensorParallelResults, addTo);
   }
 
+  // Adds the sum of a gradient's shard over its replicas. It runs once per step, even if the scatter runs for each
+  // micro-batch.
+  void addReplicaSum(const CollectiveTerm &scatter, double seconds) {
+    if (scatter.phase == Phase::Step)
+      add(scatter, seconds);
+    else
+      cost.step.communication[scatter.axis] += seconds;
+  }
+
   void run(const ComputeTerm &term, double seconds) {
     visit(term, term.recomputedFull, [&](ProgramPlayer &program, PhaseSeconds &phase) {
       phase.compute += seconds;
@@ -180,13 +189,19 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
              const ParallelConfig &config, SegmentCost &cost) {
   SegmentPrograms programs(config, problem, cost);
   for (const CollectiveTerm &term : terms.collectives) {
-    Group group = groupOf(term.axis, config, problem.machine, term.overExperts);
+    bool isScatter = term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter;
+    bool isOfShards = isScatter || term.kind == CollectiveKind::AllGather;
+    Group group =
+        groupOf(term.axis, config, problem.machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All);
     if (term.axis == Axis::Dp && term.kind == CollectiveKind::AllGather && group.ranks > 1)
       (term.phase == Phase::Forward    ? cost.forward
        : term.phase == Phase::Backward ? cost.backward
                                        : cost.step)
           .communication[Axis::Dp] += config.zero == 3 ? problem.software.gatherSeconds * term.calls : 0;
-    programs.add(term, collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group));
+    double bytes = evaluate(term.bytes, symbols);
+    programs.add(term, collectiveSeconds(term.kind, bytes, term.calls, group));
+    if (isScatter && config.zeroReplicas() > 1)
+      programs.addReplicaSum(term, replicaSumSeconds(term, bytes, config, problem.machine));
   }
   for (const ComputeTerm &term : terms.compute)
     programs.run(term, computeSeconds(term, symbols, problem.machine));
@@ -212,7 +227,7 @@ double unshardedBytes(const ParameterTerm &term, int zero, UnshardedBuffers room
 void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
                const ParallelConfig &config, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
-    double replicas = static_cast<double>(config.dp) * config.cp * (term.expert ? 1 : config.ep);
+    double replicas = static_cast<double>(config.zeroRanks()) * config.cp * (term.expert ? 1 : config.ep);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
     bool isSharded = config.zero >= (term.isFrozen ? 3 : 1);

@@ -9,6 +9,7 @@ Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bo
   simplicity.contextRanks = config.cp;
   simplicity.splitsTensorsOverHosts = config.tp > machine.devicesPerHost;
   simplicity.zero = config.zero;
+  simplicity.isHybrid = config.zeroReplicas() > 1;
   simplicity.offloads = config.offloadOptimizer + config.offloadActivations + config.offloadParameters;
   simplicity.hasOtherSchedule = config.pp > 1 && config.schedule != Schedule::OneFOneB;
   simplicity.recomputes = recomputes;

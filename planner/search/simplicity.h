@@ -16,6 +16,7 @@ struct Simplicity {
   int contextRanks = 1;
   bool splitsTensorsOverHosts = false;
   int zero = 0;
+  bool isHybrid = false; ///< ZeRO shards over a part of dp
   int offloads = 0;
   bool hasOtherSchedule = false; ///< other than 1F1B with one chunk per stage
   bool recomputes = false;

@@ -143,6 +143,13 @@ bool SearchSpace::isNothingShared(const ParallelConfig &config, int zero) const 
   return !problem.pins.zero && zero > 0 && config.replicas() * config.cp == 1;
 }
 
+// Returns the sizes of ZeRO's shard groups; 0 is all of dp. Smaller groups are used only if a pin asks for them.
+std::vector<int> SearchSpace::shardGroups(const ParallelConfig &config) const {
+  int group = problem.pins.zeroGroup.value_or(0);
+  bool isSound = group == 0 || (config.zero > 0 && config.dp % group == 0);
+  return isSound ? std::vector<int>{group} : std::vector<int>();
+}
+
 void SearchSpace::addFlags(ParallelConfig config) {
   const Pins &pins = problem.pins;
   config.vocabParallel = pins.vocabParallel.value_or(true);
@@ -157,8 +164,11 @@ void SearchSpace::addFlags(ParallelConfig config) {
         continue;
       config.sequenceParallel = sequenceParallel;
       config.zero = zero;
-      if ((all || problem.capability.runs(config)) && structuralViolations(problem, {config, {}}).empty())
-        addOffloads(config);
+      for (int group : shardGroups(config)) {
+        config.zeroGroup = group;
+        if ((all || problem.capability.runs(config)) && structuralViolations(problem, {config, {}}).empty())
+          addOffloads(config);
+      }
     }
 }
 

@@ -61,6 +61,7 @@ private:
   void enumerateAxes();
   void addMicroBatches(ParallelConfig config);
   bool isNothingShared(const ParallelConfig &config, int zero) const;
+  std::vector<int> shardGroups(const ParallelConfig &config) const;
   void addFlags(ParallelConfig config);
   void addOffloads(ParallelConfig config);
   void sumChoices();

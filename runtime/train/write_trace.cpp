@@ -37,8 +37,8 @@ std::string stepText(const std::string &role) {
 /// Formats mesh axes: "tp", "dp x cp".
 std::string axesText(uint32_t axes) {
   std::string text;
-  for (auto [axis, name] :
-       {std::pair(PP, "pp"), std::pair(DP, "dp"), std::pair(CP, "cp"), std::pair(EP, "ep"), std::pair(TP, "tp")})
+  for (auto [axis, name] : {std::pair(PP, "pp"), std::pair(DP_REPLICATE, replicateAxis), std::pair(DP, "dp"),
+                            std::pair(CP, "cp"), std::pair(EP, "ep"), std::pair(TP, "tp")})
     if (axes & axis)
       text += (text.empty() ? "" : " x ") + std::string(name);
   return text;

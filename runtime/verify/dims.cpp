@@ -79,6 +79,7 @@ pb::Affine Shapes::index(uint32_t axes, int64_t stride) const {
     return has ? stride * mesh.count(inner) : 0;
   };
   affine.set_pp(next(PP));
+  next(DP_REPLICATE); // the coordinate on dp counts these ranks, too
   affine.set_dp(next(DP));
   affine.set_cp(next(CP));
   affine.set_ep(next(EP));

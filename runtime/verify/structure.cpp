@@ -85,7 +85,7 @@ void Structure::checkSettings(const Mesh &mesh) {
     if (size == 0 || size > maxCount)
       return add("micro-batch size, micro-batches, global batch and sequence must be 1 to {}, got: {}", maxCount, size);
   // Divides, because the product of three counts may overflow.
-  uint64_t replicas = mesh.count(DP | EP), perReplica = settings.global_batch() / replicas;
+  uint64_t replicas = mesh.count(sampleAxes), perReplica = settings.global_batch() / replicas;
   if (settings.global_batch() % replicas != 0 || perReplica % settings.micro_batches() != 0 ||
       perReplica / settings.micro_batches() != settings.micro_batch_size())
     add("the global batch of {} is not micro-batch size {} * micro-batches {} * {} data replicas",

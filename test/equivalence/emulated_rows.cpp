@@ -72,6 +72,8 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gpt2_pp2", "gpt2", {}, {.pp = 2, .microBatches = 4}},
       {"gpt2_dp2_zero1", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 1}},
       {"gpt2_dp2_zero2", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 2}},
+      {"gpt2_dp4_zero1_group2", "gpt2", {}, {.dp = 4, .microBatches = 2, .zero = 1, .zeroGroup = 2}},
+      {"llama_dp4_zero3_group2", "llama", {}, {.dp = 4, .zero = 3, .zeroGroup = 2}},
       {"llama_dp2_tp2_zero3_full", "llama", {}, {.dp = 2, .tp = 2, .microBatches = 2, .zero = 3, .recompute = full}},
       {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
       {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
@@ -108,7 +110,7 @@ std::vector<EmulatedRow> allRows() {
   };
   add(deepModels(), chunkSplits());
   for (const Model &model : models())
-    for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
+    for (const auto *list : {&splits(), &contextSplits(), &shareSplits(), &hybridSplits()})
       add({model}, *list);
   add(optionModels(), optionSplits());
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());

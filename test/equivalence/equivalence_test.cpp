@@ -65,6 +65,9 @@ INSTANTIATE_TEST_SUITE_P(OptionPlans, Equivalence,
 INSTANTIATE_TEST_SUITE_P(SharePlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(shareSplits())), nameOf);
 
+INSTANTIATE_TEST_SUITE_P(HybridPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(hybridSplits())), nameOf);
+
 INSTANTIATE_TEST_SUITE_P(ChunkPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(deepModels()), testing::ValuesIn(chunkSplits())), nameOf);
 

@@ -31,12 +31,14 @@ constexpr const char *names[] = {"accumulate2",
                                  "dp2_cp2_zero1",
                                  "dp2_zero2",
                                  "dp4_zero3",
+                                 "dp8_zero1_group4",
+                                 "dp4_tp2_sp_zero3_group2",
                                  "dp2_tp2_sp_zero3",
                                  "dp2_tp2_pp2_zero3_sp_selective",
                                  "tp2_pp2_cp2_zero1_sp"};
 
 const SplitCase &splitNamed(const std::string &name) {
-  for (const auto *list : {&splits(), &contextSplits(), &shareSplits(), &chunkSplits()})
+  for (const auto *list : {&splits(), &contextSplits(), &shareSplits(), &hybridSplits(), &chunkSplits()})
     for (const SplitCase &split : *list)
       if (split.name == name)
         return split;

@@ -147,6 +147,14 @@ const std::vector<SplitCase> &chunkSplits() {
        .zero = 3,
        .schedule = interleaved,
        .virtualStages = 2},
+      {.name = "dp4_pp2_chunks2_zero3_group2",
+       .dp = 4,
+       .pp = 2,
+       .microBatches = 2,
+       .zero = 3,
+       .zeroGroup = 2,
+       .schedule = interleaved,
+       .virtualStages = 2},
   };
   return cases;
 }
@@ -234,6 +242,35 @@ const std::vector<SplitCase> &shareSplits() {
   return cases;
 }
 
+const std::vector<SplitCase> &hybridSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "dp4_zero1_group2", .dp = 4, .zero = 1, .zeroGroup = 2},
+      {.name = "dp4_zero1_group1", .dp = 4, .zero = 1, .zeroGroup = 1},
+      {.name = "dp8_zero1_group4", .dp = 8, .zero = 1, .zeroGroup = 4},
+      {.name = "dp4_zero2_group2", .dp = 4, .microBatches = 2, .zero = 2, .zeroGroup = 2},
+      {.name = "dp4_zero3_group2_full", .dp = 4, .microBatches = 2, .zero = 3, .zeroGroup = 2, .recompute = full},
+      {.name = "dp4_tp2_sp_zero1_group2",
+       .dp = 4,
+       .tp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .zeroGroup = 2,
+       .sequenceParallel = true},
+      {.name = "dp4_tp2_sp_zero3_group2",
+       .dp = 4,
+       .tp = 2,
+       .microBatches = 2,
+       .zero = 3,
+       .zeroGroup = 2,
+       .sequenceParallel = true},
+      {.name = "dp4_cp2_zero1_group2", .dp = 4, .cp = 2, .zero = 1, .zeroGroup = 2},
+      {.name = "dp2_cp2_zero2_group1", .dp = 2, .cp = 2, .microBatches = 2, .zero = 2, .zeroGroup = 1},
+      {.name = "dp4_pp2_zero1_group2", .dp = 4, .pp = 2, .microBatches = 2, .zero = 1, .zeroGroup = 2},
+      {.name = "dp4_pp2_zero2_group2", .dp = 4, .pp = 2, .microBatches = 2, .zero = 2, .zeroGroup = 2},
+  };
+  return cases;
+}
+
 const std::vector<SplitCase> &unlikeSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "accumulate2", .microBatches = 2},
@@ -254,6 +291,7 @@ const std::vector<SplitCase> &tiedSplits() {
       {.name = "pp2", .pp = 2, .microBatches = 4},
       {.name = "dp2_tp2_pp2_zero1", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1},
       {.name = "dp2_zero3", .dp = 2, .zero = 3},
+      {.name = "dp4_pp2_zero1_group2", .dp = 4, .pp = 2, .microBatches = 2, .zero = 1, .zeroGroup = 2},
   };
   return cases;
 }
@@ -282,6 +320,7 @@ const std::vector<SplitCase> &frozenSplits() {
       {.name = "dp2_zero1", .dp = 2, .microBatches = 2, .zero = 1},
       {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
       {.name = "dp4_zero3", .dp = 4, .microBatches = 2, .zero = 3},
+      {.name = "dp4_zero3_group2", .dp = 4, .microBatches = 2, .zero = 3, .zeroGroup = 2},
       {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},
       {.name = "tp2", .tp = 2},
       {.name = "tp2_sp", .tp = 2, .microBatches = 2, .sequenceParallel = true},
@@ -339,6 +378,8 @@ const std::vector<SplitCase> &expertSplits() {
       {.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .zero = 1},
       {.name = "dp2_zero2_accumulate2", .dp = 2, .microBatches = 2, .zero = 2},
       {.name = "dp2_ep2_zero3_full", .dp = 2, .ep = 2, .microBatches = 2, .zero = 3, .recompute = full},
+      {.name = "dp4_ep2_zero1_group2", .dp = 4, .ep = 2, .zero = 1, .zeroGroup = 2},
+      {.name = "dp4_ep2_zero3_group2", .dp = 4, .ep = 2, .zero = 3, .zeroGroup = 2},
       {.name = "dp2_tp2_pp2_zero3", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 3},
       {.name = "ep2_selective", .ep = 2, .recompute = selective},
       {.name = "dp2_ep2_full", .dp = 2, .ep = 2, .recompute = full},
@@ -402,6 +443,7 @@ const std::vector<SplitCase> &matrixSplits() {
       {.name = "dp4", .dp = 4},
       {.name = "dp2_zero1", .dp = 2, .microBatches = 2, .zero = 1},
       {.name = "dp4_zero1", .dp = 4, .zero = 1},
+      {.name = "dp4_zero1_group2", .dp = 4, .zero = 1, .zeroGroup = 2},
       {.name = "dp2_pp2_zero1", .dp = 2, .pp = 2, .microBatches = 4, .zero = 1},
       {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
       {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},

@@ -28,6 +28,9 @@ const std::vector<SplitCase> &contextSplits();
 /// Splits with sharded gradients and parameters: ZeRO 2 and 3.
 const std::vector<SplitCase> &shareSplits();
 
+/// Splits whose ZeRO shards have replicas (HSDP): with tensor and context ranks, stages, and accumulation.
+const std::vector<SplitCase> &hybridSplits();
+
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 

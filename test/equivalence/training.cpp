@@ -33,6 +33,7 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.microBatches = split.microBatches;
   plan.microBatchSize = 8 / (split.dp * split.ep * split.microBatches);
   plan.zero = split.zero;
+  plan.zeroGroup = split.zeroGroup;
   plan.sequenceParallel = split.sequenceParallel;
   plan.splitsExperts = split.splitsExperts;
   plan.vocabParallel = split.vocabParallel;

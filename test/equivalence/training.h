@@ -19,7 +19,7 @@ struct SplitCase {
   int ep = 1;
   bool splitsExperts = true;
   int64_t microBatches = 1;
-  int zero = 0;
+  int zero = 0, zeroGroup = 0;
   bool sequenceParallel = false;
   bool vocabParallel = true;
   planner::Recompute recompute = planner::Recompute::None;

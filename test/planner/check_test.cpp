@@ -98,6 +98,14 @@ TEST(Check, ABatchIsTheProductOfItsFactors) {
               ElementsAre("global_batch: global batch 48 is not dp 4 · micro-batch size 2 · micro-batches 4; 48 → 32"));
 }
 
+TEST(Check, GroupsOfZeroDivideTheDataRanks) {
+  EXPECT_THAT(found(pinned({{&Pins::dp, 4}, {&Pins::zero, 1}, {&Pins::zeroGroup, 2}})), ElementsAre());
+  EXPECT_THAT(found(pinned({{&Pins::dp, 4}, {&Pins::zero, 1}, {&Pins::zeroGroup, 3}})),
+              ElementsAre("zero_group: ZeRO groups of 3 ranks do not divide dp 4; 3 → 2 or 4"));
+  EXPECT_THAT(found(pinned({{&Pins::dp, 4}, {&Pins::zero, 0}, {&Pins::zeroGroup, 2}})),
+              ElementsAre("zero_group: ZeRO groups of 2 ranks shard nothing under ZeRO 0; planner.pin.zero: 1; "));
+}
+
 // The number of micro-batches follows from the batch, and 3 of them do not fill 2 stages of an interleaved schedule.
 TEST(Check, SchedulesAreCheckedWithDerivedMicroBatches) {
   Pins pins = pinned({{&Pins::tp, 1},

@@ -170,6 +170,24 @@ TEST(Cost, GradientsOfExpertsUseOtherGroups) {
   EXPECT_EQ(others.perHost, 4);
 }
 
+// 4 hosts of 8 devices: shards stay on a host, and the replicas of a shard are one device of each host.
+TEST(Cost, HybridShardingKeepsShardsOnAHost) {
+  Machine machine = testMachine(4, 8);
+  Plan plan;
+  plan.tp = 2, plan.dp = 16, plan.zero = 1, plan.zeroGroup = 4;
+  Group shards = groupOf(Axis::Dp, plan, machine, /*overExperts=*/false, DataRanks::Shards),
+        replicas = groupOf(Axis::Dp, plan, machine, /*overExperts=*/false, DataRanks::Replicas);
+  EXPECT_EQ(shards.ranks, 4);
+  EXPECT_EQ(shards.bytesPerSecond, machine.link.bytesPerSecond);
+  EXPECT_EQ(replicas.ranks, 4);
+  EXPECT_EQ(replicas.perHost, 1);
+  EXPECT_LE(replicas.bytesPerSecond, machine.network.bytesPerSecond);
+  CollectiveTerm scatter;
+  scatter.axis = Axis::Dp, scatter.kind = CollectiveKind::ReduceScatter, scatter.calls = 1;
+  EXPECT_DOUBLE_EQ(replicaSumSeconds(scatter, 1e9, plan, machine),
+                   collectiveSeconds(CollectiveKind::AllReduce, 1e9 / 4, 1, replicas));
+}
+
 TEST(Cost, AllToAllKeepsOnePartAndSendsTheOthers) {
   Machine machine = testMachine(2, 8);
   machine.link.latencySeconds = machine.network.latencySeconds = 0;

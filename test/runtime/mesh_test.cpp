@@ -60,6 +60,32 @@ TEST(Mesh, SelectsTheShardOfARank) {
   EXPECT_EQ(mesh.affine(23, terms), 997);
 }
 
+// rank = ((pp * 2 + dp_replicate) * 2 + dp) * 2 + tp. Hybrid sharding does not move ranks: rank 13 has the same
+// coordinates on pp and tp, and the same place among all data-parallel ranks, as without.
+TEST(Mesh, SplitsDataParallelRanksForHybridSharding) {
+  pb::Mesh message = sizes(2, 4, 2);
+  Mesh whole(message);
+  message.set_zero_group(2);
+  Mesh mesh(message);
+  EXPECT_EQ(mesh.ranks(), 16);
+  EXPECT_EQ(mesh.index(13, DP_REPLICATE), 1);
+  EXPECT_EQ(mesh.index(13, DP), 0);
+  EXPECT_EQ(mesh.index(13, TP), 1);
+  EXPECT_EQ(mesh.stage(13), 1);
+  EXPECT_EQ(mesh.peer(13, 0), 5);
+  EXPECT_THAT(mesh.members(13, DP), ElementsAre(13, 15));
+  EXPECT_THAT(mesh.members(13, DP_REPLICATE), ElementsAre(9, 13));
+  EXPECT_EQ(mesh.members(13, DP_REPLICATE | DP), whole.members(13, DP));
+  EXPECT_EQ(mesh.index(13, sampleAxes), whole.index(13, DP));
+  EXPECT_EQ(whole.count(DP_REPLICATE), 1);
+  pb::Affine samples;
+  samples.set_dp(10);
+  EXPECT_EQ(mesh.affine(13, samples), 20);
+  EXPECT_EQ(whole.affine(13, samples), 20);
+  message.set_zero_group(3);
+  EXPECT_THROW(Mesh{message}, PlanError);
+}
+
 TEST(Mesh, RejectsInvalidSizes) {
   EXPECT_THROW(Mesh(sizes(2, 0, 1)), PlanError);
   EXPECT_THROW(Mesh(sizes(1 << 10, 1 << 10, 2)), PlanError);

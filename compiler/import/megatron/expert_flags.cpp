@@ -85,7 +85,7 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
 
 bool hasBiasedRouter(const GivenFlags &given) { return given.isGiven("--moe-router-enable-expert-bias"); }
 
-void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
+int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
   const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
   const std::string key = "parallel_config.expert_parallel", wholeKey = "planner.pin.expert_tensor_parallel";
   std::optional<int64_t> stated = given.count(flag, key);
@@ -93,7 +93,7 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
   if (tensor != tensorRanks && tensor != 1) {
     given.error(tensorFlag, fmt::format("each expert is split over all tensor ranks or over none; {}: {} → {} or 1",
                                         tensorFlag, tensor, tensorRanks));
-    return;
+    return 1;
   }
   // Unsharded experts are also distributed over tensor ranks. Megatron's ep then equals our ep times tp.
   bool isWhole = tensor != tensorRanks;
@@ -108,6 +108,8 @@ void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRank
     yaml.put(key, fmt::format("{}", ranks / spread), flag);
   if (isWhole)
     yaml.put(wholeKey, "False", tensorFlag);
+  bool isSplit = ranks % spread == 0 && replicas % (ranks / spread) == 0;
+  return isSplit ? ranks / spread : 1;
 }
 
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {

@@ -7,8 +7,8 @@
 namespace espalier {
 
 /// Writes parallel_config.expert_parallel. `replicas` is the number of model replicas, over which experts are
-/// distributed.
-void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
+/// distributed. Returns the ranks of our ep axis, which divide `replicas`; 1 if the flags are refused.
+int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
 
 /// Returns whether the script has the router of DeepSeek-V3, whose architecture is glm4_moe here.
 bool hasBiasedRouter(const GivenFlags &given);

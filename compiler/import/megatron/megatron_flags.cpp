@@ -82,6 +82,8 @@ constexpr const char *mappedFlags[] = {
     "--use-distributed-optimizer",
     "--data-parallel-sharding-strategy",
     "--zero-stage",
+    "--num-distributed-optimizer-instances",
+    "--outer-dp-sharding-strategy",
     "--num-layers-per-virtual-pipeline-stage",
     "--num-virtual-stages-per-pipeline-rank",
     "--pipeline-model-parallel-layout",

@@ -3,6 +3,7 @@
 #include "compiler/import/megatron/expert_flags.h"
 #include "compiler/import/megatron/flag_writer.h"
 #include "compiler/import/megatron/stage_layout.h"
+#include "planner/check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +49,7 @@ public:
     put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
     if (cp > 1)
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
-    writeExpertSplit(given, yaml, tp, dp);
+    writeInstances(dp / writeExpertSplit(given, yaml, tp, dp));
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
     if (batches < pp) // MindFormers' key needs at least one per stage; Megatron does not
       put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");
@@ -95,7 +96,29 @@ private:
     if (zero == 2)
       put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
           "--data-parallel-sharding-strategy");
-    isFullySharded = zero == 3;
+    zeroStage = zero;
+  }
+
+  /// Writes the ranks of one instance of the distributed optimizer. Each instance shards over its own part of dp.
+  /// `dp` counts no ranks of the ep axis.
+  void writeInstances(int64_t dp) {
+    const char *flag = "--num-distributed-optimizer-instances";
+    const std::string key = "planner.pin.zero_group";
+    int64_t instances = given.count(flag, key).value_or(1);
+    std::optional<std::string> outer = given.value("--outer-dp-sharding-strategy", key);
+    if (outer && *outer != "no_shard")
+      given.error("--outer-dp-sharding-strategy",
+                  fmt::format("replicas of shards are not sharded again; --outer-dp-sharding-strategy: {} → no_shard, "
+                              "or --num-distributed-optimizer-instances: {} → 1",
+                              *outer, instances));
+    if (instances <= 1)
+      return;
+    if (dp % instances != 0)
+      return given.error(flag, fmt::format("{} instances do not divide dp {}; {}: {} → {}", instances, dp, flag,
+                                           instances, planner::nearestDivisors(dp, instances)));
+    if (zeroStage == 0)
+      return given.error(flag, fmt::format("{} needs a distributed optimizer; add --use-distributed-optimizer", flag));
+    put(key, fmt::format("{}", dp / instances), flag);
   }
 
   /// Writes the layers of every chunk from a layout.
@@ -189,7 +212,7 @@ private:
     }
     put(key, full, "--recompute-granularity");
     put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
-    put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
+    put("recompute_config.parallel_optimizer_comm_recompute", zeroStage == 3 ? "True" : "False");
   }
 
   void writeOffloading() {
@@ -208,7 +231,7 @@ private:
 
   int64_t layers = 0;
   int64_t chunks = 1; ///< chunks per stage
-  bool isFullySharded = false;
+  long zeroStage = 0;
 };
 
 } // namespace

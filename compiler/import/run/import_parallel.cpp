@@ -78,6 +78,31 @@ int zeroOfFile(const RunReader &reader) {
   return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard").value_or(false) ? 2 : 1;
 }
 
+/// Returns the data-parallel ranks of a shard group, or 0 for all of dp. optimizer_weight_shard_size also counts the
+/// context ranks and, with experts, those of the ep axis.
+int zeroGroupOfFile(const RunReader &reader) {
+  const std::string path = "parallel.parallel_optimizer_config.optimizer_weight_shard_size";
+  const planner::Pins &pins = reader.config().pins;
+  int64_t size = reader.integer(path).value_or(-1);
+  if (size == -1)
+    return 0;
+  if (pins.zero == 0) {
+    reader.report(path, KeyAction::Accepted, "counts only with enable_parallel_optimizer");
+    return 0;
+  }
+  int64_t inner = product({*pins.cp, *pins.ep}), most = product({*pins.dp, inner});
+  if (size >= inner && size <= most && size % inner == 0 && most % size == 0)
+    return static_cast<int>(size / inner);
+  std::vector<int64_t> sizes;
+  for (int64_t group = 1; group <= *pins.dp && sizes.size() < 12; ++group)
+    if (*pins.dp % group == 0)
+      sizes.push_back(group * inner);
+  reader.error(path, fmt::format("optimizer_weight_shard_size must be -1 or one of {} (ranks of dp {}{}), got {}",
+                                 fmt::join(sizes, ", "), *pins.dp,
+                                 inner > 1 ? fmt::format(" · {} context and expert ranks", inner) : "", size));
+  return 0;
+}
+
 /// Returns the chunks per stage of an interleaved schedule: the number in the file, else two.
 int64_t chunksOfFile(const RunReader &reader) {
   int64_t stated = reader.integer("model.model_config.pp_interleave_num").value_or(2);
@@ -313,6 +338,7 @@ void pinFile(const RunReader &reader) {
   pins.microBatchSize = count(reader, "runner_config.batch_size");
   pins.microBatches = microBatchesOfFile(reader, *pins.pp);
   pins.zero = zeroOfFile(reader);
+  pins.zeroGroup = zeroGroupOfFile(reader);
   pins.sequenceParallel = reader.flag(section + "use_seq_parallel").value_or(false) && *pins.tp > 1;
   // MindFormers forces the sharded form with a pipeline.
   pins.vocabParallel = *pins.pp > 1 || !reader.flag(section + "vocab_emb_dp").value_or(true);
@@ -337,6 +363,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   pins.microBatches = product(
       {count(reader, "runner_config.gradient_accumulation_steps"), count(reader, "micro_batch_interleave_num")});
   pins.zero = zeroOfFile(reader);
+  pins.zeroGroup = zeroGroupOfFile(reader);
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
   pinOffloading(reader);
@@ -349,9 +376,10 @@ int64_t freePlan(const RunReader &reader) {
   int64_t stages = count(reader, "parallel_config.pipeline_stage");
   int64_t batch = product({count(reader, "runner_config.batch_size"), count(reader, "parallel_config.data_parallel"),
                            microBatchesOfFile(reader, stages)});
-  for (const char *path : {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
-                           "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
-                           "recompute_config.parallel_optimizer_comm_recompute", "swap_config"})
+  for (const char *path :
+       {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
+        "parallel.enable_parallel_optimizer", "parallel.parallel_optimizer_config", "parallel.pipeline_config",
+        "recompute_config.parallel_optimizer_comm_recompute", "swap_config"})
     reader.report(path, KeyAction::Mapped, "the planner chooses at the same global batch; planner.pin fixes it");
   return batch;
 }
@@ -359,7 +387,7 @@ int64_t freePlan(const RunReader &reader) {
 /// Returns the value of one key of planner.pin, by its type. The key checker reports values below the minimum.
 std::optional<int> pinOf(const RunReader &reader, const std::string &path, const std::optional<int> &) {
   std::optional<int64_t> value = reader.integer(path);
-  int64_t least = path == "planner.pin.zero" ? 0 : 1;
+  int64_t least = path.starts_with("planner.pin.zero") ? 0 : 1;
   return value ? std::optional(static_cast<int>(std::clamp<int64_t>(*value, least, 1000000000))) : std::nullopt;
 }
 

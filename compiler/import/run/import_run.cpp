@@ -291,11 +291,12 @@ void deriveValues(const RunReader &reader) {
   reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step under every plan");
   if (config.isPinned)
     reader.derive("plan",
-                  fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
-                              *pins.tp, *pins.pp, *pins.cp,
+                  fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}{}, recompute {}, {}",
+                              *pins.dp, *pins.tp, *pins.pp, *pins.cp,
                               config.model.hasExperts() ? fmt::format(" ep {}", *pins.ep) : "", *pins.microBatches,
-                              *pins.microBatchSize, *pins.zero, planner::recomputeName(*pins.recompute),
-                              planner::scheduleName(*pins.schedule)),
+                              *pins.microBatchSize, *pins.zero,
+                              *pins.zeroGroup > 0 ? fmt::format(" in groups of {}", *pins.zeroGroup) : "",
+                              planner::recomputeName(*pins.recompute), planner::scheduleName(*pins.schedule)),
                   "pinned by the file");
   else
     reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");
@@ -345,7 +346,7 @@ std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
 
 void leaveBackward(RunConfig &run) {
   planner::Pins &pins = run.pins;
-  pins.zero = 0;
+  pins.zero = pins.zeroGroup = 0;
   pins.virtualStages = 1;
   pins.schedule = planner::Schedule::OneFOneB;
   pins.recompute = planner::Recompute::None;

@@ -38,6 +38,20 @@ TEST(Export, MegatronFlags) {
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
 }
 
+TEST(Export, HybridShardingOfEachSystem) {
+  Plan plan;
+  plan.dp = 4, plan.cp = 2, plan.microBatches = 4, plan.zero = 3, plan.zeroGroup = 2;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  EXPECT_THAT(exportMegatron(problem(), plan).text,
+              HasSubstr("--use-distributed-optimizer\n--num-distributed-optimizer-instances 2\n"));
+  EXPECT_THAT(exportMindFormers(problem(), plan).text,
+              HasSubstr("  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n"
+                        "    optimizer_weight_shard_size: 4\n"));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text,
+              HasSubstr("    data_parallel_replicate_degree=2,\n    data_parallel_shard_degree=2,\n"));
+  EXPECT_THAT(describePlan(plan), HasSubstr("zero 3 in groups of 2"));
+}
+
 TEST(Export, ExpertsOfEachSystem) {
   Problem experts = problem();
   experts.tokensPerSample = 4096;

@@ -96,6 +96,7 @@ void forPlans(const std::function<void(const Problem &, const Plan &)> &check) {
         plan.dp = 2, plan.tp = 2, plan.cp = 2, plan.pp = isDeep ? 4 : 1;
         plan.ep = problem.kinds.size() == dense.kinds.size() ? 1 : 2, plan.splitsExperts = variant & 4;
         plan.microBatches = 8, plan.zero = variant / 8 % 4, plan.sequenceParallel = variant & 4;
+        plan.zeroGroup = variant & 4 ? 1 : 0;
         plan.offloadActivations = plan.offloadOptimizer = variant & 32;
         plan.offloadParameters = plan.offloadOptimizer && plan.zero == 3;
         plan.schedule = isDeep ? schedule : Schedule::OneFOneB;

@@ -162,6 +162,22 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+// 16 devices with tp 2 and pp 2 have dp 4.
+TEST(ImportArgs, InstancesOfTheDistributedOptimizer) {
+  auto importWith = [](const std::string &flags) {
+    return importText(small + "--micro-batch-size 1 " + flags, "h100_dgx:2x8");
+  };
+  const std::string instances = "--use-distributed-optimizer --num-distributed-optimizer-instances ";
+  ImportedArgs args = importWith(instances + "2 --outer-dp-sharding-strategy no_shard");
+  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("    zero_group: 2"));
+  EXPECT_THAT(importWith(instances + "2 --outer-dp-sharding-strategy optim").diagnostics.render(),
+              HasSubstr("replicas of shards are not sharded again"));
+  EXPECT_THAT(importWith(instances + "3").diagnostics.render(), HasSubstr("3 instances do not divide dp 4"));
+  EXPECT_THAT(importWith("--num-distributed-optimizer-instances 2").diagnostics.render(),
+              HasSubstr("add --use-distributed-optimizer"));
+}
+
 // Megatron counts recomputed layers per chunk, and spreads the layers of a stage evenly over its chunks.
 TEST(ImportArgs, LayersAreSpreadOverChunks) {
   const std::string chunks = small + "--num-virtual-stages-per-pipeline-rank 2 ";

@@ -303,6 +303,8 @@ INSTANTIATE_TEST_SUITE_P(
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
               "zero_bubble_v, v_half, v_min, did you mean '1f1b'?"},
         Fault{{"planner.pin.zero=7"}, "there are ZeRO stages 0 to 3, got 7"},
+        Fault{{"planner.pin.dp=2", "planner.pin.zero_group=3"},
+              "ZeRO groups of 3 ranks do not divide dp 2; zero_group: 3 → 2"},
         Fault{{"swap_config.swap=True"},
               "nothing can be offloaded, cluster cpu_local has no link to host memory (host.bandwidth); swap: True → "
               "False"},
