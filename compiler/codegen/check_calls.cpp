@@ -44,8 +44,8 @@ struct SmallCall {
   std::vector<CheckedBytes> memory;
 };
 
-/// Makes the calls that may use a kernel, from its function's row. Makes no call if the kernel's parameters do not give
-/// all types and constants; another kernel of the same call then does.
+/// Makes the calls that may use a kernel, from its function's row. Types and constants that the kernel's parameters do
+/// not give are those of another kernel of the function. Makes no call if no kernel gives them.
 class CallMaker {
 public:
   /// `offset` is the operands' distance, in bytes, from a multiple of 16.
@@ -73,13 +73,24 @@ public:
 
 private:
   Attribute parameter(StringRef name) { return kernel.getParameters()->get(name); }
+  /// Returns a parameter of this kernel or, if it has none of this name, of another kernel of the function.
+  Attribute parameterOfAny(StringRef name) {
+    Attribute own = parameter(name);
+    for (auto other : kernel->getParentOfType<ModuleOp>().getOps<exec::KernelOp>()) {
+      const rt::KernelSignature *otherRow = other.getShape().empty() ? nullptr : rt::findKernel(other.getShape());
+      if (!own && otherRow && otherRow->function == row->function && other.getParameters())
+        own = other.getParameters()->get(name);
+    }
+    return own;
+  }
 
   /// Finds the element types of the call's operands. Returns false if a type is unknown.
   bool findElements() {
     for (const rt::OperandSignature &operand : row->function->operands) {
       Type element = operand.type == 's' ? Type(builder.getF32Type()) : Type(builder.getI32Type());
       if (operand.type == 'f' || operand.type == 'e' || operand.type == 'b') {
-        auto type = dyn_cast_or_null<TypeAttr>(parameter(operand.type == 'f' ? StringRef(operand.name) : "type"));
+        StringRef name = operand.type == 'f' ? StringRef(operand.name) : "type";
+        auto type = dyn_cast_or_null<TypeAttr>(operand.isOptional ? parameter(name) : parameterOfAny(name));
         if (!type && !operand.isOptional)
           return false;
         element = type ? type.getValue() : Type();
@@ -115,9 +126,11 @@ private:
     }
     sizes.resize(given);
     for (const rt::NumberSignature &number : function.floats) {
-      if (!parameter(number.name))
+      auto value =
+          dyn_cast_or_null<FloatAttr>(number.initial.empty() ? parameterOfAny(number.name) : parameter(number.name));
+      if (!value)
         return !number.initial.empty();
-      floats.push_back(cuda::realParameter(kernel, number.name));
+      floats.push_back(value.getValueAsDouble());
     }
     return true;
   }

@@ -88,7 +88,7 @@ void importSchedule(const RunReader &reader, const std::string &section, Learnin
                  fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
   importWarmup(reader, section, schedule);
   if (schedule.kind == "wsd" && schedule.decaySteps < 0)
-    reader.error(section + "type", "wsd needs decay_steps");
+    reader.error(section + "type", "wsd needs " + section + "decay_steps");
 }
 
 /// Returns whether a name has the form of a pattern, in which `*` stands for any text.

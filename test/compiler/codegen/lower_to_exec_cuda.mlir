@@ -64,7 +64,7 @@ module attributes {exec.target = "cuda"} {
 func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x {model.role = "saved", model.name = "k"},
                          %v: !x {model.role = "saved", model.name = "v"})
     -> (!x {model.role = "saved", model.name = "out"}, !row {model.role = "saved", model.name = "lse"}) {
-  // expected-error @below {{'model.attention' op on cuda needs a head_dim that is a multiple of 8, up to 256, got 4}}
+  // expected-error @below {{'model.attention' op on cuda needs heads whose sizes are multiples of 8, up to 256, got 4}}
   %r:2 = model.attention %q, %k, %v {id = 7 : i64, scale = 0.5 : f64, rate = 0.0 : f64} : (!x, !x, !x) -> (!x, !row)
   return %r#0, %r#1 : !x, !row
 }

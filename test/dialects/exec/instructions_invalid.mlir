@@ -65,11 +65,10 @@ exec.program @call_c5_ids {
 
 #x = #exec.buffer<region = "saved", offset = 0, bytes = 8>
 
-// Sums must be f32.
+// Partial sums must be f32.
 exec.program @call_c5_sums {
-  // expected-error@+1 {{needs f32 in buffer 2 (dtable) of embed_gradient, got 'bf16'}}
-  exec.call {function = "embed_gradient", buffers = [#x, #x, #x], types = [i32, bf16, bf16],
-             sizes = array<i64>}
+  // expected-error@+1 {{needs f32 in buffer 0 (parts) of reduce_parts, got 'bf16'}}
+  exec.call {function = "reduce_parts", buffers = [#x, #x], types = [bf16, f32], sizes = array<i64>}
 }
 
 // -----

@@ -3,7 +3,7 @@
 
 // The slot is not in runtime/abi.h.
 func.func @scalar_c1_unknown_slot() -> tensor<f32> {
-  // expected-error @+1 {{needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply; got momentum}}
+  // expected-error @+1 {{needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply, group_rate1 to group_rate4; got momentum}}
   %y = model.scalar "momentum" : tensor<f32>
   return %y : tensor<f32>
 }

@@ -114,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"hidden_size=8"}, "unknown key 'hidden_size', did you mean 'model.model_config.hidden_size'?"},
         Fault{{"max_device_memory=3GB"}, "unknown key 'max_device_memory', did you mean 'context.max_device_memory'?"},
         Fault{{"learning_rate=1"},
-              "unknown key 'learning_rate', did you mean 'lr_schedule.learning_rate' or 'optimizer.learning_rate'?"},
+              "unknown key 'learning_rate', did you mean 'grouped_lr_schedule.default.learning_rate' or "
+              "'lr_schedule.learning_rate' or 'optimizer.learning_rate'?"},
         Fault{{"parallel_config.recompute=True"},
               "unknown key 'recompute' in parallel_config, did you mean 'planner.pin.recompute' or "
               "'recompute_config.recompute'?"},
