@@ -8,6 +8,7 @@
 #include "compiler/link/plan_numbers.h"
 #include "compiler/link/plan_tables.h"
 #include "dialects/dist/dialect.h"
+#include "runtime/axes.h"
 #include "runtime/functions.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -43,7 +44,7 @@ void addCoordinates(Attribute attribute, pb::Affine &affine) {
   for (auto [axis, stride] : llvm::zip_equal(origin.getAxes(), origin.getStrides())) {
     if (axis == "pp")
       affine.set_pp(stride);
-    else if (axis == "dp") // also counts the ranks of replicateAxis, directly outside
+    else if (axis == replicateAxis || axis == "dp") // dp is inside, so its stride counts the ranks of both axes
       affine.set_dp(stride);
     else if (axis == "cp")
       affine.set_cp(stride);

@@ -79,8 +79,8 @@ pb::Affine Shapes::index(uint32_t axes, int64_t stride) const {
     return has ? stride * mesh.count(inner) : 0;
   };
   affine.set_pp(next(PP));
-  next(DP_REPLICATE); // the coordinate on dp counts these ranks, too
-  affine.set_dp(next(DP));
+  int64_t replicas = next(DP_REPLICATE), shards = next(DP);
+  affine.set_dp(shards > 0 ? shards : replicas); // the coordinate counts the ranks of both axes
   affine.set_cp(next(CP));
   affine.set_ep(next(EP));
   affine.set_tp(next(TP));

@@ -1,5 +1,7 @@
 #include "test/equivalence/phase_calls.h"
 
+#include "runtime/axes.h"
+
 using namespace mlir;
 
 namespace espalier {
@@ -79,7 +81,8 @@ void PhaseCalls::write(LayerState &layer, DictionaryAttr attributes, Tensor valu
 Tensor PhaseCalls::input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
   std::vector<double> values;
   int64_t samples = plan.microBatchSize, length = type.getDimSize(1);
-  int64_t replica = context.coordinate("dp") * plan.ep + context.coordinate("ep");
+  int64_t group = context.coordinate(replicateAxis) * plan.zeroRanks() + context.coordinate("dp");
+  int64_t replica = group * plan.ep + context.coordinate("ep");
   int64_t first =
       static_cast<int64_t>(context.step) * plan.globalBatch() + (microBatch * plan.replicas() + replica) * samples;
   for (int64_t i = 0; i < samples; ++i) {
