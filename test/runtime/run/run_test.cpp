@@ -263,8 +263,8 @@ TEST(Run, NamesASlowRank) {
     if (nlohmann::json json = nlohmann::json::parse(line); json.contains("slow_after_step"))
       slow.push_back(json);
   std::filesystem::remove(run.metrics);
-  ASSERT_EQ(slow.size(), 1U); // after three windows, once
-  EXPECT_EQ(slow[0]["slow_after_step"], 3);
+  ASSERT_GE(slow.size(), 1U); // other ranks, which compute for microseconds, may seem slow on a loaded machine, too
+  EXPECT_EQ(slow[0]["slow_after_step"], 3); // after three windows
   ASSERT_GE(slow[0]["slow_ranks"].size(), 1U);
   EXPECT_EQ(slow[0]["slow_ranks"][0]["rank"], 3); // the slowest
   EXPECT_GT(slow[0]["slow_ranks"][0]["compute_seconds"], 0.45);
