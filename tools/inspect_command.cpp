@@ -103,6 +103,8 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"recompute", settings.recompute()},
                                   {"schedule", settings.schedule()},
                                   {"stages", describeChunks(plan)}};
+  if (plan.mesh().zero_group() > 0)
+    split["zero_group"] = plan.mesh().zero_group();
   if (settings.has_slices_kept_inputs())
     split["slices_kept_inputs"] = settings.slices_kept_inputs();
   nlohmann::ordered_json all = {{"schema", 1},
@@ -152,9 +154,11 @@ void printForPeople(const rt::pb::Plan &plan) {
              settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),
              settings.sequence(),
              parts > 1 ? fmt::format(" in {} parts of {}", parts, settings.sequence() / parts) : "");
-  fmt::print("technique   zero {}, sequence parallel {}, recompute {}{}, schedule {}\n", settings.zero(),
-             settings.sequence_parallel() ? "yes" : "no", settings.recompute(),
-             settings.slices_kept_inputs() ? " with inputs sliced over tp" : "", settings.schedule());
+  uint32_t group = plan.mesh().zero_group();
+  fmt::print("technique   zero {}{}, sequence parallel {}, recompute {}{}, schedule {}\n", settings.zero(),
+             group > 0 ? fmt::format(" in groups of {}", group) : "", settings.sequence_parallel() ? "yes" : "no",
+             settings.recompute(), settings.slices_kept_inputs() ? " with inputs sliced over tp" : "",
+             settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {
     const rt::pb::Stage &stage = plan.stages(i);
     fmt::print("stage {:<5} {}, arena {}, on the host {}\n", i, layersText(plan, stage),

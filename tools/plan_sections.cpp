@@ -34,6 +34,7 @@ std::string axesText(uint32_t axes) {
 Json planSummary(const std::string &file, const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
+  uint32_t group = plan.mesh().zero_group();
   Json facts = {
       {"Model", fmt::format("{}, {} parameters", plan.model(), plan.parameter_count())},
       {"Plan", file},
@@ -43,8 +44,9 @@ Json planSummary(const std::string &file, const rt::pb::Plan &plan) {
       {"Batch",
        fmt::format("{} = micro-batch {} x {} micro-batches x {} replicas, sequence {}", settings.global_batch(),
                    settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh), settings.sequence())},
-      {"Technique", fmt::format("schedule {}, ZeRO {}, sequence parallel {}, recompute {}", settings.schedule(),
-                                settings.zero(), settings.sequence_parallel() ? "yes" : "no", settings.recompute())},
+      {"Technique", fmt::format("schedule {}, ZeRO {}{}, sequence parallel {}, recompute {}", settings.schedule(),
+                                settings.zero(), group > 0 ? fmt::format(" in groups of {}", group) : "",
+                                settings.sequence_parallel() ? "yes" : "no", settings.recompute())},
       {"Compiled for", plan.target()}};
   return {{"type", "facts"}, {"title", "Plan"}, {"facts", facts}};
 }

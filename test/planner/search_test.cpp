@@ -35,6 +35,18 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   return best;
 }
 
+// Tries both shard groups of ZeRO 3: all of dp, and the ranks of dp on one host.
+double bruteForceGroups(const Problem &problem, Plan plan, bool all) {
+  plan.zeroGroup = 0;
+  double best = bruteForceOffloading(problem, plan, all);
+  int replica = plan.tp * plan.cp * plan.ep, devices = problem.machine.devicesPerHost;
+  bool isFree = plan.zero == 3 && !problem.pins.zero && !problem.pins.zeroGroup;
+  for (plan.zeroGroup = 2; isFree && plan.zeroGroup < plan.dp; ++plan.zeroGroup)
+    if (plan.zeroGroup * replica <= devices && (plan.zeroGroup + 1) * replica > devices)
+      best = std::min(best, bruteForceOffloading(problem, plan, all));
+  return best;
+}
+
 // Tries every flag, schedule and number of chunks on one mesh with one micro-batch size.
 double bruteForceOnMesh(const Problem &problem, Plan plan, bool all) {
   double best = std::numeric_limits<double>::infinity();
@@ -46,7 +58,7 @@ double bruteForceOnMesh(const Problem &problem, Plan plan, bool all) {
           plan.sequenceParallel = sequenceParallel;
           plan.zero = zero;
           plan.schedule = schedule;
-          best = std::min(best, bruteForceOffloading(problem, plan, all));
+          best = std::min(best, bruteForceGroups(problem, plan, all));
         }
       }
   return best;
