@@ -177,6 +177,24 @@ TEST(PlanMemory, MemoryOfGatheredBuffersEqualsTheCompiledArena) {
   }
 }
 
+/// Under hybrid sharding a rank holds the shard of its group, however many groups there are.
+TEST(PlanMemory, MemoryOfShardGroupsEqualsTheCompiledArena) {
+  for (const char *name : {"gpt2_124m", "mixtral_8x7b"}) {
+    RunConfig run = importConfig(name);
+    run.pins.cp.reset();
+    MLIRContext context;
+    std::optional<planner::Problem> problem = profileModel(context, run, "cpu");
+    ASSERT_TRUE(problem);
+    PlanSampler sampler(run, 14, /*interleaves=*/false, /*zeros=*/{1, 2, 3});
+    for (int i = 0; i < 8; ++i) {
+      planner::Plan plan = sampler.sample();
+      plan.zeroGroup = plan.dp;
+      plan.dp *= 2;
+      memoryError(context, run, *problem, plan);
+    }
+  }
+}
+
 /// Evaluation has parameters, inputs, streams and forward workspaces, but no gradients, optimizer state or saved
 /// values.
 TEST(PlanMemory, MemoryOfEvaluationsEqualsTheCompiledArena) {
