@@ -60,6 +60,9 @@ public:
   /// Returns the token that lets other processes of the run write into the same folder.
   const std::string &token() const { return folder.token(); }
 
+  /// Returns the folder of the newest checkpoint that this run wrote or loaded.
+  std::filesystem::path lastGoodFolder() const { return folder.path() / lastGood; }
+
   /// Returns why no checkpoint could be loaded. This is a user error although a rank found it. Empty without an error.
   const std::string &loadFault() const { return theLoadFault; }
 

@@ -236,6 +236,11 @@ std::string logLine(const SaveRecord &record, const std::filesystem::path &folde
                      withSpeed(record.writtenSeconds, record.bytes));
 }
 
+std::string loadedLine(const std::filesystem::path &checkpoint, uint64_t bytes, double seconds) {
+  return fmt::format("loaded {}: {:.4g} MB in {}", checkpoint.string(), static_cast<double>(bytes) / 1e6,
+                     withSpeed(seconds, bytes));
+}
+
 std::string metricsLine(const SlowRecord &record) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (size_t i = 0; i < record.ranks.size(); ++i) {

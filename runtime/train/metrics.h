@@ -35,6 +35,10 @@ std::string metricsLine(const RestartRecord &record, int64_t step, double second
 
 /// Formats a log line about a checkpoint of the folder: its size, for how long training waited, and the speed of both.
 std::string logLine(const SaveRecord &record, const std::filesystem::path &folder);
+
+/// Formats a log line about a checkpoint that was loaded: the bytes of its state, and how fast they were read.
+std::string loadedLine(const std::filesystem::path &checkpoint, uint64_t bytes, double seconds);
+
 /// Formats the line of slow ranks.
 std::string metricsLine(const SlowRecord &record);
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -49,6 +50,7 @@ bool Trainer::begin() {
     return true;
   }
   std::string fault;
+  auto started = std::chrono::steady_clock::now();
   if (context.start) {
     try {
       initializeParameters(context.program, executor, pool, &context.start->missing());
@@ -60,6 +62,10 @@ bool Trainer::begin() {
     state = context.start->state();
   } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement, pool)) {
     state = *loaded;
+    std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
+    if (isLeader())
+      context.metrics.say(
+          loadedLine(context.checkpoints->lastGoodFolder(), checkpointBytes(context.program), taken.count()));
   } else {
     fault = context.checkpoints->loadFault();
   }

@@ -102,6 +102,7 @@ TEST_F(MetricsLines, CheckpointsBelongToTheStepThatFoundThem) {
                   "\"blocked_seconds\":0.002,\"written_seconds\":0.016,\"schema\":1}\n");
   EXPECT_EQ(logLine(save, "c"),
             "saved c/step-00000002: 8 MB; training waited 2.0 ms (4.000 GB/s), written in 16.0 ms (0.500 GB/s)");
+  EXPECT_EQ(loadedLine("c/step-00000002", 8000000, 0.004), "loaded c/step-00000002: 8 MB in 4.0 ms (2.000 GB/s)");
   testing::internal::CaptureStderr();
   EXPECT_EQ(continued(two + three + line, 2), two);
   EXPECT_EQ(continued(two + three + line, 3), two + three + line);
