@@ -2,9 +2,11 @@
 """Kills processes of an elastic run at random times. Usage: elastic_faults.py COUNT SEED CHECKPOINTS COMMAND ...
 
 Each of COUNT injections waits up to 0.7 seconds and kills one process of the run, but not the supervisor, so that
-injections hit starts, loads, steps, saves and ends of attempts. Afterwards the run gets SIGTERM, and must end with 143.
+injections hit starts, loads, steps, saves and ends of attempts. The last two ranks are spared until the others have
+returned at a save. Afterwards the run gets SIGTERM, and must end with 143.
 A run that makes no progress for 30 seconds counts as hanging. Checks after each injection that `latest` in CHECKPOINTS
 names a complete checkpoint, and that its step has not fallen. Prints what was wrong, or a line about all injections."""
+import math
 import os
 import pathlib
 import random
@@ -31,6 +33,23 @@ def latest_step():
     return int(name[5:])
 
 
+def ranks_left():
+    """Returns the ranks that the last restart left, or infinity if all have returned since."""
+    size = os.fstat(log.fileno()).st_size
+    tail = os.pread(log.fileno(), 1 << 16, max(0, size - (1 << 16))).decode(errors="replace")
+    events = re.findall(r"^elastic: (?:restart .*; ([0-9]+) of [0-9]+ ranks are left|lost ranks)", tail, re.MULTILINE)
+    return int(events[-1]) if events and events[-1] else math.inf
+
+
+def wait_until(holds, what):
+    """Waits until holds() is true. The run fails if it ends, or makes no progress for 30 seconds."""
+    deadline = time.monotonic() + 30 * slowdown
+    while not holds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            fail(f"seed {seed}: {what} after step {step}; the status of the run is {process.poll()}")
+        time.sleep(0.05)
+
+
 def fail(text):
     process.kill()
     log.seek(0)
@@ -45,6 +64,7 @@ process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 step, began = 0, time.monotonic()
 for injection in range(count):
     time.sleep(0.7 * dice.random() * slowdown)
+    wait_until(lambda: ranks_left() > 2, "lost ranks do not return")
     if victims := descendants(process.pid):
         try:
             os.kill(dice.choice(sorted(victims)), signal.SIGKILL)
@@ -57,11 +77,7 @@ for injection in range(count):
         fail(f"seed {seed}, injection {injection}: the latest checkpoint has step {now}, it had {step}")
     step = now
 # The run goes on: it saves a checkpoint of a later step.
-deadline = time.monotonic() + 30 * slowdown
-while latest_step() <= step:
-    if process.poll() is not None or time.monotonic() > deadline:
-        fail(f"seed {seed}: the run does not go on after step {step}; its status is {process.poll()}")
-    time.sleep(0.05)
+wait_until(lambda: latest_step() > step, "the run does not go on")
 process.send_signal(signal.SIGTERM)
 try:
     code = process.wait(timeout=30 * slowdown)
