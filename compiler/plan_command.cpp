@@ -60,6 +60,13 @@ planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
   return freed;
 }
 
+/// Prints a note if the batch grows, because only the last batch is priced.
+void tellRamp(const std::string &file, const planner::Problem &problem) {
+  if (!problem.smallerBatches.empty())
+    fmt::print(stderr, "{}: note: the batch grows from {} to {} samples; times are those of the last batch\n", file,
+               std::ranges::min(problem.smallerBatches), problem.globalBatch);
+}
+
 class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
@@ -76,6 +83,7 @@ public:
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)
       return UserError;
+    tellRamp(arguments.file, solved->problem);
     if (asksWhatIf) {
       leaveHostsIdle(*solved);
       tellFewerHosts(*solved);

@@ -290,6 +290,9 @@ struct Problem {
   bool layersReadInputs = true; ///< false: only embed and head read them
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step
+  /// Samples of the steps in which the batch still grows. They consist of the same micro-batches; only `globalBatch` is
+  /// priced.
+  std::vector<int64_t> smallerBatches;
   double modelFlops = 0;   ///< of one sample without recompute, for MFU: forward, and backward when training
   double parameters = 0;   ///< elements of the whole model
   int64_t tokensPerSample = 1;

@@ -98,6 +98,9 @@ void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
 
 void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.globalBatch = run.globalBatch;
+  for (const BatchStep &step : run.batchRamp)
+    if (step.globalBatch != run.globalBatch)
+      problem.smallerBatches.push_back(step.globalBatch);
   problem.pins = run.pins;
   describeMachine(run.cluster, problem.machine = {});
   const SystemConfig &system = run.system;

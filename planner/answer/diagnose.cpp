@@ -285,8 +285,9 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
     if (options.relax)
       nameBatches(problem, options, result);
     result.binding = "no combination of axes divides the model, the global batch (" +
-                     std::to_string(problem.globalBatch) + ") and the " + std::to_string(problem.machine.devices()) +
-                     " devices under the given pins";
+                     std::to_string(problem.globalBatch) +
+                     (problem.smallerBatches.empty() ? ") and the " : "), the smaller batches of its ramp and the ") +
+                     std::to_string(problem.machine.devices()) + " devices under the given pins";
     if (options.relax)
       tryAll(problem, options, result);
     return;

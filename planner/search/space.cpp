@@ -129,6 +129,9 @@ void SearchSpace::addMicroBatches(ParallelConfig config) {
   for (int64_t microBatches : microBatchCounts) {
     if (perReplica % microBatches != 0)
       continue;
+    int64_t unit = problem.globalBatch / microBatches; // samples of one micro-batch over all replicas
+    if (std::ranges::any_of(problem.smallerBatches, [&](int64_t batch) { return batch % unit != 0; }))
+      continue;
     config.microBatches = microBatches;
     config.microBatchSize = perReplica / microBatches;
     const Pins &pins = problem.pins;
@@ -241,11 +244,14 @@ void SearchSpace::addSchedule(const ParallelConfig &config, Schedules &schedules
   const Pins &pins = problem.pins;
   bool pinned = pins.stageLayers.has_value();
   int least = leastLayers(problem, config);
+  auto isUnschedulable = [&](int64_t batch) {
+    int64_t microBatches = batch * config.microBatches / problem.globalBatch;
+    return !whyNotSchedulable(config.schedule, config.pp, static_cast<int>(microBatches), config.virtualStages).empty();
+  };
   if (pins.virtualStages.value_or(config.virtualStages) != config.virtualStages ||
       (pinned && !maySplit(*pins.stageLayers, config.pp, chunks)) || (!all && !problem.capability.runs(config)) ||
       (!pinned && least > layers) || static_cast<double>(config.microBatches) * chunks > kMostActions ||
-      !whyNotSchedulable(config.schedule, config.pp, static_cast<int>(config.microBatches), config.virtualStages)
-           .empty())
+      isUnschedulable(problem.globalBatch) || std::ranges::any_of(problem.smallerBatches, isUnschedulable))
     return;
   schedules.list.emplace_back(config.schedule, config.virtualStages);
   int parts = isOneKind ? config.pp : chunks; // a rule places equal layers on the chunks of a stage

@@ -7,6 +7,7 @@
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -473,4 +474,26 @@ TEST(Search, AllFaultsAreReportedTogether) {
         << fault << "\n"
         << testing::PrintToString(result.errors);
   EXPECT_TRUE(result.plans.empty());
+}
+
+// The batches of a ramp consist of the micro-batches of the last one.
+TEST(Search, PlansDivideTheSmallerBatchesOfARamp) {
+  Problem problem = shapeProblem(gpt(4, 128, 2, 1000, 128), System{}, testMachine(1, 8), 96);
+  SearchOptions options;
+  options.alternatives = 100;
+  auto fitsRamp = [](const PricedPlan &priced) {
+    const Plan &plan = priced.plan;
+    int64_t unit = plan.globalBatch() / plan.microBatches;
+    return 12 % unit == 0 &&
+           whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(12 / unit), plan.virtualStages).empty();
+  };
+  SearchResult free = search(problem, options);
+  EXPECT_FALSE(std::ranges::all_of(free.plans, fitsRamp));
+  problem.smallerBatches = {12};
+  SearchResult ramp = search(problem, options);
+  EXPECT_FALSE(ramp.plans.empty());
+  EXPECT_TRUE(std::ranges::all_of(ramp.plans, fitsRamp));
+  problem.smallerBatches = {12, 7};
+  problem.pins.dp = 2;
+  EXPECT_THAT(search(problem, options).binding, testing::HasSubstr("the smaller batches of its ramp"));
 }
