@@ -293,8 +293,8 @@ struct Problem {
   /// Samples of the steps in which the batch still grows. They consist of the same micro-batches; only `globalBatch` is
   /// priced.
   std::vector<int64_t> smallerBatches;
-  double modelFlops = 0;   ///< of one sample without recompute, for MFU: forward, and backward when training
-  double parameters = 0;   ///< elements of the whole model
+  double modelFlops = 0; ///< of one sample without recompute, for MFU: forward, and backward when training
+  double parameters = 0; ///< elements of the whole model
   int64_t tokensPerSample = 1;
   /// embed and head share weights, so that their gradients are summed over the first and the last stage.
   bool tiedEmbedding = false;
