@@ -277,8 +277,8 @@ TEST_P(MegatronExperts, EqualTransformersWeights) {
 
 class MegatronLatents : public MegatronExperts {};
 
-/// Every rank has the products that make the latents, and its heads of the products that read them. A dense layer has the
-/// norm of its MLP beside the product that follows, a layer with experts has the norm by itself.
+/// Every rank has the products that make the latents, and its heads of the products that read them. A dense layer has
+/// the norm of its MLP beside the product that follows, a layer with experts has the norm by itself.
 TEST_P(MegatronLatents, EqualTransformersWeights) {
   Converted from = converted();
   rt::convertToMegatron(from.model, from.ours, place / "mcore", "mcore", {2, 1, 1});
@@ -315,8 +315,8 @@ TEST_P(MegatronLatents, EqualTransformersWeights) {
             formula("model.layers.1.post_attention_layernorm.weight", 0, hidden, 1, 0));
   EXPECT_FALSE(source->tensors().contains("decoder.layers.0.pre_mlp_layernorm.weight"));
   EXPECT_FALSE(source->tensors().contains("decoder.layers.1.mlp.linear_fc1.layer_norm_weight"));
-  EXPECT_EQ(read("1.mlp.router.expert_bias"), formula("model.layers.1.mlp.gate.e_score_correction_bias", 0,
-                                                      from.model.model.dims.at("expert"), 1, 0));
+  EXPECT_EQ(read("1.mlp.router.expert_bias"),
+            formula("model.layers.1.mlp.gate.e_score_correction_bias", 0, from.model.model.dims.at("expert"), 1, 0));
 }
 
 std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }
@@ -355,8 +355,8 @@ INSTANTIATE_TEST_SUITE_P(ModelsWithExperts, Graded, testing::ValuesIn(experts), 
 INSTANTIATE_TEST_SUITE_P(GradedModels, Transformers, testing::ValuesIn(graded), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::ValuesIn(graded), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, MegatronExperts, testing::ValuesIn(experts), nameOf);
-INSTANTIATE_TEST_SUITE_P(Models, MegatronLatents,
-                         testing::Values("deepseek_v3_experts", "deepseek_v3_experts_full_q"), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, MegatronLatents, testing::Values("deepseek_v3_experts", "deepseek_v3_experts_full_q"),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
 INSTANTIATE_TEST_SUITE_P(GradedModels, Finetuning, testing::ValuesIn(graded), nameOf);
 
