@@ -74,6 +74,7 @@ adapters() { # NAME RANK ALPHA MODULES
 }
 adapters llama 3 6 '[q_proj, v_proj, o_proj, down_proj]'
 adapters gpt2 2 5 '[c_attn, mlp.c_proj]'
+adapters deepseek_v3 3 6 '[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]'
 # transformers loads the exported folders and generates the same tokens as the plan (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
 # PyTorch updates the parameters of a reference model and must reproduce the recorded losses of SGD and Muon.
