@@ -84,6 +84,20 @@ TEST(Experts, DeepSeekV3TrainsLikeTheUnsplitModel) {
   }
 }
 
+/// GLM-4.5 has norms of q and k. DeepSeek-V3 may lack a latent of queries.
+TEST(Experts, VariantsTrainLikeTheUnsplitModel) {
+  for (const auto &[file, sets] :
+       {std::pair<const char *, std::vector<std::string>>{"glm4_moe", {"model.arch.type=glm4_moe_qk_norm"}},
+        {"deepseek_v3_full_q", {}}}) {
+    RunConfig run = equivalenceRun(file, sets);
+    TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+    SplitCase split = {.dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1};
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected);
+    expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected);
+    expectEqualTraining(trainCompiled(run, planOf(run, {.tp = 2, .ep = 2, .sequenceParallel = true}), 3), expected);
+  }
+}
+
 /// Models with the other options of experts, under each split. GLM-4's bias is updated in each step.
 class OtherExperts : public testing::TestWithParam<SplitCase> {
 protected:
@@ -102,6 +116,48 @@ TEST_P(OtherExperts, Glm4TrainsLikeTheUnsplitModel) { expectEqual("glm4_moe"); }
 
 INSTANTIATE_TEST_SUITE_P(Plans, OtherExperts, testing::ValuesIn(expertSplits()),
                          [](const auto &info) { return info.param.name; });
+
+/// Returns settings of low-rank adapters beside the named modules.
+std::vector<std::string> adapterSets(const std::string &modules) {
+  return {
+      "model.model_config.pet_config={pet_type: lora, lora_rank: 3, lora_alpha: 6, lora_dropout: 0, target_modules: " +
+      modules + "}"};
+}
+
+/// Adapters of experts: each expert has matrices of its own, which ep distributes. The router and its bias are frozen.
+class ExpertAdapters : public testing::TestWithParam<SplitCase> {
+protected:
+  static void expectEqual(const char *file, const std::string &modules) {
+    static std::map<std::string, TrainingRecord> records;
+    RunConfig run = equivalenceRun(file, adapterSets(modules));
+    if (!records.contains(file))
+      records[file] = trainInterpreted(run, planOf(run, {}), 3);
+    for (const auto &[name, gradient] : records[file].gradients.at(0))
+      EXPECT_THAT(name, testing::HasSubstr("_lora_"));
+    expectEqualTraining(trainCompiled(run, planOf(run, GetParam()), 3), records[file]);
+    expectEqualTraining(trainInterpreted(run, planOf(run, GetParam()), 3), records[file]);
+  }
+};
+
+TEST_P(ExpertAdapters, OfMixtralTrainLikeTheUnsplitModel) { expectEqual("mixtral", "[w1, w2, w3, wq, wo]"); }
+
+/// Keys, values and rotary keys have adapters of the latents' products.
+TEST_P(ExpertAdapters, OfDeepSeekV3TrainLikeTheUnsplitModel) {
+  expectEqual("deepseek_v3_experts", "[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj, gate_proj, up_proj, "
+                                     "down_proj]");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, ExpertAdapters,
+    testing::Values(
+        SplitCase{.name = "accumulate2", .microBatches = 2},
+        SplitCase{.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
+        SplitCase{.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+        SplitCase{.name = "pp2_full", .pp = 2, .microBatches = 4, .recompute = planner::Recompute::Full},
+        SplitCase{.name = "ep2", .ep = 2}, SplitCase{.name = "tp2_ep2_whole", .tp = 2, .ep = 2, .splitsExperts = false},
+        SplitCase{.name = "dp2_ep2_zero3", .dp = 2, .ep = 2, .microBatches = 2, .zero = 3},
+        SplitCase{.name = "dp2_tp2_pp2_ep2_zero1", .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}),
+    [](const auto &info) { return info.param.name; });
 
 /// The gradient of the bias is experts times the choices of each expert less the choices of all tokens, so that its sum
 /// is 0. It does not change the gradient norm. Without the update, later steps choose other experts.

@@ -99,7 +99,8 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
   return record;
 }
 
-TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps) {
+TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps,
+                                std::shared_ptr<const rt::Dataset> data) {
   mlir::MLIRContext context;
   std::optional<PartitionedModel> model = partitionRun(context, run, plan);
   TrainingRecord record;
@@ -107,7 +108,8 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     ADD_FAILURE() << "the plan does not partition";
     return record;
   }
-  std::shared_ptr<const rt::Dataset> data = equivalenceData(run);
+  if (!data)
+    data = equivalenceData(run);
   TrainingInputs inputs;
   inputs.steps = steps;
   inputs.learningRate = [&](int64_t) { return run.schedule.peak; };

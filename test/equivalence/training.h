@@ -53,8 +53,9 @@ std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
 /// Trains with the compiled plan, on equivalenceData() unless `data` is given.
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1,
                              const std::string &target = "cpu", std::shared_ptr<const rt::Dataset> data = nullptr);
-/// Trains in the interpreter.
-TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
+/// Trains in the interpreter, on equivalenceData() unless `data` is given.
+TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps,
+                                std::shared_ptr<const rt::Dataset> data = nullptr);
 
 /// Compares gradients. A gradient g' of n out of N elements passes if
 /// |g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Returns an empty string when all pass.

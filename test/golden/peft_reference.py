@@ -24,6 +24,9 @@ from transformers_reference import finetune_losses, formula, loss_of, mean_loss,
 ADAPTERS = {
     "llama": {"r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "v_proj", "o_proj", "down_proj"]},
     "gpt2": {"r": 2, "lora_alpha": 5, "target_modules": ["c_attn", "mlp.c_proj"], "fan_in_fan_out": True},
+    # kv_a_proj_with_mqa and kv_b_proj are two products each: latents and rotary keys, keys and values.
+    "deepseek_v3": {"r": 3, "lora_alpha": 6, "target_modules": ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa",
+                                                               "kv_b_proj", "o_proj"]},
 }
 
 

@@ -223,7 +223,7 @@ TEST_P(Peft, TrainsWithTheSameLosses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Peft, testing::Values("gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(Models, Peft, testing::Values("gpt2", "llama", "deepseek_v3"),
                          [](const testing::TestParamInfo<const char *> &info) { return info.param; });
 
 } // namespace

@@ -11,8 +11,8 @@ Needs torch and transformers. Each entry of transformers.json has a config.json 
 batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42 with standard
 deviation 0.3, by the name and the shape of the tensor in transformers' file, rounded to float32. `finetune` has the
 losses of the first steps of AdamW without decay on the following batches, with all tokens counted. gradients/NAME has
-the gradients of the first batch's loss, saved as weights by transformers. reference.py covers the gradients of gpt2 and
-llama.
+the gradients of the first batch's loss, saved as weights by transformers; models with experts are not finetuned. The
+routers' biases have no gradient, and zeros stand for it. reference.py covers the gradients of gpt2 and llama.
 """
 import contextlib
 import copy
@@ -100,8 +100,7 @@ GRADED |= {
     "deepseek_v3_full_q": LATENT | {"qk_rope_head_dim": 4, "q_lora_rank": None},
 }
 MODELS |= GRADED
-# These models are neither finetuned nor converted to Megatron. They have no load-balancing loss, which transformers
-# adds only if the router's scores are requested.
+# These models have no load-balancing loss, which transformers adds only if the router's scores are requested.
 EXPERTS = {
     "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                 "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -124,11 +123,24 @@ EXPERTS = {
                  "attention_bias": True, "use_qk_norm": False, "partial_rotary_factor": 0.5,
                  "max_position_embeddings": 8, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4,
                  "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    # GLM-4.5 has norms of q and k, GLM-4.5-Air has not.
+    "glm4_moe_qk_norm": {"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "vocab_size": 19,
+                         "hidden_size": 24, "intermediate_size": 28, "moe_intermediate_size": 12,
+                         "num_hidden_layers": 3, "first_k_dense_replace": 1, "num_attention_heads": 6,
+                         "num_key_value_heads": 2, "head_dim": 8, "attention_bias": True, "use_qk_norm": True,
+                         "partial_rotary_factor": 0.5, "rope_theta": 1000.0, "max_position_embeddings": 8,
+                         "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+                         "num_experts_per_tok": 3, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
     # The same choice behind multi-head latent attention.
     "deepseek_v3_experts": LATENT | {"qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
                                      "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1,
                                      "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": True,
                                      "routed_scaling_factor": 2.5},
+    "deepseek_v3_experts_full_q": LATENT | {"qk_rope_head_dim": 4, "q_lora_rank": None, "moe_intermediate_size": 12,
+                                            "num_hidden_layers": 2, "first_k_dense_replace": 1, "n_routed_experts": 4,
+                                            "n_shared_experts": 2, "n_group": 1, "topk_group": 1,
+                                            "num_experts_per_tok": 2, "norm_topk_prob": False,
+                                            "routed_scaling_factor": 1.5},
 }
 # The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
@@ -170,11 +182,28 @@ def file_name(kind, name):
     return name.replace("lm_head", "embed_out") if kind == "gpt_neox" else name
 
 
+def in_file(kind, name, value):
+    """Returns the tensors in a file, by name, that hold a tensor of the model: those of each expert separately."""
+    if kind not in EXPERT_NAMES:
+        return {file_name(kind, name): value}
+    layer, gate, up, down = EXPERT_NAMES[kind]
+    place = name.replace("mlp", layer)
+    if name.endswith("gate_up_proj"):
+        return {place.replace("gate_up_proj", f"{expert}.{part}.weight"): half.contiguous()
+                for expert, both in enumerate(value) for part, half in zip((gate, up), both.chunk(2))}
+    if name.endswith("experts.down_proj"):
+        return {place.replace("down_proj", f"{expert}.{down}.weight"): each.contiguous()
+                for expert, each in enumerate(value)}
+    return {place: value}
+
+
 def gradients_of(model):
     """Returns gradients by the names in the file, in float32; a tied parameter occurs once."""
     mean_loss(model).backward()
-    return {file_name(model.config.model_type, name): parameter.grad.float()
-            for name, parameter in model.named_parameters()}
+    tensors = [(name, parameter.grad) for name, parameter in model.named_parameters()]
+    tensors += [(name, torch.zeros_like(buffer)) for name, buffer in model.named_buffers() if is_router_bias(name)]
+    return {key: part for name, gradient in tensors
+            for key, part in in_file(model.config.model_type, name, gradient.float()).items()}
 
 
 def gradient_file(name):
@@ -231,6 +260,10 @@ def weights_of(kind, name, shape):
     return formula(place, shape)
 
 
+def is_router_bias(name):
+    return name.endswith("e_score_correction_bias")
+
+
 def model_of(config):
     config = copy.deepcopy(config)  # transformers adds keys to nested values
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
@@ -239,7 +272,7 @@ def model_of(config):
     for name, parameter in model.named_parameters():  # a tied parameter occurs once, under its first name
         parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):
+        if is_router_bias(name):
             buffer.data = formula(name, tuple(buffer.shape))
     model.tie_weights()
     return model
@@ -250,14 +283,17 @@ def main():
     if len(sys.argv) > 1:
         action, folder, name = (sys.argv[1:] + ["", ""])[:3]
         if action == "--agrees":
-            for name in MODELS:
+            for name in MODELS | EXPERTS:
                 entry = json.loads(file.read_text())[name]
+                if name in GRADED | EXPERTS:
+                    compare_gradients(name, model_of(entry["config"]))
+                    print(f"{name}: the gradients of transformers {transformers.__version__} are the golden ones")
+                if name in EXPERTS:
+                    continue
                 losses = finetune_losses(model_of(entry["config"]))
                 print(f"{name}: finetuned, transformers {transformers.__version__} loses {losses}")
                 if any(abs(a - b) > 1e-6 * b for a, b in zip(losses, entry["finetune"], strict=True)):
                     sys.exit(f"{name}: golden are {entry['finetune']}")
-                if name in GRADED:
-                    compare_gradients(name, model_of(entry["config"]))
             return
         entry = json.loads(file.read_text())[name]
         if action == "--write":
@@ -274,7 +310,7 @@ def main():
     made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
     file.write_text(json.dumps(made | entries, indent=1) + "\n")
-    for name, config in GRADED.items():
+    for name, config in (GRADED | EXPERTS).items():
         gradient_file(name).parent.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_file(gradients_of(model_of(config)), gradient_file(name), {"format": "pt"})
 

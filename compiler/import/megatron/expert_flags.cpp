@@ -12,7 +12,8 @@ const std::string section = "moe_config.";
 /// has another length.
 std::optional<int64_t> denseLayersFirst(const std::string &bare, int64_t layers) {
   for (int64_t dense = 1; dense < layers; ++dense)
-    if (bare == fmt::format("[0]*{}+[1]*{}", dense, layers - dense))
+    if (bare == fmt::format("[0]*{}+[1]*{}", dense, layers - dense) ||
+        (dense == 1 && bare == fmt::format("[0]+[1]*{}", layers - 1)))
       return dense;
   return bare == "1" || bare == fmt::format("[1]*{}", layers) ? std::optional<int64_t>(0) : std::nullopt;
 }
@@ -33,8 +34,7 @@ void checkLayers(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool st
     yaml.put("model.model_config.first_k_dense_replace", fmt::format("{}", *dense), given.isGiven(flag) ? flag : "");
   else if (hasBiasedRouter(given))
     given.error(flag,
-                fmt::format("glm4_moe has dense layers before all layers with experts, such as ([0]*1+[1]*{}), got "
-                            "{}",
+                fmt::format("dense layers come before all layers with experts here, such as ([0]*1+[1]*{}), got {}",
                             layers - 1, frequency));
   else if (bare != "1" && bare != fmt::format("[1]*{}", layers))
     given.error(flag, fmt::format("every layer has experts here, got {}; {}: {} → 1", frequency, flag, frequency));
@@ -54,7 +54,7 @@ void writeBalancing(GivenFlags &given, RunFileWriter &yaml, bool statesModel) {
     yaml.put(key, kind == "none" ? "0" : factor, given.isGiven(factorFlag) ? factorFlag : "");
 }
 
-/// Writes the router of glm4_moe: sigmoids, a bias, groups, a scale and shared experts.
+/// Writes the router of glm4_moe and deepseek_v3: sigmoids, a bias, groups, a scale and shared experts.
 void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
   const char *scoreFlag = "--moe-router-score-function", *rateFlag = "--moe-router-bias-update-rate",
              *sharedFlag = "--moe-shared-expert-intermediate-size", *widthFlag = "--moe-ffn-hidden-size";
@@ -68,14 +68,12 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
   for (auto [flag, key] : {std::pair("--moe-router-topk-scaling-factor", "routed_scaling_factor"),
                            {"--moe-router-num-groups", "n_group"},
                            {"--moe-router-group-topk", "topk_group"}})
-    if (std::optional<std::string> number = given.number(flag, section + key))
-      yaml.put(section + key, *number, flag);
+    yaml.put(section + key, given.number(flag, section + key).value_or("1"), given.isGiven(flag) ? flag : "");
   int64_t shared = given.count(sharedFlag, section + "shared_expert_num").value_or(0);
   int64_t width = given.count(widthFlag, "model.model_config.moe_intermediate_size").value_or(0);
   if (width <= 0 || shared <= 0 || shared % width != 0)
     given.error(sharedFlag,
-                fmt::format("glm4_moe has shared experts of the width of an expert: wanted a multiple of {} "
-                            "{}, got {}",
+                fmt::format("shared experts have the width of an expert here: wanted a multiple of {} {}, got {}",
                             widthFlag, width, shared));
   else
     yaml.put(section + "shared_expert_num", fmt::format("{}", shared / width), sharedFlag);
@@ -133,7 +131,8 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
                               "needs, capacity_factor 1, and drop what is beyond",
                               capacityFlag));
   put("capacity_factor", capacity, "1", capacityFlag);
-  bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob");
+  // The weights of sigmoids are normalized over the chosen experts either way.
+  bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob") && !hasBiasedRouter(given);
   if (weighsBefore || statesModel)
     yaml.put(section + "norm_topk_prob", weighsBefore ? "False" : "True",
              weighsBefore ? "--moe-router-pre-softmax" : "");

@@ -10,7 +10,7 @@ namespace espalier {
 /// distributed. Returns the ranks of our ep axis, which divide `replicas`; 1 if the flags are refused.
 int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
 
-/// Returns whether the script has the router of DeepSeek-V3, whose architecture is glm4_moe here.
+/// Returns whether the script has the router of DeepSeek-V3, whose architectures here are glm4_moe and deepseek_v3.
 bool hasBiasedRouter(const GivenFlags &given);
 
 /// Writes moe_config: experts, routing and load balancing. Megatron's defaults are written only if `statesModel`;

@@ -98,6 +98,7 @@ constexpr const char *mappedFlags[] = {
     "--activations-checkpoint-num-layers",
     "--calculate-per-token-loss",
     "--grad-reduce-in-bf16",
+    "--accumulate-allreduce-grads-in-fp32",
     "--cpu-offloading-num-layers",
     "--offload-optimizer-states",
     "--kv-channels",
@@ -117,6 +118,16 @@ constexpr const char *mappedFlags[] = {
     "--moe-router-enable-expert-bias",
     "--moe-router-bias-update-rate",
     "--moe-expert-capacity-factor",
+    "--multi-latent-attention",
+    "--q-lora-rank",
+    "--kv-lora-rank",
+    "--qk-head-dim",
+    "--qk-pos-emb-head-dim",
+    "--v-head-dim",
+    "--rope-type",
+    "--rotary-scaling-factor",
+    "--mscale",
+    "--mscale-all-dim",
 };
 
 struct IgnoredGroup {
@@ -177,7 +188,7 @@ const std::vector<IgnoredGroup> &ignoredGroups() {
         "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-swiglu-fusion", "--no-bias-dropout-fusion",
         "--no-rope-fusion", "--no-gradient-accumulation-fusion", "--no-persist-layer-norm",
         "--cross-entropy-loss-fusion", "--attention-softmax-in-fp32", "--apply-query-key-layer-scaling",
-        "--no-query-key-layer-scaling", "--accumulate-allreduce-grads-in-fp32", "--bias-gelu-fusion",
+        "--no-query-key-layer-scaling", "--bias-gelu-fusion",
         "--fp16-lm-cross-entropy", "--use-fused-rmsnorm", "--use-fused-swiglu", "--use-fused-rotary-pos-emb",
         "--use-fused-softmax", "--use-fused-ring-attention-update", "--use-fused-moe-token-permute-and-unpermute",
         "--use-rotary-embedding-fusion", "--use-fusion-attn-v2"}},

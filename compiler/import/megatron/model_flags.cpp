@@ -2,6 +2,7 @@
 
 #include "compiler/import/megatron/expert_flags.h"
 #include "compiler/import/megatron/flag_writer.h"
+#include "compiler/import/megatron/latent_flags.h"
 
 #include <fmt/format.h>
 #include <utility>
@@ -46,34 +47,18 @@ public:
     if (!statesModel && !dtype.isStated)
       return;
     if (statesModel) {
-      hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
-      bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
-      if (hasExperts && marks == 0)
-        given.error("--num-experts",
-                    "gpt2 has no experts; mixtral and qwen3_moe take llama's flags and those of experts");
-      if (hasHeadNorms && !isLlama)
-        given.error("--qk-layernorm",
-                    "gpt2 has no norms of q and k; qwen3 and qwen3_moe take llama's flags and these norms");
-      if (hasBias && (!hasBiases || hasHeadNorms))
-        given.error("--moe-router-enable-expert-bias",
-                    "glm4_moe has biases of q, k and v and no norms of q and k: add --add-qkv-bias");
-      if (hasBiases && (!isLlama || (hasExperts && !hasBias) || hasHeadNorms))
-        given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
-                                      "and --qk-layernorm");
-      if (hasExperts && isLlama && !isUntied)
-        given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
-                                     "--untie-embeddings-and-output-weights");
-      const char *name = !isLlama     ? "GPT2"
-                         : hasBias    ? "Glm4Moe"
-                         : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
-                         : hasBiases  ? "Qwen2"
-                                      : (hasHeadNorms ? "Qwen3" : "Llama");
-      put("model.arch.type", fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
-      put(section + "type", fmt::format("{}Config", name));
+      isLatent = hasLatents(given);
+      if (isLatent && !isLlama)
+        given.error("--multi-latent-attention", "deepseek_v3 takes llama's flags and those of latent attention");
+      if (isLatent)
+        writeLatents(given, yaml, layers);
+      else
+        chooseModel(section, marks, isUntied);
       if (isLlama && !isUntied)
         put(section + "tie_word_embeddings", "True");
       writeSizes(section, isLlama);
-      writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || hasBias || !hasExperts));
+      if (!isLatent)
+        writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || hasBias || !hasExperts));
     }
     if (dtype.isStated) {
       put(section + "param_init_type", dtype.name, dtype.flag());
@@ -82,6 +67,36 @@ public:
   }
 
 private:
+  /// Writes model.arch: the architecture with as many of llama's four marks, or gpt2 with none.
+  void chooseModel(const std::string &section, int marks, bool isUntied) {
+    bool isLlama = marks == 4;
+    hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
+    bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
+    if (hasExperts && marks == 0)
+      given.error("--num-experts",
+                  "gpt2 has no experts; mixtral and qwen3_moe take llama's flags and those of experts");
+    if (hasHeadNorms && !isLlama)
+      given.error("--qk-layernorm",
+                  "gpt2 has no norms of q and k; qwen3 and qwen3_moe take llama's flags and these norms");
+    if (hasBias && !hasBiases)
+      given.error("--moe-router-enable-expert-bias", "glm4_moe has biases of q, k and v: add --add-qkv-bias");
+    if (hasBiases && (!isLlama || (!hasBias && (hasExperts || hasHeadNorms))))
+      given.error("--add-qkv-bias", "only qwen2 has biases of q, k and v alone: llama's flags without --num-experts "
+                                    "and --qk-layernorm");
+    if (hasExperts && isLlama && !isUntied)
+      given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
+                                   "--untie-embeddings-and-output-weights");
+    const char *name = !isLlama     ? "GPT2"
+                       : hasBias    ? "Glm4Moe"
+                       : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
+                       : hasBiases  ? "Qwen2"
+                                    : (hasHeadNorms ? "Qwen3" : "Llama");
+    bool isVariant = hasBias && hasHeadNorms;
+    put("model.arch.type",
+        isVariant ? "glm4_moe_qk_norm" : fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
+    put(section + "type", fmt::format("{}Config", name));
+  }
+
   /// Writes the sizes of heads. Their width is hidden / heads, unless the model file has a separate size for it.
   void writeHeads(const std::string &section, bool hasOwnWidth) {
     int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
@@ -110,7 +125,10 @@ private:
     putNumber(section + "initializer_range", "--init-method-std");
     const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
     const char *epsilonFlag = given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon";
-    put(section + epsilon, given.number(epsilonFlag, section + epsilon).value_or("1e-05"), epsilonFlag);
+    std::string normEpsilon = given.number(epsilonFlag, section + epsilon).value_or("1e-05");
+    put(section + epsilon, normEpsilon, epsilonFlag);
+    if (isLatent)
+      put(section + "latent_norm_eps", normEpsilon, epsilonFlag);
     given.isSet("--group-query-attention", section + "n_kv_heads");
     std::optional<int64_t> ffn =
         given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
@@ -119,7 +137,7 @@ private:
       groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
     std::string rotated = given.number("--rotary-percent", section + "rotary_pct").value_or("1");
-    if (hasBias)
+    if (hasBias && !isLatent)
       put(section + "rotary_pct", rotated, "--rotary-percent");
     else if (rotated != "1")
       given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
@@ -130,12 +148,13 @@ private:
       // Megatron's own default. An expert is as wide as a dense MLP would be.
       int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
       const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
-      if (hasBias)
+      if (hasBias || isLatent)
         put(section + "intermediate_size", fmt::format("{}", ffn.value_or(otherwise)), flag);
-      bool hasBoth = hasExperts && (hasHeadNorms || hasBias);
+      bool hasBoth = hasExperts && (hasHeadNorms || hasBias || isLatent);
       const std::string key = section + (hasBoth ? "moe_intermediate_size" : "intermediate_size");
       std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
-      put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
+      if (hasExperts || !isLatent)
+        put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
       put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
       put(section + "theta", base.value_or("10000"), "--rotary-base");
       for (auto [flag, rate] :
@@ -163,7 +182,8 @@ private:
   const ScriptDType &dtype;
   int64_t layers;
   bool hasBase, hasExperts = false, hasHeadNorms = false;
-  bool hasBias = false; ///< of the router
+  bool hasBias = false;  ///< of the router
+  bool isLatent = false; ///< attention is deepseek_v3's
 };
 
 } // namespace

@@ -110,6 +110,8 @@ private:
     } else if (op.kind == "add" || op.kind == "mul") {
       const Dims &second = of(op.inputs[1]);
       dims = second.size() > first.size() ? second : first;
+    } else if (op.kind == "attention") {
+      dims.back() = of(op.inputs[2]).back(); // values may be shorter than keys
     } else if (op.kind == "dispatch") {
       dims = {"expert", "batch", "capacity", of(op.inputs[2]).back()};
     } else if (op.kind == "combine") {

@@ -104,9 +104,15 @@ uint64_t WeightParameter::elements() const {
                          [](uint64_t product, int64_t size) { return product * static_cast<uint64_t>(size); });
 }
 
-const WeightParameter *WeightModel::find(const std::string &local, int64_t layer) const {
+bool WeightParameter::isNamed(const std::string &word) const {
+  size_t dot = word.find('.');
+  return dot == std::string::npos ? local == word
+                                  : local == word.substr(dot + 1) && name.starts_with(word.substr(0, dot + 1));
+}
+
+const WeightParameter *WeightModel::find(const std::string &word, int64_t layer) const {
   auto found = std::ranges::find_if(
-      parameters, [&](const WeightParameter &each) { return each.local == local && each.layer == layer; });
+      parameters, [&](const WeightParameter &each) { return each.layer == layer && each.isNamed(word); });
   return found == parameters.end() ? nullptr : &*found;
 }
 

@@ -26,6 +26,9 @@ struct WeightParameter {
   std::vector<int64_t> sizes;
 
   uint64_t elements() const;
+  /// Returns whether a word of a rule names this parameter: "attn_q_weight" in any segment, "block.attn_q_weight" in
+  /// segments of this kind.
+  bool isNamed(const std::string &word) const;
 };
 
 /// The parameters of a model as conversions see them, without its computation.
@@ -37,8 +40,8 @@ struct WeightModel {
   std::map<std::string, std::string> ties; ///< "lm_head_weight" -> "embed.wte": parameters that share the values of
                                            ///< others
 
-  /// Returns the parameter with this local name in a layer, or null.
-  const WeightParameter *find(const std::string &local, int64_t layer) const;
+  /// Returns the parameter of a layer that a word of a rule names, or null.
+  const WeightParameter *find(const std::string &word, int64_t layer) const;
   uint64_t parameterCount() const;
 };
 

@@ -108,9 +108,12 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
     if (rule.isTied == earlier.isTied && !earlier.isDerived &&
         std::ranges::any_of(earlier.locals, [&](const std::string &local) { return own.contains(local); }))
       rule.isWritten = false;
+  auto isNamed = [&](const WeightParameter &parameter) {
+    return std::ranges::any_of(own, [&](const std::string &word) { return parameter.isNamed(word); });
+  };
   bool isKnown = false;
   for (const WeightParameter &parameter : theModel.parameters)
-    if (own.contains(parameter.local)) {
+    if (isNamed(parameter)) {
       isKnown = true;
       if ((parameter.layer >= 0) != rule.isOfLayers)
         throw PlanError(fmt::format("{}: '{}' is {} the layers", rule.place, parameter.local,
@@ -123,7 +126,7 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
   if (!rule.isOfLayers) {
     // Parameters that the model lists after its layers belong to the last share.
     auto firstOfLayers = std::ranges::find_if(theModel.parameters, [](auto &each) { return each.layer >= 0; });
-    auto position = std::ranges::find_if(theModel.parameters, [&](auto &each) { return own.contains(each.local); });
+    auto position = std::ranges::find_if(theModel.parameters, isNamed);
     rule.isOfLast = position > firstOfLayers;
   }
   rules.push_back(std::move(rule));
@@ -151,7 +154,7 @@ void NameMap::requireEach(const std::string &place) const {
     if (!rule.isTied)
       held.insert(rule.locals.begin(), rule.locals.end());
   for (const WeightParameter &parameter : theModel.parameters)
-    if (!held.contains(parameter.local))
+    if (std::ranges::none_of(held, [&](const std::string &word) { return parameter.isNamed(word); }))
       throw PlanError(fmt::format("{}: no tensor holds '{}'", place, parameter.local));
 }
 

@@ -76,8 +76,8 @@ TEST(ExpertFlags, ABiasedRouterIsGlm4) {
         "moe_intermediate_size: 768", "shared_expert_num: 2", "topk_bias_update_rate: 0.0001",
         "routed_scaling_factor: 2.5", "n_group: 8", "topk_group: 4", "rotary_pct: 0.5", "head_dim: 128"})
     EXPECT_THAT(args.yaml, HasSubstr(line));
-  EXPECT_THAT(errorsOf(router + "--moe-layer-freq 2"), HasSubstr("dense layers before all layers with experts"));
-  EXPECT_THAT(errorsOf(router + "--qk-layernorm"), HasSubstr("glm4_moe has biases of q, k and v and no norms"));
+  EXPECT_THAT(errorsOf(router + "--moe-layer-freq 2"), HasSubstr("dense layers come before all layers with experts"));
+  EXPECT_THAT(importText(router + "--qk-layernorm").yaml, HasSubstr("type: glm4_moe_qk_norm"));
   EXPECT_THAT(errorsOf(experts + "--add-qkv-bias --moe-router-enable-expert-bias"),
               AllOf(HasSubstr("a bias is added to sigmoids, got softmax"),
                     HasSubstr("wanted a multiple of --moe-ffn-hidden-size 768, got 0")));

@@ -292,9 +292,13 @@ TEST(ImportArgs, FlagsThatChangeTheTraining) {
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_EQ(args.diagnostics.render(), "");
   EXPECT_THAT(args.yaml, HasSubstr("  gradient_fp32_sync: False"));
-  args = importText(small + "--fp16 --grad-reduce-in-bf16"); // has no effect upstream
-  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
-  EXPECT_THAT(args.yaml, Not(HasSubstr("gradient_fp32_sync")));
+  for (const char *type : {"--bf16 --accumulate-allreduce-grads-in-fp32", "--bf16"})
+    EXPECT_THAT(importText(small + type).yaml, Not(HasSubstr("gradient_fp32_sync"))) << type;
+  // Upstream, gradients of --fp16 are in float16 unless a flag raises them. The flag for bfloat16 has no effect.
+  for (const char *more : {"", " --grad-reduce-in-bf16"})
+    EXPECT_THAT(importText(small + "--fp16" + more).yaml, HasSubstr("  gradient_fp32_sync: False  # --fp16\n"));
+  EXPECT_THAT(importText(small + "--fp16 --accumulate-allreduce-grads-in-fp32").yaml,
+              HasSubstr("  gradient_fp32_sync: True"));
 }
 
 TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {

@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are DeepseekV3ForCausalLM, deepseek_v3_full_q, "
-              "Gemma2ForCausalLM, Gemma3ForCausalLM, Glm4MoeForCausalLM, "
+              "Gemma2ForCausalLM, Gemma3ForCausalLM, Glm4MoeForCausalLM, glm4_moe_qk_norm, "
               "GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
               "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, "
