@@ -60,6 +60,7 @@ struct ParallelConfig {
   int zero = 0;               ///< ZeRO stage, 0..3
   int zeroGroup = 0;          ///< data-parallel ranks over which ZeRO shards; they divide dp; 0: all of dp
   bool sequenceParallel = false;
+  bool zigzag = false; ///< cp rank r of n holds chunks r and 2 n - 1 - r of a sequence of 2 n chunks; else one run
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool splitsExperts = true;              ///< each expert is split over tp; otherwise experts are spread over ep and tp
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
@@ -79,6 +80,8 @@ struct ParallelConfig {
   int zeroRanks() const { return zero > 0 && zeroGroup > 0 ? zeroGroup : dp; }
   /// Number of shard groups in dp: ranks that hold the same shard.
   int zeroReplicas() const { return dp / zeroRanks(); }
+  /// Whether ranks hold two runs of a sequence each.
+  bool hasTwoRuns() const { return zigzag && cp > 1; }
   /// Whether kept layer inputs are split over tp. False under sequence parallelism, which has already split them.
   bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
@@ -94,7 +97,7 @@ struct Plan : ParallelConfig {
 struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero, zeroGroup;
   std::optional<int64_t> microBatchSize, microBatches;
-  std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
+  std::optional<bool> sequenceParallel, zigzag, vocabParallel, splitsExperts;
   std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
@@ -125,6 +128,7 @@ template <typename Visit> void visitFields(Visit visit) {
   visit("zero", "the ZeRO stage", &Pins::zero, &ParallelConfig::zero);
   visit("zero_group", "the ranks of a ZeRO group", &Pins::zeroGroup, &ParallelConfig::zeroGroup);
   visit("sequence_parallel", "sequence parallelism", &Pins::sequenceParallel, &ParallelConfig::sequenceParallel);
+  visit("zigzag", "the zigzag order", &Pins::zigzag, &ParallelConfig::zigzag);
   visit("stage_layers", "the layers of each stage", &Pins::stageLayers, nullptr);
   visit("schedule", "the schedule", &Pins::schedule, &ParallelConfig::schedule);
   visit("virtual_stages", "virtual stages", &Pins::virtualStages, &ParallelConfig::virtualStages);

@@ -24,7 +24,7 @@ ALLOWED = {
                  "runtime/dataset/blend.h", "runtime/dataset/splits.h", "runtime/error_line.h", "runtime/files/data_error.h",
                  "runtime/functions.def", "runtime/functions.h", "runtime/geometry.h", "runtime/json_reason.h",
                  "runtime/optimizers.h", "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_access.h",
-                 "runtime/plan_file.h", "runtime/tokenizer/regex.h"),
+                 "runtime/plan_file.h", "runtime/tokenizer/regex.h", "runtime/zigzag.h"),
     "tools": ("compiler/", "dialects/", "planner/", "runtime/"),
     "python": ("runtime/",),
 }

@@ -143,7 +143,7 @@ private:
         .Case("FIRST_SAMPLE", 3)
         .Case("FIRST_HEAD", 1)
         .Case("WHOLE_SEQUENCE", keys)
-        .Case("FIRST_QUERY", parameter("keys") ? keys - sizeOf("seq") : 0)
+        .Case("FIRST_QUERY", parameter("keys") ? (keys - sizeOf("seq")) / (parameter("zigzag") ? 4 : 1) : 0)
         .Default(4); // first row of a table
   }
 

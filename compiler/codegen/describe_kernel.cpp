@@ -3,6 +3,7 @@
 #include "compiler/codegen/body_terms.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 #include "runtime/functions.h"
 #include "runtime/plan_access.h"
@@ -76,6 +77,10 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
         use(first++, what);
       for (size_t i = 0; i < shape.dropoutTerms.lookup(&op).size(); ++i)
         for (auto what : {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
+          use(first++, what);
+      if (op.hasAttr(dist::zigzagName))
+        for (auto what :
+             {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
           use(first++, what);
     }
   }

@@ -1,6 +1,7 @@
 // Generates the values of a fused body at the current row and columns, op by op.
 #include "compiler/codegen/evaluator.h"
 
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 #include "runtime/abi.h"
 
@@ -66,6 +67,13 @@ Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
     sum = b.create<arith::AddIOp>(sum, b.create<arith::MulIOp>(index, scalar(firstScalar + 3 * i + 2)));
   }
   return sum;
+}
+
+Value Evaluator::zigzagOffset(unsigned firstScalar) {
+  auto &b = lanes.b;
+  Value index = lanes.remainder(lanes.divide(currentRow, scalar(firstScalar)), scalar(firstScalar + 1));
+  Value chunk = lanes.divide(b.create<arith::AddIOp>(index, scalar(firstScalar + 2)), scalar(firstScalar + 3));
+  return b.create<arith::MulIOp>(chunk, scalar(firstScalar + 4));
 }
 
 Value Evaluator::densePosition() {
@@ -188,7 +196,10 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
       b.create<arith::AddIOp>(b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(step, 0x85EBCA6Bu)),
                               times(low(scalar(first + 1)), 0xC2B2AE35u));
   Value sample = b.create<arith::AddIOp>(scalar(first + 2), lanes.divide(currentRow, scalar(first + 3)));
-  Value start = b.create<arith::AddIOp>(scalar(first + 4), rowOffset(shape.dropoutTerms.lookup(op), first + 5));
+  SmallVector<Term> terms = shape.dropoutTerms.lookup(op);
+  Value start = b.create<arith::AddIOp>(scalar(first + 4), rowOffset(terms, first + 5));
+  if (op->hasAttr(dist::zigzagName))
+    start = b.create<arith::AddIOp>(start, zigzagOffset(first + 5 + 3 * static_cast<unsigned>(terms.size())));
   Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);
   Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));

@@ -3,6 +3,7 @@
 #include "compiler/codegen/kernel_shape.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -74,6 +75,33 @@ LogicalResult placeValues(KernelShape &shape) {
   return success();
 }
 
+/// Adds the scalars of a dropout in zigzag order: the rows of a step along the sequence and its size, the index of its
+/// first element among those of the cp rank, the size of a chunk, and the elements that the second chunk adds to the
+/// distance of its elements from the first chunk.
+LogicalResult addZigzagScalars(KernelShape &shape, model::DropoutOp op, ArrayRef<int64_t> local,
+                               ArrayRef<int64_t> whole) {
+  MLIRContext *context = op.getContext();
+  for (auto [d, attribute] : llvm::enumerate(op.getOriginsAttr())) {
+    auto origin = dyn_cast<dist::OriginAttr>(attribute);
+    auto *cp = origin ? llvm::find(origin.getAxes(), "cp") : nullptr;
+    if (!origin || cp == origin.getAxes().end())
+      continue;
+    if (static_cast<int64_t>(d) >= shape.split)
+      return failure();
+    int64_t chunk = origin.getStrides()[cp - origin.getAxes().begin()], step = product(whole.drop_front(d + 1));
+    auto ofContext = [&](int64_t stride) {
+      return originScalar(context, dist::OriginAttr::get(context, {*cp}, {stride}));
+    };
+    llvm::append_values(
+        shape.scalars, constantScalar(context, product(local.slice(d + 1, shape.split - d - 1))),
+        constantScalar(context, local[d]), addScalars(originScalar(context, attribute), ofContext(-chunk)),
+        constantScalar(context, chunk),
+        addScalars(constantScalar(context, (whole[d] - 2 * chunk) * step), ofContext(-2 * chunk * step)));
+    return success();
+  }
+  return failure();
+}
+
 /// Adds the scalars of dropout. Its sample and element numbers depend on the local tensor's position in the unsharded
 /// tensor.
 LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
@@ -108,7 +136,7 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   for (const Term &term : terms)
     for (int64_t value : {term.divisor, term.modulus, term.stride})
       shape.scalars.push_back(constantScalar(context, value));
-  return success();
+  return op->hasAttr(dist::zigzagName) ? addZigzagScalars(shape, op, local, whole) : success();
 }
 
 /// Adds the scalars that an op needs, in the order that kernel builders expect.

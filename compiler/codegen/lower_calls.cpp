@@ -4,6 +4,7 @@
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 #include "runtime/functions.h"
 
@@ -62,6 +63,16 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
   scalars.assign({randomStream(context, id), originScalar(context, originOf(0)), head,
                   constantScalar(context, whole[1]), originScalar(context, originOf(1))});
   return success();
+}
+
+/// Appends the size zigzag if the queries are in zigzag order.
+void addZigzag(Operation *op, ProgramBuilder::Call &call) {
+  if (!op->hasAttr(dist::zigzagName))
+    return;
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
+  all[*row.findSize("zigzag")] = 1;
+  call.sizes.assign(all.begin(), all.end());
 }
 
 /// Appends the size value_dim if the values do not have as many columns as the keys.
@@ -139,12 +150,15 @@ void ProgramBuilder::copy(exec::BufferAttr from, exec::BufferAttr to, Type eleme
   emit(call);
 }
 
-void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type element, ArrayRef<int64_t> sizes) {
+void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type element, ArrayRef<int64_t> sizes,
+                               rt::Zigzag zigzag) {
   Call call;
   call.function = "rearrange";
   call.add(from, element);
   call.add(to, element);
   call.sizes.assign(sizes.begin(), sizes.end());
+  if (zigzag != rt::Zigzag::None)
+    call.sizes.push_back(static_cast<int64_t>(zigzag));
   emit(call);
 }
 
@@ -224,6 +238,7 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
     call.sizes = attentionSizes(attention.getQ(), attention.getK());
     addAttributes(op, call);
     addValueColumns(attention.getV(), call);
+    addZigzag(op, call);
     return attentionScalars(op, attention.getQ(), attention.getId(), attention.getRate().convertToDouble(),
                             call.scalars);
   };

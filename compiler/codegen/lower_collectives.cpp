@@ -4,6 +4,7 @@
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/dist/zigzag.h"
 
 using namespace mlir;
 
@@ -36,6 +37,13 @@ bool overlap(exec::BufferAttr a, exec::BufferAttr b) {
   int64_t startA = a.isVirtual() ? a.getWithin() : a.getOffset(),
           startB = b.isVirtual() ? b.getWithin() : b.getOffset();
   return startA < startB + b.getBytes() && startB < startA + a.getBytes();
+}
+
+/// All-gathers and reduce-scatters over cp alone know the zigzag order.
+LogicalResult checkZigzag(Operation *op) {
+  bool isKnown = isa<dist::AllGatherOp, dist::ReduceScatterOp>(op) && op->getAttrOfType<ArrayAttr>("axes").size() == 1;
+  return isKnown || !op->hasAttr(dist::zigzagName) ? success()
+                                                   : op->emitOpError("cannot keep the zigzag order over cp");
 }
 
 } // namespace
@@ -128,39 +136,45 @@ LogicalResult ProgramBuilder::lowerAllReduce(Operation *op) {
 
 LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
   auto gather = cast<dist::AllGatherOp>(op);
-  if (failed(checkAxes(op, gather.getAxes())))
+  if (failed(checkAxes(op, gather.getAxes())) || failed(checkZigzag(op)))
     return failure();
   Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
   exec::BufferAttr result = place(gather.getResult());
-  exec::BufferAttr gathered = cut.outer == 1
-                                  ? result
-                                  : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()),
-                                             cut.parts, shapes.of(gather.getResult()));
+  bool isZigzag = op->hasAttr(dist::zigzagName), isInPlace = cut.outer == 1 && !isZigzag;
+  ValueShape shape = shapes.of(gather.getResult());
+  shape.isZigzag |= isZigzag;
+  exec::BufferAttr gathered =
+      isInPlace ? result
+                : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()), cut.parts, shape);
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
-  if (cut.outer == 1)
+  if (isInPlace)
     return success();
-  unpacks.push_back({result, [this, cut, gathered, result, element, loc = op->getLoc()] {
+  unpacks.push_back({result, [this, cut, gathered, result, element, isZigzag, loc = op->getLoc()] {
                        builder.setLoc(loc);
-                       rearrange(gathered, result, element, {cut.parts, cut.outer, cut.bytes});
+                       rearrange(gathered, result, element, {cut.parts, cut.outer, cut.bytes},
+                                 isZigzag ? rt::Zigzag::From : rt::Zigzag::None);
                      }});
   return success();
 }
 
 LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   auto scatter = cast<dist::ReduceScatterOp>(op);
-  if (failed(checkAxes(op, scatter.getAxes())))
+  if (failed(checkAxes(op, scatter.getAxes())) || failed(checkZigzag(op)))
     return failure();
   Cut cut = cutOf(scatter.getX().getType(), scatter.getType(), scatter.getDim());
   exec::BufferAttr whole = place(scatter.getX());
+  bool isZigzag = op->hasAttr(dist::zigzagName), isInPlace = cut.outer == 1 && !isZigzag;
+  ValueShape shape = shapes.of(scatter.getX());
+  shape.isZigzag |= isZigzag;
   exec::BufferAttr packed =
-      cut.outer == 1 ? whole
-                     : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()),
-                                cut.parts, shapes.of(scatter.getX()));
+      isInPlace
+          ? whole
+          : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()), cut.parts, shape);
   Type element = elementOf(scatter.getX());
-  if (cut.outer > 1)
-    rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes});
+  if (!isInPlace)
+    rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes}, isZigzag ? rt::Zigzag::To : rt::Zigzag::None);
   start("reduce_scatter", "sum", scatter.getAxes(), element, packed, place(scatter.getResult()),
         cast<RankedTensorType>(scatter.getX().getType()).getNumElements());
   return success();
@@ -170,7 +184,7 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
 /// all-gather.
 LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   auto exchange = cast<dist::AllToAllOp>(op);
-  if (failed(checkAxes(op, exchange.getAxes())))
+  if (failed(checkAxes(op, exchange.getAxes())) || failed(checkZigzag(op)))
     return failure();
   auto from = cast<RankedTensorType>(exchange.getX().getType()), to = cast<RankedTensorType>(exchange.getType());
   SmallVector<int64_t> shape(from.getShape());
@@ -194,7 +208,7 @@ LogicalResult ProgramBuilder::lowerSlice(Operation *op) {
   auto slice = cast<dist::SliceOp>(op);
   Cut cut = cutOf(slice.getX().getType(), slice.getType(), slice.getDim());
   auto origin = shareOrigin(op, slice.getAxes(), cut.bytes);
-  if (failed(origin))
+  if (failed(origin) || failed(checkZigzag(op)))
     return failure();
   int64_t stride = cut.parts * cut.bytes;
   copy(place(slice.getX()).slice(0, (cut.outer - 1) * stride + cut.bytes, *origin), place(slice.getResult()),

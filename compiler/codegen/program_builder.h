@@ -6,6 +6,7 @@
 #include "compiler/codegen/value_shapes.h"
 
 #include "dialects/model/dialect.h"
+#include "runtime/zigzag.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -136,7 +137,8 @@ private:
   void updateScalars(double maxGradNorm, bool limitsNorm);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
   /// Transposes [a, b, bytes] to [b, a, bytes].
-  void rearrange(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
+  void rearrange(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes,
+                 rt::Zigzag zigzag = rt::Zigzag::None);
 
   // lower_collectives.cpp
   mlir::LogicalResult lowerAllReduce(mlir::Operation *op);

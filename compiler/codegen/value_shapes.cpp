@@ -1,6 +1,7 @@
 #include "compiler/codegen/value_shapes.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/dist/zigzag.h"
 #include "dialects/interfaces.h"
 
 #include "mlir/IR/Builders.h"
@@ -193,7 +194,12 @@ void ValueShapes::follow(Block &block) {
 }
 
 ValueShape ValueShapes::of(Value value) const {
-  return {cast<RankedTensorType>(value.getType()), splits.lookup(value), partial.lookup(value)};
+  Splits axes = splits.lookup(value);
+  int64_t sequence = dimIndex(value.getType(), "seq");
+  bool isSplit =
+      sequence >= 0 && sequence < static_cast<int64_t>(axes.size()) && (axes[sequence] & exec::axisBit("cp"));
+  bool isZigzag = isSplit && function->getParentOfType<ModuleOp>()->hasAttr(dist::zigzagName);
+  return {cast<RankedTensorType>(value.getType()), axes, partial.lookup(value), isZigzag};
 }
 
 ValueShape ValueShapes::partsOf(RankedTensorType part, int64_t parts, const ValueShape &whole) const {
@@ -202,7 +208,7 @@ ValueShape ValueShapes::partsOf(RankedTensorType part, int64_t parts, const Valu
   llvm::append_range(sizes, part.getShape());
   llvm::append_range(names, dimNames(part));
   llvm::append_range(axes, whole.split);
-  return {namedTensor(sizes, names, part.getElementType()), axes, whole.partial};
+  return {namedTensor(sizes, names, part.getElementType()), axes, whole.partial, whole.isZigzag};
 }
 
 void ValueShapes::set(StringRef name, ValueShape shape) {
@@ -214,10 +220,13 @@ void ValueShapes::set(StringRef name, ValueShape shape) {
 DictionaryAttr ValueShapes::all() const {
   Builder b(function->getContext());
   SmallVector<NamedAttribute> entries;
-  for (const auto &[name, shape] : shapes)
-    entries.push_back(
-        b.getNamedAttr(name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split),
-                                             b.getI64IntegerAttr(shape.partial)})));
+  for (const auto &[name, shape] : shapes) {
+    SmallVector<Attribute> parts = {TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split),
+                                    b.getI64IntegerAttr(shape.partial)};
+    if (shape.isZigzag)
+      parts.push_back(b.getUnitAttr());
+    entries.push_back(b.getNamedAttr(name, b.getArrayAttr(parts)));
+  }
   return b.getDictionaryAttr(entries);
 }
 
@@ -227,7 +236,7 @@ std::optional<ValueShape> shapeIn(DictionaryAttr shapes, StringAttr value) {
     return std::nullopt;
   return ValueShape{cast<RankedTensorType>(cast<TypeAttr>(parts[0]).getValue()),
                     SmallVector<int64_t>(cast<DenseI64ArrayAttr>(parts[1]).asArrayRef()),
-                    cast<IntegerAttr>(parts[2]).getInt()};
+                    cast<IntegerAttr>(parts[2]).getInt(), parts.size() > 3};
 }
 
 } // namespace espalier::codegen

@@ -21,6 +21,7 @@ struct ValueShape {
   mlir::RankedTensorType tensor;
   llvm::SmallVector<int64_t> split;
   int64_t partial = 0;
+  bool isZigzag = false; ///< the sequence is split over cp in zigzag order, or the parts are those of such a split
 };
 
 /// The program attribute with the shapes of its values: by name, an array of tensor type, splits and partial axes.

@@ -278,6 +278,9 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
   if (plan.cp > 1)
     text += line("--context-parallel-size", plan.cp);
+  if (plan.cp > 1 && !plan.zigzag)
+    result.notExpressed.push_back(
+        "one contiguous shard of a sequence on each context rank (Megatron's order is zigzag)");
   addMegatronExperts(problem, plan, result);
   if (plan.sequenceParallel)
     text += "--sequence-parallel\n";
@@ -340,6 +343,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
           entry("micro_batch_num", plan.pp > 1 ? plan.microBatches : 1);
   if (plan.cp > 1)
     text += entry("context_parallel", plan.cp);
+  if (plan.hasTwoRuns())
+    result.notExpressed.push_back("the zigzag order of context ranks");
   if (plan.ep > 1)
     text += entry("expert_parallel", plan.ep);
   text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) + "  vocab_emb_dp: " + boolean(!plan.vocabParallel);

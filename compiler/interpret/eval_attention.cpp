@@ -45,8 +45,7 @@ public:
   Rows(Op op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *visibleFrom, const EvalContext &context)
       : batch(k.shape()[0]), queries(q.shape()[1]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
         width(v.shape()[3]), group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()), scores(op),
-        rank(q.shape().size()), visibleFrom(visibleFrom),
-        mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
+        rank(q.shape().size()), visibleFrom(visibleFrom), mask(op, q.type, context) {}
 
   /// Returns the index of q's row. out and, without depth, log_sum_exp use the same index.
   int64_t queryRow(int64_t b, int64_t t, int64_t h, int64_t g) const {

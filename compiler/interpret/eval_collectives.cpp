@@ -2,6 +2,8 @@
 // rank in its group is counted with the first of these axes slowest. Every rank adds terms in the order of positions.
 #include "compiler/interpret/evaluators.h"
 #include "compiler/interpret/ranks.h"
+#include "dialects/dist/zigzag.h"
+#include "runtime/zigzag.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -52,8 +54,25 @@ void forEachInPart(const Tensor &whole, const Tensor &part, int64_t dim, int64_t
                [&](ArrayRef<int64_t> at) { copy(at[0] + offset, at[1]); });
 }
 
-void takePart(const Tensor &whole, Tensor &part, int64_t dim, int64_t position) {
-  forEachInPart(whole, part, dim, position * part.shape()[dim],
+/// Calls copy(element of whole, element of part) for the part of member `position`. In zigzag order the part has two
+/// chunks of `whole`.
+template <typename Copy>
+void forEachInPart(Operation *op, const Tensor &whole, const Tensor &part, int64_t dim, int64_t position, Copy copy) {
+  int64_t size = part.shape()[dim], chunk = size / 2;
+  if (!op->hasAttr(dist::zigzagName))
+    return forEachInPart(whole, part, dim, position * size, copy);
+  SmallVector<int64_t> inWhole = rowMajorStrides(whole.shape()), inPart = rowMajorStrides(part.shape()),
+                       shape(part.shape());
+  shape[dim] = chunk;
+  for (int64_t half : {0, 1}) {
+    int64_t begin = rt::zigzagChunk(position, half, whole.shape()[dim] / size) * chunk;
+    forEachIndex(shape, {inWhole, inPart},
+                 [&](ArrayRef<int64_t> at) { copy(at[0] + begin * inWhole[dim], at[1] + half * chunk * inPart[dim]); });
+  }
+}
+
+void takePart(Operation *op, const Tensor &whole, Tensor &part, int64_t dim, int64_t position) {
+  forEachInPart(op, whole, part, dim, position,
                 [&](int64_t from, int64_t to) { part.values[to] = whole.values[from]; });
 }
 
@@ -91,7 +110,7 @@ Results evalAllGather(dist::AllGatherOp op, Operands x, EvalContext &context) {
   if (!parts)
     return parts.takeError();
   for (auto [position, part] : llvm::enumerate(*parts))
-    forEachInPart(y, *part, dim, static_cast<int64_t>(position) * size,
+    forEachInPart(op, y, *part, dim, static_cast<int64_t>(position),
                   [&, part = part](int64_t to, int64_t from) { y.values[to] = part->values[from]; });
   return results;
 }
@@ -106,7 +125,7 @@ Results evalReduceScatter(dist::ReduceScatterOp op, Operands x, EvalContext &con
   auto parts = exchange(call, *x[0], context);
   if (!parts)
     return parts.takeError();
-  takePart(sumOf(*parts), y, dim, call.position);
+  takePart(op, sumOf(*parts), y, dim, call.position);
   return results;
 }
 
@@ -124,7 +143,7 @@ Results evalAllToAll(dist::AllToAllOp op, Operands x, EvalContext &context) {
   shape[concat] = size;
   for (auto [position, whole] : llvm::enumerate(*parts)) {
     Tensor mine(RankedTensorType::get(shape, y.type.getElementType()));
-    takePart(*whole, mine, split, call.position);
+    takePart(op, *whole, mine, split, call.position);
     forEachInPart(y, mine, concat, static_cast<int64_t>(position) * size,
                   [&](int64_t to, int64_t from) { y.values[to] = mine.values[from]; });
   }
@@ -138,7 +157,7 @@ Results evalSlice(dist::SliceOp op, Operands x, EvalContext &context) {
   int64_t dim = op.getDim();
   if (llvm::Error error = checkFactor(x[0]->shape()[dim], y.shape()[dim], call.members))
     return error;
-  takePart(*x[0], y, dim, call.position);
+  takePart(op, *x[0], y, dim, call.position);
   return results;
 }
 

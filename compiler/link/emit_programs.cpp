@@ -152,6 +152,7 @@ void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value
     int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;
     value.add_dims(tables.dim(name.str(), shape.tensor.getDimSize(dim), static_cast<uint32_t>(split)));
   }
+  value.set_zigzag(shape.isZigzag);
   if (!isListed)
     value.set_partial(value.partial() | static_cast<uint32_t>(shape.partial));
 }

@@ -1,5 +1,6 @@
 #include "compiler/partition/layout.h"
 
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -25,6 +26,7 @@ Layout::Layout(ModuleOp module) {
   if (!meshAttribute)
     meshAttribute = dist::MeshAttr::get(module.getContext(), {}, {});
   sequenceParallel = module->hasAttr("dist.sequence_parallel");
+  zigzag = module->hasAttr(dist::zigzagName);
   if (auto dims = module->getAttrOfType<DictionaryAttr>("dist.dims"))
     for (NamedAttribute entry : dims)
       for (StringAttr axis : cast<ArrayAttr>(entry.getValue()).getAsRange<StringAttr>())

@@ -32,6 +32,8 @@ public:
 
   dist::MeshAttr mesh() const { return meshAttribute; }
   int64_t size(llvm::ArrayRef<mlir::StringAttr> axes) const { return meshAttribute.size(axes); }
+  /// Returns whether cp rank r of n holds chunks r and 2 n - 1 - r of the 2 n chunks of a sequence.
+  bool isZigzag() const { return zigzag; }
   /// Returns the same axes, outermost first.
   Axes inMeshOrder(const Axes &axes) const;
   /// Returns the default sharding of a value of this type: each named dimension is split over its axes. Under sequence
@@ -48,7 +50,7 @@ private:
 
   dist::MeshAttr meshAttribute;
   llvm::DenseMap<mlir::StringAttr, Axes> axesOfDim;
-  bool sequenceParallel = false;
+  bool sequenceParallel = false, zigzag = false;
 };
 
 /// Returns the sharding of `value` recorded by `propagate-shardings`; unsharded for values that the pass did not see.

@@ -3,6 +3,7 @@
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
+#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -40,6 +41,8 @@ public:
         locals[global] = local;
       addReplicaWeight(&op);
     }
+    if (layout.isZigzag())
+      markZigzag();
   }
 
   Value operand(unsigned index) override { return locals.lookup(current->getOperand(index)); }
@@ -56,7 +59,7 @@ public:
   }
 
   /// The shard of device (c0, c1, ..) on axes (a0, a1, ..) of a dimension begins at c0 * size / |a0| + c1 * ... Samples
-  /// of later micro-batches follow those of earlier ones.
+  /// of later micro-batches follow those of earlier ones. In zigzag order, the coordinate on cp counts half shards.
   Attribute origin(Value global, StringRef dim) override {
     int index = dimIndex(global.getType(), dim);
     int64_t size = cast<RankedTensorType>(global.getType()).getDimSize(index);
@@ -67,7 +70,7 @@ public:
     for (StringAttr axis : sharding.dims[index]) {
       stride /= layout.mesh().size(axis.getValue());
       names.push_back(axis);
-      strides.push_back(stride);
+      strides.push_back(layout.isZigzag() && axis == "cp" ? stride / 2 : stride);
     }
     if (dim == "batch") {
       names.push_back(b.getStringAttr("micro_batch"));
@@ -97,6 +100,22 @@ public:
   }
 
 private:
+  /// Marks the local ops that depend on the order of a sequence that is split over cp.
+  void markZigzag() {
+    auto hasContext = [](auto axes) { return llvm::is_contained(axes, "cp"); };
+    for (Operation &op : *b.getInsertionBlock()) {
+      bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp, dist::AllToAllOp>(op) &&
+                     hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
+      auto origins = op.getAttrOfType<ArrayAttr>("origins");
+      bool isPlaced = origins && llvm::any_of(origins, [&](Attribute attribute) {
+                        auto origin = dyn_cast<dist::OriginAttr>(attribute);
+                        return origin && hasContext(origin.getAxes());
+                      });
+      if (isMoved || isPlaced)
+        op.setAttr(dist::zigzagName, b.getUnitAttr());
+    }
+  }
+
   ArrayAttr axesAttribute(ArrayRef<StringAttr> axes) {
     return b.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
   }

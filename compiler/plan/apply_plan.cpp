@@ -1,6 +1,7 @@
 #include "compiler/plan/apply_plan.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/dist/zigzag.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
 #include "runtime/axes.h"
@@ -67,6 +68,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   module->setAttr("dist.dims", b.getDictionaryAttr(dims));
   if (plan.sequenceParallel)
     module->setAttr("dist.sequence_parallel", b.getUnitAttr());
+  if (plan.hasTwoRuns())
+    module->setAttr(dist::zigzagName, b.getUnitAttr());
   if (plan.keepTensorParallelResults)
     module->setAttr("dist.keep_collectives", b.getUnitAttr());
   // Sequence parallelism already shards the stream everywhere.

@@ -47,6 +47,8 @@ Json planAsJson(const planner::PricedPlan &priced) {
                {"offload_parameters", plan.offloadParameters}};
   if (plan.zeroReplicas() > 1)
     json["zero_group"] = plan.zeroRanks();
+  if (plan.hasTwoRuns())
+    json["zigzag"] = true;
   if (!plan.splitsExperts)
     json["expert_tensor_parallel"] = false;
   json["stages"] = Json::array();

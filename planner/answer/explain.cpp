@@ -59,7 +59,7 @@ std::string withoutMargin(double bytes) {
 std::string describePlan(const Plan &plan) {
   std::string text = format("dp %d, tp %d, pp %d", plan.dp, plan.tp, plan.pp);
   if (plan.cp > 1)
-    text += format(", cp %d", plan.cp);
+    text += format(plan.zigzag ? ", cp %d in zigzag order" : ", cp %d", plan.cp);
   if (plan.ep > 1)
     text += format(", ep %d", plan.ep);
   if (!plan.splitsExperts && plan.tp > 1)

@@ -128,11 +128,12 @@ private:
       bool isFree = axis(limit.axis) == 1 || (limit.onlySequenceParallel && !pins.sequenceParallel.value_or(false));
       Axis outer = limit.onlySequenceParallel ? Axis::Cp : Axis::Tp;
       int times = limit.onlySequenceParallel || limit.timesTensorRanks ? axis(outer) : 1;
-      int64_t size = static_cast<int64_t>(axis(limit.axis)) * limit.factor * times;
+      int factor = limit.factor * (limit.axis == Axis::Cp && pins.zigzag.value_or(false) ? 2 : 1);
+      int64_t size = static_cast<int64_t>(axis(limit.axis)) * factor * times;
       if (isFree || limit.value % size == 0 || std::ranges::count(reported, limit.name) > 0)
         continue;
       reported.push_back(limit.name);
-      std::string sizes = limit.factor > 1 ? number(limit.factor) + " · " : "";
+      std::string sizes = factor > 1 ? number(factor) + " · " : "";
       if (times > 1)
         sizes += std::string(axisName(outer)) + " " + number(times) + " · ";
       sizes += std::string(axisName(limit.axis)) + " " + number(axis(limit.axis));
@@ -140,7 +141,7 @@ private:
            .reason = limit.name + " " + number(limit.value) + " is not a multiple of " + sizes +
                      (limit.onlySequenceParallel ? ", over which sequence parallelism splits it" : ""),
            .got = axis(limit.axis),
-           .divides = limit.onlySequenceParallel || times > 1 ? 0 : commonSize(limit.axis) / limit.factor});
+           .divides = limit.onlySequenceParallel || times > 1 ? 0 : commonSize(limit.axis) / factor});
     }
   }
 

@@ -77,14 +77,25 @@ private:
   size_t done = 0, coming = 0;     ///< where the second and third of these begin
 };
 
-double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols, const Machine &machine) {
+// Returns the operations of attention. In zigzag order the ranks of cp have equally much of it; else the last has most.
+double attentionOperations(const ComputeTerm &term, const std::vector<double> &symbols, const ParallelConfig &config) {
+  if (!config.hasTwoRuns())
+    return evaluate(term.operations, symbols);
+  Monomial mean = term.operations.front();
+  for (size_t i = 1; i < term.operations.size(); ++i)
+    mean.coefficient += term.operations[i].coefficient;
+  return evaluate({mean}, symbols);
+}
+
+double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols, const ParallelConfig &config,
+                      const Machine &machine) {
   double bytes = evaluate(term.bytes, symbols);
   switch (term.kind) {
   case ComputeClass::MatMul:
     return matmulSeconds(evaluate(term.m, symbols), evaluate(term.n, symbols), evaluate(term.k, symbols),
                          evaluate(term.count, symbols), bytes, machine);
   case ComputeClass::Attention:
-    return attentionSeconds(evaluate(term.operations, symbols), bytes, machine);
+    return attentionSeconds(attentionOperations(term, symbols, config), bytes, machine);
   case ComputeClass::Memory:
     return memorySeconds(std::max(bytes, 0.0), machine); // recomputed work may need fewer bytes
   }
@@ -204,7 +215,7 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
       programs.addReplicaSum(term, replicaSumSeconds(term, bytes, config, problem.machine));
   }
   for (const ComputeTerm &term : terms.compute)
-    programs.run(term, computeSeconds(term, symbols, problem.machine));
+    programs.run(term, computeSeconds(term, symbols, config, problem.machine));
   programs.finish();
 }
 
@@ -259,7 +270,8 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
     auto workspace = [&](const auto &some) {
-      bool isOneSample = config.microBatchSize == 1 && !some.oneSampleWorkspaceBytes[i].empty();
+      // In zigzag order, gathered keys and values are rearranged, as those of several samples are.
+      bool isOneSample = config.microBatchSize == 1 && !config.hasTwoRuns() && !some.oneSampleWorkspaceBytes[i].empty();
       return largest(isOneSample ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
     };
     bool isSplit = splitsBackward(config.schedule);

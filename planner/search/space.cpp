@@ -162,6 +162,7 @@ std::vector<int> SearchSpace::shardGroups(const ParallelConfig &config) const {
 void SearchSpace::addFlags(ParallelConfig config) {
   const Pins &pins = problem.pins;
   config.vocabParallel = pins.vocabParallel.value_or(true);
+  config.zigzag = pins.zigzag.value_or(false);
   // Costs depend on the schedule only by whether it splits backward. Splitting makes nothing faster, so that bounds
   // hold.
   config.schedule = Schedule::OneFOneB;

@@ -29,7 +29,8 @@ protected:
               .scale = static_cast<float>(reader.real("scale")),
               .storage = reader.storage("q"),
               .window = reader.size("window"),
-              .softCap = static_cast<float>(reader.real("soft_cap"))};
+              .softCap = static_cast<float>(reader.real("soft_cap")),
+              .zigzag = reader.size("zigzag") != 0};
     rate_ = reader.real("rate");
     if (!(rate_ >= 0 && rate_ < 1))
       reader.refuse("dropout rate is " + std::to_string(rate_) + ", needs to be at least 0 and below 1");
@@ -37,6 +38,8 @@ protected:
       reader.needScalars(4, "for dropout");
     if (shape_.keys != shape_.sequence)
       reader.needScalars(5, "for a part of the queries");
+    if (shape_.zigzag && (shape_.keys == shape_.sequence || shape_.sequence % 2 != 0))
+      reader.refuse("is in zigzag order, needs an even number of queries, a part of the positions");
     if (visibleFrom_ && !shape_.causal)
       reader.refuse("has visible_from, needs to be causal");
     if (shape_.window > 0 && !shape_.causal)

@@ -97,6 +97,15 @@ int64_t CallReader::size(std::string_view name, int64_t minimum) const {
   return value;
 }
 
+Zigzag CallReader::zigzag() const {
+  int64_t order = size("zigzag");
+  if (order > static_cast<int64_t>(Zigzag::To))
+    refuse("zigzag is " + std::to_string(order) + ", needs to be 0, 1 or 2");
+  if (order != 0 && size("bytes") % 2 != 0)
+    refuse("has blocks of " + std::to_string(size("bytes")) + " bytes, which have no halves");
+  return static_cast<Zigzag>(order);
+}
+
 double CallReader::real(std::string_view name) const {
   size_t index = *rows_.function->findFloat(name);
   bool isGiven = static_cast<int>(index) < call_.floats_size();

@@ -4,6 +4,7 @@
 
 #include "runtime/kernels/call_rows.h"
 #include "runtime/kernels/dtype.h"
+#include "runtime/zigzag.h"
 
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ public:
 
   /// Returns a size; refuses a size below `minimum`.
   int64_t size(std::string_view name, int64_t minimum = 0) const;
+  /// Returns the size `zigzag` of REARRANGE; refuses an unknown order, and blocks that have no halves.
+  Zigzag zigzag() const;
   /// Returns a float of the call.
   double real(std::string_view name) const;
   bool has(std::string_view operand) const;

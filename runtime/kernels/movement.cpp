@@ -1,5 +1,6 @@
 // COPY, REARRANGE and ZERO. Parts are byte ranges.
 #include "runtime/kernels/factories.h"
+#include "runtime/zigzag.h"
 
 #include <cstring>
 
@@ -36,7 +37,8 @@ private:
   Pieces blocks_, along_; // several whole blocks per part, or several parts per block
 };
 
-/// Transposes [a, b, bytes] to [b, a, bytes]. Parts are ranges of destination blocks.
+/// Transposes [a, b, bytes] to [b, a, bytes]. Parts are ranges of destination blocks. In zigzag order, blocks are half
+/// of `bytes`.
 class Rearrange final : public LibraryKernel {
 public:
   Rearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
@@ -44,8 +46,14 @@ public:
     a_ = reader.size("a");
     b_ = reader.size("b");
     bytes_ = reader.size("bytes");
+    int64_t blocks = reader.product(a_, b_);
+    order_ = reader.zigzag();
+    if (order_ != Zigzag::None) {
+      bytes_ /= 2;
+      blocks *= 2;
+    }
     along_ = piecesOf(bytes_, 1, kPieceBytes);
-    blocks_ = piecesOf(reader.product(a_, b_), bytes_, kPieceBytes);
+    blocks_ = piecesOf(blocks, bytes_, kPieceBytes);
   }
 
   int64_t parts() const override { return blocks_.count() * along_.count(); }
@@ -55,14 +63,24 @@ public:
     char *to = static_cast<char *>(arguments.buffers[1]);
     Piece blocks = blocks_[part / along_.count()], along = along_[part % along_.count()];
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
-      int64_t source = block % a_ * b_ + block / a_;
+      int64_t source = sourceOf(block);
       std::memcpy(to + block * bytes_ + along.begin, from + source * bytes_ + along.begin,
                   static_cast<size_t>(along.end - along.begin));
     }
   }
 
 private:
+  int64_t sourceOf(int64_t block) const {
+    if (order_ == Zigzag::None)
+      return block % a_ * b_ + block / a_;
+    if (order_ == Zigzag::To) // to [b, a, 2] from [a, 2 b]
+      return block / 2 % a_ * 2 * b_ + zigzagChunk(block / 2 / a_, block % 2, b_);
+    int64_t chunk = block % (2 * a_); // to [b, 2 a] from [a, b, 2]
+    return (zigzagPart(chunk, a_) * b_ + block / (2 * a_)) * 2 + (chunk < a_ ? 0 : 1);
+  }
+
   int64_t a_, b_, bytes_;
+  Zigzag order_;
   Pieces blocks_, along_; // as in Copy
 };
 

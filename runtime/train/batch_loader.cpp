@@ -1,10 +1,11 @@
 // The names of inputs are fixed: tokens, labels, loss_weights, positions and visible_from, each
-// [micro_batch_size, sequence / cp].
+// [micro_batch_size, sequence / cp]. In zigzag order, a rank's part of a sample is two runs of the sample.
 #include "runtime/train/batch_loader.h"
 
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/train/open_data.h"
+#include "runtime/zigzag.h"
 
 #include <algorithm>
 #include <cstring>
@@ -27,7 +28,7 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
                          int64_t end)
     : settings(plan.settings()), dataset(dataset),
       share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank), dataReplicas(mesh)},
-      first(mesh.index(rank, CP) * static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
+      contextRank(mesh.index(rank, CP)), contextRanks(mesh.count(CP)),
       length(static_cast<int64_t>(settings.sequence()) / mesh.count(CP)), end(end),
       hasWeights(hasInput(plan, "loss_weights")),
       sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),
@@ -48,23 +49,23 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
       throw PlanError(
           fmt::format("the plan reads input '{}'; samples have tokens, labels, loss_weights, positions, visible_from",
                       exchange.name()));
-    pb::DataType type = plan.values(exchange.buffer().value()).type();
-    pb::DataType wanted = from == sample.lossWeights.data() + first ? pb::F32 : pb::I32;
+    const pb::Value &value = plan.values(exchange.buffer().value());
+    pb::DataType type = value.type(), wanted = from == sample.lossWeights.data() ? pb::F32 : pb::I32;
     if (exchange.buffer().bytes() != bytes || type != wanted)
       throw PlanError(fmt::format("the plan's input '{}' has {} bytes of {}, samples give {} of {}", exchange.name(),
                                   exchange.buffer().bytes(), pb::DataType_Name(type), bytes,
                                   pb::DataType_Name(wanted)));
-    inputs.push_back({static_cast<uint32_t>(i), from});
+    inputs.push_back({static_cast<uint32_t>(i), static_cast<const char *>(from), value.zigzag()});
   }
 }
 
-/// Returns the rank's shard of a field of `sample`, or null if no field has this name.
+/// Returns a field of `sample`, or null if no field has this name.
 const void *BatchLoader::sampleField(const std::string &name) const {
-  return name == "tokens"         ? static_cast<const void *>(sample.tokens.data() + first)
-         : name == "labels"       ? sample.labels.data() + first
-         : name == "positions"    ? sample.positions.data() + first
-         : name == "visible_from" ? sample.visibleFrom.data() + first
-         : name == "loss_weights" ? static_cast<const void *>(sample.lossWeights.data() + first)
+  return name == "tokens"         ? static_cast<const void *>(sample.tokens.data())
+         : name == "labels"       ? sample.labels.data()
+         : name == "positions"    ? sample.positions.data()
+         : name == "visible_from" ? sample.visibleFrom.data()
+         : name == "loss_weights" ? static_cast<const void *>(sample.lossWeights.data())
                                   : nullptr;
 }
 
@@ -83,8 +84,16 @@ void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memor
 }
 
 void BatchLoader::write(int64_t begin, const Memory &memory) const {
-  for (const Input &input : inputs)
-    std::memcpy(memory(input.exchange) + begin * 4, input.from, length * 4);
+  for (const Input &input : inputs) {
+    auto *to = memory(input.exchange) + begin * 4;
+    if (!input.isZigzag) {
+      std::memcpy(to, input.from + contextRank * length * 4, length * 4);
+      continue;
+    }
+    int64_t run = length / 2;
+    for (int64_t half : {0, 1})
+      std::memcpy(to + half * run * 4, input.from + zigzagChunk(contextRank, half, contextRanks) * run * 4, run * 4);
+  }
 }
 
 } // namespace espalier::rt

@@ -39,7 +39,8 @@ private:
   /// An input of the rank's stage: the staging buffer, and the sample field that it receives.
   struct Input {
     uint32_t exchange;
-    const void *from; ///< the first element of the rank's shard of `sample`
+    const char *from; ///< the field's first byte
+    bool isZigzag;    ///< whether the rank's shard is two runs of the field
   };
 
   const void *sampleField(const std::string &name) const;
@@ -49,7 +50,8 @@ private:
   const pb::Settings &settings;
   const Dataset &dataset;
   const BatchShare share;
-  const int64_t first, length; ///< the rank's shard of a sequence
+  const int64_t contextRank, contextRanks;
+  const int64_t length; ///< of the rank's shard of a sequence
   const int64_t end;
   const bool hasWeights;
   Sampler sampler;

@@ -4,6 +4,10 @@
 
 namespace espalier::rt::verify {
 
+bool isSequenceOverContext(const pb::Dim &dim, const Mesh &mesh) {
+  return dim.name() == "seq" && (mesh.divided(dim.split()) & CP);
+}
+
 int64_t elementsOf(const Dims &dims) {
   std::vector<int64_t> sizes;
   for (const Dim &dim : dims)
@@ -53,7 +57,9 @@ std::optional<Dims> Shapes::of(const pb::Buffer &buffer) const {
   Dims dims;
   for (uint32_t number : value.dims()) {
     const pb::Dim &dim = plan.dims(static_cast<int>(number));
-    dims.push_back({dim.name(), static_cast<int64_t>(dim.size()), mesh.divided(dim.split())});
+    uint32_t split = mesh.divided(dim.split());
+    dims.push_back(
+        {dim.name(), static_cast<int64_t>(dim.size()), split, value.zigzag() && isSequenceOverContext(dim, mesh)});
   }
   return dims;
 }
@@ -65,6 +71,8 @@ bool Shapes::isLess(const pb::Buffer &buffer) const {
 
 pb::Affine Shapes::origin(const Dim &dim, int64_t stride) const {
   pb::Affine affine = index(dim.split, dim.size * stride);
+  if (dim.isZigzag)
+    affine.set_cp(affine.cp() / 2);
   if (dim.name == "batch")
     affine.set_micro_batch(whole(dim) * stride);
   return affine;

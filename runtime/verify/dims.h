@@ -3,21 +3,28 @@
 
 #include "runtime/verify/rules.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace espalier::rt::verify {
 
-/// One dimension: its number of elements on a rank, and the mesh axes of size above 1 that shard the dimension.
+/// One dimension: its number of elements on a rank, and the mesh axes of size above 1 that shard the dimension. In
+/// zigzag order, a rank of cp holds two chunks of it.
 struct Dim {
   std::string name;
   int64_t size = 1;
   uint32_t split = 0;
+  bool isZigzag = false;
   bool operator==(const Dim &) const = default;
 };
 using Dims = std::vector<Dim>;
 
+/// Returns whether cp splits the dimension and it is the sequence, which can be in zigzag order.
+bool isSequenceOverContext(const pb::Dim &dim, const Mesh &mesh);
+/// Returns whether a dimension is in zigzag order.
+inline bool areZigzag(const Dims &dims) { return std::ranges::count(dims, true, &Dim::isZigzag) > 0; }
 /// Returns the product of the sizes.
 int64_t elementsOf(const Dims &dims);
 /// Formats the dimensions, for example "[batch 4, seq 8 over 2]".
@@ -58,8 +65,8 @@ public:
   bool isLess(const pb::Buffer &buffer) const;
   /// Returns the size of the unsharded dimension.
   int64_t whole(const Dim &dim) const { return dim.size * mesh.count(dim.split); }
-  /// Returns the offset of a rank's shard, times `stride`. The samples of a later micro-batch follow those of all
-  /// ranks.
+  /// Returns the offset of a rank's shard, in zigzag order of its first chunk, times `stride`. The samples of a later
+  /// micro-batch follow those of all ranks.
   pb::Affine origin(const Dim &dim, int64_t stride = 1) const;
   /// Returns the rank's index over `axes`, times `stride`.
   pb::Affine index(uint32_t axes, int64_t stride) const;

@@ -4,6 +4,7 @@
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/signatures.h"
+#include "runtime/zigzag.h"
 
 #include <algorithm>
 
@@ -154,6 +155,8 @@ std::string LibraryCallCheck::bySignature() {
   std::vector<int64_t> wanted;
   for (size_t i = 0; i < rows.sizes->size(); ++i)
     wanted.push_back(binding.sizeOf(rows.function->sizes[i].name, /*inBytes=*/true).value_or((*rows.sizes)[i]));
+  if (std::optional<size_t> zigzag = rows.function->findSize("zigzag"))
+    wanted[*zigzag] = areZigzag(of(static_cast<int>(*rows.function->findOperand("q"))));
   for (size_t last = wanted.size(); last-- > 0 && !rows.function->sizes[last].initial.empty();) {
     const std::string &initial = rows.function->sizes[last].initial;
     std::optional<size_t> same = rows.function->findSize(initial);
@@ -239,7 +242,10 @@ std::string LibraryCallCheck::rearrange() {
   if (!cut || cut->axes || cut->parts != parts.front().size)
     return unlike(0, 1);
   int64_t bytes = elementsOf(whole) * widthAt(0) / std::max<int64_t>(cut->outer * cut->parts, 1);
-  return fromParts ? sizes({cut->parts, cut->outer, bytes}) : sizes({cut->outer, cut->parts, bytes});
+  std::vector<int64_t> wanted = {fromParts ? cut->parts : cut->outer, fromParts ? cut->outer : cut->parts, bytes};
+  if (valueAt(fromParts ? 0 : 1).zigzag() && !areZigzag(parts))
+    wanted.push_back(static_cast<int64_t>(fromParts ? Zigzag::From : Zigzag::To));
+  return sizes(wanted);
 }
 
 } // namespace

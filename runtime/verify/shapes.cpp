@@ -37,6 +37,7 @@ private:
   PlanErrors &errors;
   std::map<std::string, uint32_t> kernels;                          ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
+  std::optional<bool> isZigzag;                                     ///< the order of sequences that cp splits
   std::map<uint32_t, int64_t> capacities;              ///< slots per expert, by the value that holds the slots
   std::optional<std::pair<uint32_t, int64_t>> scalars; ///< the address of scalar slot 0: region and offset
 };
@@ -72,6 +73,12 @@ void ShapeRule::checkValue(const pb::Value &value) {
     uint32_t axes = mesh.divided(dim.split());
     sizes.push_back(static_cast<int64_t>(dim.size()));
     isTwice |= (split & axes) != 0;
+    if (isSequenceOverContext(dim, mesh)) {
+      if (isZigzag.value_or(value.zigzag()) != value.zigzag())
+        add("value '{}': its sequence is in {} order, that of other values is not", value.name(),
+            value.zigzag() ? "zigzag" : "contiguous");
+      isZigzag = value.zigzag();
+    }
     split |= axes;
   }
   if (int64_t elements = product(sizes); elements != static_cast<int64_t>(value.elements()))
@@ -127,7 +134,12 @@ void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
         whole.erase(whole.begin());
       std::optional<Cut> cut = cutOf(whole, part);
       parts *= cut ? cut->parts : 1;
-      isRight = cut && cut->axes == axes && parts == mesh.count(axes) && (inParts || cut->outer == 1);
+      // Parts of cp in zigzag order need a rearrangement, which their value announces.
+      bool isOfChunks = (axes & CP) && areZigzag(part);
+      bool hasOrder =
+          inParts ? valueOf(isGather ? transfer.to(i) : transfer.from(i)).zigzag() == (isOfChunks || areZigzag(whole))
+                  : !isOfChunks;
+      isRight = hasOrder && cut && cut->axes == axes && parts == mesh.count(axes) && (inParts || cut->outer == 1);
     }
     if (!isRight)
       add("transfer '{}': makes {} of {}", transfer.name(), textOf(*to), textOf(*from));

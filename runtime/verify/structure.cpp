@@ -93,6 +93,10 @@ void Structure::checkSettings(const Mesh &mesh) {
   checkRamp(replicas);
   if (settings.sequence() % mesh.count(CP) != 0)
     add("the sequence of {} does not split over {} context ranks", settings.sequence(), mesh.count(CP));
+  bool isZigzag = std::ranges::any_of(plan.values(), [](const pb::Value &value) { return value.zigzag(); });
+  if (isZigzag && settings.sequence() % (2 * mesh.count(CP)) != 0)
+    add("the sequence of {} does not split into 2 chunks for each of {} context ranks", settings.sequence(),
+        mesh.count(CP));
 }
 
 /// Checks that the entry of each batch of a ramp trains on as many samples.

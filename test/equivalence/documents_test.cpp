@@ -58,7 +58,8 @@ std::vector<std::string> unlimited() { return {"train_dataset.data_loader.config
 TEST(Documents, PackedTrainLikeDocumentsAlone) {
   TrainingRecord alone = train(unlimited(), {}, documentsAlone());
   for (const SplitCase &split :
-       {SplitCase{}, SplitCase{.name = "", .dp = 2, .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true}}) {
+       {SplitCase{}, SplitCase{.name = "", .dp = 2, .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true},
+        SplitCase{.name = "", .cp = 4, .microBatches = 2, .zigzag = true}}) {
     TrainingRecord packed = train(documentSets(), split, packedSamples());
     ASSERT_EQ(packed.losses.size(), 1u);
     EXPECT_NEAR(packed.losses[0], alone.losses[0], 1e-5 * alone.losses[0]);

@@ -92,8 +92,10 @@ Tensor PhaseCalls::input(const std::string &name, RankedTensorType type, int64_t
                                       : name == "loss_weights" ? sample.lossWeights
                                       : name == "visible_from" ? sample.visibleFrom
                                                                : sample.positions;
-    auto begin = part.begin() + context.coordinate("cp") * length;
-    values.insert(values.end(), begin, begin + length);
+    int64_t rank = context.coordinate("cp"), chunk = plan.hasTwoRuns() ? length / 2 : length;
+    values.insert(values.end(), part.begin() + rank * chunk, part.begin() + (rank + 1) * chunk);
+    if (plan.hasTwoRuns())
+      values.insert(values.end(), part.end() - (rank + 1) * chunk, part.end() - rank * chunk);
   }
   return Tensor(type, std::move(values));
 }

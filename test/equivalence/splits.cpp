@@ -190,6 +190,12 @@ const std::vector<SplitCase> &contextSplits() {
        .microBatches = 2,
        .sequenceParallel = true,
        .layerRecompute = {full, none, selective}},
+      {.name = "cp2_zigzag", .cp = 2, .zigzag = true},
+      {.name = "cp4_zigzag_accumulate8", .cp = 4, .microBatches = 8, .zigzag = true},
+      {.name = "tp2_cp2_zigzag_full_slice", .tp = 2, .cp = 2, .recompute = full, .sliceInputs = true, .zigzag = true},
+      {.name = "tp2_cp2_zigzag_sp", .tp = 2, .cp = 2, .sequenceParallel = true, .zigzag = true},
+      {.name = "pp2_cp2_zigzag_selective", .pp = 2, .cp = 2, .microBatches = 4, .recompute = selective, .zigzag = true},
+      {.name = "dp2_cp2_zigzag_zero3", .dp = 2, .cp = 2, .microBatches = 2, .zero = 3, .zigzag = true},
       {.name = "pp2_cp2", .pp = 2, .cp = 2, .microBatches = 4},
       {.name = "pp3_cp2_zero1_selective", .pp = 3, .cp = 2, .microBatches = 4, .zero = 1, .recompute = selective},
       {.name = "dp2_tp2_cp2_zero1_sp_full",
@@ -281,6 +287,7 @@ const std::vector<SplitCase> &unlikeSplits() {
       {.name = "dp2_zero3", .dp = 2, .microBatches = 2, .zero = 3},
       {.name = "tp2_pp2_uneven", .tp = 2, .pp = 2, .microBatches = 4, .stageLayers = {3, 1}},
       {.name = "tp2_cp2", .tp = 2, .cp = 2},
+      {.name = "tp2_cp2_zigzag", .tp = 2, .cp = 2, .zigzag = true},
   };
   return cases;
 }
@@ -417,6 +424,7 @@ const std::vector<SplitCase> &optionSplits() {
       {.name = "tp2_sp_full", .tp = 2, .microBatches = 2, .sequenceParallel = true, .recompute = full},
       {.name = "cp2", .cp = 2},
       {.name = "cp4_selective", .cp = 4, .recompute = selective},
+      {.name = "tp2_cp4_zigzag_sp", .tp = 2, .cp = 4, .sequenceParallel = true, .zigzag = true},
       {.name = "pp3_zero1", .pp = 3, .microBatches = 4, .zero = 1},
       {.name = "dp2_tp2_cp2_zero3_sp",
        .dp = 2,

@@ -35,6 +35,7 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.zero = split.zero;
   plan.zeroGroup = split.zeroGroup;
   plan.sequenceParallel = split.sequenceParallel;
+  plan.zigzag = split.zigzag;
   plan.splitsExperts = split.splitsExperts;
   plan.vocabParallel = split.vocabParallel;
   plan.schedule = split.schedule;

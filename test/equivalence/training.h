@@ -29,6 +29,7 @@ struct SplitCase {
   bool keepCollectives = false; ///< mp_comm_recompute: False
   bool sliceInputs = false;     ///< recompute_slice_activation
   std::vector<planner::Recompute> layerRecompute; ///< one per layer; empty: `recompute` for all layers
+  bool zigzag = false;                            ///< cp ranks hold two chunks of a sequence each
 };
 
 /// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled

@@ -76,6 +76,8 @@ TEST(Check, DimensionsDivide) {
                           "it; "));
   EXPECT_THAT(found(pinned({{&Pins::cp, 8}}), limits(uneven)),
               ElementsAre("cp: seq 60 is not a multiple of cp 8; 8 → 6 or 10"));
+  EXPECT_THAT(found(pinned({{&Pins::cp, 4}, {&Pins::zigzag, true}}), limits(uneven)),
+              ElementsAre("cp: seq 60 is not a multiple of 2 · cp 4; 4 → 3 or 5"));
 }
 
 TEST(Check, ExpertsAreSplitByTheirOwnAxis) {

@@ -26,7 +26,8 @@ AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
           .rate = real("rate", 0),
           .window = window ? window.getInt() : 0,
           .softCap = real("soft_cap", 0),
-          .hasDocuments = parameters.contains("visible_from")};
+          .hasDocuments = parameters.contains("visible_from"),
+          .isZigzag = parameters.contains("zigzag")};
 }
 
 namespace {
@@ -80,6 +81,8 @@ AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config,
   kvHeads = size("kv_heads");
   group = size("group");
   firstPosition = config.isPart ? narrow(atMost(atLeast(scalar("FIRST_QUERY"), 0), scalar("keys"))) : integer(0);
+  if (config.isZigzag)
+    secondPosition = keyCount - queryCount / 2 - firstPosition;
   // Under a causal mask, the last queries attend to the most keys, and the first keys are attended to by the most
   // queries. These blocks come first, so that short blocks balance the end.
   Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size("batch") * rowHeads;
@@ -137,12 +140,25 @@ TileSource AttentionBlock::statistics(StringRef operand, Expr head, Expr first) 
   return {elementAt({f, f.buffer(operand)}, row * stride + wide(head), f.b.getF32Type()), stride, queryCount - first};
 }
 
+Expr AttentionBlock::positionOf(Expr query) {
+  if (!config.isZigzag)
+    return firstPosition + query;
+  Expr ofRun = queryCount / 2;
+  return query + select(query < ofRun, firstPosition, secondPosition - ofRun);
+}
+
+Expr AttentionBlock::queriesBefore(Expr key) {
+  if (!config.isZigzag)
+    return atLeast(key - firstPosition, 0);
+  return atLeast(atMost(key - firstPosition, queryCount / 2), 0) + atLeast(key - secondPosition, 0);
+}
+
 Expr AttentionBlock::visibleKeys(Expr query) {
-  return config.isCausal ? atMost(keyCount, firstPosition + query + 1) : keyCount;
+  return config.isCausal ? atMost(keyCount, positionOf(query) + 1) : keyCount;
 }
 
 Expr AttentionBlock::firstVisible(Expr query) {
-  Expr begin = hasWindow() ? atLeast(firstPosition + query + (1 - config.window), 0) : integer(0);
+  Expr begin = hasWindow() ? atLeast(positionOf(query) + (1 - config.window), 0) : integer(0);
   return hasDocuments() ? atLeast(documentOf(query), begin) : begin;
 }
 
@@ -154,7 +170,7 @@ TileSource AttentionBlock::documents(Expr first) {
 Expr AttentionBlock::documentOf(Expr query) {
   Expr inside = atMost(query, queryCount - 1);
   Expr begin = loadValue(documents(inside).base, f.b.getI32Type());
-  return atMost(begin, atMost(firstPosition + inside, keyCount - 1));
+  return atMost(begin, atMost(positionOf(inside), keyCount - 1));
 }
 
 void AttentionBlock::loadDocuments(const Tiles &tiles, const std::vector<Expr> &visible) {
@@ -246,7 +262,7 @@ void AttentionBlock::makeRoundKeys() {
 
 Expr AttentionBlock::isKept(Expr head, Expr query, Expr key) {
   Expr sequence = scalar("WHOLE_SEQUENCE"), row = scalar("FIRST_HEAD") + wide(head);
-  Expr element = (row * sequence + wide(firstPosition + query)) * sequence + wide(key);
+  Expr element = (row * sequence + wide(positionOf(query))) * sequence + wide(key);
   Expr counter0 = narrow(element), counter1 = high(element) ^ sampleBits;
   for (Expr roundKey : roundKeys) {
     Expr product = wideProduct(counter0, integer(0xD256D193LL));

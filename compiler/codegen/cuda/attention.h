@@ -20,6 +20,7 @@ struct AttentionConfig {
   int64_t window;    ///< keys that a query attends to, itself last; 0: no limit
   double softCap;    ///< c: scores s become c tanh(s / c); 0: none
   bool hasDocuments; ///< the operand visible_from limits the keys
+  bool isZigzag;     ///< the queries are two runs of positions
 
   /// Convert from and to the attributes of a kernel.
   static AttentionConfig of(mlir::DictionaryAttr parameters);
@@ -48,6 +49,10 @@ public:
   TileSource keys(llvm::StringRef operand, Expr first);
   /// Returns rows of an lse-like operand.
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
+  /// Returns the query's position. Positions increase with queries.
+  Expr positionOf(Expr query);
+  /// Returns the number of queries at positions before `key`.
+  Expr queriesBefore(Expr key);
   /// Returns the end of the keys that the query attends to.
   Expr visibleKeys(Expr query);
   /// Returns the first key that the query attends to. Queries after the last belong to the last query's document.
@@ -100,9 +105,10 @@ public:
   Expr first;                                ///< first query or key of the block
   Expr sample, kvHead;
   Expr head; ///< query head: kvHead * group + index in the group; for blocks of keys, the first head of the group
-  Expr firstPosition;
 
 private:
+  Expr firstPosition, secondPosition; ///< of the first query of each run of queries; one run, unless in zigzag order
+
   void makeRoundKeys();
   /// Returns the elements of a row of an operand.
   int64_t depthOf(llvm::StringRef operand) const;

@@ -90,11 +90,11 @@ class KeyGradient : Gradient {
 public:
   KeyGradient(KernelFunction &f, const AttentionConfig &config)
       : Gradient(f, config, AttentionPass::KeyGradient, /*ofKeys=*/true) {
-    Expr firstQuery = config.isCausal ? atLeast(block.first - block.firstPosition, 0) : block.integer(0);
+    Expr firstQuery = config.isCausal ? block.queriesBefore(block.first) : block.integer(0);
     firstColumns = firstQuery / sizes.columns;
     Expr endQuery = block.queryCount;
     if (block.hasWindow()) // the block's last key is in the window of `window` queries
-      endQuery = atMost(endQuery, atLeast(block.first + (sizes.rows - 1 + config.window) - block.firstPosition, 0));
+      endQuery = atMost(endQuery, block.queriesBefore(block.first + (sizes.rows - 1 + config.window)));
     if (block.hasDocuments())
       endQuery = atMost(endQuery, block.endOfDocuments(block.first + (sizes.rows - 1)));
     perHead = atLeast(ceilDivide(endQuery, sizes.columns) - firstColumns, 0);
@@ -124,10 +124,9 @@ private:
         *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
         [&](Expr tile, Expr buffer) {
           Expr lastQuery = queryOf(tile) + (sizes.columns - 1);
-          Expr isSeen = block.first + tiles->firstRow <= block.firstPosition + lastQuery;
+          Expr isSeen = block.first + tiles->firstRow <= block.positionOf(lastQuery);
           if (block.hasWindow())
-            isSeen =
-                isSeen & (block.first + tiles->lastRow + block.config.window > block.firstPosition + queryOf(tile));
+            isSeen = isSeen & (block.first + tiles->lastRow + block.config.window > block.positionOf(queryOf(tile)));
           if (block.hasDocuments())
             isSeen = isSeen & (documentOf(buffer, queryOf(tile), block.integer(0)) <= block.first + tiles->lastRow);
           block.whenSeen(isSeen, [&] { use(tile, buffer, keySums, valueSums); });
@@ -145,7 +144,7 @@ private:
   /// Returns visible_from of a query of the tile that begins with `firstQuery`, at most the query's position.
   Expr documentOf(Expr buffer, Expr firstQuery, Expr column) {
     Expr begin = loadValue(sharedAt(f, lseOf(buffer) + (column + 2 * sizes.columns) * 4), f.b.getI32Type());
-    return atMost(begin, block.firstPosition + firstQuery + column);
+    return atMost(begin, block.positionOf(firstQuery + column));
   }
 
   void issue(Expr tile, Expr buffer) {
@@ -162,15 +161,15 @@ private:
   Grid hide(const Grid &scores, Expr firstQuery, Expr buffer) {
     if (!block.config.isCausal)
       return scores;
-    Expr isNeeded = block.first + sizes.rows > block.firstPosition + firstQuery + 1;
+    Expr isNeeded = block.first + sizes.rows > block.positionOf(firstQuery) + 1;
     if (block.hasWindow())
-      isNeeded = isNeeded | (block.first + block.config.window < block.firstPosition + firstQuery + sizes.columns);
+      isNeeded = isNeeded | (block.first + block.config.window <= block.positionOf(firstQuery + (sizes.columns - 1)));
     if (block.hasDocuments()) {
       Expr last = atMost(block.queryCount - 1 - firstQuery, sizes.columns - 1);
       isNeeded = isNeeded | (block.first < documentOf(buffer, firstQuery, last));
     }
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = block.first + tiles->rows[row], query = block.firstPosition + firstQuery + tiles->columns[column];
+      Expr key = block.first + tiles->rows[row], query = block.positionOf(firstQuery + tiles->columns[column]);
       if (!block.hasDocuments())
         return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
       Expr earlier = query - documentOf(buffer, firstQuery, tiles->columns[column]);

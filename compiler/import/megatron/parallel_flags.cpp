@@ -47,8 +47,10 @@ public:
     put(section + "data_parallel", fmt::format("{}", dp));
     put(section + "model_parallel", fmt::format("{}", tp), "--tensor-model-parallel-size");
     put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
-    if (cp > 1)
+    if (cp > 1) {
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
+      put("planner.pin.zigzag", "True", "--context-parallel-size"); // Megatron's only order
+    }
     writeInstances(dp / writeExpertSplit(given, yaml, tp, dp));
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
     if (batches < pp) // MindFormers' key needs at least one per stage; Megatron does not

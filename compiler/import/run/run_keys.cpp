@@ -372,6 +372,8 @@ constexpr Row parallelKeys[] = {
     {"planner.pin.zero_group", T::Index, used,
      "dp ranks that ZeRO shards over; other groups of dp hold replicas (HSDP); 0: all of dp"},
     {"planner.pin.sequence_parallel", T::Bool, used, "norms and dropout sharded over the sequence inside tp"},
+    {"planner.pin.zigzag", T::Bool, used,
+     "True: context ranks hold an early and a late chunk of a sequence each, which balances causal attention"},
     {"planner.pin.vocab_parallel", T::Bool, used, "vocabulary sharded over tp"},
     {"planner.pin.expert_tensor_parallel", T::Bool, used,
      "True: each expert is split over tp; False: experts are spread over tp and ep"},

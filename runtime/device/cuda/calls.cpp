@@ -80,7 +80,7 @@ StridedCopy readCopy(const pb::LibraryCall &call, Types types) {
 
 Rearrangement readRearrange(const pb::LibraryCall &call, Types types) {
   CallReader reader(call, types);
-  return {reader.size("a"), reader.size("b"), reader.size("bytes")};
+  return {reader.size("a"), reader.size("b"), reader.size("bytes"), reader.zigzag()};
 }
 
 Clearing readZero(const pb::LibraryCall &call, Types types) { return {CallReader(call, types).size("bytes")}; }

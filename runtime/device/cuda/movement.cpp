@@ -18,6 +18,21 @@ void copyRows(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy 
   queue.driver.cuMemcpy2DAsync_v2(&rows, queue.stream());
 }
 
+/// Copies chunk by chunk.
+void rearrangeChunks(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearrangement &shape) {
+  auto [outer, inner, bytes, zigzag] = shape;
+  bool isFrom = zigzag == Zigzag::From;
+  int64_t parts = isFrom ? outer : inner, blocks = isFrom ? inner : outer, half = bytes / 2;
+  for (int64_t chunk = 0; chunk < 2 * parts; ++chunk) {
+    int64_t ofPart = (zigzagPart(chunk, parts) * blocks * 2 + (chunk < parts ? 0 : 1)) * half, ofWhole = chunk * half;
+    copy(queue, to + (isFrom ? ofWhole : ofPart), from + (isFrom ? ofPart : ofWhole),
+         {.blocks = blocks,
+          .fromStride = isFrom ? bytes : parts * bytes,
+          .toStride = isFrom ? parts * bytes : bytes,
+          .bytes = half});
+  }
+}
+
 } // namespace
 
 void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy) {
@@ -38,8 +53,10 @@ void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &cop
 }
 
 void rearrange(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearrangement &shape) {
+  auto [outer, inner, bytes, zigzag] = shape;
+  if (zigzag != Zigzag::None)
+    return rearrangeChunks(queue, to, from, shape);
   // One strided copy per index of the shorter dimension.
-  auto [outer, inner, bytes] = shape;
   if (outer <= inner)
     for (int64_t i = 0; i < outer; ++i)
       copy(queue, to + i * bytes, from + i * inner * bytes,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/cuda/queue.h"
+#include "runtime/zigzag.h"
 
 namespace espalier::rt::cuda {
 
@@ -10,9 +11,11 @@ struct StridedCopy {
   int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0;
 };
 
-/// Transposes [outer, inner] blocks of `bytes` bytes into [inner, outer]; both sides are contiguous.
+/// Transposes [outer, inner] blocks of `bytes` bytes into [inner, outer]; both sides are contiguous. `zigzag` is that
+/// of REARRANGE in functions.def.
 struct Rearrangement {
   int64_t outer = 0, inner = 0, bytes = 0;
+  Zigzag zigzag = Zigzag::None;
 };
 
 /// Enqueue the operation.

@@ -83,10 +83,17 @@ ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t position, int64_t first
   return causal ? minimum(keys, position - firstKey + 1) : keys;
 }
 
+/// Returns the position of `query` of a task. Positions increase with queries.
+template <typename Task> ESPALIER_INLINE int64_t positionOf(const Task &task, int64_t query) {
+  const AttentionShape &shape = *task.shape;
+  bool isOfSecondRun = shape.zigzag && query >= shape.sequence / 2;
+  return query + (isOfSecondRun ? shape.keys - shape.sequence - task.firstPosition : task.firstPosition);
+}
+
 /// Returns the first key that `query` of a task may attend to: the begin of its window or of its document.
 template <typename Task> ESPALIER_INLINE int64_t firstVisible(const Task &task, int64_t query) {
   const AttentionShape &shape = *task.shape;
-  int64_t position = task.firstPosition + query, first = shape.window > 0 ? position + 1 - shape.window : 0;
+  int64_t position = positionOf(task, query), first = shape.window > 0 ? position + 1 - shape.window : 0;
   if (task.visibleFrom) {
     int64_t begin = minimum(task.visibleFrom[query], minimum(position, shape.keys - 1));
     first = begin > first ? begin : first;

@@ -118,8 +118,7 @@ template <Storage S>
 void differentiateBlock(const AttentionBackwardTask &task, const Layouts &layouts, const Backward &scratch,
                         int64_t head, int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t position = task.firstPosition + query; // of the block's first row
-  int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
+  int64_t visible = visibleKeys(shape.causal, positionOf(task, query + rows - 1), firstKey, keys);
   const Layout &layout = layouts.scores, &values = layouts.values;
   int64_t units = unitsOf<S>(layout.columns), valueUnits = unitsOf<S>(values.columns);
   int64_t padded = roundUp(visible, kTileColumns);
@@ -135,13 +134,13 @@ void differentiateBlock(const AttentionBackwardTask &task, const Layouts &layout
   int64_t heads = shape.kvHeads * shape.group, globalHead = task.kvHead * shape.group + head;
   const float *factors = task.dropout.threshold ? scratch.factors : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
+    int64_t position = positionOf(task, query + r);
     if (factors)
-      fillDropout(task.dropout, task.sample, globalHead, position + r, firstKey, padded, scratch.factors);
+      fillDropout(task.dropout, task.sample, globalHead, position, firstKey, padded, scratch.factors);
     auto differentiateOne = shape.softCap > 0 ? differentiateRow<true> : differentiateRow<false>;
     differentiateOne(shape, scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
-                     hiddenKeys(task, query + r, firstKey, keys),
-                     visibleKeys(shape.causal, position + r, firstKey, keys), padded,
-                     task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
+                     hiddenKeys(task, query + r, firstKey, keys), visibleKeys(shape.causal, position, firstKey, keys),
+                     padded, task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
   }
   multiplyPanels<FloatStep, 1, kDepth>(scratch.scores, visible, scratch.dout, rows, rows, values.columns, scratch.dv,
@@ -163,6 +162,14 @@ void storeRows(const float *from, const Layout &layout, int64_t rows, Element<S>
       storeFirst<S>(to + r * stride + i, loadFloats(from + r * layout.padded + i), layout.columns - i);
 }
 
+/// Returns the number of queries at positions before `key`.
+int64_t queriesBefore(const AttentionBackwardTask &task, int64_t key) {
+  const AttentionShape &shape = *task.shape;
+  int64_t run = shape.zigzag ? shape.sequence / 2 : shape.sequence;
+  auto before = [&](int64_t firstPosition) { return key > firstPosition ? minimum(run, key - firstPosition) : 0; };
+  return before(task.firstPosition) + (shape.zigzag ? before(shape.keys - run - task.firstPosition) : 0);
+}
+
 void clear(float *data, int64_t floats) { __builtin_memset(data, 0, static_cast<size_t>(floats) * sizeof(float)); }
 
 template <Storage S> void backward(const AttentionBackwardTask &task) {
@@ -177,12 +184,12 @@ template <Storage S> void backward(const AttentionBackwardTask &task) {
   for (int64_t firstKey = 0; firstKey < shape.keys; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey),
             valueAt = values.keyAt(firstKey);
-    int64_t firstQuery = shape.causal && firstKey > task.firstPosition ? firstKey - task.firstPosition : 0;
+    int64_t firstQuery = shape.causal ? queriesBefore(task, firstKey) : 0;
     while (endOfDocuments < shape.sequence && firstVisible(task, endOfDocuments) < firstKey + keys)
       ++endOfDocuments;
     int64_t endQuery = endOfDocuments;
     if (shape.window > 0) // the last key is in the window of `window` queries
-      endQuery = minimum(endQuery, firstKey + keys - 1 + shape.window - task.firstPosition);
+      endQuery = minimum(endQuery, queriesBefore(task, firstKey + keys - 1 + shape.window));
     packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.columns, keys, scratch.keysAcross);
     packTransposedPanels<S, kPaired<S>>(from.v + valueAt, values.keyStride, values.columns, keys, scratch.valuesAcross);
     packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.columns, scratch.keys);

@@ -82,8 +82,7 @@ template <Storage S>
 void attendBlock(const AttentionForwardTask &task, const Layouts &layouts, const Forward &scratch, int64_t head,
                  int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t position = task.firstPosition + query; // of the block's first row
-  int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
+  int64_t visible = visibleKeys(shape.causal, positionOf(task, query + rows - 1), firstKey, keys);
   const Layout &layout = layouts.scores, &values = layouts.values;
   int64_t units = unitsOf<S>(layout.columns), padded = roundUp(visible, kTileColumns);
   packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head), layout.queryStride,
@@ -93,7 +92,7 @@ void attendBlock(const AttentionForwardTask &task, const Layouts &layouts, const
   int64_t row = head * (task.endQuery - task.firstQuery) + query - task.firstQuery;
   float *sums = scratch.sums + row * values.padded;
   for (int64_t r = 0; r < rows; ++r) {
-    int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
+    int64_t position = positionOf(task, query + r), seen = visibleKeys(shape.causal, position, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
     int64_t hidden = hiddenKeys(task, query + r, firstKey, keys);
     if (seen <= hidden) { // all keys are masked
@@ -102,7 +101,7 @@ void attendBlock(const AttentionForwardTask &task, const Layouts &layouts, const
       continue;
     }
     if (task.dropout.threshold)
-      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, position + r, firstKey, padded,
+      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, position, firstKey, padded,
                   scratch.factors);
     limitRow(shape, scores, hidden, padded);
     softmaxRow(scores, seen, padded, shape.softCap > 0 ? 1 : shape.scale,
@@ -142,7 +141,7 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     scratch.total[row] = 0;
   }
   const Element<S> *k = static_cast<const Element<S> *>(task.k), *v = static_cast<const Element<S> *>(task.v);
-  int64_t endKey = shape.causal ? minimum(shape.keys, task.firstPosition + task.endQuery) : shape.keys;
+  int64_t endKey = shape.causal ? minimum(shape.keys, positionOf(task, task.endQuery - 1) + 1) : shape.keys;
   int64_t seenFirst = hiddenKeys(task, task.firstQuery, 0, endKey);
   for (int64_t firstKey = seenFirst / kKeyBlock * kKeyBlock; firstKey < endKey; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, endKey - firstKey);
@@ -151,9 +150,9 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     packPanels<S, false>(v + ofValues.keyAt(firstKey), ofValues.keyStride, keys, ofValues.columns, scratch.values);
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {
-        int64_t count = minimum(kQueryBlock, task.endQuery - query), position = task.firstPosition + query;
+        int64_t count = minimum(kQueryBlock, task.endQuery - query);
         bool isHidden = hiddenKeys(task, query, firstKey, keys) == keys;
-        if (!shape.causal || (position + count > firstKey && !isHidden))
+        if (!shape.causal || (positionOf(task, query + count - 1) >= firstKey && !isHidden))
           attendBlock<S>(task, layouts, scratch, head, query, count, firstKey, keys);
       }
   }

@@ -38,7 +38,7 @@ struct AttentionDropout {
   int64_t firstHead, unsplitSequence;
 };
 
-/// Query i of q has position firstPosition + i (of the task) among the `keys` positions of k and v.
+/// The queries of q have positions (of positionOf) among the `keys` positions of k and v.
 struct AttentionShape {
   int64_t batch, sequence, keys, kvHeads, group;
   int64_t headDim;  ///< columns of q and k
@@ -46,8 +46,9 @@ struct AttentionShape {
   bool causal;
   float scale;
   Storage storage;
-  int64_t window = 0; ///< keys that a query attends to, itself last; 0: no limit
-  float softCap = 0;  ///< c: scores s become c tanh(s / c); 0: none
+  int64_t window = 0;  ///< keys that a query attends to, itself last; 0: no limit
+  float softCap = 0;   ///< c: scores s become c tanh(s / c); 0: none
+  bool zigzag = false; ///< the queries are two runs of positions: see functions.def
 };
 
 /// Queries [firstQuery, endQuery) of all heads of one kv head of one sample.

@@ -264,6 +264,31 @@ module attributes {dist.mesh = #dist.mesh<cp = 2>, dist.dims = {seq = ["cp"]}} {
 
 // -----
 
+!zigzag = tensor<4x8x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
+!zigzag_sums = tensor<4x8x8xf32, #model.dims<batch, seq, heads>>
+
+// Zigzag order: device r of 2 has positions [2 r, 2 r + 2) and [6 - 2 r, 8 - 2 r). Its origin is that of the first run.
+// Collectives over cp keep the order; those over tp have no order.
+// CHECK-LABEL: func.func @zigzag(
+// CHECK: dist.all_gather %{{.*}} over ["cp"] dim 1 {dist.zigzag}
+// CHECK: dist.all_gather %{{.*}} over ["cp"] dim 1 {dist.zigzag}
+// CHECK: model.attention {{.*}}dist.zigzag{{.*}} origins = [#dist.origin<micro_batch * 4>, #dist.origin<cp * 2>, unit, unit]
+// CHECK: model.attention_grad {{.*}}dist.zigzag{{.*}} origins = [#dist.origin<micro_batch * 4>, #dist.origin<cp * 2>, unit, unit]
+// CHECK-NEXT: dist.reduce_scatter %{{.*}} over ["cp"] dim 1 {dist.zigzag}
+// CHECK-NEXT: dist.reduce_scatter %{{.*}} over ["cp"] dim 1 {dist.zigzag}
+module attributes {dist.mesh = #dist.mesh<cp = 2>, dist.dims = {seq = ["cp"]}, dist.zigzag} {
+  func.func @zigzag(%q: !zigzag {model.role = "stream", model.name = "q"},
+                    %k: !zigzag {model.role = "input", model.name = "k"},
+                    %v: !zigzag {model.role = "input", model.name = "v"})
+      -> (!zigzag {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+    %out, %sums = model.attention %q, %k, %v {scale = 1.0, rate = 0.2, id = 1, causal}
+        : (!zigzag, !zigzag, !zigzag) -> (!zigzag, !zigzag_sums)
+    return %out : !zigzag
+  }
+}
+
+// -----
+
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 

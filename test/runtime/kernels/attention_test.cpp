@@ -16,12 +16,17 @@ struct Shape {
   int64_t window = 0;
   double softCap = 0;
   int64_t document = 0; // tokens of a document, if attention ends at their borders
+  bool zigzag = false;  // whether the queries are two runs of positions
 
   /// Returns visible_from: a document begins at every multiple of `document`, shifted by the sample. The values before
   /// the first border are negative.
   int64_t visibleFrom(int64_t sample, int64_t query) const {
     int64_t shift = 3 * sample + 1;
-    return (firstPosition + query + shift) / document * document - shift;
+    return (positionOf(query) + shift) / document * document - shift;
+  }
+  int64_t positionOf(int64_t query) const {
+    bool isOfSecondRun = zigzag && query >= sequence / 2;
+    return isOfSecondRun ? keys - firstPosition - sequence + query : firstPosition + query;
   }
   int64_t heads() const { return kvHeads * group; }
   int64_t queryElements() const { return batch * sequence * heads() * headDim; }
@@ -50,8 +55,11 @@ void finishCall(CallUnderTest &test, const Shape &shape) {
     test.call.add_sizes(shape.keys);
     scalars.push_back(shape.firstPosition);
   }
-  if (shape.window > 0)
+  if (shape.window > 0 || shape.zigzag)
     test.call.add_sizes(shape.window);
+  if (shape.zigzag)
+    for (int64_t size : {shape.headDim, int64_t{1}})
+      test.call.add_sizes(size);
   if (shape.softCap > 0)
     test.call.add_floats(shape.softCap);
   test.setScalars(scalars);
@@ -124,7 +132,7 @@ private:
   double factor(int64_t sample, int64_t head, int64_t query, int64_t key) const {
     if (s_.rate == 0)
       return 1;
-    int64_t position = s_.firstPosition + query;
+    int64_t position = s_.positionOf(query);
     uint64_t element = static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + position) * kScalars[3] + key);
     uint32_t bits = randomBits(call_.seed, kStep, static_cast<uint32_t>(kScalars[0]),
                                static_cast<uint32_t>(kScalars[1] + sample), element);
@@ -132,7 +140,7 @@ private:
   }
 
   void addRow(int64_t sample, int64_t head, int64_t query, bool backward) {
-    int64_t keys = s_.causal ? s_.firstPosition + query + 1 : s_.keys, at = queryAt(sample, query, head);
+    int64_t keys = s_.causal ? s_.positionOf(query) + 1 : s_.keys, at = queryAt(sample, query, head);
     int64_t first = s_.window > 0 ? std::max<int64_t>(0, keys - s_.window) : 0;
     if (s_.document > 0)
       first = std::max(first, s_.visibleFrom(sample, query));
@@ -229,6 +237,13 @@ const std::vector<Shape> kShapes = {
     {2, 400, 1, 1, 8, true, 0.2, pb::F32, 400, 0, 0, 0, 150},
     {2, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 200, 0, 0, 37},
     {1, 300, 1, 2, 33, true, 0, pb::F32, 300, 0, 30, 1.5, 70},
+    // Zigzag order: runs that are apart, adjacent, and within a block of queries; with windows and documents.
+    {2, 150, 1, 2, 16, true, 0.2, pb::F32, 600, 75, 0, 0, 0, true},
+    {1, 200, 2, 1, 8, true, 0, pb::F32, 400, 100, 0, 0, 0, true},
+    {1, 6, 1, 1, 24, true, 0, pb::F32, 24, 3, 0, 0, 0, true},
+    {2, 150, 1, 2, 16, true, 0.2, pb::F32, 600, 0, 40, 0, 0, true},
+    {2, 150, 1, 1, 8, true, 0, pb::F32, 300, 0, 0, 0, 37, true},
+    {1, 10, 1, 1, 8, false, 0.3, pb::F32, 40, 5, 0, 0, 0, true},
 };
 
 TEST(Attention, ForwardAtEveryLevel) {

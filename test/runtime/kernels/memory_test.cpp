@@ -48,6 +48,34 @@ TEST(Rearrange, SwapsTheOuterDimensions) {
   }
 }
 
+// Parts of 2 ranks with 2 samples of 2 chunks each: 0 3 | 0 3 and 1 2 | 1 2 become 0 1 2 3 | 0 1 2 3, and back.
+TEST(Rearrange, KeepsTheZigzagOrder) {
+  for (auto [parts, samples, bytes] :
+       {std::tuple<int64_t, int64_t, int64_t>{2, 2, 8}, {4, 3, 16}, {3, 1, 600008}, {1, 2, 8}}) {
+    CallUnderTest gathered(pb::LibraryCall::REARRANGE, {parts, samples, bytes, 1});
+    gathered.add(pb::F32, parts * samples * bytes / 4);
+    gathered.add(pb::F32, parts * samples * bytes / 4);
+    std::vector<char> expected = gathered.buffers[1];
+    int64_t chunk = bytes / 2;
+    for (int64_t part = 0; part < parts; ++part)
+      for (int64_t sample = 0; sample < samples; ++sample)
+        for (int64_t half : {0, 1}) {
+          int64_t place = half == 0 ? part : 2 * parts - 1 - part;
+          std::memcpy(expected.data() + (sample * 2 * parts + place) * chunk,
+                      gathered.buffers[0].data() + ((part * samples + sample) * 2 + half) * chunk,
+                      static_cast<size_t>(chunk));
+        }
+    gathered.run(2);
+    EXPECT_EQ(gathered.buffers[1], expected) << parts << " " << samples << " " << bytes;
+    CallUnderTest scattered(pb::LibraryCall::REARRANGE, {samples, parts, bytes, 2});
+    scattered.add(pb::F32, parts * samples * bytes / 4);
+    scattered.add(pb::F32, parts * samples * bytes / 4);
+    scattered.buffers[0] = gathered.buffers[1];
+    scattered.run(2);
+    EXPECT_EQ(scattered.buffers[1], gathered.buffers[0]) << parts << " " << samples << " " << bytes;
+  }
+}
+
 TEST(Zero, ClearsExactlyItsBytes) {
   CallUnderTest test(pb::LibraryCall::ZERO, {600001});
   test.add(pb::F32, 150010);

@@ -136,6 +136,12 @@ TEST(Refusal, BlocksBehindTheEnd) {
   swap.add(pb::F32, 6);
   swap.add(pb::F32, 5);
   expectRefusal(swap, "library call REARRANGE: buffer 1 has 20 bytes, needs 24");
+  CallUnderTest odd(pb::LibraryCall::REARRANGE, {2, 4, 3, 1}), unknown(pb::LibraryCall::REARRANGE, {2, 3, 4, 3});
+  for (CallUnderTest *test : {&odd, &unknown})
+    for (int i = 0; i < 2; ++i)
+      test->add(pb::F32, 6);
+  expectRefusal(odd, "library call REARRANGE: has blocks of 3 bytes, which have no halves");
+  expectRefusal(unknown, "library call REARRANGE: zigzag is 3, needs to be 0, 1 or 2");
 }
 
 TEST(Refusal, UnsupportedByThisTarget) {
