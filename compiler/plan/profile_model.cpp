@@ -230,6 +230,7 @@ public:
     applySystem(run.system.storage, problem);
     if (evaluates)
       leaveForward(problem);
+    planner::findLikeKinds(problem);
     return std::move(problem);
   }
 
