@@ -164,9 +164,11 @@ private:
           if (hasTied)
             read.pattern.pp = manyStages;
           setPattern(point, read.pattern);
-          for (const planner::ParameterTerm &parameter : read.parameters)
+          for (planner::ParameterTerm &parameter : read.parameters) {
+            parameter.name.replace(0, segment.kind.size(), kind); // the bucket's name, such as "block.decayed"
             if (parameter.tied && !problem.tiedEmbedding)
               describeTied(parameter, point);
+          }
           terms[kindNamed(problem, kind)].push_back(std::move(read));
         }
       });

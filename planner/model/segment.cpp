@@ -292,7 +292,7 @@ void orderTerms(PatternTerms &terms) {
 
 namespace {
 
-// Whether a kind's terms differ from another's only in the operations of attention.
+// Whether a kind's terms differ from another's only in the operations of attention and the names of parameters.
 bool areAlike(const SegmentKind &one, const SegmentKind &other) {
   auto alikeTerms = [](const ComputeTerm &a, const ComputeTerm &b) {
     if (a.kind != ComputeClass::Attention || b.kind != ComputeClass::Attention)
@@ -306,6 +306,8 @@ bool areAlike(const SegmentKind &one, const SegmentKind &other) {
       return false;
     PatternTerms same = a;
     same.compute = b.compute;
+    for (size_t i = 0; i < std::min(a.parameters.size(), b.parameters.size()); ++i)
+      same.parameters[i].name = b.parameters[i].name;
     return same == b;
   };
   return !one.patterns.empty() && std::ranges::equal(one.patterns, other.patterns, alikePatterns);
