@@ -137,8 +137,8 @@ private:
       return readsInputs(build.module(), part.kind);
     });
     auto addFlops = [&](int kind, int count) {
-      problem.modelFlops += count * build.modelFlops(problem.kinds[kind].name, !evaluates) /
-                            static_cast<double>(sizes.at().samples);
+      problem.modelFlops +=
+          count * build.modelFlops(problem.kinds[kind].name, !evaluates) / static_cast<double>(sizes.at().samples);
     };
     addFlops(problem.embed, 1);
     for (const planner::LayerRun &part : problem.layers)

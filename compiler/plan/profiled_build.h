@@ -27,8 +27,8 @@ public:
   bool isBroken() const { return !model; }
   mlir::ModuleOp module() const { return *model->module; }
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
-  /// Returns the operations of a kind of the run's model in one unsharded micro-batch: of the forward pass, plus those of the backward pass
-  /// if the model trains.
+  /// Returns the operations of a kind of the run's model in one unsharded micro-batch: of the forward pass, plus those
+  /// of the backward pass if the model trains.
   double modelFlops(const std::string &kind, bool trains) const {
     return flops.at(kind)[0] + (trains ? flops.at(kind)[1] : 0);
   }
