@@ -17,13 +17,12 @@ namespace {
 /// Returns a small Gemma 2 whose kinds `block`, with a window of 16 tokens, and `global` alternate.
 RunConfig twoWindows() {
   const std::string sizes = "model.model_config.";
-  return importConfig("llama2_7b",
-                      {"model.arch.type=Gemma2ForCausalLM", "model.model_config.type=Gemma2Config", "cluster=cpu_local",
-                       "parallel.parallel_mode=2",
-                       sizes + "hidden_size=64", sizes + "num_layers=4", sizes + "num_heads=4", sizes + "n_kv_heads=2",
-                       sizes + "head_dim=16", sizes + "seq_length=64", sizes + "vocab_size=256",
-                       sizes + "intermediate_size=128", sizes + "sliding_window=16", sizes + "multiple_of=null",
-                       sizes + "softmax_compute_type=float32", sizes + "rotary_dtype=float32"});
+  return importConfig(
+      "llama2_7b", {"model.arch.type=Gemma2ForCausalLM", "model.model_config.type=Gemma2Config", "cluster=cpu_local",
+                    "parallel.parallel_mode=2", sizes + "hidden_size=64", sizes + "num_layers=4", sizes + "num_heads=4",
+                    sizes + "n_kv_heads=2", sizes + "head_dim=16", sizes + "seq_length=64", sizes + "vocab_size=256",
+                    sizes + "intermediate_size=128", sizes + "sliding_window=16", sizes + "multiple_of=null",
+                    sizes + "softmax_compute_type=float32", sizes + "rotary_dtype=float32"});
 }
 
 const planner::SegmentKind &kindOf(const planner::Problem &problem, const std::string &name) {
