@@ -157,6 +157,7 @@ struct PatternTerms {
 struct SegmentKind {
   std::string name;
   std::vector<PatternTerms> patterns;
+  int like = -1; ///< an earlier kind whose terms differ only in the operations of attention; -1: none (`findLikeKinds`)
 };
 
 /// `count` consecutive layers of one kind.

@@ -1,4 +1,4 @@
-// `espalier bench`: compares predictions with measurements.
+// `espalier bench`: compares predictions with measurements, and simulates failures.
 #include "tools/commands.h"
 
 namespace espalier {
@@ -10,6 +10,7 @@ void addBenchCommand(const Verb &app, int argc, char **argv) {
   plans.passWordsThrough();
   plans.action([argc, argv] { return runCompiler(argc, argv, "espalierBenchMain"); });
   addRooflineCommand(bench);
+  addGoodputCommand(bench);
 }
 
 } // namespace espalier

@@ -27,7 +27,7 @@ void addInspectCommand(const Verb &app);
 /// Adds `verify PATH`: checks every byte of a plan or a checkpoint.
 void addVerifyCommand(const Verb &app);
 
-/// Adds `bench plans FILE.csv ...`, which loads the compiler's library, and `bench roofline`.
+/// Adds `bench plans FILE.csv ...`, which loads the compiler's library, `bench roofline` and `bench goodput`.
 void addBenchCommand(const Verb &app, int argc, char **argv);
 
 /// Loads the compiler's library and passes the whole command line to its function of this name. Returns the exit code.
@@ -35,6 +35,9 @@ int runCompiler(int argc, char **argv, const char *entryName);
 
 /// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);
+
+/// Adds `bench goodput` to `bench`: simulates a run whose ranks fail.
+void addGoodputCommand(const Verb &bench);
 
 /// Adds `cluster generate | merge | check`: handles rank tables.
 void addClusterCommand(const Verb &app);

@@ -61,9 +61,18 @@ private:
   Value view(Value x, Type as) { return b.create<model::ViewOp>(f.loc, as, x); }
   Value contract(Value x, Value y, Type result) { return b.create<model::ContractOp>(f.loc, result, x, y); }
 
+  /// Returns the weight decay of the bucket's parameters.
+  double weightDecay() const {
+    if (!bucket.decays)
+      return 0;
+    size_t group = bucket.rateGroup; // from 1
+    if (group == 0 || group > settings.rateGroups.size())
+      return settings.weightDecay;
+    return settings.rateGroups[group - 1].weightDecay.value_or(settings.weightDecay);
+  }
   Value decayed(Value step) {
-    if (bucket.decays && settings.weightDecay != 0)
-      step = add(step, mul(weight, constant(settings.weightDecay)));
+    if (double decay = weightDecay(); decay != 0)
+      step = add(step, mul(weight, constant(decay)));
     return step;
   }
   Value orthogonalized(Value update);

@@ -130,8 +130,14 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
     step.set_entry(rampEntry(run, plan, from.globalBatch));
   }
   describeLearningRate(run.schedule, *settings.mutable_learning_rate());
-  for (const RateGroup &group : run.optimizer.rateGroups)
+  for (const RateGroup &group : run.optimizer.rateGroups) {
     describeLearningRate(group.schedule, *settings.add_rate_groups());
+    if (!group.weightDecay)
+      continue;
+    rt::pb::Hyperparameter &parameter = *settings.add_hyperparameters();
+    parameter.set_name(fmt::format("weight decay of group {}", settings.rate_groups_size()));
+    parameter.set_value(fmt::format("{}", *group.weightDecay));
+  }
   settings.set_dynamic_loss_scale(run.lossScale.dynamic);
   settings.set_initial_loss_scale(run.lossScale.initial);
   settings.set_loss_scale_factor(run.lossScale.factor);

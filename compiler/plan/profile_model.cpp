@@ -3,6 +3,7 @@
 #include "compiler/plan/apply_system.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/forward_terms.h"
+#include "compiler/plan/like_kinds.h"
 #include "compiler/plan/profile_context.h"
 #include "compiler/plan/profiled_build.h"
 #include "compiler/plan/read_terms.h"
@@ -35,7 +36,7 @@ class PointReader {
 public:
   /// The first unsplit point and the first tied parameters are described in `problem`.
   PointReader(const RunConfig &run, const std::string &target, bool evaluates, planner::Problem &problem)
-      : run(run), target(target), evaluates(evaluates), problem(problem) {}
+      : like(run), run(like.built()), target(target), evaluates(evaluates), problem(problem) {}
 
   /// Reads the terms of each kind at one point, with the workspaces of one sample and of more.
   std::optional<Terms> readAll(MLIRContext &where, const ProfilePoint &point, bool hasStep) {
@@ -100,7 +101,7 @@ private:
   std::vector<SegmentLive> profilePoint(MLIRContext &where, const ProfilePoint &point, const BuiltParts &parts,
                                         Terms *terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
-    ProfiledBuild build(where, run, target, sizes, parts);
+    ProfiledBuild build(where, like, target, sizes, parts);
     if (build.isBroken())
       return {};
     if (terms && parts.phases && point.isUnsplit())
@@ -111,7 +112,7 @@ private:
       return {};
     std::vector<SegmentLive> live;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
-      const std::string &name = problem.kinds[kind].name;
+      const std::string &name = like.builtFor(problem.kinds[kind].name);
       live.push_back(
           {build.liveBytes(name, evaluates), parts.splitBackward ? build.splitLiveBytes(name) : LiveBytes()});
       if (terms)
@@ -135,9 +136,14 @@ private:
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);
     });
-    for (const SegmentRun &part : runs)
+    auto addFlops = [&](int kind, int count) {
       problem.modelFlops +=
-          part.count * build.modelFlops(part.kind, !evaluates) / static_cast<double>(sizes.at().samples);
+          count * build.modelFlops(problem.kinds[kind].name, !evaluates) / static_cast<double>(sizes.at().samples);
+    };
+    addFlops(problem.embed, 1);
+    for (const planner::LayerRun &part : problem.layers)
+      addFlops(part.kind, part.count);
+    addFlops(problem.head, 1);
   }
 
   /// Adds the terms of each segment at one point. If parameters are tied, adds separate terms for one stage and for
@@ -149,26 +155,35 @@ private:
       return false;
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied = llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
-      for (bool manyStages : {false, true}) {
-        if (manyStages && !hasTied)
-          continue;
-        const EmittedWork *work = emitted ? &*emitted : nullptr;
-        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
-        if (hasTied)
-          read.pattern.pp = manyStages;
-        read.pattern.tensorRanks = point.tp;
-        read.pattern.cp = point.cp > 1;
-        read.pattern.sequenceParallel = point.sequenceParallel;
-        if (run.model.hasExperts())
-          read.pattern.ep = point.ep > 1;
-        read.pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
-        for (const planner::ParameterTerm &parameter : read.parameters)
-          if (parameter.tied && !problem.tiedEmbedding)
-            describeTied(parameter, point);
-        terms[kindNamed(problem, segment.kind)].push_back(std::move(read));
-      }
+      like.visit(build.module(), segment.kind, [&](const std::string &kind) {
+        for (bool manyStages : {false, true}) {
+          if (manyStages && !hasTied)
+            continue;
+          const EmittedWork *work = emitted ? &*emitted : nullptr;
+          planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
+          if (hasTied)
+            read.pattern.pp = manyStages;
+          setPattern(point, read.pattern);
+          for (planner::ParameterTerm &parameter : read.parameters) {
+            parameter.name.replace(0, segment.kind.size(), kind); // the bucket's name, such as "block.decayed"
+            if (parameter.tied && !problem.tiedEmbedding)
+              describeTied(parameter, point);
+          }
+          terms[kindNamed(problem, kind)].push_back(std::move(read));
+        }
+      });
     }
     return true;
+  }
+
+  /// Sets the axes of a point.
+  void setPattern(const ProfilePoint &point, planner::Pattern &pattern) const {
+    pattern.tensorRanks = point.tp;
+    pattern.cp = point.cp > 1;
+    pattern.sequenceParallel = point.sequenceParallel;
+    if (run.model.hasExperts())
+      pattern.ep = point.ep > 1;
+    pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
   }
 
   /// Describes the tied parameters. If read at one tensor rank, the shard size holds for any number of tensor ranks.
@@ -181,7 +196,8 @@ private:
     }
   }
 
-  const RunConfig &run;
+  const LikeKinds like;
+  const RunConfig &run; ///< with the kinds that are built
   const std::string target;
   const bool evaluates;
   planner::Problem &problem;
@@ -216,6 +232,7 @@ public:
     applySystem(run.system.storage, problem);
     if (evaluates)
       leaveForward(problem);
+    planner::findLikeKinds(problem);
     return std::move(problem);
   }
 

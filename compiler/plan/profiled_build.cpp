@@ -63,16 +63,18 @@ bool isOfSplitBackward(func::FuncOp function) {
 
 } // namespace
 
-ProfiledBuild::ProfiledBuild(MLIRContext &context, const RunConfig &run, const std::string &target,
+ProfiledBuild::ProfiledBuild(MLIRContext &context, const LikeKinds &like, const std::string &target,
                              const SizeReader &sizes, const BuiltParts &parts)
-    : context(context), run(run), target(target), sizes(sizes) {
+    : context(context), run(like.built()), target(target), sizes(sizes) {
   model = partitionRun(context, run, planAt(run, sizes.at()), parts.splitBackward ? &weightsApart : nullptr);
   if (!model)
     return;
   if (sizes.at().isUnsplit())
     for (const SegmentLayout &segment : model->segments)
-      for (int phase = 0; phase < 2; ++phase)
-        flops[segment.kind][phase] = readFlops(module(), segment.kind, {phase == 0 ? "forward" : "backward"});
+      like.visit(module(), segment.kind, [&](const std::string &kind) {
+        for (int phase = 0; phase < 2; ++phase)
+          flops[kind][phase] = readFlops(module(), segment.kind, {phase == 0 ? "forward" : "backward"});
+      });
   for (auto function : llvm::make_early_inc_range(module().getOps<func::FuncOp>()))
     if (!(isOfStep(function) ? parts.step : parts.phases))
       function.erase();

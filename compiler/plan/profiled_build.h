@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/driver.h"
+#include "compiler/plan/like_kinds.h"
 #include "compiler/plan/read_sizes.h"
 
 #include <array>
@@ -19,14 +20,15 @@ struct BuiltParts {
 /// One build of the model: the module with fused kernels, and optionally its programs.
 class ProfiledBuild {
 public:
-  ProfiledBuild(mlir::MLIRContext &context, const RunConfig &run, const std::string &target, const SizeReader &sizes,
+  /// Builds the kinds that `like` has to be built.
+  ProfiledBuild(mlir::MLIRContext &context, const LikeKinds &like, const std::string &target, const SizeReader &sizes,
                 const BuiltParts &parts);
 
   bool isBroken() const { return !model; }
   mlir::ModuleOp module() const { return *model->module; }
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
-  /// Returns the model's operations of one unsharded micro-batch: of the forward pass, plus those of the backward pass
-  /// if the model trains.
+  /// Returns the operations of a kind of the run's model in one unsharded micro-batch: of the forward pass, plus those
+  /// of the backward pass if the model trains.
   double modelFlops(const std::string &kind, bool trains) const {
     return flops.at(kind)[0] + (trains ? flops.at(kind)[1] : 0);
   }

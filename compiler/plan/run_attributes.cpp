@@ -37,6 +37,9 @@ DictionaryAttr planAttribute(Builder &b, const planner::Plan &plan) {
                               b.getNamedAttr("zero", b.getI64IntegerAttr(plan.zero))});
 }
 
+/// Returns the name of the weight decay of a group of parameters, counted from 0.
+std::string groupDecayName(size_t group) { return "weight_decay" + std::to_string(group + 1); }
+
 DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
   const OptimizerConfig &from = run.optimizer;
   SmallVector<NamedAttribute> list;
@@ -57,6 +60,9 @@ DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
     add("skip_spike_factor", from.skipSpikeFactor);
   if (!from.rateGroups.empty())
     list.push_back(b.getNamedAttr("rate_groups", b.getI64IntegerAttr(static_cast<int64_t>(from.rateGroups.size()))));
+  for (auto [number, group] : llvm::enumerate(from.rateGroups))
+    if (group.weightDecay)
+      add(groupDecayName(number).c_str(), *group.weightDecay);
   if (run.dtypes.masterWeights)
     list.push_back(b.getNamedAttr("masters", b.getUnitAttr()));
   return b.getDictionaryAttr(list);
@@ -201,6 +207,9 @@ OptimizerConfig readOptimizer(ModuleOp module) {
     size_t groups = 0;
     readNumber(from, "rate_groups", groups);
     to.rateGroups.resize(std::min<size_t>(groups, rt::mostRateGroups));
+    for (auto [number, group] : llvm::enumerate(to.rateGroups))
+      if (auto decay = from.getAs<FloatAttr>(groupDecayName(number)))
+        group.weightDecay = decay.getValueAsDouble();
     if (auto mode = from.getAs<StringAttr>("scale_mode"))
       to.scaleMode = mode.str();
     auto type = from.getAs<StringAttr>("type");

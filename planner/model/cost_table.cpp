@@ -4,8 +4,9 @@ namespace espalier::planner {
 
 CostTable buildCostTable(const Problem &problem, const ParallelConfig &config) {
   CostTable table;
+  SegmentCosts costs(problem, config);
   auto costOf = [&](int kind, bool isLayer) {
-    std::optional<SegmentCost> cost = segmentCost(problem, kind, config);
+    std::optional<SegmentCost> cost = costs.of(kind);
     if (!cost) {
       table.isProfiled = false;
       return SegmentCost();

@@ -196,8 +196,9 @@ private:
   std::array<ProgramPlayer, 6> programs;
 };
 
+// `computeSeconds` has an element per compute term.
 void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
-             const ParallelConfig &config, SegmentCost &cost) {
+             const ParallelConfig &config, const std::vector<double> &computeSeconds, SegmentCost &cost) {
   SegmentPrograms programs(config, problem, cost);
   for (const CollectiveTerm &term : terms.collectives) {
     bool isScatter = term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter;
@@ -214,8 +215,8 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
     if (isScatter && config.zeroReplicas() > 1)
       programs.addReplicaSum(term, replicaSumSeconds(term, bytes, config, problem.machine));
   }
-  for (const ComputeTerm &term : terms.compute)
-    programs.run(term, computeSeconds(term, symbols, config, problem.machine));
+  for (size_t i = 0; i < terms.compute.size(); ++i)
+    programs.run(terms.compute[i], computeSeconds[i]);
   programs.finish();
 }
 
@@ -301,18 +302,84 @@ void orderTerms(PatternTerms &terms) {
   insert(terms.collectives, &CollectiveTerm::start);
 }
 
-std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const ParallelConfig &config) {
-  SegmentCost cost;
+namespace {
+
+// Whether a kind's terms differ from another's only in the operations of attention and the names of parameters.
+bool areAlike(const SegmentKind &one, const SegmentKind &other) {
+  auto alikeTerms = [](const ComputeTerm &a, const ComputeTerm &b) {
+    if (a.kind != ComputeClass::Attention || b.kind != ComputeClass::Attention)
+      return a == b;
+    ComputeTerm same = a;
+    same.operations = b.operations;
+    return same == b;
+  };
+  auto alikePatterns = [&](const PatternTerms &a, const PatternTerms &b) {
+    if (!std::ranges::equal(a.compute, b.compute, alikeTerms))
+      return false;
+    PatternTerms same = a;
+    same.compute = b.compute;
+    for (size_t i = 0; i < std::min(a.parameters.size(), b.parameters.size()); ++i)
+      same.parameters[i].name = b.parameters[i].name;
+    return same == b;
+  };
+  return !one.patterns.empty() && std::ranges::equal(one.patterns, other.patterns, alikePatterns);
+}
+
+} // namespace
+
+void findLikeKinds(Problem &problem) {
+  for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+    problem.kinds[kind].like = -1;
+    for (size_t earlier = 0; earlier < kind && problem.kinds[kind].like < 0; ++earlier)
+      if (problem.kinds[earlier].like < 0 && areAlike(problem.kinds[earlier], problem.kinds[kind]))
+        problem.kinds[kind].like = static_cast<int>(earlier);
+  }
+}
+
+SegmentCosts::SegmentCosts(const Problem &problem, const ParallelConfig &config)
+    : problem(problem), config(config), symbols(symbolValues(problem, config)), kinds(problem.kinds.size()) {}
+
+const std::optional<SegmentCost> &SegmentCosts::of(int kind) {
+  static const std::optional<SegmentCost> nothing = SegmentCost();
   if (kind < 0)
-    return cost;
+    return nothing;
+  if (!kinds[kind]) {
+    int like = problem.kinds[kind].like;
+    if (like >= 0)
+      of(like);
+    evaluate(kind, like >= 0 ? &*kinds[like] : nullptr, kinds[kind].emplace());
+  }
+  return kinds[kind]->cost;
+}
+
+void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) {
   const std::vector<PatternTerms> &patterns = problem.kinds[kind].patterns;
-  auto terms = std::ranges::find_if(patterns, [&](const PatternTerms &one) { return matches(one.pattern, config); });
-  if (terms == patterns.end())
-    return std::nullopt;
-  std::vector<double> symbols = symbolValues(problem, config);
-  addTime(problem, *terms, symbols, config, cost);
-  addMemory(problem, *terms, symbols, config, cost);
-  return cost;
+  if (like && !like->terms)
+    return;
+  if (like) { // has the same patterns in the same order
+    result.terms = &patterns[like->terms - problem.kinds[problem.kinds[kind].like].patterns.data()];
+    result.computeSeconds = like->computeSeconds;
+    result.memory = like->memory;
+  } else {
+    auto found = std::ranges::find_if(patterns, [&](const PatternTerms &one) { return matches(one.pattern, config); });
+    if (found == patterns.end())
+      return;
+    result.terms = &*found;
+    addMemory(problem, *found, symbols, config, result.memory);
+  }
+  const std::vector<ComputeTerm> &compute = result.terms->compute;
+  result.computeSeconds.resize(compute.size());
+  for (size_t i = 0; i < compute.size(); ++i)
+    if (!like || compute[i].kind == ComputeClass::Attention) {
+      result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem.machine);
+      ++evaluations;
+    }
+  result.cost = result.memory;
+  addTime(problem, *result.terms, symbols, config, result.computeSeconds, *result.cost);
+}
+
+std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const ParallelConfig &config) {
+  return SegmentCosts(problem, config).of(kind);
 }
 
 namespace {

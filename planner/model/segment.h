@@ -4,6 +4,7 @@
 #include "planner/model/cost.h"
 
 #include <optional>
+#include <vector>
 
 namespace espalier::planner {
 
@@ -53,6 +54,38 @@ bool matches(const Pattern &pattern, const ParallelConfig &config);
 
 /// Sorts terms into program order, as segmentCost() requires. The sort is stable.
 void orderTerms(PatternTerms &terms);
+
+/// Sets SegmentKind::like of all kinds.
+void findLikeKinds(Problem &problem);
+
+/// The costs of segments under one config. A kind that is like another one evaluates only its attention; all other
+/// terms are evaluated once for both.
+class SegmentCosts {
+public:
+  SegmentCosts(const Problem &problem, const ParallelConfig &config);
+
+  /// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.
+  const std::optional<SegmentCost> &of(int kind);
+
+  /// Number of compute terms that were evaluated so far.
+  int64_t work() const { return evaluations; }
+
+private:
+  /// The evaluated terms of one kind.
+  struct Evaluated {
+    const PatternTerms *terms = nullptr; ///< null if no pattern matches
+    std::vector<double> computeSeconds;  ///< by term
+    SegmentCost memory;                  ///< without the times
+    std::optional<SegmentCost> cost;
+  };
+  void evaluate(int kind, const Evaluated *like, Evaluated &result);
+
+  const Problem &problem;
+  ParallelConfig config;
+  std::vector<double> symbols;
+  std::vector<std::optional<Evaluated>> kinds;
+  int64_t evaluations = 0;
+};
 
 /// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.
 std::optional<SegmentCost> segmentCost(const Problem &problem, int kind, const ParallelConfig &config);

@@ -85,33 +85,35 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   std::vector<int> chunks; // most chunks of a stage
   for (const ParallelConfig &config : choices)
     chunks.push_back(mostChunks(config.pp));
-  auto add = [&](int kind, bool isLayer, double count) {
-    std::optional<SegmentCost> plain; // without offloading
-    std::optional<size_t> last;
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*inFlight=*/1, choices[i].pp, chunks[i]))
-        continue; // the choice has no terms or does not fit
-      if (!last || !areAlikeOnDevice(choices[*last], choices[i]))
-        plain = segmentCost(problem, kind, choices[i]);
-      last = i;
-      if (!plain) {
-        sums[i].reset();
-        continue;
-      }
-      SegmentCost cost = *plain;
-      addOffload(cost, problem.machine, choices[i], /*isLayer=*/isLayer);
-      addSegments(cost, problem.pins.recompute, isLayer, count, *sums[i]);
-    }
-  };
-  for (int edge : {problem.embed, problem.head})
-    if (edge >= 0)
-      add(edge, /*isLayer=*/false, 1);
   std::vector<double> layers(problem.kinds.size());
   for (const LayerRun &run : problem.layers)
     layers[run.kind] += run.count;
-  for (size_t kind = 0; kind < layers.size(); ++kind)
-    if (layers[kind] > 0)
-      add(static_cast<int>(kind), /*isLayer=*/true, layers[kind]);
+  std::optional<SegmentCosts> costs; // without offloading
+  size_t costsOf = 0;
+  // Returns whether the choice has terms and may still fit.
+  auto add = [&](size_t choice, int kind, bool isLayer, double count) {
+    if (!mayFit(*sums[choice], problem.machine, /*inFlight=*/1, choices[choice].pp, chunks[choice]))
+      return false;
+    const std::optional<SegmentCost> &plain = costs->of(kind);
+    if (!plain) {
+      sums[choice].reset();
+      return false;
+    }
+    SegmentCost cost = *plain;
+    addOffload(cost, problem.machine, choices[choice], isLayer);
+    addSegments(cost, problem.pins.recompute, isLayer, count, *sums[choice]);
+    return true;
+  };
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (!costs || !areAlikeOnDevice(choices[costsOf], choices[i]))
+      costs.emplace(problem, choices[i]);
+    costsOf = i;
+    bool isOpen = true;
+    for (int edge : {problem.embed, problem.head})
+      isOpen = isOpen && (edge < 0 || add(i, edge, /*isLayer=*/false, 1));
+    for (size_t kind = 0; isOpen && kind < layers.size(); ++kind)
+      isOpen = layers[kind] <= 0 || add(i, static_cast<int>(kind), /*isLayer=*/true, layers[kind]);
+  }
   return sums;
 }
 

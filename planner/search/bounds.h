@@ -26,7 +26,7 @@ struct WorkSum {
 /// Sums the work from a cost table.
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
-/// Sums the work of each of `choices` without cost tables, kind by kind. Empty if the problem has no terms for a
+/// Sums the work of each of `choices` without cost tables. Empty if the problem has no terms for a
 /// choice. `mostChunks` maps the number of stages to the most chunks of a stage. Stops the sum of a choice early when
 /// not even that many chunks fit.
 std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const ParallelConfig> choices,

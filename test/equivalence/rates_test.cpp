@@ -13,7 +13,13 @@ std::vector<std::string> rateSets() {
   return {
       "lr_schedule.decoupled_lr=0.05",
       "grouped_lr_schedule.grouped=[{type: constant, params: [\"block.ln*\", head.lnf_weight], learning_rate: 1e-4}, "
-      "{type: constant, params: [\"block.mlp_*\"], learning_rate: 0.02}]"};
+      "{type: constant, params: [\"block.mlp_*\"], learning_rate: 0.02, weight_decay: 0.5}]"};
+}
+
+/// All parameters are in one group. `decay` is the decay of the optimizer, `ofGroup` a further key of the group.
+std::vector<std::string> oneGroup(const std::string &decay, const std::string &ofGroup) {
+  return {"optimizer.weight_decay=" + decay,
+          "grouped_lr_schedule.grouped=[{type: constant, params: [\"*\"], learning_rate: 0.01" + ofGroup + "}]"};
 }
 
 void expectAlike(const TrainingRecord &expected, const TrainingRecord &actual) {
@@ -53,6 +59,23 @@ TEST(GroupRates, ChangeTheLoss) {
   TrainingRecord with = trainCompiled(run, planOf(run, {}), 2), without = trainCompiled(plain, planOf(plain, {}), 2);
   EXPECT_EQ(with.losses[0], without.losses[0]);
   EXPECT_NE(with.losses[1], without.losses[1]);
+}
+
+/// The decay of a group replaces that of the optimizer. Norms and biases do not decay.
+TEST(GroupDecay, ReplacesTheDecayOfTheOptimizer) {
+  for (const char *type : {"AdamW", "Muon"}) {
+    auto lossesOf = [&](const std::string &decay, const std::string &ofGroup) {
+      std::vector<std::string> sets = oneGroup(decay, ofGroup);
+      sets.push_back(std::string("optimizer.type=") + type);
+      RunConfig run = equivalenceRun("gpt2", sets);
+      return trainCompiled(run, planOf(run, {}), 3).losses;
+    };
+    std::vector<double> expected = lossesOf("0.1", "");
+    EXPECT_EQ(lossesOf("0.3", ", weight_decay: 0.1"), expected) << type;
+    EXPECT_EQ(lossesOf("0", ", weight_decay: 0.1"), expected) << type;
+    EXPECT_EQ(lossesOf("0.1", ", weight_decay: 0"), lossesOf("0", "")) << type;
+    EXPECT_NE(lossesOf("0.3", ""), expected) << type;
+  }
 }
 
 } // namespace

@@ -135,6 +135,9 @@ void importGroup(const RunReader &reader, const std::string &path, const YamlNod
   RunReader inside = reader.inside(item);
   RateGroup group;
   importSchedule(inside, "", group.schedule);
+  group.weightDecay = inside.number("weight_decay");
+  if (group.weightDecay.value_or(0) < 0)
+    inside.error("weight_decay", fmt::format("weight_decay is {}, must be at least 0", *group.weightDecay));
   for (const std::string &pattern : yamlTexts(inside.find("params"))) {
     std::vector<std::string> found = trainedNames(
         reader.config().model, [&](const std::string &name, const auto &) { return isLike(name, pattern); });

@@ -34,10 +34,11 @@ struct LearningRateSchedule {
   int64_t decaySteps = -1; ///< only for wsd
 };
 
-/// Parameters with their own learning rate.
+/// Parameters with their own learning rate, and maybe their own weight decay.
 struct RateGroup {
   std::vector<std::string> parameters; ///< names such as "embed.wte"; tied parameters have the name of their owner
   LearningRateSchedule schedule;
+  std::optional<double> weightDecay; ///< of the group's parameters that decay; unset: the optimizer's
 };
 
 /// The optimizer and its hyperparameters, gradient clipping, and the limits of skipped steps. An optimizer for matrices

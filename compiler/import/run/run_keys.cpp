@@ -162,6 +162,8 @@ constexpr Row trainingKeys[] = {
     {"grouped_lr_schedule.default.decay_steps", T::Count, used, "as lr_schedule.decay_steps"},
     {"grouped_lr_schedule.grouped[].params", T::List, used,
      "names of the group's parameters in the model file such as embed.wte; * stands for any text"},
+    {"grouped_lr_schedule.grouped[].weight_decay", T::Number, used,
+     "as optimizer.weight_decay, for the group's parameters except norms and biases; MindFormers has no such key"},
     {"grouped_lr_schedule.grouped[].type", T::String, used, "as lr_schedule.type, for the group's parameters"},
     {"grouped_lr_schedule.grouped[].learning_rate", T::Number, used,
      "as lr_schedule.learning_rate, for the group's parameters"},
