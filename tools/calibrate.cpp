@@ -85,7 +85,7 @@ public:
   }
 
   void run() const {
-    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0};
+    rt::CallArguments arguments{.buffers = addresses.data(), .scratch = shared};
     for (int64_t part = 0; part < kernel->parts(); ++part)
       kernel->run(arguments, part, scratch);
     kernel->finish(arguments);

@@ -103,6 +103,13 @@ public:
   /// Returns the address of an offset in host memory.
   virtual std::byte *host(uint64_t offset) = 0;
 
+  /// Declares that the parameters do not change any more, so that a device may keep them in another layout. copyIn(),
+  /// copyOut() and writable() must not be used for parameters afterwards.
+  virtual void freezeParameters() {}
+  /// Declares that later entries need results for the sequences [first, end) of the plan's batch only. A device may
+  /// leave rows of other sequences as they are. Called between entries.
+  virtual void setActiveSequences(int64_t /*first*/, int64_t /*end*/) {}
+
   /// Issue one instruction on queue 0.
   virtual void launch(const KernelLaunch &launch) = 0;
   virtual void call(const LibraryLaunch &launch) = 0;

@@ -25,9 +25,17 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
   initializeParameters(program, *theExecutor, pool, weights ? &weights->missing() : nullptr);
   if (weights)
     weights->load(*theExecutor, pool);
+  device->freezeParameters();
 }
 
 void DecodingRank::run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds) {
+  uint32_t first = sequences, end = 0;
+  for (const Feed &feed : feeds)
+    if (feed.sequence >= firstSequence && feed.sequence < firstSequence + sequences) {
+      first = std::min(first, feed.sequence - firstSequence);
+      end = std::max(end, feed.sequence - firstSequence + 1);
+    }
+  device->setActiveSequences(end > 0 ? first : 0, std::max(end, 1u));
   for (int i = 0; i < stage.exchanges_size(); ++i)
     if (const pb::Exchange &exchange = stage.exchanges(i);
         exchange.filled_by_host() && std::ranges::count(exchange.entries(), entry) > 0)

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace espalier::rt {
@@ -18,8 +19,19 @@ struct CallArguments {
   const int64_t *scalars = nullptr; ///< values of LibraryCall.scalars, in order
   bool adds = false;                ///< adds to the destination instead of overwriting it, as LibraryCall.store and
                                     ///< `first` of the RUN define
-  void *scratch = nullptr;          ///< sharedScratchBytes() bytes, the same for all parts and finish()
-  uint32_t seed = 0;                ///< the seed of randomBits() in runtime/abi.h
+  /// If `endRow` is above 0, only the call's outermost rows [firstRow, endRow) of the result are needed.
+  int64_t firstRow = 0, endRow = 0;
+  const void *packed = nullptr; ///< null, or the weights as PackedLayout describes them; the call reads no others
+  void *scratch = nullptr; ///< sharedScratchBytes() bytes, the same for all parts and finish()
+  uint32_t seed = 0;       ///< the seed of randomBits() in runtime/abi.h
+};
+
+/// The layout in which a product reads its second operand, so that weights can be packed once instead of in each run.
+struct PackedLayout {
+  int64_t k = 0, n = 0, batch = 0;
+  int a = 0, b = 0; ///< element types of the operands, as numbers of Storage
+
+  bool operator==(const PackedLayout &) const = default;
 };
 
 /// A prepared library call. runtime/functions.def defines the functions. The object is const after construction.
@@ -37,6 +49,16 @@ public:
   virtual void run(const CallArguments &arguments, int64_t part, void *threadScratch) const = 0;
   /// Completes the call after all parts, on one thread.
   virtual void finish(const CallArguments &arguments) const {}
+  /// Returns the layout of packed weights that the call can read. Calls of equal layouts can share a copy.
+  virtual std::optional<PackedLayout> packedLayout() const { return std::nullopt; }
+  /// Returns whether packing the weights in each run costs more than the products.
+  virtual bool wantsPacked() const { return false; }
+  /// Returns the bytes of the packed weights of packedLayout().
+  virtual size_t packedBytes() const { return 0; }
+  /// Returns the number of independent parts of pack().
+  virtual int64_t packParts() const { return 0; }
+  /// Packs part `part` of `weights`, the second operand, to `packed`.
+  virtual void pack(const void *weights, void *packed, int64_t part) const {}
   /// Returns the bytes that the executor must pass as `CallArguments::scratch`.
   virtual size_t sharedScratchBytes() const { return 0; }
 };

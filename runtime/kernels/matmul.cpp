@@ -17,8 +17,13 @@ struct Tiling {
 /// are kept beside b, and b takes 384 KiB. At full height, packing b costs about 1/50 of the time of the products.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
-/// The largest tiles of products with so few rows that nothing is packed. A row of c stays in the L1 cache.
-constexpr Tiling kLargestOfFewRows = {4, 4096};
+/// The most rows of products that stream b through the caches, as when a batch of sequences decodes one token each: to
+/// pack b would cost more than the products.
+constexpr int64_t kMostStreamedRows = 16;
+/// The most rows of such products that read b [k, n] as it is stored. With more rows, sums no longer stay in registers.
+constexpr int64_t kMostRowsAcross = 4;
+/// The largest tiles of products that pack nothing. A row of c stays in the L1 cache.
+constexpr Tiling kLargestOfFewRows = {kMostStreamedRows, 4096};
 
 /// Returns the predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed element
 /// per cycle.
@@ -39,7 +44,9 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling large
   n = std::max<int64_t>(n, 1);
   int64_t fewestRows = (m + largest.rows - 1) / largest.rows;
   int64_t fewestColumns = (n + largest.columns - 1) / largest.columns;
-  for (int64_t down = fewestRows; down < fewestRows + 8; ++down)
+  // The tiles below each other would each stream b.
+  int64_t mostRows = m <= kMostStreamedRows ? fewestRows : fewestRows + 7;
+  for (int64_t down = fewestRows; down <= mostRows; ++down)
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
@@ -98,12 +105,34 @@ public:
     return loops_.gemmScratchBytes(largest);
   }
 
+  std::optional<PackedLayout> packedLayout() const override {
+    if (hasFewRows() || k_ == 0)
+      return std::nullopt;
+    return PackedLayout{k_, n_, batch_, static_cast<int>(a_), static_cast<int>(b_)};
+  }
+  bool wantsPacked() const override { return packedLayout() && m_ <= kMostStreamedRows; }
+  size_t packedBytes() const override { return static_cast<size_t>(batch_ * floatsBefore(n_)) * sizeof(float); }
+  int64_t packParts() const override { return batch_ * packed().count(); }
+
+  void pack(const void *weights, void *to, int64_t part) const override {
+    int64_t matrix = part / packed().count();
+    Piece columns = packed()[part % packed().count()];
+    cpu::GemmTask task = columnsOfB(columns.end - columns.begin);
+    task.b = operand(const_cast<void *>(weights), b_, matrix * k_ * n_, !transposeB_, columns.begin, n_, k_);
+    task.b.transposed = transposeB_;
+    loops_.packWeights(task, static_cast<float *>(to) + matrix * floatsBefore(n_) + floatsBefore(columns.begin));
+  }
+
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     int64_t tiles = down_.count() * across_.count();
     int64_t matrix = part / tiles, tile = part % tiles;
     // Iterates over the smaller operand first, so that it stays in the shared cache while the larger one streams.
     Piece rows = down_[rowsFastest_ ? tile % down_.count() : tile / across_.count()];
     Piece columns = across_[rowsFastest_ ? tile / down_.count() : tile % across_.count()];
+    if (arguments.endRow > 0)
+      rows = {std::max(rows.begin, arguments.firstRow), std::min(rows.end, arguments.endRow)};
+    if (rows.begin >= rows.end)
+      return;
     cpu::GemmTask task;
     task.a = operand(arguments.buffers[0], a_, matrix * m_ * k_, transposeA_, rows.begin, m_, k_);
     task.b = operand(arguments.buffers[1], b_, matrix * k_ * n_, !transposeB_, columns.begin, n_, k_);
@@ -117,6 +146,9 @@ public:
       return task.accumulate ? void() : clear(task);
     if (hasBias_)
       task.bias = static_cast<const char *>(arguments.buffers[3]) + columns.begin * bytesOf(c_);
+    if (arguments.packed)
+      task.packed =
+          static_cast<const float *>(arguments.packed) + matrix * floatsBefore(n_) + floatsBefore(columns.begin);
     task.scratch = threadScratch;
     task.isUnpacked = hasFewRows();
     loops_.gemm(task);
@@ -142,9 +174,27 @@ private:
                   static_cast<size_t>(task.n * bytesOf(task.c.storage)));
   }
 
+  /// Returns the parts in which b is packed.
+  Pieces packed() const { return {n_, kLargest.columns}; }
+
+  /// Returns the floats of the first `columns` columns of a packed b.
+  int64_t floatsBefore(int64_t columns) const { return columns > 0 ? loops_.packedFloats(columnsOfB(columns)) : 0; }
+
+  /// Returns a task for packing `columns` columns of b.
+  cpu::GemmTask columnsOfB(int64_t columns) const {
+    cpu::GemmTask task = {};
+    task.a.storage = a_;
+    task.b.storage = b_;
+    task.c.storage = c_;
+    task.m = m_;
+    task.n = columns;
+    task.k = k_;
+    return task;
+  }
+
   /// Depends on the whole product and not on a tile, because tiles depend on the number of threads and results must
   /// not.
-  bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
+  bool hasFewRows() const { return m_ <= (transposeB_ ? kMostStreamedRows : kMostRowsAcross); }
 
   /// Returns the matrix from line `first` on. Memory holds [lines, width], or [width, lines] if `across`.
   static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,

@@ -6,6 +6,8 @@
 #include "compiler/import/run/import_run.h"
 #include "compiler/plan/choose_generation.h"
 #include "runtime/checkpoint/start.h"
+#include "runtime/device/cpu/backend.h"
+#include "runtime/device/cpu/packed_weights.h"
 #include "runtime/generate/generator.h"
 #include "runtime/generate/sample.h"
 #include "test/golden/formula_weights.h"
@@ -147,6 +149,13 @@ std::vector<std::string> replicas(const char *axis, int tp, int pp) {
   return sets;
 }
 
+/// A batch whose products read packed weights; see runtime/device/cpu/packed_weights.h.
+std::vector<std::string> eight(int tp) {
+  std::vector<std::string> sets = axes(tp, 1);
+  sets.push_back("runner_config.batch_size=8");
+  return sets;
+}
+
 std::string nameOf(const testing::TestParamInfo<Generation::ParamType> &info) {
   return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
 }
@@ -155,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                          testing::Combine(testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2", axes(2, 1)},
                                                           Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)},
-                                                          Split{"dp2", replicas("data_parallel", 1, 1)})),
+                                                          Split{"dp2", replicas("data_parallel", 1, 1)},
+                                                          Split{"batch8", eight(1)}, Split{"batch8tp2", eight(2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
                          testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31",
@@ -237,12 +247,50 @@ TEST(Scores, AreThoseOfPrefills) {
 
 /// Other sequences in a batch do not change any bit of a sequence's logits.
 TEST(Cache, KeepsSequencesApart) {
-  const Subject &subject = subjectOf("gpt2");
-  Running model(subject, {"one", axes(1, 1)});
-  std::vector<Tokens> prompts = subject.prompts();
-  std::vector<Tokens> together = model.greedy(prompts, 8);
-  for (size_t i = 0; i < prompts.size(); ++i)
-    EXPECT_EQ(model.greedy({prompts[i]}, 8), std::vector<Tokens>{together[i]});
+  for (const char *name : {"gpt2", "mixtral"})
+    for (const Split &split : {Split{"one", axes(1, 1)}, Split{"batch8", eight(1)}}) {
+      const Subject &subject = subjectOf(name);
+      Running model(subject, split);
+      std::vector<Tokens> prompts = subject.prompts();
+      std::vector<Tokens> together = model.greedy(prompts, 8);
+      for (size_t i = 0; i < prompts.size(); ++i)
+        EXPECT_EQ(model.greedy({prompts[i]}, 8), std::vector<Tokens>{together[i]}) << name << " " << split.name;
+      // The third sequence alone, with rows of other texts before and behind it.
+      Tokens text = prompts[0];
+      model.decoder->prefill(std::array{rt::Feed{0, 0, text}});
+      std::vector<float> first(model.decoder->logits(0).begin(), model.decoder->logits(0).end());
+      model.decoder->prefill(std::array{rt::Feed{2, 0, text}});
+      EXPECT_THAT(model.decoder->logits(2), testing::ElementsAreArray(first)) << name << " " << split.name;
+    }
+}
+
+/// The copies of the layers' matrices replace the stored ones. The head reads the table of the embedding as it is.
+TEST(PackedWeights, ReplaceTheStoredWeights) {
+  ImportOptions options;
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+  options.sets = axes(1, 1);
+  for (const char *set : {"run_mode=predict", "runner_config.batch_size=8", "parallel_config.data_parallel=1",
+                          "model.model_config.hidden_size=256"})
+    options.sets.emplace_back(set);
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/tiny_gpt.yaml", options);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  mlir::MLIRContext context;
+  ChosenPlan chosen = chooseGeneration(context, run.config);
+  ASSERT_TRUE(chosen.plan) << chosen.reason;
+  std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
+  ASSERT_TRUE(compiled);
+  rt::Program program(std::move(compiled->plan), 1);
+  const rt::pb::Stage &stage = program.plan().stages(0);
+  rt::WeightUses uses(dynamic_cast<const rt::CpuBackend &>(program.backend()), stage);
+  constexpr uint64_t layers = 4, matrices = 12 * layers * 256 * 256 * sizeof(float);
+  uint64_t freed = 0;
+  EXPECT_EQ(uses.weights().size(), 6 * layers); // q, k and v are matrices of their own
+  for (const auto &[begin, end] : uses.unread())
+    freed += end - begin;
+  EXPECT_LE(freed, matrices);
+  EXPECT_GT(freed, matrices - (6 * layers + 1) * 2 * 4096); // biases share pages with matrices
+  uint64_t largest = uint64_t{4} * 256 * 256 * sizeof(float);
+  EXPECT_LE(uses.addedBytes(), largest + (6 * layers + 1) * 2 * 4096);
 }
 
 TEST(Generator, EndsWithTheContext) {

@@ -11,6 +11,12 @@
 
 namespace espalier::rt {
 
+/// A library call of the plan. `kernel` is null if the instruction is none.
+struct PreparedCall {
+  std::unique_ptr<LibraryKernel> kernel;
+  int64_t rowsPerSequence = 0; ///< rows of the result that belong to one sequence of a generation plan; 0: not by rows
+};
+
 /// A plan loaded for the CPU.
 class CpuBackend final : public Backend {
 public:
@@ -22,7 +28,7 @@ public:
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
   KernelFunction kernel(uint32_t index) const { return kernels[index]; }
-  const LibraryKernel &call(uint32_t subprogram, uint32_t instruction) const { return *calls[subprogram][instruction]; }
+  const PreparedCall &call(uint32_t subprogram, uint32_t instruction) const { return calls[subprogram][instruction]; }
   /// Return the largest scratch size that any library call of a stage needs.
   size_t scratchBytesPerThread(const pb::Stage &stage) const;
   size_t sharedScratchBytes(const pb::Stage &stage) const;
@@ -34,8 +40,7 @@ private:
   const pb::Plan &thePlan;
   KernelObject object;
   std::vector<KernelFunction> kernels;
-  /// Indexed by subprogram and instruction; null if the instruction is not a library call.
-  std::vector<std::vector<std::unique_ptr<LibraryKernel>>> calls;
+  std::vector<std::vector<PreparedCall>> calls; ///< by subprogram and instruction
 };
 
 } // namespace espalier::rt

@@ -83,7 +83,7 @@ std::byte *takeArena(Communicator &communicator, uint64_t bytes) {
 } // namespace
 
 CpuDevice::CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const RankHost &host)
-    : backend(backend), rank(host), scratchPerThread(backend.scratchBytesPerThread(stage)),
+    : backend(backend), stage(stage), rank(host), scratchPerThread(backend.scratchBytesPerThread(stage)),
       deviceBytes(stage.arena_bytes(pb::DEVICE)), deviceArena(takeArena(host.communicator, deviceBytes)),
       hostArena(stage.arena_bytes(pb::HOST)),
       scratch(scratchPerThread * host.pool.threads() + backend.sharedScratchBytes(stage)),
@@ -145,13 +145,20 @@ void CpuDevice::launch(const KernelLaunch &launch) {
   rank.pool.run((launch.extent + partExtent - 1) / partExtent, runLaunchPart, &job);
 }
 
+void CpuDevice::freezeParameters() { packed.pack(WeightUses(backend, stage), deviceArena, rank.pool); }
+
 void CpuDevice::call(const LibraryLaunch &launch) {
   bind(launch.buffers);
-  const LibraryKernel &kernel = backend.call(launch.subprogram, launch.instruction);
+  const PreparedCall &prepared = backend.call(launch.subprogram, launch.instruction);
+  const LibraryKernel &kernel = *prepared.kernel;
   CallArguments arguments;
   arguments.buffers = addresses.data();
   arguments.scalars = launch.scalars.data();
   arguments.adds = launch.accumulate;
+  arguments.firstRow = prepared.rowsPerSequence * firstActive;
+  arguments.endRow = prepared.rowsPerSequence * endActive;
+  if (launch.buffers.size() > 1)
+    arguments.packed = packed.find(kernel, addresses[1]);
   arguments.scratch = scratch.at(scratchPerThread * rank.pool.threads());
   arguments.seed = static_cast<uint32_t>(backend.plan().settings().seed());
   LibraryJob job = {CrashSite::current(), &kernel, &arguments, scratch.at(0), scratchPerThread};

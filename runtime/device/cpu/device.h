@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/cpu/backend.h"
+#include "runtime/device/cpu/packed_weights.h"
 #include "runtime/device/cpu/transfer_queues.h"
 
 #include <vector>
@@ -13,7 +14,7 @@ class CpuDevice final : public Device {
 public:
   CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const RankHost &host);
 
-  uint64_t allocatedBytes() const override { return deviceBytes + hostArena.bytes() + scratch.bytes(); }
+  uint64_t allocatedBytes() const override { return deviceBytes + hostArena.bytes() + scratch.bytes() + packed.bytes(); }
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
   std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override;
@@ -21,6 +22,11 @@ public:
   void fill(uint64_t to, int value, size_t bytes) override;
   std::byte *writable(uint64_t offset) override { return deviceArena + offset; }
   std::byte *host(uint64_t offset) override { return hostArena.at(offset); }
+  void freezeParameters() override;
+  void setActiveSequences(int64_t first, int64_t end) override {
+    firstActive = first;
+    endActive = end;
+  }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
   uint32_t addTransfer(const TransferShape &transfer) override { return queues.add(transfer); }
@@ -35,12 +41,15 @@ private:
   void bind(std::span<const Place> places);
 
   const CpuBackend &backend;
+  const pb::Stage &stage;
   const RankHost rank;
   const size_t scratchPerThread;
   const uint64_t deviceBytes;
   std::byte *const deviceArena; ///< other ranks can read and write it
   Arena hostArena, scratch;
   TransferQueues queues;
+  PackedWeights packed;
+  int64_t firstActive = 0, endActive = 0; ///< sequences; an end of 0: all
   std::vector<void *> addresses, moreAddresses; ///< operands of the running instruction
 };
 

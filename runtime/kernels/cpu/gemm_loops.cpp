@@ -32,7 +32,8 @@ struct Blocks {
     width = roundUp(task.n, kTileColumns);
     direct = task.c.storage == Storage::F32;
   }
-  int64_t units() const { return paired ? ceilDivide(depth, 2) : depth; }
+  int64_t unitsOf(int64_t elements) const { return paired ? ceilDivide(elements, 2) : elements; }
+  int64_t units() const { return unitsOf(depth); }
   int64_t bFloats() const { return units() * width; }
   int64_t aFloats() const { return kPanels * kPanel; }
   int64_t cFloats(const GemmTask &task) const { return direct ? kTileRows * kTileColumns : task.m * width; }
@@ -159,9 +160,9 @@ private:
       Tile tile = tileFor<Step, RowStride, DepthStride>(rows);
       for (int64_t n = 0; n < task.n; n += kTileColumns) {
         int64_t columns = minimum(kTileColumns, task.n - n);
-        float *b = packedB + n * units;
-        if (m == 0)
-          packB<B, Paired>(task.b, k0, depth, n, columns, b);
+        const float *b = panelOf(n, units);
+        if (m == 0 && !task.packed)
+          packB<B, Paired>(task.b, k0, depth, n, columns, packedB + n * units);
         sums.run(tile, a, b, units, m, rows, n, columns, accumulate, takeAhead(end, b));
         if (bias)
           sums.addBias(bias, m, rows, n, columns);
@@ -169,9 +170,17 @@ private:
     }
   }
 
+  /// Returns the panel of columns [n, n + kTileColumns) of the current block of b.
+  const float *panelOf(int64_t n, int64_t units) const {
+    return task.packed ? task.packed + n * blocks.unitsOf(task.k) + blocks.unitsOf(k0) * kTileColumns
+                       : packedB + n * units;
+  }
+
   /// Returns the panel to prefetch next, if any: of this block of b, of the group of a from row `group` on, or of the
   /// next block of b. A transposed a is not prefetched, because it is already read by whole cache lines.
   Ahead takeAhead(int64_t group, const float *near) {
+    if (task.packed)
+      return Ahead(near);
     if (!task.a.transposed && nextDepth > k0 && nextRow < minimum(task.m, group + kPanels * blocks.rows)) {
       int64_t row = nextRow;
       nextRow += blocks.rows;
@@ -247,6 +256,26 @@ size_t gemmScratchBytes(const GemmTask &task) {
   }
   Blocks blocks(task);
   return static_cast<size_t>(blocks.bFloats() + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);
+}
+
+int64_t packedFloats(const GemmTask &task) {
+  Blocks blocks(task);
+  return blocks.unitsOf(task.k) * blocks.width;
+}
+
+void packWeights(const GemmTask &task, float *to) {
+  Blocks blocks(task);
+  auto pack = [&]<Storage B, bool Paired>() {
+    for (int64_t n = 0; n < task.n; n += kTileColumns)
+      for (int64_t k0 = 0; k0 < task.k; k0 += blocks.depth) {
+        int64_t depth = minimum(blocks.depth, task.k - k0);
+        packB<B, Paired>(task.b, k0, depth, n, minimum(kTileColumns, task.n - n), to);
+        to += blocks.unitsOf(depth) * kTileColumns;
+      }
+  };
+  if (blocks.paired)
+    return pack.template operator()<Storage::BF16, kPairs>();
+  withStorage(task.b.storage, [&]<Storage B>() { pack.template operator()<B, false>(); });
 }
 
 void gemm(const GemmTask &task) {

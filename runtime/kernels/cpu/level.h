@@ -28,6 +28,8 @@ struct GemmTask {
   /// must agree.
   bool isUnpacked = false;
   const void *bias = nullptr; ///< [n], of c's type
+  /// Null, or b from its first column of this task on, as packWeights() writes it. Then b.data is not read.
+  const float *packed = nullptr;
 };
 
 /// Dropout of attention probabilities; see LibraryKernel. A threshold of 0 means no dropout.
@@ -120,6 +122,10 @@ struct Loops {
   const char *name;
   size_t (*gemmScratchBytes)(const GemmTask &largest);
   void (*gemm)(const GemmTask &task);
+  /// Returns the floats of b, packed for products of these types: panels of columns one behind the other. So the
+  /// offset of a column that begins a panel is the size of the columns before it.
+  int64_t (*packedFloats)(const GemmTask &task);
+  void (*packWeights)(const GemmTask &task, float *to);
   size_t (*attentionForwardScratchBytes)(const AttentionShape &shape, int64_t queries);
   void (*attentionForward)(const AttentionForwardTask &task);
   size_t (*attentionBackwardScratchBytes)(const AttentionShape &shape);

@@ -7,6 +7,8 @@ namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
 size_t gemmScratchBytes(const GemmTask &task);
 void gemm(const GemmTask &task);
+int64_t packedFloats(const GemmTask &task);
+void packWeights(const GemmTask &task, float *to);
 size_t attentionForwardScratchBytes(const AttentionShape &shape, int64_t queries);
 void attentionForward(const AttentionForwardTask &task);
 size_t attentionBackwardScratchBytes(const AttentionShape &shape);

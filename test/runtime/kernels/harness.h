@@ -47,6 +47,8 @@ public:
   std::vector<int64_t> scalars;
   std::vector<pb::DataType> types;
   bool adds = false;
+  bool packs = false; ///< packs the second operand before the run, and then spoils it
+  int64_t firstRow = 0, endRow = 0; ///< see CallArguments
   uint32_t seed = 17;
 
   CallUnderTest(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
@@ -88,7 +90,22 @@ public:
     for (std::vector<char> &buffer : buffers)
       pointers.push_back(buffer.data());
     Guarded shared(kernel->sharedScratchBytes());
-    CallArguments arguments{pointers.data(), scalars.data(), adds, shared.data(), seed};
+    CallArguments arguments{.buffers = pointers.data(),
+                            .scalars = scalars.data(),
+                            .adds = adds,
+                            .firstRow = firstRow,
+                            .endRow = endRow,
+                            .scratch = shared.data(),
+                            .seed = seed};
+    Guarded packed(packs ? kernel->packedBytes() : 0);
+    if (packs) {
+      ASSERT_TRUE(kernel->packedLayout());
+      for (int64_t part = 0; part < kernel->packParts(); ++part)
+        kernel->pack(pointers[1], packed.data(), part);
+      EXPECT_TRUE(packed.intact()) << "wrote behind the packed weights";
+      std::memset(buffers[1].data(), 0xFF, buffers[1].size() - kGuard);
+      arguments.packed = packed.data();
+    }
     std::atomic<int64_t> next{0};
     auto work = [&] {
       Guarded scratch(kernel->scratchBytesPerThread());

@@ -163,6 +163,59 @@ TEST(Matmul, SameBitsForAnyNumberOfThreads) {
       [] { return makeCall({130, 300, 401, 1, false, true, false, pb::F32, pb::F32, pb::F32, /*hasBias=*/true}); });
 }
 
+/// Expects that rows [begin, end) of every matrix are those of `all`, and that the other rows did not change.
+void expectRows(const CallUnderTest &some, const CallUnderTest &all, const CallUnderTest &before, const Product &p,
+                int64_t begin, int64_t end) {
+  for (int64_t i = 0; i < p.batch * p.m * p.n; ++i) {
+    int64_t row = i / p.n % p.m;
+    ASSERT_EQ(some.at(2, i), row >= begin && row < end ? all.at(2, i) : before.at(2, i)) << "element " << i;
+  }
+}
+
+// Packed weights give the bits of stored weights, for every number of rows. The stored weights are not read.
+TEST(Matmul, PackedWeightsGiveTheSameBitsAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
+      for (Product p : {Product{8, 70, 33}, Product{16, 500, 801}, Product{5, 400, 17, 3}, Product{65, 130, 801, 2}}) {
+        p.a = p.b = p.c = type;
+        CallUnderTest stored = makeCall(p), packed = makeCall(p);
+        packed.packs = true;
+        stored.run(2, loops);
+        packed.run(2, loops);
+        EXPECT_EQ(stored.buffers[2], packed.buffers[2]) << p.m << " rows, type " << type;
+      }
+  });
+}
+
+TEST(Matmul, ASharedCopyServesAnyNumberOfRows) {
+  auto layoutOf = [](const Product &p) {
+    CallUnderTest test = makeCall(p);
+    return makeLibraryKernel(test.call, test.types, 2)->packedLayout();
+  };
+  EXPECT_TRUE(layoutOf({8, 40, 20}));
+  EXPECT_EQ(layoutOf({8, 40, 20}), layoutOf({512, 40, 20}));
+  EXPECT_FALSE(layoutOf({4, 40, 20}));
+  EXPECT_FALSE(layoutOf({8, 40, 20, 1, false, /*transposeB=*/true}));
+  EXPECT_NE(layoutOf({8, 40, 20}), layoutOf({8, 20, 40}));
+}
+
+// Rows do not depend on how many other rows are computed.
+TEST(Matmul, ComputesTheRowsThatAreNeeded) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (int64_t m : {3, 8, 15, 60})
+      for (bool transposeB : {false, true})
+        for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 3}, {m - 1, m}}) {
+          Product p{m, 70, 33, 1, false, transposeB};
+          CallUnderTest all = makeCall(p), some = makeCall(p), before = makeCall(p);
+          some.firstRow = begin;
+          some.endRow = end;
+          all.run(2, loops);
+          some.run(2, loops);
+          expectRows(some, all, before, p, begin, end);
+        }
+  });
+}
+
 } // namespace
 
 } // namespace espalier::rt
