@@ -169,19 +169,23 @@ private:
     return -1;
   }
 
-  /// Slices dimensions that are replicated and that the target splits, so that later collectives move less data.
+  /// Slices dimensions that are replicated and that the target splits, so that later collectives move less data. One
+  /// slice covers all axes, because an offset counts the ranks of dp_replicate and dp together.
   Value sliceReplicated(Location loc, Value value, Sharding &place, const Sharding &target) {
-    for (size_t dim = 0; dim < place.dims.size(); ++dim)
-      for (size_t next = place.dims[dim].size(); next < target.dims[dim].size(); ++next) {
-        StringAttr axis = target.dims[dim][next];
-        bool isPrefix = ArrayRef(target.dims[dim]).take_front(next) == ArrayRef(place.dims[dim]);
-        bool isSplit = llvm::any_of(place.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
-        if (!isPrefix || isSplit)
-          break;
-        Axes longer = place.dims[dim];
-        longer.push_back(axis);
-        value = move(loc, value, dim, place.dims[dim], longer, /*gather=*/false);
-      }
+    for (size_t dim = 0; dim < place.dims.size(); ++dim) {
+      ArrayRef<StringAttr> wanted = target.dims[dim];
+      size_t have = place.dims[dim].size();
+      if (wanted.size() <= have || wanted.take_front(have) != ArrayRef(place.dims[dim]))
+        continue;
+      auto isSplit = [&](StringAttr axis) {
+        return llvm::any_of(place.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+      };
+      size_t count = have;
+      while (count < wanted.size() && !isSplit(wanted[count]))
+        ++count;
+      Axes longer(wanted.take_front(count));
+      value = move(loc, value, dim, place.dims[dim], longer, /*gather=*/false);
+    }
     return value;
   }
 
