@@ -29,6 +29,7 @@ struct CallArguments {
 /// The layout in which a product reads its second operand, so that weights can be packed once instead of in each run.
 struct PackedLayout {
   int64_t k = 0, n = 0, batch = 0;
+  bool isTransposed = false; ///< as it is stored
   int a = 0, b = 0; ///< element types of the operands, as numbers of Storage
 
   bool operator==(const PackedLayout &) const = default;
