@@ -22,14 +22,15 @@ struct CallArguments {
   /// If `endRow` is above 0, only the call's outermost rows [firstRow, endRow) of the result are needed.
   int64_t firstRow = 0, endRow = 0;
   const void *packed = nullptr; ///< null, or the weights as PackedLayout describes them; the call reads no others
-  void *scratch = nullptr; ///< sharedScratchBytes() bytes, the same for all parts and finish()
-  uint32_t seed = 0;       ///< the seed of randomBits() in runtime/abi.h
+  void *scratch = nullptr;      ///< sharedScratchBytes() bytes, the same for all parts and finish()
+  uint32_t seed = 0;            ///< the seed of randomBits() in runtime/abi.h
 };
 
 /// The layout in which a product reads its second operand, so that weights can be packed once instead of in each run.
 struct PackedLayout {
   int64_t k = 0, n = 0, batch = 0;
-  int a = 0, b = 0; ///< element types of the operands, as numbers of Storage
+  bool isTransposed = false; ///< as it is stored
+  int a = 0, b = 0;          ///< element types of the operands, as numbers of Storage
 
   bool operator==(const PackedLayout &) const = default;
 };

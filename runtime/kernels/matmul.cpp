@@ -3,7 +3,9 @@
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 
 namespace espalier::rt {
 
@@ -17,13 +19,15 @@ struct Tiling {
 /// are kept beside b, and b takes 384 KiB. At full height, packing b costs about 1/50 of the time of the products.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
-/// The most rows of products that stream b through the caches, as when a batch of sequences decodes one token each: to
-/// pack b would cost more than the products.
-constexpr int64_t kMostStreamedRows = 16;
-/// The most rows of such products that read b [k, n] as it is stored. With more rows, sums no longer stay in registers.
-constexpr int64_t kMostRowsAcross = 4;
-/// The largest tiles of products that pack nothing. A row of c stays in the L1 cache.
-constexpr Tiling kLargestOfFewRows = {kMostStreamedRows, 4096};
+/// The largest tiles of products with so few rows that nothing is packed. A row of c stays in the L1 cache.
+constexpr Tiling kLargestOfFewRows = {4, 4096};
+/// The most rows of products for which weights are packed beforehand, as when a batch of sequences decodes one token
+/// each: packing costs more than the products.
+constexpr int64_t kMostRowsOfDecoding = 16;
+
+/// The most ranges of rows that a product of experts multiplies, and the fewest zero rows between two ranges.
+constexpr size_t kMostSpans = 64;
+constexpr int64_t kLeastGap = 16;
 
 /// Returns the predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed element
 /// per cycle.
@@ -44,8 +48,8 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling large
   n = std::max<int64_t>(n, 1);
   int64_t fewestRows = (m + largest.rows - 1) / largest.rows;
   int64_t fewestColumns = (n + largest.columns - 1) / largest.columns;
-  // The tiles below each other would each stream b.
-  int64_t mostRows = m <= kMostStreamedRows ? fewestRows : fewestRows + 7;
+  // Each row of tiles reads b.
+  int64_t mostRows = m <= kMostRowsOfDecoding ? fewestRows : fewestRows + 7;
   for (int64_t down = fewestRows; down <= mostRows; ++down)
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
       int64_t columns = (n + across - 1) / across;
@@ -108,9 +112,9 @@ public:
   std::optional<PackedLayout> packedLayout() const override {
     if (hasFewRows() || k_ == 0)
       return std::nullopt;
-    return PackedLayout{k_, n_, batch_, static_cast<int>(a_), static_cast<int>(b_)};
+    return PackedLayout{k_, n_, batch_, transposeB_, static_cast<int>(a_), static_cast<int>(b_)};
   }
-  bool wantsPacked() const override { return packedLayout() && m_ <= kMostStreamedRows; }
+  bool wantsPacked() const override { return packedLayout() && m_ <= kMostRowsOfDecoding; }
   size_t packedBytes() const override { return static_cast<size_t>(batch_ * floatsBefore(n_)) * sizeof(float); }
   int64_t packParts() const override { return batch_ * packed().count(); }
 
@@ -142,8 +146,13 @@ public:
     task.n = columns.end - columns.begin;
     task.k = k_;
     task.accumulate = arguments.adds;
-    if (batch_ > 1 && isZero(task))
-      return task.accumulate ? void() : clear(task);
+    std::array<cpu::Span, kMostSpans> spans;
+    if (batch_ > 1) {
+      Piece lines = transposeA_ ? Piece{0, k_} : rows;
+      task.lines = filledLines(arguments.buffers[0], matrix, lines, spans);
+      if (task.lines.empty())
+        return task.accumulate ? void() : clear(task);
+    }
     if (hasBias_)
       task.bias = static_cast<const char *>(arguments.buffers[3]) + columns.begin * bytesOf(c_);
     if (arguments.packed)
@@ -155,17 +164,23 @@ public:
   }
 
 private:
-  /// Returns whether a is all zeros, as for the rows of an expert without tokens. Its weights b are then not read. The
-  /// check ends at the first byte that is not zero, so it costs nothing for experts with tokens.
-  static bool isZero(const cpu::GemmTask &task) {
-    int64_t lines = task.a.transposed ? task.k : task.m, width = task.a.transposed ? task.m : task.k;
-    auto bytes = static_cast<size_t>(width * bytesOf(task.a.storage));
-    for (int64_t line = 0; line < lines && bytes > 0; ++line) {
-      const char *row = static_cast<const char *>(task.a.data) + line * task.a.stride * bytesOf(task.a.storage);
-      if (row[0] != 0 || std::memcmp(row, row + 1, bytes - 1) != 0)
-        return false;
+  /// Returns the ranges of stored rows of a that are not zero, relative to the first of `lines`. Rows of experts are
+  /// zero if no token has the slot. Zero rows between close ranges are included. The check of a row ends at the first
+  /// byte that is not zero, so it costs little for rows with tokens. Whole rows are checked, because the ranges must
+  /// not depend on the tiles.
+  std::span<const cpu::Span> filledLines(const void *a, int64_t matrix, Piece lines,
+                                         std::array<cpu::Span, kMostSpans> &spans) const {
+    size_t count = 0, bytes = static_cast<size_t>((transposeA_ ? m_ : k_) * bytesOf(a_));
+    const char *row = static_cast<const char *>(a) + static_cast<size_t>(matrix * m_ * k_ * bytesOf(a_)) +
+                      static_cast<size_t>(lines.begin) * bytes;
+    for (int64_t line = 0; line < lines.end - lines.begin && bytes > 0; ++line, row += bytes) {
+      if (row[0] == 0 && std::memcmp(row, row + 1, bytes - 1) == 0)
+        continue;
+      if (count == 0 || (line >= spans[count - 1].end + kLeastGap && count < kMostSpans))
+        spans[count++].begin = line;
+      spans[count - 1].end = line + 1;
     }
-    return true;
+    return std::span(spans).first(count);
   }
 
   static void clear(const cpu::GemmTask &task) {
@@ -194,7 +209,7 @@ private:
 
   /// Depends on the whole product and not on a tile, because tiles depend on the number of threads and results must
   /// not.
-  bool hasFewRows() const { return m_ <= (transposeB_ ? kMostStreamedRows : kMostRowsAcross); }
+  bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
 
   /// Returns the matrix from line `first` on. Memory holds [lines, width], or [width, lines] if `across`.
   static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,

@@ -1,6 +1,7 @@
-// Measures tokens per second of decoding one text, and the limit of memory: each token reads every weight once, so no
+// Measures tokens per second of decoding, and the limit of memory: each step reads every weight once, so no
 // decoder is faster than bytes of weights / bandwidth. The two are measured alternately, so that other load slows both.
-// Usage: decode_bench X.plan [THREADS]. Initial weights are sufficient.
+// Usage: decode_bench X.plan [THREADS [TEXTS]]. TEXTS are decoded at once; the default is 1. Initial weights are
+// sufficient.
 #include "runtime/generate/decode.h"
 #include "runtime/parameter_block.h"
 
@@ -57,7 +58,7 @@ double weightBytes(const pb::Plan &plan) {
 
 int main(int argc, char **argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: decode_bench X.plan [THREADS]\n");
+    fmt::print(stderr, "usage: decode_bench X.plan [THREADS [TEXTS]]\n");
     return 2;
   }
   pb::Plan plan = readPlan(argv[1]);
@@ -65,24 +66,32 @@ int main(int argc, char **argv) {
   Program program(std::move(plan), threads);
   Decoder decoder(program, /*weights=*/nullptr, threads);
   std::vector<int32_t> prompt(32, 1);
-  Feed feed = {0, 0, prompt};
-  decoder.prefill({&feed, 1});
+  int texts = argc > 3 ? std::stoi(argv[3]) : 1;
+  if (texts < 1 || static_cast<uint32_t>(texts) > decoder.sizes().sequences) {
+    fmt::print(stderr, "TEXTS is {}, the plan has {} at a time\n", texts, decoder.sizes().sequences);
+    return 2;
+  }
+  std::vector<Feed> feeds;
+  for (int i = 0; i < texts; ++i)
+    feeds.push_back({static_cast<uint32_t>(i), 0, prompt});
+  decoder.prefill(feeds);
   double bytes = weightBytes(program.plan());
   Reader reader(bytes, threads * program.mesh().ranks());
   std::vector<double> seconds, reads;
   std::span<const int32_t> token = std::span(prompt).first(1);
   for (int64_t position = 32; position < std::min<int64_t>(96, decoder.sizes().context); ++position) {
-    feed = {0, position, token};
+    for (Feed &feed : feeds)
+      feed = {feed.sequence, position, token};
     double begin = secondsNow();
-    decoder.decode({&feed, 1});
+    decoder.decode(feeds);
     seconds.push_back(secondsNow() - begin);
     reads.push_back(reader.pass());
   }
   double one = median(seconds), read = median(reads);
   fmt::print(
-      "{:.1f} tokens/s, {:.2f} ms each (best {:.2f}); reading {:.0f} MB of weights takes {:.2f} ms (best {:.2f}), "
+      "{:.1f} tokens/s, {:.2f} ms a step (best {:.2f}); reading {:.0f} MB of weights takes {:.2f} ms (best {:.2f}), "
       "{:.1f} GB/s: {:.0f} % of the bandwidth\n",
-      1 / one, one * 1e3, std::ranges::min(seconds) * 1e3, bytes / 1e6, read * 1e3, std::ranges::min(reads) * 1e3,
+      texts / one, one * 1e3, std::ranges::min(seconds) * 1e3, bytes / 1e6, read * 1e3, std::ranges::min(reads) * 1e3,
       bytes / read / 1e9, 100 * read / one);
   return 0;
 }

@@ -14,7 +14,9 @@ class CpuDevice final : public Device {
 public:
   CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const RankHost &host);
 
-  uint64_t allocatedBytes() const override { return deviceBytes + hostArena.bytes() + scratch.bytes() + packed.bytes(); }
+  uint64_t allocatedBytes() const override {
+    return deviceBytes + hostArena.bytes() + scratch.bytes() + packed.bytes();
+  }
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
   std::unique_ptr<HostBlock> allocateHost(uint64_t bytes) override;
@@ -49,7 +51,7 @@ private:
   Arena hostArena, scratch;
   TransferQueues queues;
   PackedWeights packed;
-  int64_t firstActive = 0, endActive = 0; ///< sequences; an end of 0: all
+  int64_t firstActive = 0, endActive = 0;       ///< sequences; an end of 0: all
   std::vector<void *> addresses, moreAddresses; ///< operands of the running instruction
 };
 

@@ -1,5 +1,5 @@
-// Products with few rows, as in a decoding step. b is read once, in its stored layout, and nothing is packed, so the
-// time is the time to load b from memory. Included by gemm_loops.cpp.
+// Products with one to four rows, as in a decoding step. b is read once, in its stored layout, and nothing is packed,
+// so the time is the time to load b from memory. Included by gemm_loops.cpp.
 #pragma once
 
 #include "runtime/kernels/cpu/gemm_tile.h"
@@ -10,7 +10,6 @@ namespace espalier::rt::cpu::ESPALIER_LEVEL {
 constexpr int64_t kFewDepth = 4;  // rows of b that are read together
 constexpr int64_t kFewAhead = 16; // prefetch distance in rows of b
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kFewColumns = 4; // rows of b [n, k] that all rows of a are multiplied with
 
 /// Adds a product whose b is stored as [k, n]. c stays in the L1 cache while rows of b stream through.
 template <Storage B, int Rows>
@@ -46,43 +45,29 @@ void addFewRows(const GemmTask &task, const float *a, int64_t depth, float *c, i
   }
 }
 
-/// Adds columns [n, n + Columns) of a product whose b is stored as [n, k], in one pass over these rows of b.
-template <Storage B, int Rows, int Columns>
-void addColumns(const GemmTask &task, const float *a, int64_t depth, float *c, int64_t stride, int64_t n) {
-  const Element<B> *b = static_cast<const Element<B> *>(task.b.data) + n * task.b.stride;
-  Floats even[Rows][Columns] = {}, odd[Rows][Columns] = {};
-  auto add = [&](Floats (&sums)[Rows][Columns], int64_t k, auto load) {
-    Floats part[Columns];
-    for (int j = 0; j < Columns; ++j)
-      part[j] = load(b + j * task.b.stride + k);
-    for (int r = 0; r < Rows; ++r) {
-      Floats left = loadFloats(a + r * depth + k);
-      for (int j = 0; j < Columns; ++j)
-        sums[r][j] += left * part[j];
-    }
-  };
-  int64_t k = 0;
-  for (; k + 2 * kWidth <= task.k; k += 2 * kWidth) {
-    add(even, k, [](const Element<B> *p) { return load<B>(p); });
-    add(odd, k + kWidth, [](const Element<B> *p) { return load<B>(p); });
-  }
-  for (; k < task.k; k += kWidth) // a is zero after its row
-    add(even, k, [&](const Element<B> *p) { return loadFirst<B>(p, task.k - k); });
-  for (int r = 0; r < Rows; ++r)
-    for (int j = 0; j < Columns; ++j)
-      c[r * stride + n + j] += sumOf(even[r][j] + odd[r][j])[0];
-}
-
-/// Adds columns [begin, end) of a product whose b is stored as [n, k].
+/// Adds a product whose b is stored as [n, k]. Each element of c is one pass over a row of b.
 template <Storage B, int Rows>
-void addFewRowsTransposed(const GemmTask &task, const float *a, int64_t depth, float *c, int64_t stride, int64_t begin,
-                          int64_t end) {
-  constexpr int kColumns = kTileRows > 6 ? 2 : 1; // as many as registers hold
-  int64_t n = begin;
-  for (; n + kColumns <= end; n += kColumns)
-    addColumns<B, Rows, kColumns>(task, a, depth, c, stride, n);
-  for (; n < end; ++n)
-    addColumns<B, Rows, 1>(task, a, depth, c, stride, n);
+void addFewRowsTransposed(const GemmTask &task, const float *a, int64_t depth, float *c, int64_t stride) {
+  const auto *b = static_cast<const Element<B> *>(task.b.data);
+  for (int64_t n = 0; n < task.n; ++n) {
+    const Element<B> *row = b + n * task.b.stride;
+    Floats even[Rows] = {}, odd[Rows] = {};
+    int64_t k = 0;
+    for (; k + 2 * kWidth <= task.k; k += 2 * kWidth) {
+      Floats first = load<B>(row + k), second = load<B>(row + k + kWidth);
+      for (int r = 0; r < Rows; ++r) {
+        even[r] += loadFloats(a + r * depth + k) * first;
+        odd[r] += loadFloats(a + r * depth + k + kWidth) * second;
+      }
+    }
+    for (; k < task.k; k += kWidth) { // a is zero after its row
+      Floats part = loadFirst<B>(row + k, task.k - k);
+      for (int r = 0; r < Rows; ++r)
+        even[r] += loadFloats(a + r * depth + k) * part;
+    }
+    for (int r = 0; r < Rows; ++r)
+      c[r * stride + n] += sumOf(even[r] + odd[r])[0];
+  }
 }
 
 /// Returns the scratch floats for a in f32, with rows padded with zeros to whole vectors.
@@ -99,25 +84,21 @@ template <Storage A, Storage B> void addFewRows(const GemmTask &task, float *scr
         one[0] = task.a.transposed ? a[k * task.a.stride + r] : a[r * task.a.stride + k];
       scratch[r * depth + k] = load<A>(one)[0];
     }
-  // Rows of b stay in the L1 cache until all rows of a are multiplied with them.
-  int64_t step = task.b.transposed ? kFewColumns : task.n;
-  for (int64_t n = 0; n < task.n; n += step) {
-    auto rows = [&]<int Rows>(int64_t first) {
-      const float *from = scratch + first * depth;
-      float *to = c + first * stride;
-      if (task.b.transposed)
-        addFewRowsTransposed<B, Rows>(task, from, depth, to, stride, n, minimum(task.n, n + step));
-      else
-        addFewRows<B, Rows>(task, from, depth, to, stride);
-    };
-    int64_t first = 0;
-    for (; first + 4 <= task.m; first += 4)
-      rows.template operator()<4>(first);
-    for (; first + 2 <= task.m; first += 2)
-      rows.template operator()<2>(first);
-    if (first < task.m)
-      rows.template operator()<1>(first);
-  }
+  auto rows = [&]<int Rows>(int64_t first) {
+    const float *from = scratch + first * depth;
+    float *to = c + first * stride;
+    if (task.b.transposed)
+      addFewRowsTransposed<B, Rows>(task, from, depth, to, stride);
+    else
+      addFewRows<B, Rows>(task, from, depth, to, stride);
+  };
+  int64_t first = 0;
+  for (; first + 4 <= task.m; first += 4)
+    rows.template operator()<4>(first);
+  for (; first + 2 <= task.m; first += 2)
+    rows.template operator()<2>(first);
+  if (first < task.m)
+    rows.template operator()<1>(first);
 }
 
 } // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -127,14 +127,17 @@ public:
         packedA(packedB + blocks.bFloats()) {}
 
   void run() {
-    for (k0 = 0; k0 < task.k; k0 += blocks.depth) {
-      depth = minimum(blocks.depth, task.k - k0);
-      for (int64_t m0 = 0; m0 < task.m; m0 += kPanels * blocks.rows)
-        if (task.a.transposed)
-          runGroup<1, kColumnStride>(m0);
-        else
-          runGroup<kDepth, 1>(m0);
-    }
+    // Packed b begins new blocks at multiples of the depth only.
+    bool skipsDepth = task.a.transposed && !task.packed && !task.lines.empty();
+    const Span all = {0, task.k};
+    isFirst = true;
+    for (Span range : skipsDepth ? task.lines : std::span(&all, 1))
+      for (k0 = range.begin; k0 < range.end; k0 += blocks.depth) {
+        depth = minimum(blocks.depth, range.end - k0);
+        isLast = k0 + depth == task.k;
+        runBlock();
+        isFirst = false;
+      }
   }
 
 private:
@@ -145,13 +148,27 @@ private:
       return FloatStep{};
   }());
 
-  /// Adds the products of one group of panels of a. The first group also packs b.
-  template <int RowStride, int DepthStride> void runGroup(int64_t m0) {
-    int64_t end = minimum(task.m, m0 + kPanels * blocks.rows);
+  /// Adds the products of one block of depth.
+  void runBlock() {
+    const Span all = {0, task.m};
+    isPacked = task.packed != nullptr;
+    if (task.a.transposed)
+      return runRows<1, kColumnStride>(all);
+    for (Span rows : task.lines.empty() ? std::span(&all, 1) : task.lines)
+      runRows<kDepth, 1>(rows);
+  }
+
+  template <int RowStride, int DepthStride> void runRows(Span rows) {
+    for (int64_t m0 = rows.begin; m0 < rows.end; m0 += kPanels * blocks.rows)
+      runGroup<RowStride, DepthStride>(m0, minimum(rows.end, m0 + kPanels * blocks.rows));
+  }
+
+  /// Adds the products of one group of panels of a, rows [m0, end). The first panel of a block also packs b.
+  template <int RowStride, int DepthStride> void runGroup(int64_t m0, int64_t end) {
     int64_t units = Paired ? ceilDivide(depth, 2) : depth;
-    bool accumulate = k0 > 0 || (task.accumulate && blocks.direct);
+    bool accumulate = !isFirst || (task.accumulate && blocks.direct);
     // If sums are rounded, roundSums() adds the bias instead.
-    const auto *bias = blocks.direct && k0 + depth == task.k ? static_cast<const float *>(task.bias) : nullptr;
+    const auto *bias = blocks.direct && isLast ? static_cast<const float *>(task.bias) : nullptr;
     packA<A, Paired>(task.a, task.m, m0, end - m0, blocks.rows, k0, depth, packedA);
     nextRow = end;
     const float *a = packedA;
@@ -161,12 +178,13 @@ private:
       for (int64_t n = 0; n < task.n; n += kTileColumns) {
         int64_t columns = minimum(kTileColumns, task.n - n);
         const float *b = panelOf(n, units);
-        if (m == 0 && !task.packed)
+        if (!isPacked)
           packB<B, Paired>(task.b, k0, depth, n, columns, packedB + n * units);
         sums.run(tile, a, b, units, m, rows, n, columns, accumulate, takeAhead(end, b));
         if (bias)
           sums.addBias(bias, m, rows, n, columns);
       }
+      isPacked = true;
     }
   }
 
@@ -203,6 +221,8 @@ private:
   const Sums &sums;
   float *packedB, *packedA;
   int64_t k0 = 0, depth = 0;
+  bool isFirst = false, isLast = false;             // block of depth
+  bool isPacked = false;                            // the block of b
   int64_t nextDepth = 0, nextColumn = kTileColumns; // next panel of b to prefetch
   int64_t nextRow = 0;                              // next row of a to prefetch
 };
@@ -285,7 +305,8 @@ void gemm(const GemmTask &task) {
   float *own = static_cast<float *>(task.scratch) + blocks.bFloats() + blocks.aFloats();
   Sums sums =
       blocks.direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, own} : Sums{own, blocks.width, nullptr};
-  if (task.k == 0 && !(blocks.direct && task.accumulate))
+  bool hasZeroRows = !task.lines.empty() && !task.a.transposed;
+  if ((task.k == 0 || hasZeroRows) && !(blocks.direct && task.accumulate))
     clearSums(task, sums);
   if (blocks.paired) {
     Products<Storage::BF16, Storage::BF16, kPairs>(task, blocks, sums).run();

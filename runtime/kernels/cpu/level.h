@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace espalier::rt::cpu {
 
@@ -16,6 +17,11 @@ struct Matrix {
   Storage storage;
   int64_t stride;
   bool transposed; ///< memory holds the transpose of the operand
+};
+
+/// The range [begin, end).
+struct Span {
+  int64_t begin, end;
 };
 
 /// c = a b or c += a b, with a [m, k], b [k, n], c [m, n], or c = a b + bias; `scratch` has gemmScratchBytes().
@@ -30,6 +36,9 @@ struct GemmTask {
   const void *bias = nullptr; ///< [n], of c's type
   /// Null, or b from its first column of this task on, as packWeights() writes it. Then b.data is not read.
   const float *packed = nullptr;
+  /// Ranges of stored rows of a, ascending: rows of a, or of k if a is transposed. All other stored rows of a are zero,
+  /// and are not multiplied. Empty: all rows.
+  std::span<const Span> lines = {};
 };
 
 /// Dropout of attention probabilities; see LibraryKernel. A threshold of 0 means no dropout.

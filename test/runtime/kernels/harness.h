@@ -47,7 +47,7 @@ public:
   std::vector<int64_t> scalars;
   std::vector<pb::DataType> types;
   bool adds = false;
-  bool packs = false; ///< packs the second operand before the run, and then spoils it
+  bool packs = false;               ///< packs the second operand before the run, and then spoils it
   int64_t firstRow = 0, endRow = 0; ///< see CallArguments
   uint32_t seed = 17;
 
