@@ -37,16 +37,11 @@ RunConfig runOf(const EmulatedRow &row) {
 const std::vector<EmulatedRow> &planRows() {
   static const std::vector<EmulatedRow> rows = {
       {"gpt2", "gpt2", {}, {}},
-      {"gpt2_accumulate2", "gpt2", {}, {.microBatches = 2}},
       {"gpt2_accumulate8", "gpt2", {}, {.microBatches = 8}},
-      {"gpt2_selective", "gpt2", {}, {.recompute = selective}},
-      {"gpt2_full", "gpt2", {}, {.recompute = full}},
       {"gpt2_mixed", "gpt2", {}, {.layerRecompute = {full, none, selective}}},
       {"gpt2_dropout", "gpt2", dropoutSets(), {}},
       {"gpt2_dropout_accumulate2_full", "gpt2", dropoutSets(), {.microBatches = 2, .recompute = full}},
       {"llama", "llama", {}, {}},
-      {"llama_accumulate2", "llama", {}, {.microBatches = 2}},
-      {"llama_full", "llama", {}, {.recompute = full}},
       {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
       {"llama_options", "llama", optionModels().front().sets, {.microBatches = 2, .recompute = selective}},
       {"llama_documents", "llama", documentSets(), {.microBatches = 2, .recompute = full}},
@@ -67,9 +62,7 @@ const std::vector<EmulatedRow> &planRows() {
 
 const std::vector<EmulatedRow> &splitRows() {
   static const std::vector<EmulatedRow> rows = {
-      {"gpt2_dp2", "gpt2", {}, {.dp = 2}},
       {"gpt2_tp2", "gpt2", {}, {.tp = 2}},
-      {"gpt2_pp2", "gpt2", {}, {.pp = 2, .microBatches = 4}},
       {"gpt2_dp2_zero1", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 1}},
       {"gpt2_dp2_zero2", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 2}},
       {"gpt2_dp4_zero1_group2", "gpt2", {}, {.dp = 4, .microBatches = 2, .zero = 1, .zeroGroup = 2}},
@@ -95,7 +88,6 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gemma2_cp2_zigzag", "gemma2", {}, {.cp = 2, .microBatches = 8, .zigzag = true}},
       {"llama_documents_cp2_zigzag", "llama", documentSets(), {.cp = 2, .zigzag = true}},
       {"olmo2_tp2_sequence", "olmo2", {}, {.tp = 2, .sequenceParallel = true}},
-      {"mixtral_ep2", "mixtral", {}, {.ep = 2}},
       {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
       {"qwen3_moe_tp2_ep2", "qwen3_moe", wideHeads(), {.tp = 2, .ep = 2, .sequenceParallel = true}},

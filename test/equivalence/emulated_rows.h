@@ -19,7 +19,7 @@ RunConfig runOf(const EmulatedRow &row);
 std::vector<std::string> dropoutSets();
 std::vector<std::string> storageSets(const std::string &type);
 
-/// Returns plans of one rank and of several, with each technique alone and some together.
+/// Returns plans of one rank and of several, with each technique alone or with others.
 const std::vector<EmulatedRow> &planRows();
 const std::vector<EmulatedRow> &splitRows();
 

@@ -64,9 +64,6 @@ TEST_P(EmulatedStorage, FollowsSinglePrecision) {
     for (size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(actual.losses[step], expected.losses[step], roundings * unit * expected.losses[step])
           << file << ", step " << step;
-    TrainingRecord again = trainCompiled(run, planOf(run, {.microBatches = 2}), steps, 1, "cuda");
-    EXPECT_EQ(again.losses, actual.losses);
-    EXPECT_EQ(again.gradients, actual.gradients);
   }
 }
 
@@ -80,7 +77,9 @@ TEST_P(EmulatedStorage, FollowsSinglePrecisionOnSeveralRanks) {
   ASSERT_EQ(actual.losses.size(), expected.losses.size());
   for (size_t step = 0; step < expected.losses.size(); ++step)
     EXPECT_NEAR(actual.losses[step], expected.losses[step], 8 * unit * expected.losses[step]) << "step " << step;
-  EXPECT_EQ(trainCompiled(run, planOf(run, split), steps, 1, "cuda").losses, actual.losses);
+  TrainingRecord again = trainCompiled(run, planOf(run, split), steps, 1, "cuda");
+  EXPECT_EQ(again.losses, actual.losses);
+  EXPECT_EQ(again.gradients, actual.gradients);
 }
 
 /// Gradients are accumulated and summed in the storage type, too: the GPU rounds where the CPU does, and the losses

@@ -15,11 +15,16 @@
 namespace espalier {
 
 RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets) {
+  static std::map<std::pair<std::string, std::vector<std::string>>, RunConfig> known;
+  if (auto found = known.find({model, sets}); found != known.end())
+    return found->second;
   ImportOptions options;
   options.sets = sets;
   options.searchPath = {ESPALIER_SOURCE_DIR "/configs", ESPALIER_SOURCE_DIR "/test/equivalence"};
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR "/test/equivalence/") + model + ".yaml", options);
   EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
+  if (imported.ok())
+    known.emplace(std::pair(model, sets), imported.config);
   return std::move(imported.config);
 }
 

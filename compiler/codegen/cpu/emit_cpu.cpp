@@ -14,10 +14,13 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
 #include <array>
+#include <map>
+#include <mutex>
 #include <thread>
 
 using namespace mlir;
@@ -153,6 +156,44 @@ std::string link(ArrayRef<char> object, std::string &linked) {
   return "";
 }
 
+using Digest = std::array<uint8_t, 32>;
+
+Digest digestOf(ModuleOp lowered, StringRef level) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << level << '\n';
+  lowered.print(stream, OpPrintingFlags().assumeVerified());
+  return llvm::SHA256::hash(llvm::arrayRefFromStringRef(stream.str()));
+}
+
+/// Compiles and links one level. Plans that one process compiles, such as those of an elastic run, often have equal
+/// kernels: the function keeps up to `mostKept` objects and returns those of equal kernels. Returns an error text, or
+/// an empty string on success.
+std::string compileLevel(ModuleOp lowered, const VectorTarget &target, std::string &bytes) {
+  constexpr size_t mostKept = 256;
+  static std::mutex mutex;
+  static std::map<Digest, std::string> kept;
+  Digest key = digestOf(lowered, target.level);
+  {
+    std::lock_guard lock(mutex);
+    if (auto found = kept.find(key); found != kept.end()) {
+      bytes = found->second;
+      return "";
+    }
+  }
+  SmallVector<char> object;
+  std::string error = compileObject(lowered, target, object);
+  if (error.empty())
+    error = link(object, bytes);
+  if (!error.empty())
+    return error;
+  std::lock_guard lock(mutex);
+  if (kept.size() == mostKept)
+    kept.clear();
+  kept.emplace(key, bytes);
+  return "";
+}
+
 } // namespace
 
 FailureOr<std::vector<CpuObject>> emitCpuObjects(ModuleOp module) {
@@ -173,11 +214,8 @@ FailureOr<std::vector<CpuObject>> emitCpuObjects(ModuleOp module) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < levels.size(); ++i)
     threads.emplace_back([&, i] {
-      SmallVector<char> object;
-      errors[i] = compileObject(*lowered[i], levels[i], object);
       objects[i].level = levels[i].level;
-      if (errors[i].empty())
-        errors[i] = link(object, objects[i].bytes);
+      errors[i] = compileLevel(*lowered[i], levels[i], objects[i].bytes);
     });
   for (std::thread &thread : threads)
     thread.join();

@@ -16,8 +16,9 @@ struct CpuObject {
   std::string bytes;
 };
 
-/// Compiles every exec.kernel of `module` for the three levels of x86-64, in parallel. Equal modules give equal bytes.
-/// Reports errors on the module, such as a missing linker or a kernel that does not compile.
+/// Compiles every exec.kernel of `module` for the three levels of x86-64, in parallel. Equal modules give equal bytes,
+/// which a process compiles once. Reports errors on the module, such as a missing linker or a kernel that does not
+/// compile.
 mlir::FailureOr<std::vector<CpuObject>> emitCpuObjects(mlir::ModuleOp module);
 
 } // namespace espalier::codegen
