@@ -114,6 +114,9 @@ private:
       int64_t number = isConstant ? cuda::integerParameter(kernel, size.name) : smallSize(size.name).value_or(0);
       if (size.isFlag)
         number = parameter(size.name) ? 1 : 0;
+      else if (std::optional<size_t> same = function.findSize(size.initial);
+               same && !isConstant && !smallSize(size.name))
+        number = sizes[*same];
       else if (!isConstant && !smallSize(size.name) && size.initial.empty()) // the size is `hidden` or `bytes`
         number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
       if (size.name == "seq" && function.findSize("keys"))

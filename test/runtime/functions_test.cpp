@@ -85,8 +85,8 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
 TEST(Functions, OptionalSizesHaveDefaults) {
   const FunctionSignature &attention = *findFunction("attention_forward");
   int64_t given[] = {2, 9, 3, 4, 8, 36}, negative[] = {2, -9, 3, 4, 8};
-  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0, 8}));
-  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0, 8}));
+  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0, 8, 0}));
+  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0, 8, 0}));
   EXPECT_FALSE(allSizes(attention, std::span(given, 4)));
   EXPECT_FALSE(allSizes(attention, negative));
   int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 2, 1, 2, 1};

@@ -265,6 +265,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
               "seq 63 is not a multiple of tp 2, over which sequence parallelism splits it"},
         Fault{{"parallel_config.context_parallel=3"}, "seq 64 is not a multiple of cp 3; context_parallel: 3 → 2 or 4"},
+        Fault{{"parallel_config.context_parallel=3", "planner.pin.zigzag=True"},
+              "seq 64 is not a multiple of 2 · cp 3; context_parallel: 3 → 2 or 4"},
         Fault{{"parallel_config.context_parallel=2", "parallel_config.use_seq_parallel=True",
                modelConfig + "seq_length=62"},
               "seq 62 is not a multiple of cp 2 · tp 2, over which sequence parallelism splits it"},
