@@ -118,7 +118,7 @@ TEST(Joint, BlockHasFewKernels) {
       "reduce_parts reduce_parts");
 }
 
-// Equal inputs give equal bytes.
+// Equal inputs give equal bytes. A process compiles equal kernels once; resume_phases.test compares those of processes.
 TEST(Joint, CompilesToTheSameBytes) {
   std::string text = differentiated(withType(block, "bf16"));
   EXPECT_EQ(Compiled(text).plan().SerializeAsString(), Compiled(text).plan().SerializeAsString());

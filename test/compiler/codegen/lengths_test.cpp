@@ -57,11 +57,10 @@ TEST(Lengths, RowsOfABlock) {
   EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 2, 5120, "bf16"))), "160 for 1 rows, 0 columns");
 }
 
+// RowsOfABlock has the other widths of each type: even in f32, and odd in 16 bits.
 TEST(Lengths, RowsThatDoNotFit) {
-  for (int columns : {50257, 50304}) {
-    Compiled(sized(logSoftmax, 2, columns, "f32")).check("f.forward", {}, 2e-6);
-    Compiled(sized(logSoftmax, 2, columns, "bf16")).check("f.forward", {}, 5e-3);
-  }
+  Compiled(sized(logSoftmax, 2, 50257, "f32")).check("f.forward", {}, 2e-6);
+  Compiled(sized(logSoftmax, 2, 50304, "bf16")).check("f.forward", {}, 5e-3);
   EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 2, 50304, "bf16"))), "512 for 1 rows, 0 columns");
 }
 
@@ -78,10 +77,13 @@ func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"},
 )";
 
 TEST(Lengths, BlocksShareRowsWithoutSums) {
-  for (int columns : {5, 12, 300, 4096, 40000, 40001}) {
+  for (int columns : {5, 12, 300, 4096}) {
     Compiled(sized(bias, 3, columns, "f32")).check("f.forward", {}, 2e-6);
     Compiled(sized(bias, 3, columns, "bf16")).check("f.forward", {}, 1e-2);
   }
+  // Several blocks per row. In bf16, rows of an odd width do not start at a multiple of four bytes.
+  Compiled(sized(bias, 3, 40000, "f32")).check("f.forward", {}, 2e-6);
+  Compiled(sized(bias, 3, 40001, "bf16")).check("f.forward", {}, 1e-2);
   EXPECT_EQ(threadsOf(Compiled(sized(bias, 3, 40000, "bf16"))), "256 for 1 rows, 8192 columns");
 }
 
@@ -114,11 +116,14 @@ func.func @f.backward(%x: !x {model.role = "stream", model.name = "x"},
 }
 )";
 
+// Types alternate, so that each number of rows and each number of columns has both.
 TEST(Lengths, ColumnsOfOneAndManyBlocks) {
+  bool isWide = true;
   for (int rows : {1, 5, 31, 300})
-    for (int columns : {1, 6, 96, 260, 1024})
-      for (const char *type : {"f32", "bf16"})
-        Compiled(sized(columnSum, rows, columns, type)).check("f.backward", {}, 1e-5);
+    for (int columns : {1, 6, 96, 260, 1024}) {
+      Compiled(sized(columnSum, rows, columns, isWide ? "f32" : "bf16")).check("f.backward", {}, 1e-5);
+      isWide = !isWide;
+    }
 }
 
 // Row reductions, a result in place of an input, a sum of an input and a sum of a computed value.
