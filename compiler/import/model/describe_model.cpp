@@ -384,7 +384,8 @@ void ModelDescriber::checkRouting(const OpDescription &op) {
   for (auto [dim, size] : {std::pair("router", &experts), {"choice", &choices}})
     if (auto found = model.dims.find(dim); found != model.dims.end())
       *size = found->second;
-  if (op.kind != "route" || experts == 0 || choices == 0)
+  bool isReported = diagnostics.hasErrors() && (groups == 0 || kept == 0); // a wrong size is 0
+  if (op.kind != "route" || experts == 0 || choices == 0 || isReported)
     return;
   bool isGrouped = groups >= 1 && groups <= 32 && experts % groups == 0 && kept >= 1 && kept <= groups;
   if (!isGrouped)
@@ -506,6 +507,9 @@ void ModelDescriber::readRuns(const YamlNode &runs) {
     else if (SegmentRun run = readRun(*item); run.count > 0 || diagnostics.hasErrors())
       model.runs.push_back(run);
   removeUnused();
+  bool hasPattern = std::ranges::any_of(runs.items, [](const YamlPtr &item) { return item->find("of") != nullptr; });
+  if (hasPattern && diagnostics.hasErrors())
+    return; // layers of a pattern are counted only without errors
   if (model.runs.size() < 3 || model.runs.front().count != 1 || model.runs.back().count != 1)
     diagnostics.error(runs.where, "model needs a first segment, at least one layer and a last segment");
 }

@@ -39,14 +39,6 @@ Json deepseek() {
                          "max_position_embeddings": 8})");
 }
 
-Json glm4() {
-  return Json::parse(R"({"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "vocab_size": 19,
-                         "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "head_dim": 8,
-                         "num_key_value_heads": 2, "attention_bias": true, "intermediate_size": 40,
-                         "moe_intermediate_size": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
-                         "max_position_embeddings": 8})");
-}
-
 ImportedHf imported(const Json &config) { return importHfConfig("config.json", config.dump(1), configs); }
 
 std::string errorsOf(Json config, const std::string &key, const Json &value) {
@@ -431,23 +423,6 @@ TEST(HfConfig, DeepseekV3HasALatentOfQueriesOrNone) {
               HasSubstr("attention_bias is true, deepseek_v3 has only false"));
   EXPECT_THAT(errorsOf(deepseek(), "quantization_config", {{"quant_method", "fp8"}}),
               HasSubstr("quantization_config is {\"quant_method\":\"fp8\"}, deepseek_v3 has only null"));
-}
-
-/// GLM-4.5-Air has no norms of q and k, GLM-4.5 has them.
-TEST(HfConfig, Glm4HasNormsOfQueriesAndKeysOrNone) {
-  Json config = glm4();
-  ImportedHf made = imported(config);
-  EXPECT_EQ(made.diagnostics.render(), "");
-  EXPECT_THAT(made.yaml, HasSubstr("type: Glm4MoeForCausalLM"));
-  config["use_qk_norm"] = true;
-  made = imported(config);
-  EXPECT_EQ(made.diagnostics.render(), "");
-  EXPECT_THAT(made.yaml, HasSubstr("type: glm4_moe_qk_norm"));
-  EXPECT_THAT(errorsOf(glm4(), "attention_bias", false), HasSubstr("attention_bias is false, glm4_moe has only true"));
-  config = glm4();
-  config.erase("attention_bias");
-  EXPECT_THAT(imported(config).diagnostics.render(),
-              HasSubstr("attention_bias is not given, which means false: glm4_moe has only true"));
 }
 
 TEST(HfConfig, NamesUnsupportedKeys) {
