@@ -92,6 +92,27 @@ TEST(Cost, AWorkspaceIsTheLargestSumOfLiveBytes) {
   EXPECT_EQ(workspaces(1, 8), (std::array<double, 3>{10, 10, 3}));
 }
 
+// The last of n contiguous shards takes (2 n - 1) / n of the mean time of causal attention; zigzag order balances it.
+TEST(Cost, ZigzagOrderBalancesCausalAttention) {
+  constexpr int cp = static_cast<int>(Axis::Cp);
+  Problem problem = shapeProblem(gpt(4, 64, 4), System{}, testMachine(1, 8), 16);
+  problem.machine.launchSeconds = 0;
+  for (PatternTerms &terms : problem.kinds[1].patterns) {
+    ComputeTerm attention;
+    attention.kind = ComputeClass::Attention;
+    attention.operations = {{8e12, {{cp, -1}}}, {-4e12, {{cp, -2}}}};
+    terms.compute = {attention};
+  }
+  auto seconds = [&](bool zigzag, int ranks) {
+    Plan plan;
+    plan.cp = ranks, plan.zigzag = zigzag;
+    return segmentCost(problem, 1, plan).value().forward.compute;
+  };
+  EXPECT_DOUBLE_EQ(seconds(true, 1), seconds(false, 1));
+  EXPECT_DOUBLE_EQ(seconds(true, 8), seconds(true, 1) / 8);
+  EXPECT_DOUBLE_EQ(seconds(false, 8), seconds(true, 8) * 15 / 8);
+}
+
 // Seconds and bytes of one layer under a system, four tensor ranks.
 static SegmentCost layerOf(const System &system, bool gated = true) {
   ModelShape shape = gpt(4, 4096, 32);

@@ -162,6 +162,12 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+TEST(ImportArgs, ContextRanksAreInZigzagOrder) {
+  ImportedArgs args = importText(small + "--micro-batch-size 1 --context-parallel-size 2", "h100_dgx:2x8");
+  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("    zigzag: True"));
+}
+
 // 16 devices with tp 2 and pp 2 have dp 4.
 TEST(ImportArgs, InstancesOfTheDistributedOptimizer) {
   auto importWith = [](const std::string &flags) {
