@@ -6,6 +6,8 @@
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
+#include "runtime/axes.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -170,22 +172,21 @@ private:
   }
 
   /// Slices dimensions that are replicated and that the target splits, so that later collectives move less data. One
-  /// slice covers all axes, because an offset counts the ranks of dp_replicate and dp together.
+  /// slice covers dp_replicate and dp, because an offset counts the ranks of both axes together.
   Value sliceReplicated(Location loc, Value value, Sharding &place, const Sharding &target) {
-    for (size_t dim = 0; dim < place.dims.size(); ++dim) {
-      ArrayRef<StringAttr> wanted = target.dims[dim];
-      size_t have = place.dims[dim].size();
-      if (wanted.size() <= have || wanted.take_front(have) != ArrayRef(place.dims[dim]))
-        continue;
-      auto isSplit = [&](StringAttr axis) {
-        return llvm::any_of(place.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
-      };
-      size_t count = have;
-      while (count < wanted.size() && !isSplit(wanted[count]))
-        ++count;
-      Axes longer(wanted.take_front(count));
-      value = move(loc, value, dim, place.dims[dim], longer, /*gather=*/false);
-    }
+    for (size_t dim = 0; dim < place.dims.size(); ++dim)
+      for (size_t next = place.dims[dim].size(); next < target.dims[dim].size(); next = place.dims[dim].size()) {
+        ArrayRef<StringAttr> wanted = target.dims[dim];
+        bool isPrefix = wanted.take_front(next) == ArrayRef(place.dims[dim]);
+        auto isSplit = [&](StringAttr axis) {
+          return llvm::any_of(place.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+        };
+        if (!isPrefix || isSplit(wanted[next]))
+          break;
+        bool isOuter = wanted[next] == replicateAxis && next + 1 < wanted.size() && !isSplit(wanted[next + 1]);
+        Axes longer(wanted.take_front(next + (isOuter ? 2 : 1)));
+        value = move(loc, value, dim, place.dims[dim], longer, /*gather=*/false);
+      }
     return value;
   }
 
