@@ -146,14 +146,14 @@ bool SearchSpace::isNothingShared(const ParallelConfig &config, int zero) const 
   return !problem.pins.zero && zero > 0 && config.replicas() * config.cp == 1;
 }
 
-// Returns the sizes of ZeRO's shard groups; 0 is all of dp. If both the stage and the group are free, ZeRO 3 also gets
-// groups of one host, whose gathers stay inside the host.
+// Returns the sizes of ZeRO's shard groups; 0 is all of dp. If both the stage and the group are free, ZeRO 3 without a
+// pipeline also gets groups of one host, whose gathers stay inside the host.
 std::vector<int> SearchSpace::shardGroups(const ParallelConfig &config) const {
   int group = problem.pins.zeroGroup.value_or(0);
   if (group != 0 && (config.zero == 0 || config.dp % group != 0))
     return {};
   int ofHost = problem.machine.devicesPerHost / (config.tp * config.ep * config.cp);
-  bool isFree = !problem.pins.zeroGroup && !problem.pins.zero && config.zero == 3;
+  bool isFree = !problem.pins.zeroGroup && !problem.pins.zero && config.zero == 3 && config.pp == 1;
   if (isFree && ofHost > 1 && ofHost < config.dp && config.dp % ofHost == 0)
     return {0, ofHost};
   return {group};

@@ -36,12 +36,12 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   return best;
 }
 
-// Tries both shard groups of ZeRO 3: all of dp, and the ranks of dp on one host.
+// Tries both shard groups of ZeRO 3 without a pipeline: all of dp, and the ranks of dp on one host.
 double bruteForceGroups(const Problem &problem, Plan plan, bool all) {
   plan.zeroGroup = 0;
   double best = bruteForceOffloading(problem, plan, all);
   int replica = plan.tp * plan.cp * plan.ep, devices = problem.machine.devicesPerHost;
-  bool isFree = plan.zero == 3 && !problem.pins.zero && !problem.pins.zeroGroup;
+  bool isFree = plan.zero == 3 && plan.pp == 1 && !problem.pins.zero && !problem.pins.zeroGroup;
   for (plan.zeroGroup = 2; isFree && plan.zeroGroup < plan.dp; ++plan.zeroGroup)
     if (plan.zeroGroup * replica <= devices && (plan.zeroGroup + 1) * replica > devices)
       best = std::min(best, bruteForceOffloading(problem, plan, all));

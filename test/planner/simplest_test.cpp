@@ -27,11 +27,12 @@ std::vector<PricedPlan> fastestOfEach(const Problem &problem) {
   for (int tp = 1; tp <= devices; ++tp)
     for (int pp = 1; tp * pp <= devices; ++pp)
       for (int cp = 1; tp * pp * cp <= devices; ++cp)
-        for (int zero = 0; zero <= 3; ++zero)
+        for (auto [zero, group] : {std::pair(0, 0), {1, 0}, {2, 0}, {3, 0}, {3, pp == 1 ? 4 / (tp * cp) : 0}})
           for (bool isPlain : {true, false})
             for (std::optional<Recompute> recompute : {std::optional(Recompute::None), std::optional<Recompute>()}) {
               Problem pinned = problem;
               pinned.pins.tp = tp, pinned.pins.pp = pp, pinned.pins.cp = cp, pinned.pins.zero = zero;
+              pinned.pins.zeroGroup = group;
               pinned.pins.recompute = recompute;
               if (isPlain)
                 pinned.pins.schedule = Schedule::OneFOneB;

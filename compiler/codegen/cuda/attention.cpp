@@ -147,6 +147,10 @@ Expr AttentionBlock::positionOf(Expr query) {
   return query + select(query < ofRun, firstPosition, secondPosition - ofRun);
 }
 
+Expr AttentionBlock::positionOf(Expr query, Expr inside) {
+  return config.isZigzag ? positionOf(query + inside) : positionOf(query) + inside;
+}
+
 Expr AttentionBlock::queriesBefore(Expr key) {
   if (!config.isZigzag)
     return atLeast(key - firstPosition, 0);

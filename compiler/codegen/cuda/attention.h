@@ -51,6 +51,9 @@ public:
   TileSource statistics(llvm::StringRef operand, Expr head, Expr first);
   /// Returns the query's position. Positions increase with queries.
   Expr positionOf(Expr query);
+  /// Returns the position of the query that comes `inside` after `query`. Kernels compute the position of `query` once
+  /// for many such queries, unless in zigzag order.
+  Expr positionOf(Expr query, Expr inside);
   /// Returns the number of queries at positions before `key`.
   Expr queriesBefore(Expr key);
   /// Returns the end of the keys that the query attends to.

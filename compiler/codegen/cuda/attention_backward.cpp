@@ -144,7 +144,7 @@ private:
   /// Returns visible_from of a query of the tile that begins with `firstQuery`, at most the query's position.
   Expr documentOf(Expr buffer, Expr firstQuery, Expr column) {
     Expr begin = loadValue(sharedAt(f, lseOf(buffer) + (column + 2 * sizes.columns) * 4), f.b.getI32Type());
-    return atMost(begin, block.positionOf(firstQuery + column));
+    return atMost(begin, block.positionOf(firstQuery, column));
   }
 
   void issue(Expr tile, Expr buffer) {
@@ -163,13 +163,14 @@ private:
       return scores;
     Expr isNeeded = block.first + sizes.rows > block.positionOf(firstQuery) + 1;
     if (block.hasWindow())
-      isNeeded = isNeeded | (block.first + block.config.window <= block.positionOf(firstQuery + (sizes.columns - 1)));
+      isNeeded = isNeeded |
+                 (block.first + block.config.window <= block.positionOf(firstQuery, block.integer(sizes.columns - 1)));
     if (block.hasDocuments()) {
       Expr last = atMost(block.queryCount - 1 - firstQuery, sizes.columns - 1);
       isNeeded = isNeeded | (block.first < documentOf(buffer, firstQuery, last));
     }
     return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      Expr key = block.first + tiles->rows[row], query = block.positionOf(firstQuery + tiles->columns[column]);
+      Expr key = block.first + tiles->rows[row], query = block.positionOf(firstQuery, tiles->columns[column]);
       if (!block.hasDocuments())
         return block.hasWindow() ? block.isInWindow(query - key) : key <= query;
       Expr earlier = query - documentOf(buffer, firstQuery, tiles->columns[column]);
