@@ -73,17 +73,21 @@ const Subject &subjectOf(const std::string &name) {
   return *subject;
 }
 
+/// Compiles a run for generation on the CPU.
+std::unique_ptr<rt::Program> programOf(const ImportedRun &run) {
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  mlir::MLIRContext context;
+  ChosenPlan chosen = chooseGeneration(context, run.config);
+  EXPECT_TRUE(chosen.plan) << chosen.reason;
+  std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
+  EXPECT_TRUE(compiled);
+  return std::make_unique<rt::Program>(std::move(compiled->plan), 1);
+}
+
 /// A compiled plan of a subject, with running ranks.
 struct Running {
   Running(const Subject &subject, const Split &split) {
-    ImportedRun run = subject.run(split.sets);
-    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
-    mlir::MLIRContext context;
-    ChosenPlan chosen = chooseGeneration(context, run.config);
-    EXPECT_TRUE(chosen.plan) << chosen.reason;
-    std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
-    EXPECT_TRUE(compiled);
-    program = std::make_unique<rt::Program>(std::move(compiled->plan), 1);
+    program = programOf(subject.run(split.sets));
     weights = std::make_unique<rt::StartingWeights>(*program, subject.checkpoint);
     decoder = std::make_unique<rt::Decoder>(*program, weights.get(), 1);
   }
@@ -274,13 +278,8 @@ TEST(PackedWeights, ReplaceTheStoredWeights) {
                           "model.model_config.hidden_size=256"})
     options.sets.emplace_back(set);
   ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/tiny_gpt.yaml", options);
-  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
-  mlir::MLIRContext context;
-  ChosenPlan chosen = chooseGeneration(context, run.config);
-  ASSERT_TRUE(chosen.plan) << chosen.reason;
-  std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
-  ASSERT_TRUE(compiled);
-  rt::Program program(std::move(compiled->plan), 1);
+  std::unique_ptr<rt::Program> compiled = programOf(run);
+  const rt::Program &program = *compiled;
   const rt::pb::Stage &stage = program.plan().stages(0);
   rt::WeightUses uses(dynamic_cast<const rt::CpuBackend &>(program.backend()), stage);
   constexpr uint64_t layers = 4, matrices = 12 * layers * 256 * 256 * sizeof(float);

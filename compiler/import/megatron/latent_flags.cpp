@@ -60,7 +60,7 @@ private:
     if (kind != "yarn")
       return;
     put(section + "extend_method", "YARN", kindFlag);
-    put(section + "original_max_position", "4096");
+    put(section + "original_max_position", "4096"); // Megatron's default
     auto magnitude = [&](double weight) { return 0.1 * weight * std::log(factor) + 1; };
     put(section + "rope_attention_factor", fmt::format("{}", magnitude(some) / magnitude(all)), "--mscale");
   }

@@ -84,7 +84,7 @@ WeightUses::WeightUses(const CpuBackend &backend, const pb::Stage &stage) {
   std::optional<uint32_t> region = findRegion(plan, "parameters");
   if (!region || !isConstant(plan, *region))
     return;
-  Collector found = {.stage = stage, .region = *region};
+  Collector found = {.products = {}, .reads = {}, .stage = stage, .region = *region};
   for (const pb::Call &call : stage.calls())
     for (uint32_t number : call.programs()) {
       const pb::Subprogram *program = number > 0 ? &plan.subprograms(static_cast<int>(number) - 1) : nullptr;
@@ -102,7 +102,7 @@ WeightUses::WeightUses(const CpuBackend &backend, const pb::Stage &stage) {
 /// Chooses the weights that a product of few rows reads, and the pages that are then unread.
 void WeightUses::choose(Collector &found) {
   std::vector<std::pair<uint64_t, uint64_t>> stored;
-  std::ranges::stable_sort(found.products, {}, [](const Collector::Product &one) { return one.weight.offset; });
+  std::ranges::sort(found.products, {}, [](const Collector::Product &one) { return one.weight.offset; });
   for (const Collector::Product &one : found.products) {
     auto isSame = [&](const Collector::Product &other) {
       return other.weight.offset == one.weight.offset && other.weight.layout == one.weight.layout;
@@ -121,7 +121,6 @@ void WeightUses::choose(Collector &found) {
   }
   std::ranges::sort(found.reads);
   uint64_t done = 0;
-  size_t read = 0;
   auto free = [&](uint64_t begin, uint64_t end) {
     if (upToPage(begin) < downToPage(end))
       freed.emplace_back(upToPage(begin), downToPage(end));
@@ -132,13 +131,13 @@ void WeightUses::choose(Collector &found) {
     for (; i < stored.size() && stored[i].first <= std::max(end, begin); ++i)
       end = std::max(end, stored[i].second);
     done = end;
-    for (read = 0; read < found.reads.size() && begin < end; ++read) {
-      if (found.reads[read].second <= begin)
+    for (auto [firstRead, endRead] : found.reads) {
+      if (endRead <= begin)
         continue;
-      if (found.reads[read].first >= end)
+      if (firstRead >= end || begin >= end)
         break;
-      free(begin, found.reads[read].first);
-      begin = std::max(begin, found.reads[read].second);
+      free(begin, firstRead);
+      begin = std::max(begin, endRead);
     }
     free(begin, end);
   }

@@ -22,7 +22,7 @@ const std::string dense =
     "--vocab-size 1000 --ffn-hidden-size 640 --norm-epsilon 1e-6 --qk-layernorm --multi-latent-attention "
     "--kv-lora-rank 48 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 24 --kv-channels 128 ";
 
-/// As in scripts for DeepSeek-V3. The flag --moe-router-pre-softmax has no effect on sigmoids.
+/// These are the flags of scripts for DeepSeek-V3. --moe-router-pre-softmax has no effect on sigmoids.
 const std::string mixture =
     dense + "--q-lora-rank 64 --num-experts 16 --moe-router-topk 4 --moe-ffn-hidden-size 96 "
             "--moe-shared-expert-intermediate-size 96 --moe-layer-freq '([0]*2+[1]*4)' --moe-router-pre-softmax "
