@@ -27,28 +27,66 @@ double uniform(uint64_t seed, uint64_t draw) {
   return static_cast<double>((a << 32 | b) >> 11) * 0x1p-53;
 }
 
+/// Returns the `count` best tokens, best first.
+std::vector<int32_t> bestTokens(std::span<const float> logits, size_t count) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto end = order.begin() + static_cast<std::ptrdiff_t>(count);
+  if (end != order.end())
+    std::nth_element(order.begin(), end, order.end(), Better{logits});
+  std::sort(order.begin(), end, Better{logits});
+  order.resize(count);
+  return order;
+}
+
+/// Returns exp((logit - largest) / temperature) of each token.
+std::vector<float> weightsOf(std::span<const float> logits, double temperature) {
+  double largest = *std::ranges::max_element(logits);
+  std::vector<float> weights(logits.size());
+  std::ranges::transform(logits, weights.begin(),
+                         [&](float logit) { return std::exp(static_cast<float>((logit - largest) / temperature)); });
+  return weights;
+}
+
+double sumOf(std::span<const float> weights) { return std::accumulate(weights.begin(), weights.end(), 0.0); }
+
+bool isTopKUsed(const Sampling &sampling, size_t vocabulary) {
+  return sampling.topK > 0 && static_cast<size_t>(sampling.topK) < vocabulary;
+}
+
+/// Returns the candidates, best first, with their weights. Sorts only as many tokens as topP can keep.
+std::vector<TokenProbability> candidatesOf(std::span<const float> logits, std::span<const float> weights,
+                                           const Sampling &sampling) {
+  constexpr size_t kFirstSorted = 64, kGrowth = 8;
+  size_t most = isTopKUsed(sampling, logits.size()) ? static_cast<size_t>(sampling.topK) : logits.size();
+  bool isWhole = most < logits.size() || sampling.topP >= 1;
+  for (size_t count = isWhole ? most : std::min(kFirstSorted, most);; count = std::min(count * kGrowth, most)) {
+    std::vector<TokenProbability> tokens;
+    double sorted = 0, kept = 0;
+    for (int32_t token : bestTokens(logits, count)) {
+      tokens.push_back({token, weights[static_cast<size_t>(token)]});
+      sorted += tokens.back().probability;
+    }
+    double wanted = sampling.topP * (isWhole ? sorted : sumOf(weights));
+    size_t end = 0;
+    while (end < tokens.size() && (end == 0 || sampling.topP >= 1 || kept < wanted))
+      kept += tokens[end++].probability;
+    if (kept >= wanted || count == most) {
+      tokens.resize(end);
+      return tokens;
+    }
+  }
+}
+
 } // namespace
 
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  Better better{logits};
   if (sampling.temperature <= 0)
-    return {{*std::min_element(order.begin(), order.end(), better), 1}};
-  size_t count = sampling.topK > 0 ? std::min(order.size(), static_cast<size_t>(sampling.topK)) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
-  std::vector<TokenProbability> tokens;
-  double largest = logits[static_cast<size_t>(order[0])], sum = 0;
-  for (size_t i = 0; i < count; ++i) {
-    double weight = std::exp((logits[static_cast<size_t>(order[i])] - largest) / sampling.temperature);
-    tokens.push_back({order[i], weight});
-    sum += weight;
-  }
-  double wanted = sampling.topP * sum, kept = 0;
-  size_t end = 0;
-  while (end < tokens.size() && (end == 0 || (sampling.topP < 1 ? kept < wanted : true)))
-    kept += tokens[end++].probability;
-  tokens.resize(end);
+    return {{bestTokens(logits, 1)[0], 1}};
+  std::vector<TokenProbability> tokens = candidatesOf(logits, weightsOf(logits, sampling.temperature), sampling);
+  double kept = 0;
+  for (const TokenProbability &token : tokens)
+    kept += token.probability;
   for (TokenProbability &token : tokens)
     token.probability /= kept;
   return tokens;
@@ -67,19 +105,23 @@ TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best
   for (float logit : logits)
     sum += std::exp(logit - largest);
   auto scoreOf = [&](int32_t one) { return logits[static_cast<size_t>(one)] - largest - std::log(sum); };
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  auto count = std::min<std::ptrdiff_t>(best, std::ssize(order));
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), Better{logits});
   TokenScore score{token, scoreOf(token), {}};
-  for (std::ptrdiff_t i = 0; i < count; ++i)
-    score.best.emplace_back(order[static_cast<size_t>(i)], scoreOf(order[static_cast<size_t>(i)]));
+  for (int32_t one : bestTokens(logits, std::min(logits.size(), static_cast<size_t>(best))))
+    score.best.emplace_back(one, scoreOf(one));
   return score;
 }
 
 int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw) {
-  std::vector<TokenProbability> tokens = distribution(logits, sampling);
-  return tokens.size() == 1 ? tokens[0].token : tokenAt(tokens, uniform(sampling.seed, draw));
+  double place = uniform(sampling.seed, draw);
+  bool isWhole = sampling.temperature > 0 && sampling.topP >= 1 && !isTopKUsed(sampling, logits.size());
+  if (!isWhole)
+    return tokenAt(distribution(logits, sampling), place);
+  // Without a cut the order of the tokens does not matter, and sorting a vocabulary costs milliseconds.
+  std::vector<float> weights = weightsOf(logits, sampling.temperature);
+  double left = place * sumOf(weights);
+  auto chosen = std::ranges::find_if(weights, [&](float weight) { return (left -= weight) < 0; });
+  auto last = std::ssize(weights) - 1; // reached by rounding errors
+  return static_cast<int32_t>(std::min(chosen - weights.begin(), last));
 }
 
 } // namespace espalier::rt

@@ -53,6 +53,31 @@ TEST(Distribution, TakesTopPOfTopK) {
   expectTable({.temperature = 1, .topK = 3, .topP = 0.7}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
 }
 
+/// Returns logits with a long tail, in no order.
+std::vector<float> manyLogits() {
+  std::vector<float> values;
+  for (int token = 0; token < 5000; ++token)
+    values.push_back(4 * std::sin(static_cast<float>(token * token)));
+  return values;
+}
+
+TEST(Distribution, OfTopPInALargeVocabularyStartsTheSoftmax) {
+  std::vector<TokenProbability> all = distribution(manyLogits(), {.temperature = 1});
+  ASSERT_EQ(all.size(), 5000U);
+  for (double topP : {0.001, 0.01, 0.2, 0.9, 0.9999}) {
+    std::vector<TokenProbability> tokens = distribution(manyLogits(), {.temperature = 1, .topP = topP});
+    double sum = 0;
+    size_t size = 0;
+    while (sum < topP)
+      sum += all[size++].probability;
+    ASSERT_EQ(tokens.size(), size) << topP;
+    for (size_t i = 0; i < size; ++i) {
+      EXPECT_EQ(tokens[i].token, all[i].token);
+      EXPECT_NEAR(tokens[i].probability, all[i].probability / sum, 1e-6);
+    }
+  }
+}
+
 TEST(TokenAt, FindsTheTokenOfACumulativeProbability) {
   std::vector<TokenProbability> tokens = distribution(logits(), {.temperature = 1});
   EXPECT_EQ(tokenAt(tokens, 0), 1);
@@ -84,6 +109,11 @@ TEST(SampleToken, IsAFunctionOfSeedAndDraw) {
   EXPECT_EQ(text(3), text(3));
   EXPECT_NE(text(3), text(4));
   EXPECT_NE(text(3), text(3 + (uint64_t{1} << 32)));
+}
+
+TEST(SampleToken, OfAVerySmallTemperatureIsTheBestToken) {
+  for (double temperature : {1e-3, 1e-30, 1e-300})
+    EXPECT_EQ(sampleToken(logits(), {.temperature = temperature, .seed = 5}, 0), 1);
 }
 
 TEST(ScoreToken, HasLogarithmsOfTheSoftmax) {
