@@ -213,7 +213,9 @@ void Executor::bindOperands(const PreparedInstruction &instruction) {
 
 void Executor::launch(const PreparedInstruction &instruction) {
   bindOperands(instruction);
-  theDevice.launch({instruction.number,
+  theDevice.launch({static_cast<uint32_t>(status.subprogram),
+                    static_cast<uint32_t>(status.instruction),
+                    instruction.number,
                     {places.data(), instruction.buffers.count},
                     {values.data(), instruction.scalars.count},
                     instruction.extent,

@@ -13,7 +13,7 @@ using namespace rt;
 namespace {
 
 /// Largest number of prompt tokens per prefill. The number is large enough for matrix products at full speed and small
-/// compared with a long context. Shorter prompts are padded, and the padding is computed too.
+/// compared with a long context. Shorter prompts are padded; a device may skip the padding.
 constexpr int64_t promptTokens = 64;
 
 constexpr const char *phaseNames[] = {"prefill", "decode"};

@@ -23,8 +23,9 @@ struct Place {
 
 /// One launch of a generated kernel.
 struct KernelLaunch {
-  uint32_t kernel;                ///< index in Plan.kernels
-  std::span<const Place> buffers; ///< in the order of the launch
+  uint32_t subprogram, instruction; ///< indices in the plan
+  uint32_t kernel;                  ///< index in Plan.kernels
+  std::span<const Place> buffers;   ///< in the order of the launch
   std::span<const int64_t> scalars;
   int64_t extent, grain;
 };
@@ -64,6 +65,14 @@ struct TransferTicket {
 struct DeviceRange {
   uint64_t offset = 0;
   size_t bytes = 0;
+};
+
+/// The sequences and tokens of a plan's batch for which the next entries of generation compute.
+struct ActiveTokens {
+  int64_t first = 0, end = 0; ///< sequences [first, end); an end of 0: all
+  /// [sequences + 1]: the tokens of sequence s are the rows [starts[s], starts[s + 1]) of the batch. Empty: each
+  /// sequence has as many rows as the entry has tokens per sequence.
+  std::vector<int32_t> starts = {};
 };
 
 /// Host memory that its device copies to at full speed: pinned on GPUs. Must not outlive the device.
@@ -106,9 +115,9 @@ public:
   /// Declares that the parameters do not change any more, so that a device may keep them in another layout. copyIn(),
   /// copyOut() and writable() must not be used for parameters afterwards.
   virtual void freezeParameters() {}
-  /// Declares that later entries need results for the sequences [first, end) of the plan's batch only. A device may
-  /// leave rows of other sequences as they are. Called between entries.
-  virtual void setActiveSequences(int64_t /*first*/, int64_t /*end*/) {}
+  /// Declares for which sequences and tokens later entries need results. A device may leave other rows as they are.
+  /// `starts` are given only if the back end packs tokens. Called between entries.
+  virtual void setActive(ActiveTokens /*active*/) {}
 
   /// Issue one instruction on queue 0.
   virtual void launch(const KernelLaunch &launch) = 0;
@@ -171,6 +180,12 @@ public:
 
   /// Returns the code level and its hardware: "x86-64-v4", "sm_90 (NVIDIA H200)".
   virtual std::string level() const = 0;
+
+  /// Returns whether the prefill of a plan for generation takes the tokens of its sequences side by side, without
+  /// padding, as ActiveTokens::starts tells.
+  virtual bool packsTokens() const { return false; }
+  /// Returns whether the prefill also takes sequences that decode one token, with the same bits as the entry decode.
+  virtual bool mixesPrompts() const { return false; }
 
   /// Returns the host memory in bytes that a rank of the stage needs with `threads` threads.
   virtual uint64_t hostBytes(const pb::Stage &stage, int threads) const = 0;

@@ -52,6 +52,9 @@ public:
   void prefill(std::span<const Feed> feeds) { run(prefillEntry, theSizes.promptTokens, feeds); }
   void decode(std::span<const Feed> feeds) { run(decodeEntry, 1, feeds); }
 
+  /// Whether prefill may take sequences that decode one token, with the same bits as decode.
+  bool mixesPrompts() const { return program.backend().mixesPrompts(); }
+
   /// Returns the logits after the last token of the sequence's last feed, valid until the next run.
   std::span<const float> logits(uint32_t sequence) const;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace espalier::rt {
 
@@ -19,7 +20,7 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
     : stage(program.plan().stages(program.mesh().stage(place.rank))),
       sequences(GenerationSizes(program.plan()).ofReplica),
       firstSequence(sequences * static_cast<uint32_t>(dataReplica(program.mesh(), place.rank))),
-      theCommunicator(place.open()), pool(place.threads, place.spins),
+      packsTokens(program.backend().packsTokens()), theCommunicator(place.open()), pool(place.threads, place.spins),
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
   theExecutor.emplace(program, place.rank, *device, place.status);
   initializeParameters(program, *theExecutor, pool, weights ? &weights->missing() : nullptr);
@@ -29,35 +30,49 @@ DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const
 }
 
 void DecodingRank::run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds) {
-  uint32_t first = sequences, end = 0;
+  std::vector<OwnFeed> own;
+  ActiveTokens active{.first = sequences};
   for (const Feed &feed : feeds)
     if (feed.sequence >= firstSequence && feed.sequence < firstSequence + sequences) {
-      first = std::min(first, feed.sequence - firstSequence);
-      end = std::max(end, feed.sequence - firstSequence + 1);
+      own.push_back({feed, feed.sequence - firstSequence, (feed.sequence - firstSequence) * tokens});
+      active.first = std::min(active.first, own.back().sequence);
+      active.end = std::max(active.end, own.back().sequence + 1);
     }
-  device->setActiveSequences(end > 0 ? first : 0, std::max(end, 1u));
+  if (own.empty())
+    active = {.first = 0, .end = 1}; // the rank takes part in collectives
+  else if (tokens > 1 && packsTokens)
+    active.starts = pack(own);
+  device->setActive(std::move(active));
   for (int i = 0; i < stage.exchanges_size(); ++i)
     if (const pb::Exchange &exchange = stage.exchanges(i);
         exchange.filled_by_host() && std::ranges::count(exchange.entries(), entry) > 0)
-      fill(exchange, static_cast<uint32_t>(i), tokens, feeds);
+      fill(exchange, static_cast<uint32_t>(i), own);
   theExecutor->run(entry);
+}
+
+/// Moves the feeds to rows side by side. Returns the first rows of all sequences and the end of the last.
+std::vector<int32_t> DecodingRank::pack(std::span<OwnFeed> own) const {
+  std::vector<int32_t> starts(sequences + 1);
+  for (const OwnFeed &one : own)
+    starts[static_cast<size_t>(one.sequence) + 1] = static_cast<int32_t>(one.feed.tokens.size());
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  for (OwnFeed &one : own)
+    one.firstRow = starts[static_cast<size_t>(one.sequence)];
+  return starts;
 }
 
 /// Fills an input, which is identified by the first component of its name: tokens, positions (-1: padding), or rows,
 /// the index per sequence of the token whose logits are needed.
-void DecodingRank::fill(const pb::Exchange &exchange, uint32_t index, int64_t tokens, std::span<const Feed> feeds) {
+void DecodingRank::fill(const pb::Exchange &exchange, uint32_t index, std::span<const OwnFeed> own) {
   std::string_view name = std::string_view(exchange.name()).substr(0, exchange.name().find('.'));
   std::span<std::byte> memory = theExecutor->exchange(index);
   std::vector<int32_t> values(memory.size() / sizeof(int32_t), name == "positions" ? -1 : 0);
-  for (const Feed &feed : feeds) {
-    if (feed.sequence < firstSequence || feed.sequence >= firstSequence + sequences)
-      continue;
-    size_t sequence = feed.sequence - firstSequence;
+  for (const auto &[feed, sequence, firstRow] : own) {
     if (name == "rows")
-      values[sequence] = static_cast<int32_t>(feed.tokens.size()) - 1;
+      values[static_cast<size_t>(sequence)] = static_cast<int32_t>(feed.tokens.size()) - 1;
     else
       for (size_t i = 0; i < feed.tokens.size(); ++i)
-        values[sequence * static_cast<size_t>(tokens) + i] =
+        values[static_cast<size_t>(firstRow) + i] =
             name == "tokens" ? feed.tokens[i] : static_cast<int32_t>(feed.position + static_cast<int64_t>(i));
   }
   std::memcpy(memory.data(), values.data(), memory.size());

@@ -45,10 +45,18 @@ public:
   const Executor &executor() const { return *theExecutor; }
 
 private:
-  void fill(const pb::Exchange &exchange, uint32_t index, int64_t tokens, std::span<const Feed> feeds);
+  /// A feed of this rank's replica.
+  struct OwnFeed {
+    Feed feed;
+    int64_t sequence; ///< in the replica
+    int64_t firstRow; ///< row of the first token in the batch
+  };
+  std::vector<int32_t> pack(std::span<OwnFeed> own) const;
+  void fill(const pb::Exchange &exchange, uint32_t index, std::span<const OwnFeed> own);
 
   const pb::Stage &stage;
   const uint32_t sequences, firstSequence; ///< of this rank's replica
+  const bool packsTokens;
   const std::unique_ptr<Communicator> theCommunicator;
   ThreadPool pool;
   std::unique_ptr<Device> device;

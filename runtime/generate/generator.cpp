@@ -61,10 +61,25 @@ void Generator::step() {
   active.remove_if([&](Active &one) { return one.needsNoModel() && !end(one, Finish::Length, ""); });
   double begin = secondsNow();
   bool hasPrompts = std::ranges::any_of(active, [&](const Active &one) { return isPrefilling(one); });
-  std::vector<Active *> ready = hasPrompts ? prefill() : decode();
+  std::vector<Feed> feeds;
+  std::vector<Active *> fed, ready;
+  for (Active &one : active) {
+    bool isPrompt = isPrefilling(one);
+    if (!isPrompt && hasPrompts && !decoder.mixesPrompts())
+      continue;
+    feeds.push_back(isPrompt ? nextOfPrompt(one) : nextToken(one));
+    slots.append(one.sequence, std::ssize(feeds.back().tokens));
+    fed.push_back(&one);
+    if (!isPrompt || !isPrefilling(one))
+      ready.push_back(&one);
+  }
+  if (hasPrompts)
+    decoder.prefill(feeds);
+  else if (!feeds.empty())
+    decoder.decode(feeds);
   double seconds = secondsNow() - begin;
   for (Active &one : active)
-    (hasPrompts ? one.completion.prefillSeconds : one.completion.decodeSeconds) += seconds;
+    (one.completion.tokens.empty() ? one.completion.prefillSeconds : one.completion.decodeSeconds) += seconds;
   std::vector<Active *> ended;
   for (Active *one : ready)
     if (!advance(*one))
@@ -72,40 +87,19 @@ void Generator::step() {
   active.remove_if([&](Active &one) { return std::ranges::count(ended, &one) > 0; });
 }
 
-/// Feeds prompts and returns the requests whose prompt is complete.
-std::vector<Generator::Active *> Generator::prefill() {
-  std::vector<Feed> feeds;
-  std::vector<Active *> ready;
-  for (Active &one : active) {
-    if (!isPrefilling(one))
-      continue;
-    int64_t done = slots.length(one.sequence), left = one.promptSize() - done;
-    int64_t count = std::min(left, decoder.sizes().promptTokens);
-    feeds.push_back({one.sequence, done,
-                     std::span(one.request.prompt).subspan(static_cast<size_t>(done), static_cast<size_t>(count))});
-    slots.append(one.sequence, count);
-    if (count == left)
-      ready.push_back(&one);
-  }
-  decoder.prefill(feeds);
-  return ready;
+/// Returns the next tokens of a prompt that fit into a prefill.
+Feed Generator::nextOfPrompt(const Active &one) const {
+  int64_t done = slots.length(one.sequence);
+  auto prompt = std::span(one.request.prompt).subspan(static_cast<size_t>(done));
+  return {one.sequence, done, prompt.first(std::min(prompt.size(), static_cast<size_t>(decoder.sizes().promptTokens)))};
 }
 
-std::vector<Generator::Active *> Generator::decode() {
-  std::vector<Feed> feeds;
-  std::vector<Active *> ready;
-  for (Active &one : active) {
-    int64_t done = slots.length(one.sequence);
-    std::span<const int32_t> next = done < one.promptSize()
-                                        ? std::span(one.request.prompt).subspan(static_cast<size_t>(done), 1)
-                                        : std::span<const int32_t>(one.completion.tokens).last(1);
-    feeds.push_back({one.sequence, done, next});
-    slots.append(one.sequence, 1);
-    ready.push_back(&one);
-  }
-  if (!feeds.empty())
-    decoder.decode(feeds);
-  return ready;
+/// Returns the last token of the text, or the next token of a prompt with scores.
+Feed Generator::nextToken(const Active &one) const {
+  int64_t done = slots.length(one.sequence);
+  return {one.sequence, done,
+          done < one.promptSize() ? std::span(one.request.prompt).subspan(static_cast<size_t>(done), 1)
+                                  : std::span<const int32_t>(one.completion.tokens).last(1)};
 }
 
 bool Generator::advance(Active &one) {

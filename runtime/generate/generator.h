@@ -41,7 +41,8 @@ public:
   /// Adds a request. Requires that isFull() is false and whyNotServed() is empty.
   void add(Request request, Listener listener);
 
-  /// Processes some of the pending prompts, or decodes one more token of each request.
+  /// Decodes one more token of each request, or processes some of the pending prompts, or both if the decoder mixes
+  /// them.
   void step();
 
 private:
@@ -58,8 +59,8 @@ private:
     bool needsNoModel() const { return request.maxTokens == 0 && (!request.scoresPrompt || promptSize() == 1); }
   };
 
-  std::vector<Active *> prefill();
-  std::vector<Active *> decode();
+  Feed nextOfPrompt(const Active &one) const;
+  Feed nextToken(const Active &one) const;
   /// Uses the logits of a request's last token. Returns whether the request continues.
   bool advance(Active &one);
   bool sample(Active &one);

@@ -50,12 +50,16 @@ public:
     auto at = [&](int buffer, int64_t element) {
       return static_cast<char *>(arguments.buffers[buffer]) + element * bytesOf(task_.storage);
     };
-    int64_t token = sequence * task_.tokens, queryHead = head * task_.group, row = part * task_.context;
     cpu::AttendCacheTask task = task_;
+    int64_t token = sequence * task_.tokens, queryHead = head * task_.group, row = part * task_.context;
+    if (arguments.starts && task_.tokens > 1) {
+      token = arguments.starts[sequence];
+      task.tokens = arguments.starts[sequence + 1] - token;
+    }
     task.q = at(0, token * task_.queryStride + queryHead * task_.headDim);
     task.k = at(1, token * task_.keyStride + head * task_.headDim);
     task.v = at(2, token * task_.valueStride + head * task_.valueDim);
-    task.positions = static_cast<const int32_t *>(arguments.buffers[3]) + sequence * task_.tokens;
+    task.positions = static_cast<const int32_t *>(arguments.buffers[3]) + token;
     task.out = at(4, token * task_.outStride + queryHead * task_.valueDim);
     task.keys = at(5, row * task_.headDim);
     task.values = at(6, row * task_.valueDim);
@@ -83,10 +87,12 @@ public:
   void run(const CallArguments &arguments, int64_t part, void *) const override {
     int64_t row = static_cast<const int32_t *>(arguments.buffers[1])[part];
     char *to = static_cast<char *>(arguments.buffers[2]) + part * bytes_;
-    if (row < 0 || row >= rows_)
+    int64_t first = arguments.starts ? arguments.starts[part] : part * rows_;
+    int64_t rows = arguments.starts ? arguments.starts[part + 1] - first : rows_;
+    if (row < 0 || row >= rows)
       std::memset(to, 0, static_cast<size_t>(bytes_));
     else
-      std::memcpy(to, static_cast<const char *>(arguments.buffers[0]) + (part * rows_ + row) * bytes_,
+      std::memcpy(to, static_cast<const char *>(arguments.buffers[0]) + (first + row) * bytes_,
                   static_cast<size_t>(bytes_));
   }
 

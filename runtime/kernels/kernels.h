@@ -21,6 +21,8 @@ struct CallArguments {
                                     ///< `first` of the RUN define
   /// If `endRow` is above 0, only the call's outermost rows [firstRow, endRow) of the result are needed.
   int64_t firstRow = 0, endRow = 0;
+  /// Null, or the first rows of the sequences, as ActiveTokens::starts: the rows of tokens lie side by side.
+  const int32_t *starts = nullptr;
   const void *packed = nullptr; ///< null, or the weights as PackedLayout describes them; the call reads no others
   void *scratch = nullptr;      ///< sharedScratchBytes() bytes, the same for all parts and finish()
   uint32_t seed = 0;            ///< the seed of randomBits() in runtime/abi.h
@@ -52,6 +54,8 @@ public:
   virtual void finish(const CallArguments &arguments) const {}
   /// Returns the layout of packed weights that the call can read. Calls of equal layouts can share a copy.
   virtual std::optional<PackedLayout> packedLayout() const { return std::nullopt; }
+  /// Returns whether a row of the result has the same bits as in a call of the same function with more rows.
+  virtual bool hasEqualRows() const { return true; }
   /// Returns whether packing the weights in each run costs more than the products.
   virtual bool wantsPacked() const { return false; }
   /// Returns the bytes of the packed weights of packedLayout().

@@ -106,6 +106,24 @@ struct Running {
     return texts;
   }
 
+  /// Generates 8 tokens per prompt, with scores. Adds a prompt after each `between` steps.
+  std::vector<rt::Completion> scored(const std::vector<Tokens> &prompts, int64_t between) const {
+    rt::Generator generator(*decoder, nullptr);
+    std::vector<rt::Completion> texts(prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      generator.add({.prompt = prompts[i], .maxTokens = 8, .bestTokens = 0}, [&to = texts[i]](const rt::News &news) {
+        if (news.end)
+          to = *news.end;
+        return true;
+      });
+      for (int64_t step = 0; step < between && !generator.isIdle(); ++step)
+        generator.step();
+    }
+    while (!generator.isIdle())
+      generator.step();
+    return texts;
+  }
+
   /// Returns the logits after the last token of a text.
   std::span<const float> logitsBehind(const Tokens &text) const {
     auto most = static_cast<size_t>(decoder->sizes().promptTokens);
@@ -265,6 +283,27 @@ TEST(Cache, KeepsSequencesApart) {
       std::vector<float> first(model.decoder->logits(0).begin(), model.decoder->logits(0).end());
       model.decoder->prefill(std::array{rt::Feed{2, 0, text}});
       EXPECT_THAT(model.decoder->logits(2), testing::ElementsAreArray(first)) << name << " " << split.name;
+    }
+}
+
+/// Prompts that are added while other texts are decoded do not change any bit of a text's scores.
+TEST(Generator, AddsPromptsWhileItDecodes) {
+  for (const char *name : {"gpt2", "llama", "deepseek_v3", "mixtral"})
+    for (int tp : {1, 2}) {
+      const Subject &subject = subjectOf(name);
+      Running model(subject, {"batch8", eight(tp)});
+      EXPECT_EQ(model.decoder->mixesPrompts(), std::string_view(name) != "mixtral");
+      std::vector<Tokens> prompts = subject.prompts();
+      std::vector<rt::Completion> alone = model.scored(prompts, /*between=*/100);
+      for (int64_t between : {0, 1, 3}) {
+        std::vector<rt::Completion> together = model.scored(prompts, between);
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          ASSERT_EQ(together[i].tokens, alone[i].tokens) << name << ", text " << i;
+          for (size_t token = 0; token < alone[i].scores.size(); ++token)
+            ASSERT_EQ(together[i].scores[token].logProbability, alone[i].scores[token].logProbability)
+                << name << ", tp " << tp << ", between " << between << ", text " << i << ", token " << token;
+        }
+      }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/device/cpu/arena.h"
 #include "runtime/device/cpu/kernel_object.h"
+#include "runtime/device/cpu/token_rows.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/kernels.h"
 
@@ -11,10 +12,10 @@
 
 namespace espalier::rt {
 
-/// A library call of the plan. `kernel` is null if the instruction is none.
-struct PreparedCall {
-  std::unique_ptr<LibraryKernel> kernel;
-  int64_t rowsPerSequence = 0; ///< rows of the result that belong to one sequence of a generation plan; 0: not by rows
+/// An instruction of the plan, prepared for the CPU.
+struct CpuInstruction {
+  std::unique_ptr<LibraryKernel> kernel; ///< null if the instruction is not a library call
+  TokenRows rows;                        ///< of launches and calls
 };
 
 /// A plan loaded for the CPU.
@@ -28,7 +29,11 @@ public:
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
   KernelFunction kernel(uint32_t index) const { return kernels[index]; }
-  const PreparedCall &call(uint32_t subprogram, uint32_t instruction) const { return calls[subprogram][instruction]; }
+  const CpuInstruction &instruction(uint32_t subprogram, uint32_t number) const {
+    return instructions[subprogram][number];
+  }
+  bool packsTokens() const override { return areTokensPacked; }
+  bool mixesPrompts() const override;
   /// Return the largest scratch size that any library call of a stage needs.
   size_t scratchBytesPerThread(const pb::Stage &stage) const;
   size_t sharedScratchBytes(const pb::Stage &stage) const;
@@ -40,7 +45,8 @@ private:
   const pb::Plan &thePlan;
   KernelObject object;
   std::vector<KernelFunction> kernels;
-  std::vector<std::vector<PreparedCall>> calls; ///< by subprogram and instruction
+  std::vector<std::vector<CpuInstruction>> instructions; ///< by subprogram
+  const bool areTokensPacked;
 };
 
 } // namespace espalier::rt

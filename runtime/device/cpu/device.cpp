@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace espalier::rt {
 namespace {
@@ -15,14 +16,14 @@ struct LaunchJob {
   KernelFunction kernel;
   void *const *buffers;
   const int64_t *scalars;
-  int64_t extent, partExtent;
+  int64_t begin, end, partExtent;
 };
 
 void runLaunchPart(void *context, int64_t part, int) {
   const LaunchJob &job = *static_cast<const LaunchJob *>(context);
   CrashSite site(job.site);
-  int64_t begin = part * job.partExtent;
-  job.kernel(job.buffers, job.scalars, begin, std::min(job.extent, begin + job.partExtent));
+  int64_t begin = job.begin + part * job.partExtent;
+  job.kernel(job.buffers, job.scalars, begin, std::min(job.end, begin + job.partExtent));
 }
 
 struct LibraryJob {
@@ -130,33 +131,46 @@ TransferTicket CpuDevice::start(const TransferStart &request) {
                       {moreAddresses.data(), request.to.size()});
 }
 
+std::pair<int64_t, int64_t> CpuDevice::activeRows(const TokenRows &rows) const {
+  if (rows.unit == TokenRows::Token && !active.starts.empty())
+    return {0, rows.rows * active.starts.back()};
+  int64_t ofSequence = rows.unit == TokenRows::Sequence ? rows.rows
+                       : rows.unit == TokenRows::Token
+                           ? rows.rows * static_cast<int64_t>(backend.plan().settings().prompt_tokens())
+                           : 0;
+  return {ofSequence * active.first, ofSequence * active.end};
+}
+
 void CpuDevice::launch(const KernelLaunch &launch) {
   bind(launch.buffers);
   KernelFunction kernel = backend.kernel(launch.kernel);
-  int64_t grains = (launch.extent + launch.grain - 1) / launch.grain;
+  auto [begin, end] = activeRows(backend.instruction(launch.subprogram, launch.instruction).rows);
+  if (end == 0)
+    end = launch.extent;
+  int64_t extent = end - begin, grains = (extent + launch.grain - 1) / launch.grain;
   int64_t parts = std::min<int64_t>(grains, rank.pool.threads());
   if (parts <= 1) {
-    if (launch.extent > 0)
-      kernel(addresses.data(), launch.scalars.data(), 0, launch.extent);
+    if (extent > 0)
+      kernel(addresses.data(), launch.scalars.data(), begin, end);
     return;
   }
   int64_t partExtent = (grains + parts - 1) / parts * launch.grain;
-  LaunchJob job = {CrashSite::current(), kernel, addresses.data(), launch.scalars.data(), launch.extent, partExtent};
-  rank.pool.run((launch.extent + partExtent - 1) / partExtent, runLaunchPart, &job);
+  LaunchJob job = {CrashSite::current(), kernel, addresses.data(), launch.scalars.data(), begin, end, partExtent};
+  rank.pool.run((extent + partExtent - 1) / partExtent, runLaunchPart, &job);
 }
 
 void CpuDevice::freezeParameters() { packed.pack(WeightUses(backend, stage), deviceArena, rank.pool); }
 
 void CpuDevice::call(const LibraryLaunch &launch) {
   bind(launch.buffers);
-  const PreparedCall &prepared = backend.call(launch.subprogram, launch.instruction);
+  const CpuInstruction &prepared = backend.instruction(launch.subprogram, launch.instruction);
   const LibraryKernel &kernel = *prepared.kernel;
   CallArguments arguments;
   arguments.buffers = addresses.data();
   arguments.scalars = launch.scalars.data();
   arguments.adds = launch.accumulate;
-  arguments.firstRow = prepared.rowsPerSequence * firstActive;
-  arguments.endRow = prepared.rowsPerSequence * endActive;
+  std::tie(arguments.firstRow, arguments.endRow) = activeRows(prepared.rows);
+  arguments.starts = active.starts.empty() ? nullptr : active.starts.data();
   if (launch.buffers.size() > 1)
     arguments.packed = packed.find(kernel, addresses[1]);
   arguments.scratch = scratch.at(scratchPerThread * rank.pool.threads());

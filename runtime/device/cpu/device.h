@@ -25,10 +25,7 @@ public:
   std::byte *writable(uint64_t offset) override { return deviceArena + offset; }
   std::byte *host(uint64_t offset) override { return hostArena.at(offset); }
   void freezeParameters() override;
-  void setActiveSequences(int64_t first, int64_t end) override {
-    firstActive = first;
-    endActive = end;
-  }
+  void setActive(ActiveTokens tokens) override { active = std::move(tokens); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
   uint32_t addTransfer(const TransferShape &transfer) override { return queues.add(transfer); }
@@ -41,6 +38,8 @@ public:
 private:
   void *at(Place place) const;
   void bind(std::span<const Place> places);
+  /// Returns the rows of an instruction that are needed; an end of 0: all.
+  std::pair<int64_t, int64_t> activeRows(const TokenRows &rows) const;
 
   const CpuBackend &backend;
   const pb::Stage &stage;
@@ -51,7 +50,7 @@ private:
   Arena hostArena, scratch;
   TransferQueues queues;
   PackedWeights packed;
-  int64_t firstActive = 0, endActive = 0;       ///< sequences; an end of 0: all
+  ActiveTokens active;
   std::vector<void *> addresses, moreAddresses; ///< operands of the running instruction
 };
 

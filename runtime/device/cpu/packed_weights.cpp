@@ -89,7 +89,8 @@ WeightUses::WeightUses(const CpuBackend &backend, const pb::Stage &stage) {
     for (uint32_t number : call.programs()) {
       const pb::Subprogram *program = number > 0 ? &plan.subprograms(static_cast<int>(number) - 1) : nullptr;
       for (int i = 0; program && i < program->instructions_size(); ++i)
-        found.add(call, program->instructions(i), backend.call(number - 1, static_cast<uint32_t>(i)).kernel.get());
+        found.add(call, program->instructions(i),
+                  backend.instruction(number - 1, static_cast<uint32_t>(i)).kernel.get());
     }
   choose(found);
   uint64_t limit = plan.memory_limit_bytes();

@@ -99,6 +99,31 @@ TEST(AttendCache, HandlesAWindowAndCappedScores) {
   expectDefinition({3, 3, 1, 1, 8, 40, 1}, pb::F32, kPositions);
 }
 
+/// The sequences have 2, 0 and 1 tokens. Side by side they give the bits that they give with padding.
+TEST(AttendCache, TakesTokensSideBySide) {
+  const Shape shape = {3, 2, 2, 3, 20, 40};
+  CallUnderTest padded = attend(shape, pb::F32, {30, 31, -1, -1, 7, -1});
+  CallUnderTest packed = attend(shape, pb::F32, {30, 31, 7, -1, -1, -1});
+  packed.starts = {0, 2, 2, 3};
+  const int64_t places[3][2] = {{0, 0}, {1, 1}, {4, 2}}; // rows of the tokens with padding and without
+  for (int buffer = 0; buffer < 3; ++buffer) {
+    std::vector<char> &from = padded.buffers[static_cast<size_t>(buffer)];
+    int64_t row = shape.kvHeads * (buffer == 0 ? shape.group : 1) * shape.headDim;
+    for (auto [before, after] : places)
+      for (int64_t i = 0; i < row; ++i)
+        setValue(packed.buffers[static_cast<size_t>(buffer)], pb::F32, after * row + i,
+                 static_cast<float>(valueAt(from, pb::F32, before * row + i)));
+  }
+  padded.run(2);
+  packed.run(2);
+  int64_t row = shape.kvHeads * shape.group * shape.headDim;
+  for (auto [before, after] : places)
+    for (int64_t i = 0; i < row; ++i)
+      ASSERT_EQ(packed.at(4, after * row + i), padded.at(4, before * row + i));
+  EXPECT_EQ(packed.buffers[5], padded.buffers[5]);
+  EXPECT_EQ(packed.buffers[6], padded.buffers[6]);
+}
+
 TEST(AttendCache, SameBitsForAnyNumberOfThreads) {
   expectSameBitsForAnyThreads([] { return attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions); });
 }
@@ -131,6 +156,20 @@ TEST(TakeRow, TakesOneRowOrZeros) {
     EXPECT_EQ(call.at(to, i), call.at(from, 5 + i));
     EXPECT_EQ(call.at(to, 5 + i), call.at(from, 10 + i));
     EXPECT_EQ(call.at(to, 10 + i), 0);
+  }
+}
+
+TEST(TakeRow, TakesRowsOfTokensSideBySide) {
+  CallUnderTest call(pb::LibraryCall::TAKE_ROW, {3, 2, 20});
+  int from = call.add(pb::F32, 3 * 2 * 5);
+  call.addIds({1, 0, 0});
+  int to = call.add(pb::F32, 3 * 5);
+  call.starts = {0, 2, 2, 3};
+  call.run(2);
+  for (int64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(call.at(to, i), call.at(from, 5 + i));
+    EXPECT_EQ(call.at(to, 5 + i), 0); // no token
+    EXPECT_EQ(call.at(to, 10 + i), call.at(from, 10 + i));
   }
 }
 

@@ -49,6 +49,7 @@ public:
   bool adds = false;
   bool packs = false;               ///< packs the second operand before the run, and then spoils it
   int64_t firstRow = 0, endRow = 0; ///< see CallArguments
+  std::vector<int32_t> starts = {}; ///< see CallArguments; empty: null
   uint32_t seed = 17;
 
   CallUnderTest(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
@@ -95,6 +96,7 @@ public:
                             .adds = adds,
                             .firstRow = firstRow,
                             .endRow = endRow,
+                            .starts = starts.empty() ? nullptr : starts.data(),
                             .scratch = shared.data(),
                             .seed = seed};
     Guarded packed(packs ? kernel->packedBytes() : 0);
