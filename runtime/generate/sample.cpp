@@ -82,7 +82,7 @@ std::vector<TokenProbability> candidatesOf(std::span<const float> logits, std::s
 
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling) {
   if (sampling.temperature <= 0)
-    return {{bestTokens(logits, 1)[0], 1}};
+    return {{static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()), 1}};
   std::vector<TokenProbability> tokens = candidatesOf(logits, weightsOf(logits, sampling.temperature), sampling);
   double kept = 0;
   for (const TokenProbability &token : tokens)

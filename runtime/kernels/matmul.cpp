@@ -19,7 +19,7 @@ struct Tiling {
 /// are kept beside b, and b takes 384 KiB. At full height, packing b costs about 1/50 of the time of the products.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
-/// The largest tiles of products with so few rows that nothing is packed. A row of c stays in the L1 cache.
+/// The largest tiles of products with so few rows that nothing is packed in a run. A row of c stays in the L1 cache.
 constexpr Tiling kLargestOfFewRows = {4, 4096};
 /// The most rows of products for which weights are packed beforehand, as when a batch of sequences decodes one token
 /// each: packing costs more than the products.
@@ -106,11 +106,18 @@ public:
     largest.n = std::min(n_, across_.unitsPerPiece);
     largest.k = k_;
     largest.isUnpacked = hasFewRows();
-    return loops_.gemmScratchBytes(largest);
+    size_t bytes = loops_.gemmScratchBytes(largest);
+    if (!hasFewRows() || !packedLayout())
+      return bytes;
+    constexpr float weights = 0; // no scratch for b
+    largest.isUnpacked = false;
+    largest.packed = &weights;
+    return std::max(bytes, loops_.gemmScratchBytes(largest));
   }
 
   std::optional<PackedLayout> packedLayout() const override {
-    if (hasFewRows() || k_ == 0)
+    // Few rows are bound by the bytes of b, and packed elements of 16 bits may take 32.
+    if ((hasFewRows() && b_ != Storage::F32) || k_ == 0)
       return std::nullopt;
     return PackedLayout{k_, n_, batch_, transposeB_, static_cast<int>(a_), static_cast<int>(b_)};
   }
@@ -160,7 +167,7 @@ public:
       task.packed =
           static_cast<const float *>(arguments.packed) + matrix * floatsBefore(n_) + floatsBefore(columns.begin);
     task.scratch = threadScratch;
-    task.isUnpacked = hasFewRows();
+    task.isUnpacked = hasFewRows() && !arguments.packed;
     loops_.gemm(task);
   }
 

@@ -87,6 +87,9 @@ void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRo
   }
 }
 
+/// Returns the scratch floats in which b is packed.
+int64_t scratchOfB(const GemmTask &task, const Blocks &blocks) { return task.packed ? 0 : blocks.bFloats(); }
+
 /// The destination of a task's sums and the handling of the last columns.
 struct Sums {
   float *data;
@@ -124,7 +127,7 @@ template <Storage A, Storage B, bool Paired> class Products {
 public:
   Products(const GemmTask &task, const Blocks &blocks, const Sums &sums)
       : task(task), blocks(blocks), sums(sums), packedB(static_cast<float *>(task.scratch)),
-        packedA(packedB + blocks.bFloats()) {}
+        packedA(packedB + scratchOfB(task, blocks)) {}
 
   void run() {
     // Packed b begins new blocks at multiples of the depth only.
@@ -275,7 +278,7 @@ size_t gemmScratchBytes(const GemmTask &task) {
     return static_cast<size_t>(fewRowsFloats(task) + sums) * sizeof(float);
   }
   Blocks blocks(task);
-  return static_cast<size_t>(blocks.bFloats() + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);
+  return static_cast<size_t>(scratchOfB(task, blocks) + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);
 }
 
 int64_t packedFloats(const GemmTask &task) {
@@ -302,7 +305,7 @@ void gemm(const GemmTask &task) {
   if (task.isUnpacked)
     return multiplyFewRows(task);
   Blocks blocks(task);
-  float *own = static_cast<float *>(task.scratch) + blocks.bFloats() + blocks.aFloats();
+  float *own = static_cast<float *>(task.scratch) + scratchOfB(task, blocks) + blocks.aFloats();
   Sums sums =
       blocks.direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, own} : Sums{own, blocks.width, nullptr};
   bool hasZeroRows = !task.lines.empty() && !task.a.transposed;

@@ -219,6 +219,21 @@ TEST(Matmul, PackedWeightsGiveTheSameBitsAtEveryLevel) {
   });
 }
 
+// A product of few rows gives other bits with packed weights than without: those of a product of more rows.
+TEST(Matmul, FewRowsOfPackedWeightsGiveTheBitsOfManyRowsAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (bool transposed : {false, true}) {
+      CallUnderTest few = makeCall({2, 5000, 500, 1, false, transposed});
+      CallUnderTest many = makeCall({16, 5000, 500, 1, false, transposed});
+      few.packs = true;
+      few.run(2, loops);
+      many.run(2, loops);
+      for (int64_t i = 0; i < int64_t{2} * 5000; ++i)
+        ASSERT_EQ(few.at(2, i), many.at(2, i)) << "element " << i;
+    }
+  });
+}
+
 TEST(Matmul, ASharedCopyServesAnyNumberOfRows) {
   auto layoutOf = [](const Product &p) {
     CallUnderTest test = makeCall(p);
@@ -226,7 +241,10 @@ TEST(Matmul, ASharedCopyServesAnyNumberOfRows) {
   };
   EXPECT_TRUE(layoutOf({8, 40, 20}));
   EXPECT_EQ(layoutOf({8, 40, 20}), layoutOf({512, 40, 20}));
-  EXPECT_FALSE(layoutOf({4, 40, 20}));
+  EXPECT_EQ(layoutOf({8, 40, 20}), layoutOf({1, 40, 20}));
+  Product few = {4, 40, 20};
+  few.b = pb::BF16;
+  EXPECT_FALSE(layoutOf(few));
   EXPECT_NE(layoutOf({8, 40, 20}), layoutOf({8, 40, 20, 1, false, /*transposeB=*/true}));
   EXPECT_NE(layoutOf({8, 40, 20}), layoutOf({8, 20, 40}));
 }
