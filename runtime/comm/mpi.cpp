@@ -14,6 +14,8 @@ namespace espalier::rt {
 namespace {
 
 constexpr std::chrono::microseconds nap{20};
+constexpr uint32_t yieldsBeforeNaps =
+    64; ///< a message that another rank of this core sends comes sooner than a nap ends
 
 class MpiCommunicator final : public Communicator {
 public:
@@ -37,10 +39,12 @@ public:
   void progress() override;
   Progress poll(Ticket &ticket) override;
 
-  uint32_t epoch() const override { return naps; }
+  uint32_t epoch() const override { return pauses; }
   void sleep(uint32_t) override {
-    std::this_thread::sleep_for(nap);
-    ++naps;
+    if (++pauses - lastDone < yieldsBeforeNaps)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(nap);
   }
   void abort(const Failure &failure) override { session.abort(failure); }
 
@@ -68,7 +72,8 @@ private:
   MpiWorld::Session &session;
   std::deque<Membership> memberships;
   std::deque<End> ends;
-  uint32_t naps = 0;
+  uint32_t pauses = 0;   ///< of all waits
+  uint32_t lastDone = 0; ///< the pauses before something was found to be done
 };
 
 uint32_t MpiCommunicator::joinGroup(std::span<const int> members, uint32_t queue) {
@@ -138,6 +143,8 @@ Progress MpiCommunicator::poll(Ticket &ticket) {
   }
   if (session.isStopped())
     return Progress::Stopped;
+  if (isDone)
+    lastDone = pauses;
   return isDone ? Progress::Done : Progress::Pending;
 }
 
