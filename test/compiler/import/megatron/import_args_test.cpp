@@ -394,6 +394,13 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
                            "extra_scale_factor: 0.2"})
     EXPECT_THAT(muon, HasSubstr(line));
   EXPECT_THAT(importText(small + "--optimizer dist_muon").yaml, HasSubstr("nesterov: False"));
+  const std::string split = small + "--tensor-model-parallel-size 2 --optimizer muon ";
+  for (const char *mode : {"duplicated", "distributed"})
+    EXPECT_EQ(importText(split + "--muon-tp-mode " + mode).diagnostics.render(), "") << mode;
+  for (const char *mode : {"", "--muon-tp-mode blockwise"})
+    EXPECT_THAT(errorsOf(split + mode), HasSubstr("--muon-tp-mode: blockwise → duplicated")) << mode;
+  EXPECT_THAT(errorsOf(split + "--muon-tp-mode none"), HasSubstr("no mode 'none' here, there are duplicated"));
+  EXPECT_EQ(importText(small + "--optimizer muon --muon-tp-mode blockwise").diagnostics.render(), "");
   EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
 }
 
