@@ -123,6 +123,7 @@ std::vector<EmulatedRow> allRows() {
        {"qwen2_moe", "qwen2_moe", {}},
        {"glm4_moe", "glm4_moe", {}}},
       expertSplits());
+  add({optimizerModels().back()}, sliceSplits());
   return rows;
 }
 
