@@ -3,6 +3,7 @@
 #include "dialects/dist/dialect.h"
 #include "dialects/dist/zigzag.h"
 #include "dialects/interfaces.h"
+#include "dialects/model/dialect.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -171,6 +172,17 @@ void ValueShapes::followCollective(Operation *op) {
   partial[result] = terms;
 }
 
+/// Returns the axes that a view states for its result, none if it states nothing. Returns nothing for other ops.
+static SmallVector<int64_t> viewedSplits(Operation &op) {
+  auto view = dyn_cast<model::ViewOp>(op);
+  if (!view)
+    return {};
+  SmallVector<int64_t> axes(cast<RankedTensorType>(view.getType()).getRank());
+  if (auto sharding = op.getAttrOfType<dist::ShardingAttr>("dist.sharding"))
+    llvm::transform(sharding.getDims(), axes.begin(), axisBits);
+  return axes;
+}
+
 void ValueShapes::follow(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (auto fused = dyn_cast<exec::FusedOp>(op)) {
@@ -179,11 +191,12 @@ void ValueShapes::follow(Block &block) {
     }
     for (Value result : op.getResults()) {
       auto type = cast<RankedTensorType>(result.getType());
-      Splits axes;
-      for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape()))
-        axes.push_back(splitOf(&op, name, size));
+      Splits axes = viewedSplits(op);
+      if (axes.empty())
+        for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape()))
+          axes.push_back(splitOf(&op, name, size));
       setSplits(result, std::move(axes));
-      int64_t terms = lostAxes(&op, result);
+      int64_t terms = isa<model::ViewOp>(op) ? 0 : lostAxes(&op, result);
       for (Value operand : madeOf(&op, result))
         terms |= partial.lookup(operand);
       partial[result] = terms;

@@ -141,6 +141,16 @@ bool has16BitGradients(const Problem &problem) {
   return false;
 }
 
+/// Returns whether an optimizer of whole matrices updates the layers.
+bool updatesMatrices(const Problem &problem) {
+  for (const LayerRun &run : problem.layers)
+    for (const PatternTerms &pattern : problem.kinds[run.kind].patterns)
+      for (const ParameterTerm &parameter : pattern.parameters)
+        if (parameter.matrices > 0)
+          return true;
+  return false;
+}
+
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
 /// Returns the number of leading layers per chunk for Megatron's block method: these layers recompute fully, the others
@@ -289,6 +299,8 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--use-distributed-optimizer\n";
   if (has16BitGradients(problem))
     text += "--grad-reduce-in-bf16\n";
+  if (plan.tp > 1 && updatesMatrices(problem))
+    text += "--muon-tp-mode duplicated\n";
   if (plan.zeroReplicas() > 1)
     text += line("--num-distributed-optimizer-instances", plan.zeroReplicas());
   if (plan.zero >= 2)

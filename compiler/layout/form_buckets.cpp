@@ -33,9 +33,10 @@ struct FormedParameter {
   int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
   bool decays = false, isFrozen = false;
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
-  double signRate = 0;            ///< step of the optimizer Sign
-  SmallVector<int64_t, 2> matrix; ///< rows and columns if the optimizer needs whole matrices
-  int64_t rateGroup = 0;          ///< above 0: the group of parameters with its own learning rate
+  double signRate = 0;             ///< step of the optimizer Sign
+  SmallVector<int64_t, 2> matrix;  ///< rows and columns of the slice if the optimizer needs whole matrices
+  std::array<MatrixSide, 2> sides; ///< the split of rows and of columns
+  int64_t rateGroup = 0;           ///< above 0: the group of parameters with its own learning rate
 };
 
 struct FormedSegment {
@@ -125,20 +126,22 @@ private:
       return success();
     const SegmentParameter &parameter = out.parameter;
     ArrayRef<int64_t> shape = out.local.getShape();
-    for (size_t d = *batch; d < shape.size(); ++d)
-      if (layout.size(parameter.sharding.dims[d]) > 1)
-        return emitError(parameter.location)
-               << optimizer.name << " needs whole matrices, and parameter " << parameter.name << " is split over "
-               << parameter.sharding.dims[d].front() << "; set model_parallel to 1, or another optimizer.type";
     out.optimizer = optimizer.number;
     out.matrix = {1, 1};
-    for (size_t d = *batch; d < shape.size(); ++d)
-      out.matrix[d < *batch + *rows ? 0 : 1] *= shape[d];
-    if (int64_t elements = out.matrix[0] * out.matrix[1]; elements % bucketAlignment != 0)
+    for (size_t d = *batch; d < shape.size(); ++d) {
+      int side = d < *batch + *rows ? 0 : 1;
+      out.matrix[side] *= shape[d];
+      llvm::append_range(out.sides[side].axes, parameter.sharding.dims[d]);
+      out.sides[side].parts *= layout.size(parameter.sharding.dims[d]);
+    }
+    if (int64_t elements = out.matrix[0] * out.matrix[1]; elements % bucketAlignment != 0) {
+      bool isSlice = out.sides[0].parts * out.sides[1].parts > 1;
       return emitError(parameter.location)
-             << optimizer.name << " needs matrices whose elements are a multiple of " << bucketAlignment
-             << ", and parameter " << parameter.name << " has " << out.matrix[0] << " times " << out.matrix[1]
-             << "; choose other sizes, or another optimizer.type";
+             << optimizer.name << " needs matrices whose elements " << (isSlice ? "on a rank " : "")
+             << "are a multiple of " << bucketAlignment << ", and parameter " << parameter.name << " has "
+             << out.matrix[0] << " times " << out.matrix[1] << "; choose other sizes, "
+             << (isSlice ? "a smaller model_parallel, " : "") << "or another optimizer.type";
+    }
     return success();
   }
 
@@ -233,7 +236,7 @@ public:
         put(parameter);
     for (SegmentBucket &bucket : segment.buckets) {
       int64_t parts = layout.size(bucket.shareAxes);
-      // The elements of a matrix are a multiple of the alignment.
+      // The elements of a slice of a matrix are a multiple of the alignment.
       int64_t unit = bucket.matrix.empty() ? bucketAlignment : bucket.matrix[0] * bucket.matrix[1];
       bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * unit));
       bucket.partElements = bucket.elements / parts;
@@ -252,7 +255,8 @@ private:
       if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
           bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
-          bucket.matrix == parameter.matrix && bucket.rateGroup == parameter.rateGroup && bucket.normWeight == weight &&
+          bucket.matrix == parameter.matrix && bucket.sides == parameter.sides &&
+          bucket.rateGroup == parameter.rateGroup && bucket.normWeight == weight &&
           bucket.signRate == parameter.signRate)
         return bucket;
     SegmentBucket bucket;
@@ -270,6 +274,7 @@ private:
     bucket.isFrozen = parameter.isFrozen;
     bucket.optimizer = parameter.optimizer;
     bucket.matrix = parameter.matrix;
+    bucket.sides = parameter.sides;
     bucket.signRate = parameter.signRate;
     bucket.rateGroup = parameter.rateGroup;
     bucket.normWeight = weight;
@@ -385,6 +390,8 @@ private:
     return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
   }
 
+  ArrayAttr axesIfAny(ArrayRef<StringAttr> names) { return names.empty() ? ArrayAttr() : axes(names); }
+
   /// Returns an attribute only if the count or offset is present.
   IntegerAttr bytes(std::optional<uint64_t> count) {
     return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
@@ -404,7 +411,8 @@ private:
         bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
         bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
         bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr(),
-        bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup));
+        bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup), axesIfAny(bucket.sides[0].axes),
+        axesIfAny(bucket.sides[1].axes));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -63,7 +63,8 @@ SegmentParameter readParameter(exec::ParameterOp op) {
   return parameter;
 }
 
-SegmentBucket readBucket(exec::BucketOp op) {
+/// `mesh` may be null if the segment has no slices of matrices.
+SegmentBucket readBucket(exec::BucketOp op, dist::MeshAttr mesh) {
   SegmentBucket bucket;
   bucket.name = op.getName().str();
   bucket.number = static_cast<uint32_t>(op.getNumber());
@@ -80,6 +81,9 @@ SegmentBucket readBucket(exec::BucketOp op) {
     bucket.optimizer = rt::findOptimizer(optimizer->str())->number;
   bucket.rateGroup = static_cast<int64_t>(op.getRateGroup().value_or(0));
   llvm::append_range(bucket.matrix, op.getMatrix().value_or(ArrayRef<int64_t>()));
+  for (auto [side, axes] : llvm::zip_equal(bucket.sides, ArrayRef({op.getRowAxesAttr(), op.getColumnAxesAttr()})))
+    if (axes)
+      side = {axesOf(axes), mesh ? mesh.size(axesOf(axes)) : 1};
   bucket.signRate = op.getSignRate() ? op.getSignRate()->convertToDouble() : 0;
   bucket.normWeight = op.getNormWeight().convertToDouble();
   bucket.storedOffset = op.getStoredOffset();
@@ -96,6 +100,7 @@ SegmentBucket readBucket(exec::BucketOp op) {
 
 std::vector<SegmentLayout> readSegments(ModuleOp module) {
   std::vector<SegmentLayout> segments;
+  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
   for (auto op : module.getOps<exec::SegmentOp>()) {
     SegmentLayout &segment = segments.emplace_back();
     segment.kind = op.getKind().str();
@@ -106,7 +111,7 @@ std::vector<SegmentLayout> readSegments(ModuleOp module) {
     segment.wholeGradientBytes = op.getWholeGradientBytes().value_or(0);
     segment.wholeStoredBytes = op.getWholeStoredBytes().value_or(0);
     for (auto bucketOp : op.getOps<exec::BucketOp>()) {
-      SegmentBucket &bucket = segment.buckets.emplace_back(readBucket(bucketOp));
+      SegmentBucket &bucket = segment.buckets.emplace_back(readBucket(bucketOp, mesh));
       bucket.summed = readGradientType(module, bucket.signRate > 0);
       for (auto parameterOp : bucketOp.getOps<exec::ParameterOp>()) {
         bucket.parameters.push_back(segment.parameters.size());

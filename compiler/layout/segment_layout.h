@@ -9,6 +9,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <array>
 #include <optional>
 
 namespace espalier {
@@ -31,6 +32,13 @@ struct SegmentParameter {
   int64_t first = 0; ///< first element within the bucket
 };
 
+/// The mesh axes that split the rows, or the columns, of a bucket's matrices into slices.
+struct MatrixSide {
+  Axes axes;
+  int64_t parts = 1; ///< ranks of the axes
+  bool operator==(const MatrixSide &other) const = default;
+};
+
 /// A bucket: parameters that are reduced, updated and gathered together. They differ only in their shapes.
 struct SegmentBucket {
   std::string name;               ///< for example "block.decayed"
@@ -47,11 +55,12 @@ struct SegmentBucket {
   bool isFrozen = false; ///< has neither gradients nor optimizer state
   rt::pb::Optimizer optimizer = rt::pb::ADAMW;
   int64_t rateGroup = 0; ///< above 0: the group of parameters whose learning rate the update uses
-  /// Rows and columns if the optimizer needs whole matrices, else empty. The bucket then holds matrices of this shape
-  /// without gaps, and so does each shard.
+  /// Rows and columns of a rank's slice of a matrix if the optimizer needs whole matrices, else empty. The bucket then
+  /// holds slices of this shape without gaps, and so does each shard.
   llvm::SmallVector<int64_t, 2> matrix;
-  double signRate = 0;   ///< step of the optimizer Sign
-  double normWeight = 1; ///< weight of the squared gradient in the gradient norm
+  std::array<MatrixSide, 2> sides; ///< the split of rows and of columns
+  double signRate = 0;             ///< step of the optimizer Sign
+  double normWeight = 1;           ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the
   /// regions gradients or parameters hold only shards.
@@ -59,6 +68,8 @@ struct SegmentBucket {
   bool isTied = false;     ///< another segment owns the bucket
   bool isTiedHere = false; ///< the owning segment is on the same stage, stores the bucket and updates it
 
+  /// Returns whether ranks hold slices of the bucket's matrices.
+  bool hasSlices() const { return sides != std::array<MatrixSide, 2>(); }
   /// Returns the bytes of one element of the gradients.
   int64_t gradientElementBytes() const { return summed.getIntOrFloatBitWidth() / 8; }
   /// Return the elements of the gradient accumulator and of the parameters that a rank stores.

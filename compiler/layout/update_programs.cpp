@@ -1,6 +1,7 @@
 // AdamW is with decoupled weight decay (Loshchilov and Hutter, ICLR 2019). SGD has momentum and adds weight decay to
 // the gradient, as torch.optim.SGD. Muon orthogonalizes the momentum of matrices (Jordan et al., 2024). Updates of
-// AdamW and SGD make one pass over the memory of a bucket.
+// AdamW and SGD make one pass over the memory of a bucket. If tensor parallelism splits matrices, the update gathers
+// the momentum of one bucket, and each rank orthogonalizes the whole matrices and applies its slices.
 #include "compiler/layout/update_programs.h"
 
 #include "runtime/optimizers.h"
@@ -51,14 +52,15 @@ private:
   Value div(Value x, Value y) { return binary<model::DivOp>(x, y); }
   Value root(Value x) { return b.create<model::SqrtOp>(f.loc, x.getType(), x); }
 
-  /// Returns the type of the rank's matrices with these dimensions. The verifier of plans lets a copy change dimensions
-  /// whose names begin with `element`.
+  /// Returns the type of the rank's matrices, or of their slices, with these dimensions. The verifier of plans lets a
+  /// copy change dimensions whose names begin with `element`.
   RankedTensorType matrices(StringRef first, int64_t firstSize, StringRef second, int64_t secondSize) {
     int64_t count = bucket.partElements / (bucket.matrix[0] * bucket.matrix[1]);
     return namedTensor({count, firstSize, secondSize},
                        {b.getStringAttr("element_matrix"), b.getStringAttr(first), b.getStringAttr(second)}, f32);
   }
   Value view(Value x, Type as) { return b.create<model::ViewOp>(f.loc, as, x); }
+  int64_t wholeSize(int side) const { return bucket.matrix[side] * bucket.sides[side].parts; }
   Value contract(Value x, Value y, Type result) { return b.create<model::ContractOp>(f.loc, result, x, y); }
 
   /// Returns the weight decay of the bucket's parameters.
@@ -75,7 +77,9 @@ private:
       step = add(step, mul(weight, constant(decay)));
     return step;
   }
-  Value orthogonalized(Value update);
+  Value gathered(Value update);
+  Value sliced(Value whole);
+  Value orthogonalized(Value x);
   double scaleOfUpdate() const;
   void finish(Value updated, ArrayRef<Value> newStates);
 
@@ -121,11 +125,47 @@ void UpdateProgram::buildSgd() {
   finish(sub(weight, mul(step, rate())), {momentum});
 }
 
+/// Returns the whole matrices of an update. Ranks that hold slices of the same matrices exchange their slices.
+Value UpdateProgram::gathered(Value update) {
+  RankedTensorType slice = matrices("element_row", bucket.matrix[0], "element_column", bucket.matrix[1]);
+  Value x = view(update, slice);
+  if (!bucket.hasSlices())
+    return x;
+  // Dimensions of matrices have no shardings in the module, so the view names the axes.
+  Sharding sharding(slice.getRank());
+  for (auto [side, split] : llvm::enumerate(bucket.sides))
+    sharding.dims[side + 1] = split.axes;
+  x.getDefiningOp()->setAttr("dist.sharding", sharding.attribute(b.getContext()));
+  for (int side : {0, 1}) {
+    if (bucket.sides[side].parts == 1)
+      continue;
+    SmallVector<int64_t> shape(cast<RankedTensorType>(x.getType()).getShape());
+    shape[side + 1] = wholeSize(side);
+    x = b.create<dist::AllGatherOp>(f.loc, namedTensor(shape, dimNames(slice), f32), x, f.axes(bucket.sides[side].axes),
+                                    b.getI64IntegerAttr(side + 1));
+  }
+  return x;
+}
+
+/// Returns the rank's slices of matrices, as flat as the bucket.
+Value UpdateProgram::sliced(Value whole) {
+  for (int side : {1, 0}) {
+    if (bucket.sides[side].parts == 1)
+      continue;
+    auto from = cast<RankedTensorType>(whole.getType());
+    SmallVector<int64_t> shape(from.getShape());
+    shape[side + 1] = bucket.matrix[side];
+    whole = b.create<dist::SliceOp>(f.loc, namedTensor(shape, dimNames(from), f32), whole,
+                                    f.axes(bucket.sides[side].axes), b.getI64IntegerAttr(side + 1));
+  }
+  return view(whole, type);
+}
+
 /// Returns the matrices U V^T of updates U S V^T, up to singular values between 0.7 and 1.2: Newton-Schulz steps
 /// X = a X + (b A + c A A) X with A = X X^T, on updates of Frobenius norm 1. The side of A is the shorter one.
-Value UpdateProgram::orthogonalized(Value update) {
+Value UpdateProgram::orthogonalized(Value x) {
   constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315, epsilon = 1e-7;
-  int64_t rows = bucket.matrix[0], columns = bucket.matrix[1], side = std::min(rows, columns);
+  int64_t rows = wholeSize(0), columns = wholeSize(1), side = std::min(rows, columns);
   bool isWide = rows <= columns;
   RankedTensorType asMatrix = matrices("element_row", rows, "element_column", columns);
   // `twin` is the matrix with another name of the shorter dimension, so that products can contract with it.
@@ -136,7 +176,6 @@ Value UpdateProgram::orthogonalized(Value update) {
                    asOther = matrices("element_other", side, "element_side", side),
                    asResult = matrices(inner, side, "element_other", side);
 
-  Value x = view(update, asMatrix);
   auto sumOver = [&](Value of) -> Value {
     auto from = cast<RankedTensorType>(of.getType());
     Type less = namedTensor(from.getShape().drop_back(), dimNames(from).drop_back(), f32);
@@ -151,12 +190,12 @@ Value UpdateProgram::orthogonalized(Value update) {
     Value product = isWide ? contract(factor, twin, asMatrix) : contract(twin, factor, asMatrix);
     x = add(mul(x, constant(linear)), product);
   }
-  return view(x, type);
+  return x;
 }
 
 /// Returns the factor of an orthogonal update. Rows of a matrix are inputs of a layer, columns are outputs.
 double UpdateProgram::scaleOfUpdate() const {
-  auto inputs = static_cast<double>(bucket.matrix[0]), outputs = static_cast<double>(bucket.matrix[1]);
+  auto inputs = static_cast<double>(wholeSize(0)), outputs = static_cast<double>(wholeSize(1));
   double scale = settings.scaleMode == "spectral"        ? std::max(inputs, outputs)
                  : settings.scaleMode == "shape_scaling" ? std::max(1.0, outputs / inputs)
                                                          : outputs / inputs;
@@ -167,7 +206,7 @@ void UpdateProgram::buildMuon() {
   Value gradient = mul(sum, scalar("gradient_scale"));
   Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
   Value update = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
-  Value step = decayed(mul(orthogonalized(update), constant(scaleOfUpdate())));
+  Value step = decayed(mul(sliced(orthogonalized(gathered(update))), constant(scaleOfUpdate())));
   finish(sub(weight, mul(step, rate())), {momentum});
 }
 

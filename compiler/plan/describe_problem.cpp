@@ -1,6 +1,7 @@
 #include "compiler/plan/describe_problem.h"
 
 #include "compiler/import/run/split_limits.h"
+#include "compiler/layout/segment_layout.h"
 
 #include "llvm/Support/ErrorHandling.h"
 
@@ -23,10 +24,30 @@ int kindNamed(const planner::Problem &problem, const std::string &kind) {
   llvm_unreachable("a run of a segment that the model does not have");
 }
 
-std::vector<int> tensorRanks(const RunConfig &run) {
+/// Returns whether buckets can hold the slices that `tp` ranks have of matrices, or the run pins this number. An
+/// optimizer for matrices needs slices without gaps.
+static bool allowsSlices(const RunConfig &run, int64_t tp) {
   bool trains = run.runMode == "train" || run.runMode == "finetune";
-  if (trains && rt::optimizerRow(run.optimizer.type).isForMatrices) // needs whole matrices
-    return {1};
+  if (tp == 1 || run.pins.tp == tp || run.model.runs.size() < 3 || !trains ||
+      !rt::optimizerRow(run.optimizer.type).isForMatrices)
+    return true;
+  std::vector<std::string> dims = run.model.tensorParallelDims();
+  llvm::ArrayRef<SegmentRun> layers = llvm::ArrayRef(run.model.runs).drop_front().drop_back();
+  return llvm::all_of(layers, [&](const SegmentRun &part) {
+    return llvm::all_of(run.model.segment(part.kind).parameters, [&](const ParameterDescription &parameter) {
+      int64_t elements = 1;
+      bool isSplit = false;
+      for (const std::string &dim : parameter.dims) {
+        elements *= dim == "expert" ? 1 : run.model.dims.at(dim);
+        isSplit |= llvm::is_contained(dims, dim);
+      }
+      bool isMatrix = parameter.dims.size() > 1 && parameter.decay && !parameter.frozen;
+      return !isMatrix || !isSplit || elements % (tp * bucketAlignment) == 0;
+    });
+  });
+}
+
+std::vector<int> tensorRanks(const RunConfig &run) {
   int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
   for (const std::string &dim : run.model.tensorParallelDims())
     common = std::gcd(common, run.model.dims.at(dim));
@@ -34,7 +55,7 @@ std::vector<int> tensorRanks(const RunConfig &run) {
     common = std::gcd(common, run.model.dims.at("expert"));
   std::vector<int> ranks;
   for (int64_t tp = 1; tp <= std::max<int64_t>(common, 1) && tp <= devices; ++tp)
-    if ((common == 0 ? tp == 1 : common % tp == 0) && devices % tp == 0)
+    if ((common == 0 ? tp == 1 : common % tp == 0) && devices % tp == 0 && allowsSlices(run, tp))
       ranks.push_back(static_cast<int>(tp));
   return ranks;
 }

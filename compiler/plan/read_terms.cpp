@@ -72,6 +72,13 @@ Monomial ofShard(Monomial elements, const SegmentBucket &bucket) {
   return elements;
 }
 
+/// Replaces the number of shards of the profile by that of a plan, in a size that counts the matrices of a shard.
+void scaleToShard(Size &size, const SegmentBucket &bucket) {
+  auto shards = static_cast<double>(bucket.elements) / static_cast<double>(bucket.partElements);
+  for (Monomial &part : size)
+    part = ofShard(scaled(part, shards), bucket);
+}
+
 class TermReader {
 public:
   TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
@@ -218,7 +225,7 @@ private:
   /// parameter elements.
   void readStep(func::FuncOp step) {
     for (Operation &op : step.getBody().front()) {
-      StringRef name = movesBytes(&op) || isProduct(&op) ? bucketOf(&op) : "";
+      StringRef name = movesBytes(&op) || isProduct(&op) || isCollective(&op) ? bucketOf(&op) : "";
       if (name.empty())
         continue;
       const SegmentBucket &bucket = segment.bucket(name);
@@ -226,6 +233,11 @@ private:
         continue;
       if (isProduct(&op)) {
         terms.compute.push_back(stepProduct(&op, bucket));
+        continue;
+      }
+      if (isCollective(&op)) {
+        terms.collectives.push_back(ops.collectiveTerm(&op, Phase::Step));
+        scaleToShard(terms.collectives.back().bytes, bucket);
         continue;
       }
       double bytes = 0;
@@ -241,10 +253,8 @@ private:
   /// Returns the term of a product of the matrices of a shard.
   planner::ComputeTerm stepProduct(Operation *op, const SegmentBucket &bucket) const {
     planner::ComputeTerm term = ops.singleTerm(op, Phase::Step);
-    auto shards = static_cast<double>(bucket.elements) / static_cast<double>(bucket.partElements);
-    for (Size *size : {&term.count, &term.bytes})
-      for (Monomial &part : *size)
-        part = ofShard(scaled(part, shards), bucket);
+    scaleToShard(term.count, bucket);
+    scaleToShard(term.bytes, bucket);
     return term;
   }
 

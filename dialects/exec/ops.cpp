@@ -263,6 +263,9 @@ LogicalResult BucketOp::verify() {
   double signRate = getSignRate() ? getSignRate()->convertToDouble() : 0;
   if ((getOptimizer() == "Sign") != (signRate > 0)) // bucket_c6
     return emitOpError("needs a sign_rate above 0 for the optimizer Sign alone, got ") << signRate;
+  for (std::optional<ArrayAttr> axes : {getRowAxes(), getColumnAxes()})
+    if (axes && (!getMatrix() || !areAxes(*axes))) // bucket_c7
+      return emitOpError("needs a matrix and axes pp, dp, cp, ep or tp for its rows and columns, got ") << *axes;
   int64_t matrix = 1;
   for (int64_t size : getMatrix().value_or(ArrayRef<int64_t>()))
     matrix *= size;

@@ -173,16 +173,18 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     With `frozen`, the parameters have neither gradients nor state. `share` is then empty, unless ZeRO 3 shards them.
 
     `optimizer` names the optimizer that updates the bucket, unless AdamW does. `matrix` has the rows and columns of
-    the matrices of an optimizer that needs whole matrices. The bucket then holds matrices of this shape without gaps.
+    a rank's slices of matrices, if the optimizer needs whole matrices. The bucket then holds slices of this shape
+    without gaps. `row_axes` and `column_axes` split the rows and the columns of whole matrices into slices.
     `sign_rate` is the step of the optimizer Sign.
     `rate_group` numbers the group of parameters whose learning rate the update uses, from 1 on.
 
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
-    - (C4) part_elements are a multiple of the elements of a matrix.
+    - (C4) part_elements are a multiple of the elements of a slice.
     - (C5) optimizer is one of runtime/optimizers.h.
     - (C6) sign_rate is above 0, and is given for the optimizer Sign alone.
+    - (C7) row_axes and column_axes are axes of a mesh, and only buckets of matrices have them.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
@@ -190,7 +192,8 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
                        OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
                        UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
                        OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate,
-                       OptionalAttr<I64Attr>:$rate_group);
+                       OptionalAttr<I64Attr>:$rate_group, OptionalAttr<StrArrayAttr>:$row_axes,
+                       OptionalAttr<StrArrayAttr>:$column_axes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

@@ -342,6 +342,7 @@ void Summarizer::start(const Step &step) {
   for (const Operand &operand : step.operands)
     if (operand.access == Access::Read)
       read(step, operand, step.queue);
+  deriveResults(step, originOf(step));
   for (size_t i = 0; i < step.operands.size(); ++i) {
     const Operand &to = step.operands[i];
     if (to.access != Access::Write || !checkFree(step, to, step.queue))

@@ -74,6 +74,7 @@ std::vector<EmulatedRow> processRows() {
                                        "gpt2_tp2_sequence",
                                        "adapters_dp2_zero3",
                                        "gpt2_muon_dp2_zero1",
+                                       "gpt2_muon_dp2_tp2_zero2_sequence",
                                        "gemma2_tp2_cp2",
                                        "mixtral_tp2_ep2_whole",
                                        "glm4_moe_dp2_ep2_zero1",

@@ -78,6 +78,10 @@ const std::vector<EmulatedRow> &splitRows() {
        {.tp = 2, .pp = 2, .microBatches = 4, .sequenceParallel = true}},
       {"llama_sgd_tp2_zero1", "llama", optimizerModels().front().sets, {.dp = 2, .tp = 2, .zero = 1}},
       {"gpt2_muon_dp2_zero1", "gpt2", {"optimizer.type=Muon"}, {.dp = 2, .microBatches = 2, .zero = 1}},
+      {"gpt2_muon_dp2_tp2_zero2_sequence",
+       "gpt2",
+       {"optimizer.type=Muon"},
+       {.dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true}},
       {"gemma2_tp2_cp2", "gemma2", {}, {.tp = 2, .cp = 2}},
       {"deepseek_v3_tp2_cp2", "deepseek_v3", {}, {.tp = 2, .cp = 2}},
       {"llama_documents_tp2_cp2", "llama", documentSets(), {.tp = 2, .cp = 2}},
@@ -119,6 +123,7 @@ std::vector<EmulatedRow> allRows() {
        {"qwen2_moe", "qwen2_moe", {}},
        {"glm4_moe", "glm4_moe", {}}},
       expertSplits());
+  add({optimizerModels().back()}, sliceSplits());
   return rows;
 }
 

@@ -77,6 +77,9 @@ std::vector<Model> splitModels() { return {models()[1], models()[2]}; }
 
 std::vector<Model> modelOf(const char *name) { return {{name, name, {}}}; }
 
+/// A hidden size at which half of each matrix has a multiple of 128 elements.
+constexpr const char *wideSet = "model.model_config.hidden_size=32";
+
 /// SGD is elementwise, as AdamW is, and needs fewer splits than Muon.
 Rows optimizerRows() {
   const std::vector<Model> &list = optimizerModels();
@@ -92,11 +95,20 @@ Rows optimizerRows() {
   return rows;
 }
 
-/// The matrices of a rank's experts are whole. The router is a matrix, too.
+/// Returns one of two models of each split.
+Rows sliceRows(size_t first) {
+  return rowsOf({optimizerModels().back(), {"llama_muon", "llama", {"optimizer.type=Muon", wideSet}}}, sliceSplits(), 2,
+                first);
+}
+
+/// Without tp, or with whole experts, the matrices of a rank's experts are whole. The router is a matrix, too.
 Rows expertOptimizerRows() {
-  return rowsOf({{"mixtral_muon", "mixtral", {"optimizer.type=Muon", "model.model_config.hidden_size=32"}}},
-                {{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .microBatches = 2, .zero = 1},
-                 {.name = "ep2_zero3", .ep = 2, .microBatches = 2, .zero = 3}});
+  return rowsOf(
+      {{"mixtral_muon", "mixtral", {"optimizer.type=Muon", wideSet}}},
+      {{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .microBatches = 2, .zero = 1},
+       {.name = "ep2_zero3", .ep = 2, .microBatches = 2, .zero = 3},
+       {.name = "tp2_ep2_zero2", .tp = 2, .ep = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true},
+       {.name = "tp2_ep2_whole", .tp = 2, .ep = 2, .splitsExperts = false, .zero = 1, .sequenceParallel = true}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, CompiledPlans, testing::ValuesIn(rowsOf(splitModels(), splits())), nameOf);
@@ -141,6 +153,9 @@ INSTANTIATE_TEST_SUITE_P(FrozenPlans, InterpretedPlans, testing::ValuesIn(rowsOf
 INSTANTIATE_TEST_SUITE_P(OptimizerPlans, CompiledPlans, testing::ValuesIn(optimizerRows()), nameOf);
 INSTANTIATE_TEST_SUITE_P(OptimizerPlans, InterpretedPlans,
                          testing::ValuesIn(rowsOf(optimizerModels(), matrixSplits(), 2)), nameOf);
+
+INSTANTIATE_TEST_SUITE_P(SlicePlans, CompiledPlans, testing::ValuesIn(sliceRows(0)), nameOf);
+INSTANTIATE_TEST_SUITE_P(SlicePlans, InterpretedPlans, testing::ValuesIn(sliceRows(1)), nameOf);
 
 INSTANTIATE_TEST_SUITE_P(ExpertOptimizerPlans, CompiledPlans, testing::ValuesIn(expertOptimizerRows()), nameOf);
 INSTANTIATE_TEST_SUITE_P(ExpertOptimizerPlans, InterpretedPlans, testing::ValuesIn(expertOptimizerRows()), nameOf);

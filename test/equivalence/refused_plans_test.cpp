@@ -48,6 +48,7 @@ const Original frozen = {"frozen_parts", {.name = "frozen", .dp = 2, .microBatch
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
 const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
 const Original matrices = {"gpt2", {.name = "matrices", .microBatches = 2}, "cpu", {"optimizer.type=Muon"}};
+const Original slices = {"gpt2", {.name = "slices", .tp = 2, .microBatches = 2}, "cpu", {"optimizer.type=Muon"}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
 const Original expertsOnDevice = {"mixtral", {.name = "experts_on_device", .microBatches = 2}, "cuda"};
 
@@ -136,6 +137,14 @@ void replaceInUpdate(pb::Plan &plan, const pb::Buffer &from, const pb::Buffer &t
             buffer = to;
 }
 
+/// Calls change(call) for the copies in the layers' update that take a rank's slice of a matrix.
+void forSlicesInUpdate(pb::Plan &plan, const std::function<void(pb::LibraryCall &)> &change) {
+  for (pb::Subprogram &subprogram : *plan.mutable_subprograms())
+    for (pb::Instruction &instruction : *subprogram.mutable_instructions())
+      if (subprogram.name() == "block.update" && instruction.has_call() && instruction.call().buffers(0).has_reads_at())
+        change(*instruction.mutable_call());
+}
+
 class CompiledPlan : public testing::TestWithParam<Refusal> {};
 
 TEST_P(CompiledPlan, IsRefused) {
@@ -213,6 +222,19 @@ const Refusal lists[] = {
     {"MatricesUpdatedByTheGradientOfOthers", &matrices, "updates one bucket with what belongs to another",
      [](pb::Plan &p) {
        replaceInUpdate(p, bucketNamed(p, "block.matrices2")->gradient(), bucketNamed(p, "block.matrices3")->gradient());
+     }},
+    {"MatricesUpdatedByTheSliceOfAnotherRank", &slices, "its part begins at",
+     [](pb::Plan &p) {
+       forSlicesInUpdate(p, [](pb::LibraryCall &call) { call.mutable_buffers(0)->clear_reads_at(); });
+     }},
+    {"MatricesUpdatedBeforeTheirSlicesAreGathered", &slices, "while a transfer is in flight there",
+     [](pb::Plan &p) {
+       for (pb::Subprogram &subprogram : *p.mutable_subprograms()) {
+         auto &list = *subprogram.mutable_instructions();
+         for (int i = 0; subprogram.name() == "block.update" && i + 1 < list.size(); ++i)
+           if (list[i].body_case() == pb::Instruction::kWait)
+             list.SwapElements(i, i + 1);
+       }
      }},
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},

@@ -461,6 +461,26 @@ const std::vector<SplitCase> &matrixSplits() {
   return cases;
 }
 
+const std::vector<SplitCase> &sliceSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_sp_accumulate2_full", .tp = 2, .microBatches = 2, .sequenceParallel = true, .recompute = full},
+      {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_tp2_zero2_sp", .dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true},
+      {.name = "dp2_tp2_zero3", .dp = 2, .tp = 2, .microBatches = 2, .zero = 3},
+      {.name = "dp2_tp2_pp2_zero1_sp",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true},
+      {.name = "tp2_pp3", .tp = 2, .pp = 3, .microBatches = 4},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+  };
+  return cases;
+}
+
 const std::vector<Model> &models() {
   static const std::vector<Model> list = {
       {"gpt2", "gpt2", {}},

@@ -46,6 +46,8 @@ const std::vector<SplitCase> &frozenSplits();
 const std::vector<Model> &optimizerModels();
 /// Splits that keep matrices whole.
 const std::vector<SplitCase> &matrixSplits();
+/// Splits that split matrices into slices.
+const std::vector<SplitCase> &sliceSplits();
 
 /// Returns run-file settings: attention, positions and losses within documents, which end with a space.
 std::vector<std::string> documentSets();

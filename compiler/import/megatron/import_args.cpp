@@ -38,7 +38,7 @@ public:
     TokenizerFlags tokenizer(given, options);
     writeModel(given, yaml, tokenizer, dtype, sizes.layers, hasBase());
     writeData(given, yaml, tokenizer.endOfDocument());
-    writeOptimizer(given, yaml, dtype, sizes.globalBatch, hasBase());
+    writeOptimizer(given, yaml, dtype, sizes, hasBase());
     std::string line = startLine(given, sizes.globalBatch, sizes.microBatches);
     given.reportRest();
     result.yaml = yaml.text();

@@ -13,8 +13,8 @@ namespace {
 /// Writes the optimizer and its schedule.
 class OptimizerWriter : FlagWriter {
 public:
-  OptimizerWriter(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, int64_t globalBatch)
-      : FlagWriter(given, yaml), dtype(dtype), globalBatch(globalBatch) {}
+  OptimizerWriter(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, const ScriptSizes &sizes)
+      : FlagWriter(given, yaml), dtype(dtype), sizes(sizes) {}
 
   void write(bool hasBase) {
     putNumber("lr_schedule.learning_rate", "--lr");
@@ -62,14 +62,31 @@ private:
     std::optional<int64_t> steps = given.count("--muon-num-ns-steps", effect("ns_steps"));
     std::optional<std::string> mode = given.value("--muon-scale-mode", effect("scale_mode"));
     std::optional<std::string> factor = given.number("--muon-extra-scale-factor", effect("extra_scale_factor"));
+    const char *tensorFlag = "--muon-tp-mode";
+    std::optional<std::string> tensorMode =
+        given.value(tensorFlag, isUsed ? "each tensor rank computes with whole matrices" : other);
     if (!isUsed)
       return;
+    if (sizes.tensorRanks > 1)
+      checkTensorMode(tensorFlag, tensorMode.value_or("blockwise"));
     put(section + "nesterov", isNesterov ? "True" : "False",
         given.isGiven("--muon-nesterov") ? "--muon-nesterov" : "--muon-use-nesterov");
     if (steps)
       put(section + "ns_steps", fmt::format("{}", *steps), "--muon-num-ns-steps");
     put(section + "scale_mode", mode.value_or("spectral"), "--muon-scale-mode");
     put(section + "extra_scale_factor", factor.value_or("1"), "--muon-extra-scale-factor");
+  }
+
+  /// Checks that a split matrix has the update of the whole matrix. The modes duplicated and distributed compute the
+  /// same update.
+  void checkTensorMode(const char *flag, const std::string &mode) {
+    if (mode == "blockwise")
+      given.error(flag, fmt::format("{0} blockwise, Megatron's default, orthogonalizes the slices of the {1} tensor "
+                                    "ranks apart, which is not the update of the whole matrix; {0}: blockwise → "
+                                    "duplicated",
+                                    flag, sizes.tensorRanks));
+    else if (mode != "duplicated" && mode != "distributed")
+      given.error(flag, fmt::format("no mode '{}' here, there are duplicated, distributed", mode));
   }
 
   void writeSchedule() {
@@ -96,7 +113,7 @@ private:
                                        std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
       std::optional<int64_t> wanted = given.count(steps, section + key);
       if (std::optional<int64_t> many = given.count(samples, section + key))
-        wanted = *many / globalBatch;
+        wanted = *many / sizes.globalBatch;
       if (wanted)
         put(section + key, fmt::format("{}", *wanted), steps);
     }
@@ -165,14 +182,14 @@ private:
   }
 
   const ScriptDType &dtype;
-  int64_t globalBatch;
+  const ScriptSizes &sizes;
 };
 
 } // namespace
 
-void writeOptimizer(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, int64_t globalBatch,
+void writeOptimizer(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype, const ScriptSizes &sizes,
                     bool hasBase) {
-  OptimizerWriter(given, yaml, dtype, globalBatch).write(hasBase);
+  OptimizerWriter(given, yaml, dtype, sizes).write(hasBase);
 }
 
 } // namespace espalier

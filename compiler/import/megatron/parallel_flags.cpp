@@ -64,7 +64,7 @@ public:
     writeStages(pp);
     writeRecompute(pp);
     writeOffloading();
-    return {layers, batch, batches};
+    return {layers, batch, batches, tp};
   }
 
 private:

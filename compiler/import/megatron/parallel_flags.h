@@ -9,7 +9,7 @@ namespace espalier {
 /// Sizes of a script's run that several parts of the import need.
 struct ScriptSizes {
   int64_t layers = 0; ///< 0 if neither the script nor its base states them
-  int64_t globalBatch = 1, microBatches = 1;
+  int64_t globalBatch = 1, microBatches = 1, tensorRanks = 1;
 };
 
 /// Writes parallel, parallel_config, recompute_config and the pins of the planner. `devices` is 0 if their number is

@@ -306,21 +306,6 @@ void pinOffloading(const RunReader &reader) {
   pins.offloadActivations = reader.flag("swap_config.swap").value_or(false);
 }
 
-/// An optimizer that needs whole matrices excludes tensor parallelism, so that the planner does not choose it.
-void keepMatricesWhole(const RunReader &reader) {
-  RunConfig &config = reader.config();
-  const rt::OptimizerRow &optimizer = rt::optimizerRow(config.optimizer.type);
-  if (!optimizer.isForMatrices || (config.runMode != "train" && config.runMode != "finetune"))
-    return;
-  if (int tp = config.pins.tp.value_or(1); tp > 1) {
-    const char *key = reader.has("planner.pin.tp") ? "planner.pin.tp" : "parallel_config.model_parallel";
-    reader.error(key, fmt::format("{} needs whole matrices, which tensor parallelism splits; {}: {} → 1, or another "
-                                  "optimizer.type",
-                                  optimizer.name, std::string(key).substr(std::string(key).rfind('.') + 1), tp));
-  }
-  config.pins.tp = 1;
-}
-
 void pinFile(const RunReader &reader) {
   planner::Pins &pins = reader.config().pins;
   const std::string section = "parallel_config.";
@@ -455,7 +440,6 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
       applyPlannerPins(reader);
     freePlan(reader);
     applyPlannerPins(pins);
-    keepMatricesWhole(pins);
     config.globalBatch = options.freeAtBatch;
     checkPins(pins);
     return;
@@ -477,7 +461,6 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   applyPlannerPins(reader);
   if (config.isPinned && config.pins.schedule == planner::Schedule::Interleaved && !config.pins.virtualStages)
     config.pins.virtualStages = static_cast<int>(std::max<int64_t>(chunksOfFile(reader), 2));
-  keepMatricesWhole(reader);
   reportSlicedInputs(reader);
   if (config.isPinned || !statesBatch(reader))
     batch = batchOfPins(config, batch);

@@ -157,6 +157,21 @@ TEST(Export, MindFormersAndTorchtitan) {
   EXPECT_THAT(titan.notExpressed, ElementsAre(HasSubstr("ZeRO stage 1")));
 }
 
+TEST(Export, MatricesSplitOverTensorRanks) {
+  Plan plan;
+  plan.dp = 4, plan.tp = 2, plan.microBatches = 32;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  Problem matrices = problem();
+  for (SegmentKind &kind : matrices.kinds)
+    for (PatternTerms &pattern : kind.patterns)
+      for (ParameterTerm &parameter : pattern.parameters)
+        parameter.matrices = 6;
+  EXPECT_THAT(exportMegatron(matrices, plan).text, HasSubstr("--muon-tp-mode duplicated\n"));
+  EXPECT_THAT(exportMegatron(problem(), plan).text, Not(HasSubstr("--muon-tp-mode")));
+  plan.dp = 8, plan.tp = 1;
+  EXPECT_THAT(exportMegatron(matrices, plan).text, Not(HasSubstr("--muon-tp-mode")));
+}
+
 TEST(Export, GradientsIn16Bits) {
   Plan plan;
   plan.dp = 4, plan.microBatches = 32, plan.zero = 3;

@@ -101,3 +101,29 @@ module attributes {exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1
     }
   }
 }
+
+// -----
+
+// tp splits the columns of one matrix and the rows of another. A rank gathers the update of its slices, orthogonalizes
+// whole matrices of 16 times 16 and slices the result. The scale, 1.2 times the root of 16, is that of the whole matrix.
+// CHECK-LABEL: func.func @block.update
+// CHECK: %[[A:.*]] = model.view {{.*}} {dist.sharding = #dist.sharding<[{}, {}, {tp}]>} {{.*}} -> tensor<1x16x8xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK: dist.all_gather %[[A]] over ["tp"] dim 2 {{.*}} -> tensor<1x16x16xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK: model.contract {{.*}} -> tensor<1x16x16xf32, #model.dims<element_matrix, element_row, element_side>>
+// CHECK: %[[O:.*]] = dist.slice {{.*}} over ["tp"] dim 2 {{.*}} -> tensor<1x16x8xf32
+// CHECK: model.view %[[O]] {{.*}} -> tensor<128xf32, #model.dims<element>>
+// CHECK: model.constant 4.800000e+00
+// CHECK: %[[B:.*]] = model.view {{.*}} {dist.sharding = #dist.sharding<[{}, {tp}, {}]>} {{.*}} -> tensor<1x8x16xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK: dist.all_gather %[[B]] over ["tp"] dim 1 {{.*}} -> tensor<1x16x16xf32, #model.dims<element_matrix, element_row, element_column>>
+// CHECK: dist.slice {{.*}} over ["tp"] dim 1 {{.*}} -> tensor<1x8x16xf32
+// CHECK: return
+module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1.0, ns_steps = 1.0, scale_mode = "spectral", extra_scale_factor = 1.2, weight_decay = 0.0, max_grad_norm = 0.0}} {
+  exec.segment "block" attributes {gradient_bytes = 1024 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64} {
+    exec.bucket "block.matrices" attributes {column_axes = ["tp"], elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, matrix = array<i64: 16, 8>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Muon", part_elements = 128 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      exec.parameter "up" {first = 0 : i64, initializer = "zeros", local = tensor<16x8xf32, #model.dims<hidden, ffn>>, padded_shape = array<i64: 16, 16>, shape = array<i64: 16, 16>, sharding = #dist.sharding<[{ }, {tp}]>, stddev = 0.0 : f64}
+    }
+    exec.bucket "block.matrices2" attributes {elements = 128 : i64, gradient_offset = 512 : i64, holders = array<i64>, matrix = array<i64: 8, 16>, norm_weight = 1.0 : f64, number = 1 : i64, optimizer = "Muon", part_elements = 128 : i64, partial = [], row_axes = ["tp"], share = [], state_offset = 512 : i64, stored = f32, stored_offset = 512 : i64} {
+      exec.parameter "down" {first = 0 : i64, initializer = "zeros", local = tensor<8x16xf32, #model.dims<ffn, hidden>>, padded_shape = array<i64: 16, 16>, shape = array<i64: 16, 16>, sharding = #dist.sharding<[{tp}, { }]>, stddev = 0.0 : f64}
+    }
+  }
+}

@@ -232,3 +232,30 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 1 : i64},
     return
   }
 }
+
+// -----
+
+!x = tensor<2x16xf32, #model.dims<batch, hidden>>
+!w = tensor<16x1x8xf32, #model.dims<hidden, heads, head_dim>>
+!y = tensor<2x1x8xf32, #model.dims<batch, heads, head_dim>>
+!o = tensor<1x8x16xf32, #model.dims<heads, head_dim, hidden>>
+
+// Each of two tensor ranks has one head. Slices of columns and slices of rows are in two buckets.
+// CHECK-LABEL: exec.segment "block"
+// CHECK: exec.bucket "block.matrices" attributes {column_axes = ["tp"], elements = 128 : i64, {{.*}}matrix = array<i64: 16, 8>
+// CHECK-NOT: row_axes
+// CHECK: exec.parameter "q"
+// CHECK: exec.bucket "block.matrices2" attributes {elements = 128 : i64, {{.*}}matrix = array<i64: 8, 16>, {{.*}}row_axes = ["tp"]
+// CHECK: exec.parameter "o"
+module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.plan = {tp = 2 : i64}, exec.optimizer = {type = "Muon"},
+                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+  func.func @block(
+      %x: !x {model.role = "stream", model.name = "x"},
+      %q: !w {model.role = "parameter", model.name = "q", dist.sharding = #dist.sharding<[{ }, {tp}, { }]>},
+      %o: !o {model.role = "parameter", model.name = "o", dist.sharding = #dist.sharding<[{tp}, { }, { }]>})
+      attributes {model.segment, model.parameters = {q = {}, o = {}}} {
+    %a = model.contract %x, %q : (!x, !w) -> !y
+    %b = model.contract %a, %o : (!y, !o) -> !x
+    return
+  }
+}

@@ -32,14 +32,14 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>} {
 // -----
 
 !x = tensor<2x16xf32, #model.dims<batch, hidden>>
-!w = tensor<16x8xf32, #model.dims<hidden, ffn>>
-!y = tensor<2x8xf32, #model.dims<batch, ffn>>
+!w = tensor<16x4xf32, #model.dims<hidden, ffn>>
+!y = tensor<2x4xf32, #model.dims<batch, ffn>>
 
 module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.optimizer = {type = "Muon"},
                    model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
   func.func @block(
       %x: !x {model.role = "stream", model.name = "x"},
-      // expected-error@+1 {{Muon needs whole matrices, and parameter up is split over "tp"; set model_parallel to 1, or another optimizer.type}}
+      // expected-error@+1 {{Muon needs matrices whose elements on a rank are a multiple of 128, and parameter up has 16 times 4; choose other sizes, a smaller model_parallel, or another optimizer.type}}
       %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, {tp}]>})
       attributes {model.segment, model.parameters = {up = {}}} {
     %a = model.contract %x, %up : (!x, !w) -> !y

@@ -94,12 +94,13 @@ TEST(PlanMemory, MemoryOfRandomPlansEqualsTheCompiledArena) {
   }
 }
 
-/// SGD has one state tensor. Muon has temporary matrices; under ZeRO the planner has only an upper bound of them.
+/// SGD has one state tensor. Muon has temporary matrices, whole ones under tp; under ZeRO the planner has only an upper
+/// bound of them.
 TEST(PlanMemory, MemoryOfOptimizersEqualsTheCompiledArena) {
   double sgd = worstMemoryError("tiny_gpt", 10, 10, {"optimizer.type=SGD"});
-  double muon = worstMemoryError("gpt2_124m", 6, 11, {"optimizer.type=Muon", "parallel_config.model_parallel=1"},
-                                 /*interleaves=*/false, "cpu", /*zeros=*/{0});
-  std::printf("SGD: worst error of 10 plans %.3f %%, Muon: of 6 plans %.3f %%\n", 100 * sgd, 100 * muon);
+  double muon = worstMemoryError("gpt2_124m", 8, 11, {"optimizer.type=Muon"}, /*interleaves=*/false, "cpu",
+                                 /*zeros=*/{0});
+  std::printf("SGD: worst error of 10 plans %.3f %%, Muon: of 8 plans %.3f %%\n", 100 * sgd, 100 * muon);
 }
 
 /// Gradients in 16 bits take half of the bytes that f32 gradients take.

@@ -94,8 +94,6 @@ public:
 
 private:
   bool dividesTheModel(int tp) const {
-    if (tp > 1 && rt::optimizerRow(run.optimizer.type).isForMatrices)
-      return false;
     return llvm::all_of(run.model.tensorParallelDims(),
                         [&](const std::string &dim) { return run.model.dims.at(dim) % tp == 0; });
   }

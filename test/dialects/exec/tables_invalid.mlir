@@ -69,6 +69,16 @@ module @bucket_c6_sign_without_rate {
 
 // -----
 
+module @bucket_c7_split_rows_without_a_matrix {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{needs a matrix and axes pp, dp, cp, ep or tp for its rows and columns, got ["tp"]}}
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], row_axes = ["tp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
 module @parameter_c1_ranks_differ {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {

@@ -387,13 +387,22 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
   EXPECT_THAT(sgd, HasSubstr("type: SGD"));
   EXPECT_THAT(sgd, HasSubstr("momentum: 0.8"));
   EXPECT_THAT(importText(small + "--optimizer sgd").yaml, HasSubstr("momentum: 0.9"));
-  std::string muon = importText(small + "--optimizer muon --muon-nesterov --muon-num-ns-steps 6 "
-                                        "--muon-extra-scale-factor 0.2")
-                         .yaml;
+  std::string muon =
+      importText(small + "--optimizer muon --muon-tp-mode duplicated --muon-nesterov --muon-num-ns-steps 6 "
+                         "--muon-extra-scale-factor 0.2")
+          .yaml;
   for (const char *line : {"type: Muon", "momentum: 0.95", "nesterov: True", "ns_steps: 6", "scale_mode: spectral",
                            "extra_scale_factor: 0.2"})
     EXPECT_THAT(muon, HasSubstr(line));
   EXPECT_THAT(importText(small + "--optimizer dist_muon").yaml, HasSubstr("nesterov: False"));
+  const std::string split = small + "--tensor-model-parallel-size 2 --optimizer muon ";
+  for (const char *mode : {"duplicated", "distributed"})
+    EXPECT_EQ(importText(split + "--muon-tp-mode " + mode).diagnostics.render(), "") << mode;
+  for (const char *mode : {"", "--muon-tp-mode blockwise"})
+    EXPECT_THAT(errorsOf(split + mode), HasSubstr("--muon-tp-mode: blockwise → duplicated")) << mode;
+  EXPECT_THAT(errorsOf(split + "--muon-tp-mode none"), HasSubstr("no mode 'none' here, there are duplicated"));
+  const std::string whole = small + "--tensor-model-parallel-size 1 --optimizer muon ";
+  EXPECT_EQ(importText(whole + "--muon-tp-mode blockwise").diagnostics.render(), "");
   EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
 }
 

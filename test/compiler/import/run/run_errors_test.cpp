@@ -214,8 +214,6 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"optimizer.type=SGD", "optimizer.nesterov=True"}, "nesterov needs optimizer.momentum above 0"},
         Fault{{"optimizer.type=Muon", "optimizer.scale_mode=spectrum"},
               "no scale_mode 'spectrum', there are spectral, shape_scaling, unit_rms_norm"},
-        Fault{{"optimizer.type=Muon", "parallel.parallel_mode=1", "parallel_config.model_parallel=2"},
-              "Muon needs whole matrices, which tensor parallelism splits; model_parallel: 2 → 1"},
         Fault{{"optimizer.betas=[0.9]"}, "optimizer.betas must be two numbers such as [0.9, 0.95]"},
         Fault{{"optimizer.beta2=1"}, "optimizer.beta2 is 1, must be in [0, 1)"},
         Fault{{"optimizer.betas=[1.5, 0.9]"}, "optimizer.beta1 is 1.5, must be in [0, 1)"},
