@@ -33,6 +33,7 @@ void expectEqualTraining(const TrainingRecord &actual, const TrainingRecord &exp
     EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-5 * expected.losses[step]) << "step " << step;
     EXPECT_NEAR(actual.norms[step], expected.norms[step], 1e-4 * expected.norms[step]) << "step " << step;
     EXPECT_EQ(compareGradients(expected.gradients[step], actual.gradients[step]), "") << "step " << step;
+    EXPECT_EQ(actual.loads[step], expected.loads[step]) << "step " << step;
   }
 }
 
@@ -235,6 +236,21 @@ TEST(Experts, ACheckedPlanTrainsTheSame) {
 }
 
 TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
+
+/// Each of the 8 * 8 tokens of a step has two choices. A sample leaves 5 slots to an expert.
+TEST(Experts, LoadsCountEveryChoice) {
+  for (const auto &loads : unsplit().loads) {
+    EXPECT_EQ(loads.size(), 2u);
+    for (const auto &[layer, counts] : loads) {
+      ASSERT_EQ(counts.size(), 5u) << layer;
+      EXPECT_EQ(std::accumulate(counts.begin(), counts.end() - 1, int64_t(0)), 2 * 8 * 8) << layer;
+      EXPECT_GT(counts.back(), 0) << layer;
+    }
+  }
+  RunConfig dropless = equivalenceRun("mixtral", {"moe_config.capacity_factor=2"});
+  for (const auto &[layer, counts] : trainCompiled(dropless, planOf(dropless, {.ep = 2}), 1).loads.at(0))
+    EXPECT_EQ(counts.back(), 0) << layer;
+}
 
 /// All experts and the router learn, so that no gradient is zero.
 TEST(Experts, EveryParameterHasAGradient) {
