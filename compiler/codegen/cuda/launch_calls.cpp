@@ -48,6 +48,7 @@ public:
     static const llvm::StringMap<Make> makers = {{"attention_forward", &Launches::forward},
                                                  {"attention_backward", &Launches::backward},
                                                  {"attend_cache", &Launches::attendCache},
+                                                 {"matmul", &Launches::fewRows},
                                                  {"take_row", &Launches::takeRow},
                                                  {"embed", &Launches::embed},
                                                  {"embed_gradient", &Launches::embedGradient},
@@ -199,6 +200,18 @@ private:
       width /= 2;
     add("keep_rows", geometry(256, 8), width);
     add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (valueDim + 2)), width);
+  }
+
+  /// Products of experts in generation. A library multiplies the rows of all experts, and reads their weights.
+  void fewRows() {
+    bool isPlain = call.flags.empty() && call.buffers.size() == 3;
+    if (!isPlain || number("batch") < 2 || number("m") > cuda::mostFewRows)
+      return;
+    int64_t width = widthFor({"b"}, number("n"), 16 / bytesOf(elements["b"]));
+    while (width > 1 && width * number("m") > cuda::mostFewSums)
+      width /= 2;
+    int64_t columns = 32 * width;
+    add("few_rows", geometry(32 * cuda::fewRowsWarps, 1, columns, 4 * cuda::fewRowsWarps * columns), width);
   }
 
   void takeRow() {
