@@ -237,6 +237,22 @@ TEST(Experts, ACheckedPlanTrainsTheSame) {
 
 TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
 
+/// Without drops, an expert has a slot for every token of a sample. Four layers leave chunks for interleaved stages.
+/// The sequence is whole where tokens are routed.
+TEST(Experts, DroplessTrainsLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun(
+      "mixtral", {"moe_config.capacity_factor=2", "moe_config.z_loss_factor=0.01", "model.model_config.num_layers=4"});
+  TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+  for (const SplitCase &split :
+       {SplitCase{.ep = 4}, SplitCase{.ep = 2, .microBatches = 2, .zero = 2, .recompute = planner::Recompute::Full},
+        SplitCase{.dp = 2, .cp = 2, .ep = 2, .zero = 1},
+        SplitCase{
+            .pp = 2, .ep = 2, .microBatches = 4, .schedule = planner::Schedule::Interleaved, .virtualStages = 2}}) {
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
+    expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
+  }
+}
+
 /// Each of the 8 * 8 tokens of a step has two choices. A sample leaves 5 slots to an expert.
 TEST(Experts, LoadsCountEveryChoice) {
   for (const auto &loads : unsplit().loads) {
@@ -248,7 +264,8 @@ TEST(Experts, LoadsCountEveryChoice) {
     }
   }
   RunConfig dropless = equivalenceRun("mixtral", {"moe_config.capacity_factor=2"});
-  for (const auto &[layer, counts] : trainCompiled(dropless, planOf(dropless, {.ep = 2}), 1).loads.at(0))
+  TrainingRecord record = trainCompiled(dropless, planOf(dropless, {.ep = 2}), 1);
+  for (const auto &[layer, counts] : record.loads.at(0))
     EXPECT_EQ(counts.back(), 0) << layer;
 }
 
