@@ -121,6 +121,8 @@ private:
         number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
       if (size.name == "seq" && function.findSize("keys"))
         number = 70;
+      if (size.name == "n" && function.name == "matmul") // whole loads of neighbouring columns, in two blocks
+        number = 33 * width;
       if (size.name == "tokens" && function.name == "embed_gradient")
         number = 5 * cuda::tokensPerSegment;
       sizes.push_back(number);

@@ -39,20 +39,21 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Case("saved_for_weights", "saved_for_weights")
       .Case("saved_by_backward", "saved_by_backward")
       .Case("statistic", "scalars")
-      .Case("cache", "cache")
+      .Cases("cache", "counter", "cache")
       .Case("logits", "logits")
       .Default("");
 }
 
 /// Returns whether values with this role pass between programs.
 bool isPassing(StringRef role) {
-  return role == "stream" || role == "cotangent" || role == "input" || role == "cache" || role == "logits" ||
-         role.starts_with("saved");
+  return role == "stream" || role == "cotangent" || role == "input" || role == "cache" || role == "counter" ||
+         role == "logits" || role.starts_with("saved");
 }
 
 /// Returns whether a result with this role replaces the argument of the same name.
 bool isUpdated(StringRef role) {
-  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" || role == "cache";
+  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" || role == "cache" ||
+         role == "counter";
 }
 
 /// Returns the last pass over a row that reads `argument` at a column.

@@ -161,7 +161,7 @@ private:
     } else if (role == "state") {
       offset(stateOffset(*segment, name));
       value(name.str());
-    } else if (role == "cache") {
+    } else if (role == "cache" || role == "counter") {
       uint64_t &end = sizes.cacheBytes[segment->kind];
       auto [entry, isNew] = savedOffsets.try_emplace(segment->kind + "/" + name.str(), end);
       if (isNew)

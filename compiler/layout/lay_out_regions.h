@@ -21,10 +21,10 @@ struct RegionSizes {
   std::map<std::pair<std::string, std::string>, uint64_t> savedBytes; ///< by "<segment>.<policy>" and region
   std::map<std::string, Input> inputs;                                ///< by name; in generation by "<name>.<phase>"
   uint64_t inputBytes = 0;                                            ///< bytes of one slot
-  std::map<std::string, uint64_t> cacheBytes;                         ///< by segment; only in generation
-  uint64_t logitsBytes = 0; ///< bytes of one rank's logits; only in generation
-  uint64_t streamBytes = 0; ///< bytes of the stream value between segments
-  uint64_t guardBytes = 0;  ///< free bytes after each buffer of a checked plan
+  std::map<std::string, uint64_t> cacheBytes; ///< by segment: caches in generation, counters in training
+  uint64_t logitsBytes = 0;                   ///< bytes of one rank's logits; only in generation
+  uint64_t streamBytes = 0;                   ///< bytes of the stream value between segments
+  uint64_t guardBytes = 0;                    ///< free bytes after each buffer of a checked plan
 };
 
 /// Reads the sizes that lay-out-regions has listed in the module.

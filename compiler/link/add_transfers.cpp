@@ -146,7 +146,7 @@ pb::Transfer transferNamed(const std::string &name, pb::Transfer::Kind kind, con
   return made;
 }
 
-void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
+void addNames(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, pb::Plan &out) {
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
   bool hasLines = plan.pp > 1, hasBackward = trains(module);
@@ -160,7 +160,9 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
     pb::Entry &train = *out.add_entries();
     train.set_name(name);
     train.set_micro_batches(static_cast<uint32_t>(microBatches));
-    for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
+    for (exec::Region region : {exec::Region::Parameters, exec::Region::State, exec::Region::Cache}) {
+      if (region == exec::Region::Cache && regions.cacheBytes.empty())
+        continue;
       train.add_finds(static_cast<uint32_t>(region));
       train.add_writes(static_cast<uint32_t>(region));
     }

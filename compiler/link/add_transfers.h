@@ -27,7 +27,7 @@ struct StepTransfers {
 
 /// Lists the queues that are in use and the entries: a training step if the module trains, and an evaluation. `module`
 /// must already contain its programs.
-void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
+void addNames(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, rt::pb::Plan &out);
 
 /// Returns the axes of several ranks that shard the samples.
 uint32_t sampleAxisBits(const planner::Plan &plan);
@@ -40,7 +40,7 @@ rt::pb::Transfer transferNamed(const std::string &name, rt::pb::Transfer::Kind k
                                PlanTables &tables);
 
 /// Adds the values that pass between programs, in the order in which programs list them. The first use of a name sets
-/// its type. Values in caches are resident, all others belong to a micro-batch.
+/// its type. Caches and counters are resident, all others belong to a micro-batch.
 void addPassingValues(mlir::ModuleOp module, PlanTables &tables);
 
 /// Adds the module's values, the values of the scalars, and the transfers of a step.

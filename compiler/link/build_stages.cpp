@@ -1,5 +1,6 @@
 // Lays out the arenas of a stage. The device arena holds, in order:
 //   - parameters, gradients and optimizer state
+//   - counters of layers, such as the choices of experts
 //   - gathered parameters and gradients: one buffer for the embedding, one for the head, and two ring slots for each
 //     kind of layer
 //   - input slots
@@ -112,6 +113,7 @@ public:
     bindParameters(
         in.segments, in.trains, [&](const Call &call) { return draft.isRepeated(call) ? draft.wholeLayers : 0; }, stage,
         places);
+    bindCounters(places);
     bindInputs(places);
     bindActivations(draft, places);
     bindCommon(places);
@@ -187,6 +189,15 @@ private:
     last.set_name("step");
     last.set_first_call(next);
     last.set_calls(1);
+  }
+
+  /// Allocates the counters of layers, which training adds to and the host reads.
+  void bindCounters(PlaceBuilder &places) {
+    for (Call &call : *stage.mutable_calls())
+      if (isLayerCall(call))
+        if (auto bytes = in.regions.cacheBytes.find(layoutOf(call, in.segments).kind);
+            bytes != in.regions.cacheBytes.end())
+          PlaceBuilder::bind(call, Region::Cache, places.take(bytes->second, 0, "counters"));
   }
 
   /// Allocates the inputs. Each chunk has its own ring slots, but the host staging buffer is allocated once.

@@ -137,8 +137,12 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   uint64_t elements = buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth();
   if (static_cast<int>(number) >= describedValues)
     known.set_elements(std::max<uint64_t>(known.elements(), elements));
-  if (std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue()))
+  std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue());
+  if (shape)
     setDims(*shape, /*isListed=*/static_cast<int>(number) < describedValues, known);
+  // No collective sums a counter, so propagate-value-axes does not describe it.
+  if (shape && buffer.getRegion() == exec::stringifyRegion(exec::Region::Cache))
+    known.set_partial(known.partial() | static_cast<uint32_t>(shape->partial));
   return number;
 }
 

@@ -55,7 +55,7 @@ private:
   void linkStep() {
     bool hasBackward = trains(module);
     std::vector<int64_t> ramp = hasBackward ? readRamp(module) : std::vector<int64_t>();
-    addNames(module, split, out);
+    addNames(module, regions, split, out);
     PlanTables tables(out);
     StepTransfers transfers = addStepTransfers(module, regions, split, tables);
     std::vector<BucketTransfers> buckets = addBuckets(segments, hasBackward, tables, out);

@@ -69,6 +69,9 @@ ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 /// Returns the outermost axis of the group.
 planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
+/// Returns whether the instruction computes a product, by the library or by a kernel.
+bool isOfProduct(const EmittedPiece &piece) { return piece.name == "matmul" || piece.name == "few_rows"; }
+
 } // namespace
 
 std::vector<EmittedPiece> OpTerms::piecesOf(Operation *op) const {
@@ -82,7 +85,7 @@ std::vector<EmittedPiece> OpTerms::memoryPiecesOf(Operation *op) const {
     return {};
   std::vector<EmittedPiece> pieces = piecesOf(op);
   if (isProduct(op))
-    llvm::erase_if(pieces, [](const EmittedPiece &piece) { return piece.name == "matmul"; });
+    llvm::erase_if(pieces, isOfProduct);
   return pieces;
 }
 
@@ -90,7 +93,7 @@ Size OpTerms::trafficOf(Operation *op) const {
   Size bytes;
   if (emitted) {
     for (const EmittedPiece &piece : emitted->of(op))
-      if (!isProduct(op) || piece.name == "matmul")
+      if (!isProduct(op) || isOfProduct(piece))
         for (const Monomial &part : piece.bytes)
           add(bytes, part);
     return bytes;

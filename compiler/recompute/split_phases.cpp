@@ -417,11 +417,11 @@ private:
   /// keeps the whole stream.
   DictionaryAttr keptSlice(const Phases &phases) { return saved("saved", "saved." + Twine(phases.saved().size())); }
 
-  /// Adds the outgoing stream and the sums.
-  void addForwardResults(const Phases &phases, bool hasStatistics, SmallVectorImpl<Value> &results,
+  /// Adds the outgoing stream, and the results with the given roles.
+  void addForwardResults(const Phases &phases, ArrayRef<StringRef> roles, SmallVectorImpl<Value> &results,
                          SmallVectorImpl<DictionaryAttr> &attributes) {
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (phases.resultRole(index) == "stream" || (phases.resultRole(index) == "statistic" && hasStatistics)) {
+      if (phases.resultRole(index) == "stream" || llvm::is_contained(roles, phases.resultRole(index))) {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }
@@ -431,7 +431,8 @@ private:
   void emitEvaluation(const Phases &phases) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
-    addForwardResults(phases, /*hasStatistics=*/phases.resultRole(0) == "loss", results, attributes);
+    bool hasLoss = phases.resultRole(0) == "loss";
+    addForwardResults(phases, hasLoss ? ArrayRef<StringRef>("statistic") : ArrayRef<StringRef>(), results, attributes);
     PhaseBuilder phase(joint, joint.getName() + ".evaluate");
     auto needed = phases.forwardOps(results);
     for (Operation &op : body)
@@ -444,7 +445,7 @@ private:
                    const std::optional<SlicedInput> &slice) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
-    addForwardResults(phases, /*hasStatistics=*/true, results, attributes);
+    addForwardResults(phases, {"statistic", "counter"}, results, attributes);
     for (auto [index, value] : llvm::enumerate(phases.saved())) {
       results.push_back(value);
       attributes.push_back(kept(weight, value, index));

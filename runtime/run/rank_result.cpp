@@ -40,8 +40,8 @@ Json rowOf(const std::optional<StartupError> &error) {
 }
 
 StepRecord stepOf(const Json &row) {
-  return {row.at(0), row.at(1), row.at(2), row.at(3),  row.at(4),  row.at(5),  row.at(6),
-          row.at(7), row.at(8), row.at(9), row.at(10), row.at(11), row.at(12), row.at(13)};
+  return {row.at(0), row.at(1), row.at(2),  row.at(3),  row.at(4),  row.at(5),  row.at(6), row.at(7),
+          row.at(8), row.at(9), row.at(10), row.at(11), row.at(12), row.at(13), {}};
 }
 
 } // namespace

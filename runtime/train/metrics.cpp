@@ -45,6 +45,25 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
 /// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
 double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
+/// Returns the loads of experts: for each layer, the share of the choices that each expert has.
+nlohmann::ordered_json loadsOf(const ExpertLoads &loads) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const ExpertLoad &layer : loads.layers) {
+    auto all = static_cast<double>(std::max<int64_t>(1, layer.choices()));
+    std::vector<double> shares;
+    for (int64_t chosen : layer.chosen)
+      shares.push_back(static_cast<double>(chosen) / all);
+    layers.push_back({{"layer", layer.layer},
+                      {"choices", layer.choices()},
+                      {"load", shares},
+                      {"dropped", static_cast<double>(layer.dropped) / all}});
+  }
+  return {{"steps", loads.steps},
+          {"max_over_mean", loads.mostOverMean()},
+          {"dropped", loads.droppedShare()},
+          {"layers", layers}};
+}
+
 /// Formats a duration and the speed of moving `bytes` in this time: "1.21 s (4.812 GB/s)".
 std::string withSpeed(double seconds, uint64_t bytes) {
   std::string duration = seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
@@ -76,6 +95,9 @@ std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft)
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
   if (record.batch > 0)
     line += fmt::format("  batch {}", record.batch);
+  if (!record.experts.isEmpty())
+    line += fmt::format("  experts {:.2f} x mean, {:.1f} % dropped", record.experts.mostOverMean(),
+                        record.experts.droppedShare() * 100);
   if (record.isSpike)
     line += fmt::format("  skipped: gradient norm above {:.4g}", record.normLimit);
   else if (!record.isApplied && record.labels > 0)
@@ -181,6 +203,8 @@ std::string metricsLine(const StepRecord &record) {
   }
   if (record.batch > 0)
     line["batch"] = record.batch;
+  if (!record.experts.isEmpty())
+    line["experts"] = loadsOf(record.experts);
   line["schema"] = 1;
   return line.dump();
 }
@@ -265,6 +289,9 @@ void Metrics::add(const StepRecord &record) {
                            {"step_seconds", record.seconds},
                            {"tokens_per_second", record.tokensPerSecond},
                            {"loss_scale", record.lossScale}});
+  if (!record.experts.isEmpty())
+    events.add(record.step, {{"experts/max_over_mean", record.experts.mostOverMean()},
+                             {"experts/dropped", record.experts.droppedShare()}});
   double left = secondsLeft(record);
   if (isTerminal) {
     int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));

@@ -21,6 +21,8 @@ void RunGauges::begin(int64_t steps, const std::vector<RestartRecord> &records) 
 
 void RunGauges::add(const StepRecord &record) {
   step = record;
+  if (!record.experts.isEmpty())
+    experts = record.experts;
   ++trainedSteps;
   skippedSteps += !record.isApplied;
   labels += record.labels;
@@ -68,6 +70,12 @@ std::string RunGauges::text() const {
                 step->mfu);
     text.single("loss_scale", "gauge", "Loss scale of the latest step.", step->lossScale);
     text.single("memory_bytes", "gauge", "Memory of the rank that has most.", step->peakBytes);
+  }
+  if (!experts.isEmpty()) {
+    text.single("expert_load_max_ratio", "gauge", "Choices of the busiest expert of a layer over an even spread.",
+                experts.mostOverMean());
+    text.single("expert_dropped_ratio", "gauge", "Share of the choices of experts beyond their capacity.",
+                experts.droppedShare());
   }
   if (evaluation) {
     text.single("evaluation_step", "gauge", "Steps before the latest evaluation.", evaluation->step);

@@ -7,6 +7,7 @@
 #include "runtime/executor.h"
 #include "runtime/launch/topology.h"
 #include "runtime/program.h"
+#include "runtime/train/expert_loads.h"
 #include "runtime/train/open_data.h"
 #include "runtime/train/slow_ranks.h"
 
@@ -36,6 +37,7 @@ struct StepRecord {
   bool isSpike = false;   ///< skipped because its norm was above `normLimit`
   double normLimit = 0;   ///< 0: none
   int64_t batch = 0;      ///< samples of the step in a run with a ramp of the batch size, else 0
+  ExpertLoads experts;    ///< empty in most steps; results of other processes do not have it
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

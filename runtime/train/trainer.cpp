@@ -95,6 +95,7 @@ void Trainer::train() {
   if (isLeader())
     context.metrics.addRestarts(firstStep);
   beginComparison();
+  beginLoads();
   do {
     while (!isStopped && divergence.empty() && state.step < options.steps) {
       trainStep();
@@ -158,6 +159,24 @@ void Trainer::beginComparison() {
   executor.computeSeconds = 0;
 }
 
+/// Rank 0 chooses the interval, because only its process must know the options of the log.
+void Trainer::beginLoads() {
+  constexpr int64_t usual = 10;
+  expertCounters.emplace(context.program, executor);
+  if (expertCounters->isEmpty())
+    return expertCounters.reset();
+  std::string mine = isLeader() ? std::to_string(context.options.logEvery.value_or(usual)) : "";
+  loadSteps = std::stoll(agreement.first(mine));
+}
+
+ExpertLoads Trainer::loadsIfDue() {
+  ++countedSteps;
+  bool isLast = isStopped || state.step == context.options.steps;
+  if (!expertCounters || (state.step % loadSteps != 0 && !isLast))
+    return {};
+  return {std::exchange(countedSteps, 0), expertCounters->take(agreement)};
+}
+
 void Trainer::compareIfDue() {
   if (!slowRanks || (state.step - firstStep) % windowSteps != 0)
     return;
@@ -215,6 +234,7 @@ void Trainer::trainStep() {
   divergence = divergenceRule.judge(outcome, state);
   isSaveProven |= std::isfinite(outcome.loss); // NaN without labels; then the weights are still those of the save
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  ExpertLoads loads = loadsIfDue();
   if (context.options.keepGradients)
     context.gatherer.addGradients(executor, results, state.step - 1 - firstStep);
   if (context.options.keepParameters)
@@ -224,6 +244,7 @@ void Trainer::trainStep() {
   if (!isLeader())
     return;
   context.result.steps.push_back(record(outcome, seconds.count()));
+  context.result.steps.back().experts = std::move(loads);
   context.metrics.add(context.result.steps.back());
   if (context.options.onStep)
     context.options.onStep(context.result.steps.back());

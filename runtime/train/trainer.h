@@ -84,6 +84,10 @@ private:
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
+  /// Finds the counters of experts, and agrees with the other ranks on when they are read.
+  void beginLoads();
+  /// Returns the loads of experts since the last call if they are due. All ranks call it after each step.
+  ExpertLoads loadsIfDue();
   bool isLeader() const { return executor.rankProgram().rank == 0; }
 
   RunContext &context;
@@ -97,10 +101,12 @@ private:
   const EntryPlace evaluateEntry, trainEntry; ///< equal if the plan only evaluates
   StepBatch batch;                            ///< of the last step
   const uint32_t scalarsExchange, resultsExchange;
-  TraceRecorder recorder;             ///< of the last step, if a trace was requested
-  int64_t windowSteps = 0;            ///< of comparisons of the ranks' compute times; 0: none
-  std::optional<SlowRanks> slowRanks; ///< set if there are comparisons
-  std::vector<std::string> hosts;     ///< of the ranks, if there are comparisons
+  TraceRecorder recorder;                       ///< of the last step, if a trace was requested
+  int64_t windowSteps = 0;                      ///< of comparisons of the ranks' compute times; 0: none
+  std::optional<SlowRanks> slowRanks;           ///< set if there are comparisons
+  std::vector<std::string> hosts;               ///< of the ranks, if there are comparisons
+  std::optional<ExpertCounters> expertCounters; ///< set if the plan has counters of experts
+  int64_t loadSteps = 0, countedSteps = 0;      ///< steps between readings of the counters, and since the last one
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the result of the rule

@@ -12,7 +12,8 @@ namespace {
 class Space {
 public:
   Space(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch)
-      : plan(plan), shapes(plan, mesh), launch(launch), kernel(plan.kernels(static_cast<int>(launch.kernel()))) {}
+      : plan(plan), mesh(mesh), shapes(plan, mesh), launch(launch),
+        kernel(plan.kernels(static_cast<int>(launch.kernel()))) {}
 
   /// Returns the first fault of the launch, or an empty string.
   std::string fault();
@@ -20,10 +21,12 @@ public:
 private:
   std::string faultOfScalars() const;
   std::string faultOfSignature(const KernelSignature &row);
+  std::string faultOfMatrices(const KernelSignature &row) const;
   std::string faultOfSizes(const KernelSignature &row, const std::vector<const OperandSignature *> &operands) const;
   int64_t scalar(int index) const { return launch.scalars(index).constant(); }
 
   const pb::Plan &plan;
+  const Mesh &mesh;
   Shapes shapes;
   const pb::Launch &launch;
   const pb::Kernel &kernel;
@@ -64,9 +67,24 @@ std::string Space::faultOfSignature(const KernelSignature &row) {
       return fmt::format("buffer {} says what the scalars are, and its value has no dims", kernel.space() - 1);
     space = dims.value_or(Dims());
   }
-  std::string found = isKnown ? faultOfSizes(row, operands) : "";
+  bool isProduct = row.function == findFunction("matmul");
+  std::string found = !isKnown ? "" : isProduct ? faultOfMatrices(row) : faultOfSizes(row, operands);
   bool hasScalars = found.empty() && (isKnown || kernel.space() == 0);
   return hasScalars ? faultOfScalars() : found;
+}
+
+/// Checks a kernel that replaces a MATMUL like the call. The names that operands share tell the dims of matrices apart.
+std::string Space::faultOfMatrices(const KernelSignature &row) const {
+  if (static_cast<size_t>(launch.scalars_size()) < row.scalars.size())
+    return fmt::format("has {} scalars, a kernel of shape {} takes {}", launch.scalars_size(), row.name,
+                       row.scalars.size());
+  pb::LibraryCall call;
+  call.set_function(pb::LibraryCall::MATMUL);
+  *call.mutable_buffers() = launch.buffers();
+  for (const char *size : {"m", "n", "k"})
+    call.add_sizes(scalar(static_cast<int>(*row.findScalar(size))));
+  call.add_sizes(launch.extent());
+  return faultOfProduct(plan, mesh, call);
 }
 
 /// Checks that scalars that are sizes agree with the dims of the operands.

@@ -141,12 +141,18 @@ void Values::findStageValues() {
       infos[i].layering = ValueInfo::OfStage;
 }
 
-/// Marks the values that all calls add to, such as loss, tokens and the norm, and the gradients of buckets.
+/// Marks the values that all calls add to and that the host sets, such as loss, tokens and the norm, and the gradients
+/// of buckets. Other resident values that calls add to, such as counters, keep their sums from entry to entry.
 void Values::findSums() {
+  std::vector<bool> isSet(infos.size(), false); // by root
+  for (const pb::Stage &stage : plan.stages())
+    for (const pb::Exchange &exchange : stage.exchanges())
+      isSet[infos[exchange.buffer().value()].root] = true;
   auto mark = [&](const pb::Buffer &buffer, pb::Operand::Access access) {
     ValueInfo &info = infos[buffer.value()];
     const ValueInfo &root = infos[info.root];
-    info.isSum |= access == pb::Operand::ADD && root.isResident && root.layering == ValueInfo::OfStage;
+    info.isSum |=
+        access == pb::Operand::ADD && isSet[info.root] && root.isResident && root.layering == ValueInfo::OfStage;
   };
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (const pb::Instruction &instruction : subprogram.instructions()) {

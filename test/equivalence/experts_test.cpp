@@ -33,6 +33,7 @@ void expectEqualTraining(const TrainingRecord &actual, const TrainingRecord &exp
     EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-5 * expected.losses[step]) << "step " << step;
     EXPECT_NEAR(actual.norms[step], expected.norms[step], 1e-4 * expected.norms[step]) << "step " << step;
     EXPECT_EQ(compareGradients(expected.gradients[step], actual.gradients[step]), "") << "step " << step;
+    EXPECT_EQ(actual.loads[step], expected.loads[step]) << "step " << step;
   }
 }
 
@@ -235,6 +236,38 @@ TEST(Experts, ACheckedPlanTrainsTheSame) {
 }
 
 TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
+
+/// Without drops, an expert has a slot for every token of a sample. Four layers leave chunks for interleaved stages.
+/// The sequence is whole where tokens are routed.
+TEST(Experts, DroplessTrainsLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun(
+      "mixtral", {"moe_config.capacity_factor=2", "moe_config.z_loss_factor=0.01", "model.model_config.num_layers=4"});
+  TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+  for (const SplitCase &split :
+       {SplitCase{.ep = 4}, SplitCase{.ep = 2, .microBatches = 2, .zero = 2, .recompute = planner::Recompute::Full},
+        SplitCase{.dp = 2, .cp = 2, .ep = 2, .zero = 1},
+        SplitCase{
+            .pp = 2, .ep = 2, .microBatches = 4, .schedule = planner::Schedule::Interleaved, .virtualStages = 2}}) {
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
+    expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
+  }
+}
+
+/// Each of the 8 * 8 tokens of a step has two choices. A sample leaves 5 slots to an expert.
+TEST(Experts, LoadsCountEveryChoice) {
+  for (const auto &loads : unsplit().loads) {
+    EXPECT_EQ(loads.size(), 2u);
+    for (const auto &[layer, counts] : loads) {
+      ASSERT_EQ(counts.size(), 5u) << layer;
+      EXPECT_EQ(std::accumulate(counts.begin(), counts.end() - 1, int64_t(0)), 2 * 8 * 8) << layer;
+      EXPECT_GT(counts.back(), 0) << layer;
+    }
+  }
+  RunConfig dropless = equivalenceRun("mixtral", {"moe_config.capacity_factor=2"});
+  TrainingRecord record = trainCompiled(dropless, planOf(dropless, {.ep = 2}), 1);
+  for (const auto &[layer, counts] : record.loads.at(0))
+    EXPECT_EQ(counts.back(), 0) << layer;
+}
 
 /// All experts and the router learn, so that no gradient is zero.
 TEST(Experts, EveryParameterHasAGradient) {

@@ -47,6 +47,20 @@ llvm::Error PhaseCalls::call(LayerState &layer, const std::string &phase, int64_
   return llvm::Error::success();
 }
 
+PhaseCalls::Counter &PhaseCalls::counter(const LayerState &layer, DictionaryAttr attributes, RankedTensorType type) {
+  auto [entry, isNew] = counters.try_emplace(layer.name() + "." + text(attributes, "model.name"));
+  Counter &counter = entry->second;
+  if (!isNew)
+    return counter;
+  counter.values.assign(type.getNumElements(), 0.0);
+  auto partial = cast<dist::ShardingAttr>(attributes.get("dist.sharding")).getPartial();
+  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  for (StringAttr axis : mesh.getAxes())
+    if (axis != "pp" && !llvm::is_contained(partial, axis) && context.coordinate(axis) != 0)
+      counter.isOwn = false;
+  return counter;
+}
+
 Tensor PhaseCalls::read(LayerState &layer, DictionaryAttr attributes, RankedTensorType type, int64_t microBatch,
                         const Tensor &stream) {
   std::string role = text(attributes, "model.role"), name = text(attributes, "model.name");
@@ -58,6 +72,8 @@ Tensor PhaseCalls::read(LayerState &layer, DictionaryAttr attributes, RankedTens
     return layer.saved[microBatch].at(name);
   if (role == "statistic")
     return Tensor(type, {statistics[name]});
+  if (role == "counter")
+    return Tensor(type, counter(layer, attributes, type).values);
   if (role == "input")
     return input(name, type, microBatch);
   auto [values, first] = layers.store(layer, role, name);
@@ -72,6 +88,8 @@ void PhaseCalls::write(LayerState &layer, DictionaryAttr attributes, Tensor valu
     layer.saved[microBatch][name] = std::move(value);
   } else if (role == "statistic") {
     statistics[name] = value.values[0];
+  } else if (role == "counter") {
+    counters.at(layer.name() + "." + name).values = value.values;
   } else {
     auto [values, first] = layers.store(layer, role, name);
     std::copy(value.values.begin(), value.values.end(), values->begin() + first);

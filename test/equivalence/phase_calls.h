@@ -25,8 +25,16 @@ public:
   llvm::Error callWhole(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream);
 
   std::map<std::string, double> statistics; ///< of this step: "loss_sum", "token_count", "squared_norm"
+  /// A counter of a layer.
+  struct Counter {
+    std::vector<double> values;
+    bool isOwn = true; ///< false if another rank has the same counts
+  };
+  std::map<std::string, Counter> counters; ///< of this step, by "block.0.chosen0"
 
 private:
+  /// Returns the counter of an argument.
+  Counter &counter(const LayerState &layer, mlir::DictionaryAttr attributes, mlir::RankedTensorType type);
   Tensor read(LayerState &layer, mlir::DictionaryAttr attributes, mlir::RankedTensorType type, int64_t microBatch,
               const Tensor &stream);
   void write(LayerState &layer, mlir::DictionaryAttr attributes, Tensor value, int64_t microBatch, Tensor &stream);

@@ -16,10 +16,10 @@ static Type storedTypeOf(const RunConfig &run, MLIRContext *context) {
                                                 : Type(b.getF16Type());
 }
 
+std::string LayerState::name() const { return call.kind + (call.index < 0 ? "" : "." + std::to_string(call.index)); }
+
 std::string LayerState::globalName(const SegmentParameter &parameter) const {
-  if (!parameter.tiedTo.empty())
-    return parameter.tiedTo;
-  return call.kind + "." + (call.index < 0 ? "" : std::to_string(call.index) + ".") + parameter.name;
+  return parameter.tiedTo.empty() ? name() + "." + parameter.name : parameter.tiedTo;
 }
 
 RankLayers::RankLayers(const PartitionedModel &model, const RunConfig &run, const planner::Plan &plan,

@@ -25,6 +25,8 @@ struct LayerState {
                                                           ///< stream
   LayerState *tiedOwner = nullptr;                        ///< owner of tied parameters on the same stage
 
+  /// Returns the name of the layer, as in the plan: "block.0", or "head".
+  std::string name() const;
   /// Returns the name of a parameter in the whole model.
   std::string globalName(const SegmentParameter &parameter) const;
   /// Returns the layer of this stage that stores the bucket.

@@ -39,6 +39,7 @@ public:
     for (int64_t step = 0; step < inputs.steps; ++step) {
       context.step = static_cast<uint32_t>(step);
       calls.statistics.clear();
+      calls.counters.clear();
       context.scalars["loss_scale"] = 1;
       layers.clearAccumulators();
       for (const planner::Action &action : table.stages[stage]) {
@@ -218,6 +219,12 @@ private:
     out[step].loss = loss;
     out[step].gradNorm = norm;
     layers.addGradients(out[step], tokens);
+    for (const auto &[name, counter] : calls.counters) {
+      std::vector<double> &sums = out[step].counters[name];
+      sums.resize(counter.values.size());
+      for (size_t i = 0; counter.isOwn && i < sums.size(); ++i)
+        sums[i] += counter.values[i];
+    }
   }
 
   const RunConfig &run;

@@ -26,12 +26,14 @@ struct TrainingInputs {
 };
 
 /// One step: mean loss, norm of the mean gradient, whether the update was applied, the mean gradient of each global
-/// parameter (unpadded, row-major), and the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather".
+/// parameter (unpadded, row-major), the number of rank 0's bucket collectives by kind: "sum", "scatter", "gather", and
+/// the counters of layers, summed over ranks: "block.0.chosen0".
 struct TrainingStep {
   double loss = 0, gradNorm = 0;
   bool isApplied = true;
   std::map<std::string, std::vector<double>> gradients;
   std::map<std::string, int64_t> exchanges;
+  std::map<std::string, std::vector<double>> counters;
 };
 
 /// Trains for `inputs.steps` steps. Returns one entry per step, or the error of the first rank that failed.

@@ -90,12 +90,18 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
   options.steps = steps;
   options.threads = threads;
   options.keepGradients = true;
+  options.logEvery = 1;
   rt::RunResult result = rt::runPlan(rt::Program(std::move(compiled->plan), threads), options);
   for (const rt::StepRecord &step : result.steps) {
     record.losses.push_back(step.loss);
     record.norms.push_back(step.gradNorm);
     record.lossScales.push_back(step.lossScale);
     record.applied.push_back(step.isApplied);
+    auto &loads = record.loads.emplace_back();
+    for (const rt::ExpertLoad &layer : step.experts.layers) {
+      loads[layer.layer] = layer.chosen;
+      loads[layer.layer].push_back(layer.dropped);
+    }
   }
   for (const rt::Tensors &tensors : result.gradients) {
     auto &entry = record.gradients.emplace_back();
@@ -140,6 +146,14 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     record.gradients.push_back(std::move(step.gradients));
     record.exchanges.push_back(std::move(step.exchanges));
     record.applied.push_back(step.isApplied);
+    auto &loads = record.loads.emplace_back();
+    for (const auto &[name, counts] : step.counters)
+      if (size_t end = name.find(".chosen0"); end != std::string::npos) {
+        std::string layer = name.substr(0, end);
+        loads[layer].assign(counts.begin(), counts.end());
+        auto dropped = step.counters.find(layer + ".dropped0");
+        loads[layer].push_back(dropped == step.counters.end() ? 0 : static_cast<int64_t>(dropped->second[0]));
+      }
   }
   return record;
 }

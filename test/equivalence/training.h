@@ -34,12 +34,14 @@ struct SplitCase {
 
 /// The results of a training run. Every run: loss and norm per step, mean gradients by global parameter name. Compiled
 /// runs: the loss scale after each step. All runs: whether the update was applied. Interpreted runs: the number of
-/// bucket collectives.
+/// bucket collectives. All runs with experts: for each step, the choices of each expert, and last the dropped choices,
+/// by layer.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;
   std::vector<bool> applied;
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::vector<std::map<std::string, int64_t>> exchanges;
+  std::vector<std::map<std::string, std::vector<int64_t>>> loads;
 };
 
 /// Reads test/equivalence/<model>.yaml with overrides ("section.key=value").

@@ -48,6 +48,7 @@ public:
     static const llvm::StringMap<Make> makers = {{"attention_forward", &Launches::forward},
                                                  {"attention_backward", &Launches::backward},
                                                  {"attend_cache", &Launches::attendCache},
+                                                 {"matmul", &Launches::fewRows},
                                                  {"take_row", &Launches::takeRow},
                                                  {"embed", &Launches::embed},
                                                  {"embed_gradient", &Launches::embedGradient},
@@ -253,6 +254,7 @@ private:
   void takeColumns() { columns("columns", {"x", "y"}, {"first", "taken"}, "taken"); }
 
   void squaredNorm();
+  void fewRows();
 
   void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
@@ -271,6 +273,18 @@ private:
   llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
+
+/// Products of experts in generation. A library multiplies the rows of all experts, and reads their weights.
+void Launches::fewRows() {
+  bool isPlain = call.flags.empty() && call.buffers.size() == 3;
+  if (!isPlain || number("batch") < 2 || number("m") > cuda::mostFewRows)
+    return;
+  int64_t width = widthFor({"b"}, number("n"), 16 / bytesOf(elements["b"]));
+  while (width > 1 && width * number("m") > cuda::mostFewSums)
+    width /= 2;
+  int64_t columns = 32 * width;
+  add("few_rows", geometry(32 * cuda::fewRowsWarps, 1, columns, 4 * cuda::fewRowsWarps * columns), width);
+}
 
 void Launches::squaredNorm() {
   constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;

@@ -107,13 +107,14 @@ private:
   const GenerationPhase *phase;
   func::FuncOp function;
   std::map<std::string, Value> values;
-  int64_t nextRandomId = 0;
+  int64_t nextRandomId = 0, routes = 0;
   Value loss;                                            ///< summed over tokens, in the last segment
   Value logits;                                          ///< replaces the loss in generation
   SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
   SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
   SmallVector<Value> uncountedLosses;                    ///< such results that are not a part of the reported loss
   SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
+  SmallVector<std::pair<std::string, Value>> counters;   ///< values to add to counters of the layer, by name
 };
 
 int64_t SegmentBuilder::dimSize(const std::string &dim) const {
@@ -384,6 +385,13 @@ FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> 
     route.setKeptGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(number(op, "kept_groups", 1))));
   }
   values[op.outputs[1]] = route.getSlots();
+  if (phase)
+    return route.getIds();
+  ExpertLoads loads = expertLoads(*this, route.getIds(), in[0], dimSize("capacity"));
+  std::string number = std::to_string(routes++);
+  counters.emplace_back("chosen" + number, loads.chosen);
+  if (loads.dropped)
+    counters.emplace_back("dropped" + number, loads.dropped);
   return route.getIds();
 }
 
@@ -475,6 +483,11 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
     Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
     results.push_back(b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, always));
     roles.emplace_back("statistic", name);
+  }
+  for (auto &[name, count] : counters) {
+    Value counter = argument(count.getType(), "counter", name, function.getLoc());
+    results.push_back(b.create<model::AccumulateOp>(loc, count.getType(), counter, count, b.getUnitAttr()));
+    roles.emplace_back("counter", name);
   }
   b.create<func::ReturnOp>(function.getLoc(), results);
   function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));

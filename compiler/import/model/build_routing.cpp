@@ -46,6 +46,13 @@ Value chosenExperts(PrimitiveBuilder &p, Value ids, Value like) {
   return p.unary<model::StepOp>(p.b.create<model::ReduceSumOp>(p.loc, withoutFirst(type), hot));
 }
 
+/// Returns [batch, router]: the tokens of each sample that chose the expert. `chosen` is [batch, seq, router].
+Value choicesOfSamples(PrimitiveBuilder &p, Value ids, Value chosen) {
+  auto places = withoutFirst(cast<RankedTensorType>(ids.getType())), all = cast<RankedTensorType>(chosen.getType());
+  Type perSample = namedTensor({all.getDimSize(0), all.getDimSize(2)}, {dimNames(all)[0], dimNames(all)[2]}, p.f32);
+  return p.b.create<model::ContractOp>(p.loc, perSample, chosen, ones(p, places.getShape(), dimNames(places)));
+}
+
 } // namespace
 
 Value choiceScores(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value bias) {
@@ -82,10 +89,7 @@ Value expertWeights(PrimitiveBuilder &p, const OpDescription &op, Value scores, 
 }
 
 Value balanceLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value ids, Value weights) {
-  Value chosen = chosenExperts(p, ids, scores);
-  auto places = withoutFirst(cast<RankedTensorType>(ids.getType())), all = cast<RankedTensorType>(chosen.getType());
-  Type perSample = namedTensor({all.getDimSize(0), all.getDimSize(2)}, {dimNames(all)[0], dimNames(all)[2]}, p.f32);
-  Value counts = p.b.create<model::ContractOp>(p.loc, perSample, chosen, ones(p, places.getShape(), dimNames(places)));
+  Value counts = choicesOfSamples(p, ids, chosenExperts(p, ids, scores));
   double perShare = number(op, "factor", 0) * sizeOf(scores, 2) / (sizeOf(ids, 0) * sizeOf(ids, 2));
   Value probabilities;
   if (isSigmoid(op)) {
@@ -105,6 +109,18 @@ Value balanceBias(PrimitiveBuilder &p, Value ids, Value bias) {
   Value chosen = p.binary<model::MulOp>(chosenExperts(p, ids, bias), p.constant(experts));
   Value excess = p.binary<model::SubOp>(chosen, p.constant(choices));
   return p.sumAll(p.binary<model::MulOp>(excess, bias));
+}
+
+// A sample drops the choices of an expert beyond the capacity, so no sum over slots is needed.
+ExpertLoads expertLoads(PrimitiveBuilder &p, Value ids, Value scores, int64_t capacity) {
+  Value counts = choicesOfSamples(p, ids, chosenExperts(p, ids, scores));
+  ExpertLoads loads;
+  loads.chosen = p.b.create<model::ReduceSumOp>(p.loc, withoutFirst(cast<RankedTensorType>(counts.getType())), counts);
+  if (capacity >= sizeOf(ids, 2))
+    return loads;
+  Value excess = p.binary<model::SubOp>(counts, p.constant(static_cast<double>(capacity)));
+  loads.dropped = p.sumAll(p.binary<model::MulOp>(excess, p.unary<model::StepOp>(excess)));
+  return loads;
 }
 
 Value zLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value weights) {

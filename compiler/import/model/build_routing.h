@@ -23,6 +23,15 @@ mlir::Value balanceLoss(PrimitiveBuilder &p, const OpDescription &op, mlir::Valu
 /// choices * tokens. The other operands get no gradient from it.
 mlir::Value balanceBias(PrimitiveBuilder &p, mlir::Value ids, mlir::Value bias);
 
+/// How the tokens of a micro-batch spread over the experts.
+struct ExpertLoads {
+  mlir::Value chosen;  ///< [router]: tokens that chose the expert
+  mlir::Value dropped; ///< no dimensions: choices that found no slot; null if every choice has a slot
+};
+
+/// Counts the choices in `ids`. An expert has `capacity` slots for each sample.
+ExpertLoads expertLoads(PrimitiveBuilder &p, mlir::Value ids, mlir::Value scores, int64_t capacity);
+
 /// Returns the sum over tokens of weight * factor * (log sum exp(scores))^2.
 mlir::Value zLoss(PrimitiveBuilder &p, const OpDescription &op, mlir::Value scores, mlir::Value weights);
 

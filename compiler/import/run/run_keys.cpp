@@ -222,7 +222,7 @@ constexpr Row trainingKeys[] = {
     {"moe_config.comp_comm_parallel", T::Bool, accepted, "the plan orders communication"},
     {"moe_config.comp_comm_parallel_degree", T::Count, accepted, "belongs to comp_comm_parallel"},
     {"moe_config.expert_group_size", T::Count, accepted, "each sample is a group"},
-    {"moe_config.save_token_distribution", T::Bool, accepted, "how many tokens experts have is not written"},
+    {"moe_config.save_token_distribution", T::Bool, accepted, "metrics always have the loads of experts"},
     {"moe_config.balance_via_topk_bias", T::Bool, used,
      "a bias is added to the scores that choose experts; glm4_moe, deepseek_v3"},
     {"moe_config.topk_bias_update_rate", T::Number, used,

@@ -117,6 +117,23 @@ TEST(LogLine, HasNoSignBeforeNan) {
   EXPECT_THAT(logLine(record, 3), Not(HasSubstr("-nan")));
 }
 
+TEST(LogLine, HasTheLoadsOfExperts) {
+  StepRecord record;
+  record.labels = 5;
+  EXPECT_THAT(logLine(record, 3), Not(HasSubstr("experts")));
+  EXPECT_THAT(metricsLine(record), Not(HasSubstr("experts")));
+  record.experts = {.steps = 2,
+                    .layers = {{.layer = "block.0", .chosen = {3, 1, 4, 0}, .dropped = 2},
+                               {.layer = "block.1", .chosen = {2, 2, 2, 2}},
+                               {.layer = "block.2", .chosen = {0, 0}}}}; // nothing was routed
+  EXPECT_THAT(logLine(record, 3), HasSubstr("  experts 2.00 x mean, 12.5 % dropped"));
+  EXPECT_THAT(metricsLine(record),
+              HasSubstr("\"experts\":{\"steps\":2,\"max_over_mean\":2.0,\"dropped\":0.125,\"layers\":["
+                        "{\"layer\":\"block.0\",\"choices\":8,\"load\":[0.375,0.125,0.5,0.0],\"dropped\":0.25},"
+                        "{\"layer\":\"block.1\",\"choices\":8,\"load\":[0.25,0.25,0.25,0.25],\"dropped\":0.0},"
+                        "{\"layer\":\"block.2\",\"choices\":0,\"load\":[0.0,0.0],\"dropped\":0.0}]}"));
+}
+
 TEST(LogLine, EndsWithTheTimeLeft) {
   StepRecord record;
   record.step = 3, record.labels = 5, record.isApplied = true;

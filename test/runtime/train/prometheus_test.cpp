@@ -30,7 +30,9 @@ TEST(RunGauges, HoldTheLatestStepAndCountAll) {
   restarts[2].kind = RestartRecord::same;
   gauges.begin(10, restarts);
   EXPECT_THAT(gauges.text(), Not(HasSubstr("espalier_loss ")));
-  gauges.add(stepOf(7, 4.5));
+  StepRecord routed = stepOf(7, 4.5);
+  routed.experts = {.steps = 1, .layers = {{.layer = "block.0", .chosen = {3, 1}, .dropped = 1}}};
+  gauges.add(routed);
   gauges.add(stepOf(8, std::numeric_limits<double>::quiet_NaN(), /*isApplied=*/false));
   gauges.add(RollbackRecord{});
   SaveRecord save;
@@ -44,7 +46,7 @@ TEST(RunGauges, HoldTheLatestStepAndCountAll) {
        {"planned_steps 10", "steps_total 2", "skipped_steps_total 1", "labels_total 200", "step 8", "loss nan",
         "memory_bytes 1099511627776", "rollbacks_total 1", "restarts_total 2", "growths_total 1", "checkpoint_step 8",
         "checkpoint_bytes 12345", "checkpoint_blocked_seconds_total 0.5", "evaluation_loss 3.25",
-        "slow_rank_ratio{rank=\"3\"} 1.5"})
+        "slow_rank_ratio{rank=\"3\"} 1.5", "expert_load_max_ratio 1.5", "expert_dropped_ratio 0.25"})
     EXPECT_THAT(gauges.text(), HasSubstr(std::string("\nespalier_") + line + "\n"));
   gauges.add(SlowRecord{});
   EXPECT_THAT(gauges.text(), Not(HasSubstr("rank=\"3\""))) << "the rank has recovered";

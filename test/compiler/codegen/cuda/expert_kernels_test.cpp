@@ -166,6 +166,45 @@ TEST(CombineKernel, WeightedRowsOfChoices) {
   checkMove({.isDispatch = false, .hasChoice = true, .hasWeights = true, .from = "f32", .to = "f16"});
 }
 
+/// Products of the rows of 4 experts, of which two have tokens. The weights of the others are NaN, because the kernel
+/// must not read them.
+struct Product {
+  int64_t rows = 1, depth = 40, columns = 48;
+  std::string type = "f32", result = "f32";
+
+  void check() const {
+    std::string m = std::to_string(rows), k = std::to_string(depth), n = std::to_string(columns);
+    std::string a = "tensor<4x" + m + "x1x" + k + "x" + type + ", #model.dims<expert, batch, capacity, hidden>>";
+    std::string b = "tensor<4x" + k + "x" + n + "x" + type + ", #model.dims<expert, hidden, ffn>>";
+    std::string c = "tensor<4x" + m + "x1x" + n + "x" + result + ", #model.dims<expert, batch, capacity, ffn>>";
+    CallMachine machine("func.func @block.forward(%a: " + a + saved("a") + ", %b: " + b + saved("b") + ") -> (" + c +
+                        saved("c") + ") {\n %c = model.contract %a, %b : (" + a + ", " + b + ") -> " + c +
+                        "\n return %c : " + c + "\n}");
+    ASSERT_THAT(machine.kernels(), ElementsAre("few_rows"));
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    auto chosen = [](int64_t expert) { return expert % 2 == 1; };
+    for (int64_t i = 0; i < 4 * rows * depth; ++i) // the last row of an expert is empty if there are others
+      machine.values("a")[static_cast<size_t>(i)] =
+          chosen(i / (rows * depth)) && (rows == 1 || i / depth % rows < rows - 1) ? normal(random) : 0;
+    for (int64_t i = 0; i < 4 * depth * columns; ++i)
+      machine.values("b")[static_cast<size_t>(i)] = chosen(i / (depth * columns)) ? normal(random) : std::nan("");
+    machine.run({});
+    double bound = result == "f32" ? 1e-5 : 0x1p-7;
+    for (size_t i = 0; i < machine.cpu("c").size(); ++i) {
+      ASSERT_NEAR(machine.cuda("c")[i], machine.cpu("c")[i], bound * (4 + std::abs(machine.cpu("c")[i]))) << i;
+      if (!chosen(static_cast<int64_t>(i) / (rows * columns)))
+        ASSERT_EQ(machine.cuda("c")[i], 0) << i;
+    }
+    EXPECT_THAT(machine.cuda("c"), testing::Contains(testing::Gt(1)));
+  }
+};
+
+TEST(FewRowsKernel, OneRow) { Product{}.check(); }
+TEST(FewRowsKernel, OneRowInBf16) { Product{.depth = 100, .columns = 520, .type = "bf16", .result = "bf16"}.check(); }
+TEST(FewRowsKernel, SixteenRows) { Product{.rows = 16, .depth = 70, .type = "f16"}.check(); }
+TEST(FewRowsKernel, OddColumns) { Product{.rows = 3, .depth = 9, .columns = 37, .type = "bf16"}.check(); }
+
 /// Kernels neither read nor write rows for ids and slots that are out of range, as in a corrupted table.
 TEST(DispatchKernels, InvalidIdsAndSlotsAreIgnored) {
   for (bool isDispatch : {true, false}) {
