@@ -64,8 +64,11 @@ PathKind kindOfText(std::string_view text) {
   for (const char *section : {"base_config", "model", "runner_config", "parallel", "parallel_config", "planner"})
     if (keys.contains(section))
       return PathKind::RunFile;
-  bool isCluster = keys.contains("devices_per_host") || keys.contains("peak_flops");
-  return isCluster ? PathKind::ClusterFile : PathKind::Unknown;
+  if (keys.contains("devices_per_host") || keys.contains("peak_flops"))
+    return PathKind::ClusterFile;
+  // A script without a first line that names its shell, or the flags that an export writes.
+  bool hasFlags = has("--num-layers ") || has("--tensor-model-parallel-size ");
+  return hasFlags ? PathKind::ShellScript : PathKind::Unknown;
 }
 
 PathKind kindOfFolder(const Path &folder) {

@@ -131,14 +131,26 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
 }
 
-/// Returns whether the layers accumulate and reduce their gradients in 16 bits.
-bool has16BitGradients(const Problem &problem) {
+/// Returns the first trained parameters of the layers, or null if all are frozen.
+const ParameterTerm *trainedParameters(const Problem &problem) {
   for (const LayerRun &run : problem.layers)
     for (const PatternTerms &pattern : problem.kinds[run.kind].patterns)
       for (const ParameterTerm &parameter : pattern.parameters)
         if (!parameter.isFrozen)
-          return parameter.gradientBytes == 2;
-  return false;
+          return &parameter;
+  return nullptr;
+}
+
+/// Returns whether the layers accumulate and reduce their gradients in 16 bits.
+bool has16BitGradients(const Problem &problem) {
+  const ParameterTerm *parameters = trainedParameters(problem);
+  return parameters && parameters->gradientBytes == 2;
+}
+
+/// Returns whether the layers have 16-bit parameters, and gradients in float32.
+bool raisesGradients(const Problem &problem) {
+  const ParameterTerm *parameters = trainedParameters(problem);
+  return parameters && parameters->parameterBytes == 2 && parameters->gradientBytes == 4;
 }
 
 /// Returns whether an optimizer of whole matrices updates the layers.
@@ -298,7 +310,9 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.zero >= 1)
     text += "--use-distributed-optimizer\n";
   if (has16BitGradients(problem))
-    text += "--grad-reduce-in-bf16\n";
+    text += "--grad-reduce-in-bf16\n"; // with --fp16, gradients are in 16 bits anyway
+  if (raisesGradients(problem))
+    text += "--accumulate-allreduce-grads-in-fp32\n"; // with --bf16, this is the default
   if (plan.tp > 1 && updatesMatrices(problem))
     text += "--muon-tp-mode duplicated\n";
   if (plan.zeroReplicas() > 1)

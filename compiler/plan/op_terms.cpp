@@ -131,7 +131,8 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
 
 /// Returns the operations of attention on the rank with the most work. Under the causal mask this is the last context
 /// rank: its queries attend to all keys except half of as many keys as it has queries. With a window they attend to a
-/// window of keys; the whole sequence lacks the keys before its begin.
+/// window of keys; the whole sequence lacks the keys before its begin. Within documents they attend to the expected
+/// number of keys (`model::keysSeen`). The result is exact for one context rank and for one query on each context rank.
 Size OpTerms::attentionOperations(Operation *op) const {
   constexpr int cp = static_cast<int>(planner::Axis::Cp);
   auto positions = [&](unsigned operand) {
@@ -140,14 +141,24 @@ Size OpTerms::attentionOperations(Operation *op) const {
   double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
   auto window = op->getAttrOfType<IntegerAttr>("window");
   double most = window ? std::min(keys, static_cast<double>(window.getInt())) : keys;
-  if (most < keys)
+  double unseenByOne = 0.5 * most / keys; // by the queries of a whole sequence
+  double document = model::documentTokensOf(op);
+  if (document > 0 && document < keys) {
+    auto seenBy = [=, limit = most](double last) {
+      return model::keysSeen(last, keys, /*isCausal=*/true, limit, document);
+    };
+    most = seenBy(1);
+    unseen = 1 - seenBy(queries) / most;
+    unseenByOne = 1 - seenBy(keys) / most;
+  } else if (most < keys) {
     unseen = 1 - model::keysSeen(queries, keys, /*isCausal=*/true, most) / most;
+  }
   double allQueries = cast<CostedOp>(op).flops() / (1 - unseen) * keys / queries;
   Monomial every =
       product(scaled(replicaSamples(), allQueries / static_cast<double>(sizes.at().samples)), {1, {{cp, -1}}});
   if (unseen == 0)
     return {every};
-  return {every, product(scaled(every, -0.5 * most / keys), {1, {{cp, -1}}})};
+  return {every, product(scaled(every, -unseenByOne), {1, {{cp, -1}}})};
 }
 
 ComputeTerm OpTerms::singleTerm(Operation *op, Phase phase) const {

@@ -238,7 +238,7 @@ public:
 
   /// Everything besides the model that affects its terms.
   using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
-                              std::vector<std::string>, SystemStorage, std::string>;
+                              double, std::vector<std::string>, SystemStorage, std::string>;
   TermsKey termsKey() const {
     std::vector<std::vector<int>> experts;
     for (int tp : tensorRanks(run))
@@ -253,6 +253,7 @@ public:
             run.recompute.mpCommRecompute,
             run.recompute.recomputeSliceActivation,
             evaluates,
+            run.model.documentTokens,
             run.unfusedEpilogues,
             run.system.storage,
             target};

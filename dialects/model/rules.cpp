@@ -5,7 +5,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
 
@@ -381,23 +383,43 @@ static SmallVector<Value> attentionOperands(LocalizeContext &context, Operation 
   return operands;
 }
 
-double keysSeen(double queries, double keys, bool isCausal, double window) {
+double documentTokensOf(Operation *attention) {
+  bool isLimited = llvm::TypeSwitch<Operation *, bool>(attention)
+                       .Case<AttentionOp, AttentionGradOp>([](auto op) { return op.getVisibleFrom() != nullptr; })
+                       .Default(false);
+  auto module = attention->getParentOfType<ModuleOp>();
+  auto tokens = isLimited && module ? module->getAttrOfType<FloatAttr>(documentTokensName) : nullptr;
+  return tokens ? tokens.getValueAsDouble() : 0;
+}
+
+/// Returns keysSeen of causal attention for documents that begin at each token with probability `rate`, at most `limit`
+/// keys each.
+static double keysOfDocuments(double queries, double keys, double limit, double rate) {
+  // The integral of (1 - exp(-rate x)) / rate from 0 to `position`.
+  auto seenBefore = [rate](double position) { return (position + std::expm1(-rate * position) / rate) / rate; };
+  double first = keys - queries; // the position of the first query
+  double ofLimit = -std::expm1(-rate * limit) / rate;
+  return (seenBefore(limit) - seenBefore(std::min(first, limit)) + (keys - std::max(first, limit)) * ofLimit) / queries;
+}
+
+double keysSeen(double queries, double keys, bool isCausal, double window, double documentTokens) {
   if (!isCausal)
     return keys;
+  if (documentTokens > 0 && documentTokens < keys)
+    return keysOfDocuments(queries, keys, window > 0 && window < keys ? window : keys, 1 / documentTokens - 1 / keys);
   double first = keys - queries; // the position of the first query
   if (window <= 0 || window >= keys)
     return keys - queries / 2;
   return first >= window ? window : window - (window - first) * (window - first) / (2 * queries);
 }
 
-/// Returns the operations of products with scores: `ofKeys` products have the columns of q and k, `ofValues` those of
-/// v.
-static double attentionFlops(Value q, Value v, bool isCausal, std::optional<uint64_t> window, double ofKeys,
-                             double ofValues) {
-  auto queries = cast<RankedTensorType>(q.getType()), values = cast<RankedTensorType>(v.getType());
+/// Returns the operations of an attention's products with scores: `ofKeys` products have the columns of q and k,
+/// `ofValues` those of v.
+template <typename Op> static double attentionFlops(Op op, double ofKeys, double ofValues) {
+  auto queries = cast<RankedTensorType>(op.getQ().getType()), values = cast<RankedTensorType>(op.getV().getType());
   auto keys = static_cast<double>(values.getDimSize(sequenceDim));
-  double seen = keysSeen(static_cast<double>(queries.getDimSize(sequenceDim)), keys, isCausal,
-                         static_cast<double>(window.value_or(0)));
+  double seen = keysSeen(static_cast<double>(queries.getDimSize(sequenceDim)), keys, op.getCausal(),
+                         static_cast<double>(op.getWindow().value_or(0)), documentTokensOf(op));
   auto keyColumns = static_cast<double>(queries.getShape().back()),
        valueColumns = static_cast<double>(values.getShape().back());
   double rows = static_cast<double>(queries.getNumElements()) / keyColumns;
@@ -410,7 +432,7 @@ SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
                                        TypeRange{context.resultType(0), context.resultType(1)});
   return withOrigins(context, local, getQ());
 }
-double AttentionOp::flops() { return attentionFlops(getQ(), getV(), getCausal(), getWindow(), 1, 1); }
+double AttentionOp::flops() { return attentionFlops(*this, 1, 1); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {
   SmallVector<Value> operands = {getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)};
@@ -482,7 +504,7 @@ SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
                                                                    sequenceDim);
   return results;
 }
-double AttentionGradOp::flops() { return attentionFlops(getQ(), getV(), getCausal(), getWindow(), 3, 2); }
+double AttentionGradOp::flops() { return attentionFlops(*this, 3, 2); }
 bool AttentionGradOp::isExpensive() { return true; }
 
 } // namespace espalier::model

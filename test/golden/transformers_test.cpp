@@ -340,7 +340,7 @@ constexpr const char *graded[] = {"llama_wide",
                                   "deepseek_v3",
                                   "deepseek_v3_halves",
                                   "deepseek_v3_full_q"};
-/// Models with experts. Their gradients are recorded, too; they are not finetuned.
+/// Models with experts. Their gradients are recorded, too.
 constexpr const char *experts[] = {"mixtral",
                                    "qwen3_moe",
                                    "qwen2_moe",
@@ -359,6 +359,7 @@ INSTANTIATE_TEST_SUITE_P(Models, MegatronLatents, testing::Values("deepseek_v3_e
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
 INSTANTIATE_TEST_SUITE_P(GradedModels, Finetuning, testing::ValuesIn(graded), nameOf);
+INSTANTIATE_TEST_SUITE_P(ModelsWithExperts, Finetuning, testing::ValuesIn(experts), nameOf);
 
 } // namespace
 } // namespace espalier

@@ -46,6 +46,8 @@ TEST_F(PathKindOf, RecognizesShippedFiles) {
 TEST_F(PathKindOf, RecognizesFilesAndFoldersByContent) {
   EXPECT_EQ(pathKind(write("a.yaml", planFileBytes({}))), PathKind::Plan);
   EXPECT_EQ(pathKind(write("short", "x")), PathKind::Unknown);
+  EXPECT_EQ(pathKind(write("a.sh", "N=8\ntorchrun pretrain_gpt.py --num-layers $N\n")), PathKind::ShellScript);
+  EXPECT_EQ(pathKind(write("flags.txt", "--tensor-model-parallel-size 2\n")), PathKind::ShellScript);
   EXPECT_EQ(pathKind(write("empty", "")), PathKind::Unknown);
   EXPECT_EQ(pathKind(write("config.json", R"({"model_type": "gpt2"})")), PathKind::HfConfig);
   EXPECT_EQ(pathKind(write("table.json", R"({"version": "1.0", "server_count": "1", "server_list": []})")),

@@ -3,6 +3,7 @@
 #include "compiler/import/huggingface/hf_config.h"
 
 #include "compiler/import/huggingface/hf_rules.h"
+#include "compiler/import/huggingface/size_faults.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/run_file_writer.h"
 #include "runtime/json_reason.h"
@@ -106,6 +107,8 @@ public:
     reportRest();
     writeRun();
     result.yaml = yaml.text();
+    if (!result.diagnostics.hasErrors())
+      checkSizes();
   }
 
   /// Checks only the keys with one supported value, for a config that has already been read.
@@ -177,6 +180,13 @@ private:
 
   void writeModel();
 
+  /// Reports a value that cannot be a value of the size, such as null where transformers has no meaning for it.
+  /// Returns whether there is such a fault.
+  bool isUnusable(const HfSize &size, const std::string &key, const Json &value);
+
+  /// Reports sizes that are out of range or contradict each other, one error for each key.
+  void checkSizes();
+
   /// Returns the key that gives `size` a meaning.
   std::string conditionKey(const HfSize &size) const;
 
@@ -219,6 +229,7 @@ private:
   std::optional<Architecture> architecture;
   HfRules rules;
   std::set<std::string> known;
+  std::map<std::string, std::string> keysOfSizes; ///< size -> the config's key
   RunFileWriter yaml;
 };
 
@@ -269,9 +280,12 @@ void HfImporter::writeModel() {
     for (const std::string &place : size.places())
       if (const Json *found = valueAt(config, place)) {
         report(place, isMeant ? section + size.sizes.front() : "changes nothing beside the other keys", isMeant);
-        key = value ? key : place;
-        value = value ? value : found;
+        bool isFirst = !value || value->is_null();
+        key = isFirst ? place : key;
+        value = isFirst ? found : value;
       }
+    for (const std::string &each : size.sizes)
+      keysOfSizes.emplace(each, key);
     if (value && !isMeant) {
       if (conditionOf(size).empty())
         error(key, fmt::format("{} is {}, and {} is not given", key, value->dump(), conditionKey(size)));
@@ -282,16 +296,14 @@ void HfImporter::writeModel() {
         error(key.substr(0, key.find('.')), fmt::format("{} is not given", key));
       continue;
     }
+    if (value && isMeant && isUnusable(size, key, *value))
+      continue;
     if (!value || value->is_null()) {
       bool isUnset = value && !size.unset.empty();
       std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
       for (const std::string &each : size.sizes)
         if (!size.defaultText.empty()) // without a default, the model's own default is the same
           yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
-      continue;
-    }
-    if (!value->is_number() && !value->is_string() && !value->is_boolean()) {
-      error(key, fmt::format("{} must be a number, a string or a truth value", key));
       continue;
     }
     requireChoice(size, key, scalar(*value));
@@ -303,6 +315,39 @@ void HfImporter::writeModel() {
   std::string dtype = dtypeOf(config);
   yaml.put(section + "param_init_type", dtype, "torch_dtype");
   yaml.put(section + "compute_dtype", dtype, "torch_dtype");
+}
+
+bool HfImporter::isUnusable(const HfSize &size, const std::string &key, const Json &value) {
+  if (value.is_null() && (!size.unset.empty() || size.isNested()))
+    return false;
+  const SizeRule *rule = architecture->sizeRule(size.sizes.front());
+  bool isText = rule && rule->type == SizeRule::Type::String, isFlag = rule && rule->type == SizeRule::Type::Bool;
+  bool isSimple = value.is_number() || value.is_string() || value.is_boolean();
+  if (isSimple && (isText || !value.is_string()))
+    return false;
+  std::string way = size.defaultText.empty() ? "transformers' default" : "transformers' default, " + size.defaultText;
+  error(key, fmt::format("{} is {}, wanted {}; without the key it is {}", key, value.dump().substr(0, 200),
+                         isText   ? "a name"
+                         : isFlag ? "true or false"
+                                  : "a number",
+                         way));
+  return true;
+}
+
+void HfImporter::checkSizes() {
+  std::set<std::string> reported;
+  for (const SizeFault &fault : sizeFaults(*architecture, result.yaml)) {
+    auto found = keysOfSizes.find(fault.size);
+    if (found == keysOfSizes.end()) {
+      result.diagnostics.error(fault.where.file.empty() ? SourceLocation{file, 0, 0} : fault.where, fault.message);
+      continue;
+    }
+    const std::string &key = found->second;
+    if (!reported.insert(key).second)
+      continue;
+    std::string prefix = !valueAt(config, key) ? key + " is not given: " : key != fault.size ? key + ": " : "";
+    error(key, prefix + fault.message);
+  }
 }
 
 std::string HfImporter::conditionKey(const HfSize &size) const {
@@ -363,7 +408,13 @@ void HfImporter::requireOnly(const HfForm &form) {
   if (!value)
     return;
   report(key, form.text(architecture->name), /*isUsed=*/false);
-  if (!isOf(form, *value))
+  bool isKnown = false;
+  std::optional<double> layers = number("num_hidden_layers", isKnown);
+  if (bool isOfLayers = !form.each.empty() || !form.cycle.empty();
+      isOfLayers && value->is_array() && layers && static_cast<double>(value->size()) != *layers)
+    error(key, fmt::format("{} has {} items, wanted one for each of {} layers (num_hidden_layers)", key, value->size(),
+                           *layers));
+  else if (!isOf(form, *value))
     error(key, fmt::format("{} is {}, {}", key, value->dump().substr(0, 200), form.text(architecture->name)));
 }
 

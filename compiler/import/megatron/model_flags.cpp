@@ -110,6 +110,19 @@ private:
                               hidden, heads, *width));
   }
 
+  /// Writes Llama 3.1's scaling of rotary positions, with Megatron's constants.
+  void writeRopeScaling(const std::string &section) {
+    const char *flag = "--use-rope-scaling", *factorFlag = "--rope-scaling-factor";
+    std::string factor = given.number(factorFlag, section + "scaling_factor").value_or("8");
+    if (!given.isSet(flag, section + "extend_method"))
+      return;
+    if (isLatent || (hasExperts && !hasBias))
+      return given.error(flag, "only llama, qwen2, qwen3 and glm4_moe rescale rotary positions by this flag");
+    put(section + "extend_method", "LLAMA3", flag);
+    put(section + "scaling_factor", factor, factorFlag);
+    put(section + "original_max_position", "8192");
+  }
+
   void writeSizes(const std::string &section, bool isLlama) {
     put(section + "num_layers", fmt::format("{}", layers), "--num-layers");
     std::optional<int64_t> hidden = putCount(section + "hidden_size", "--hidden-size");
@@ -157,6 +170,7 @@ private:
         put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
       put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
       put(section + "theta", base.value_or("10000"), "--rotary-base");
+      writeRopeScaling(section);
       for (auto [flag, rate] :
            {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
         if (rate != "0")
@@ -164,6 +178,8 @@ private:
                                         given.isGiven(flag) ? "" : " unless it is given", flag));
       return;
     }
+    if (given.isSet("--use-rope-scaling", section + "type"))
+      given.error("--use-rope-scaling", "gpt2 has learned positions, llama --position-embedding-type rope");
     if (ffn && hidden && *ffn % *hidden != 0)
       given.error("--ffn-hidden-size",
                   fmt::format("gpt2 requires a multiple of --hidden-size {}, got {}", *hidden, *ffn));

@@ -146,12 +146,15 @@ private:
 
   void writeWrapper() {
     given.isSet("--calculate-per-token-loss", "the loss of a step is a mean over its tokens, in all micro-batches");
-    if (given.isSet("--grad-reduce-in-bf16", "parallel.gradient_fp32_sync, if the type is bfloat16") &&
-        (dtype.name == "bfloat16" || !dtype.isStated))
+    bool isReduced = given.isSet("--grad-reduce-in-bf16", "parallel.gradient_fp32_sync, if the type is bfloat16") &&
+                     (dtype.name == "bfloat16" || !dtype.isStated);
+    if (isReduced)
       put("parallel.gradient_fp32_sync", "False", "--grad-reduce-in-bf16");
     // Megatron's gradients have the type of the parameters; it raises those in bfloat16 to f32, unlike those in
     // float16.
     bool isRaised = given.isSet("--accumulate-allreduce-grads-in-fp32", "parallel.gradient_fp32_sync, which is f32");
+    if (!dtype.isStated && isRaised && !isReduced) // flags over a run file that has the type
+      put("parallel.gradient_fp32_sync", "True", "--accumulate-allreduce-grads-in-fp32");
     if (dtype.isStated && dtype.name == "float16")
       put("parallel.gradient_fp32_sync", isRaised ? "True" : "False",
           isRaised ? "--accumulate-allreduce-grads-in-fp32" : "--fp16");

@@ -21,7 +21,6 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--weight-decay-incr-style", "constant", oneDecay},
     {"--min-loss-scale", "1", "the lowest loss scale is 1"},
     {"--apply-layernorm-1p", nullptr, "norms multiply by their weight, not by one more than it"},
-    {"--use-rope-scaling", nullptr, "rotary positions are not rescaled"},
     {"--fp8-format", nullptr, noEightBits},
     {"--fp8-hybrid", nullptr, noEightBits},
     {"--fp8-e4m3", nullptr, noEightBits},

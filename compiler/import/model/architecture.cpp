@@ -4,6 +4,7 @@
 #include "compiler/import/yaml/base_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 namespace espalier {
@@ -11,8 +12,8 @@ namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
 const std::vector<std::string> optionalKeys = {"attributes", "base_config", "weights", "hf_config", "modules"};
-const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
-                                           "most", "below",   "only",    "action",  "meaning"};
+const std::vector<std::string> sizeKeys = {"type",  "default",  "choices", "aliases", "least",  "most",
+                                           "below", "multiple", "only",    "action",  "meaning"};
 
 /// Short names of the number types that run files may use.
 const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"},
@@ -56,6 +57,7 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
   rule.least = text("least");
   rule.most = text("most");
   rule.below = text("below");
+  rule.multiple = text("multiple");
   rule.only = text("only");
   rule.meaning = text("meaning");
   if (!text("action").empty())
@@ -252,6 +254,9 @@ private:
     if (!rule.below.empty())
       if (std::optional<double> bound = limit(rule.below); bound && number >= *bound)
         refuse("below", *bound, rule.below);
+    if (!rule.multiple.empty() && !value.isFaulty)
+      if (std::optional<double> bound = limit(rule.multiple); bound && *bound > 0 && std::fmod(number, *bound) != 0)
+        refuse("a multiple of", *bound, rule.multiple);
     if (!rule.only.empty())
       if (std::optional<double> bound = limit(rule.only); bound && number != *bound)
         diagnostics.error(value.where, fmt::format("{} can only be {} here: {}", rule.name, rule.only, rule.meaning));

@@ -19,7 +19,8 @@ struct SizeRule {
   std::vector<std::string> aliases;           ///< names that other releases use for this size
   std::string defaultText;                    ///< expression or string; empty if there is no default
   std::map<std::string, std::string> choices; ///< only for String: accepted spelling -> meaning
-  std::string least, most, below, only;       ///< limits as expressions; empty if there is no limit
+  std::string least, most, below, multiple,
+      only; ///< limits as expressions; empty if there is no limit
   std::string action = "used", meaning;
   SourceLocation where;
 };

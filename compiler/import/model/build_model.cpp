@@ -567,6 +567,8 @@ OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &m
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   if (dtypes.gradients != DType::F32)
     (*module)->setAttr("model.gradient_type", TypeAttr::get(elementType(builder, dtypes.gradients)));
+  if (model.documentTokens > 0)
+    (*module)->setAttr(model::documentTokensName, builder.getF64FloatAttr(model.documentTokens));
   for (const SegmentDescription &segment : model.segments)
     if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
       return nullptr;

@@ -24,8 +24,9 @@ struct GenerationPhase {
 /// Builds a function `@<kind>` for each segment kind. The arguments are the stream (except in the first segment), the
 /// inputs that the segment reads, its parameters and, in the segment with the loss, the statistics loss_sum and
 /// token_count. Each argument has the attributes `model.role` and `model.name`, frozen parameters have
-/// `model.frozen`, and the function has `model.segment`. The module has `model.gradient_type` if gradients are not f32.
-/// The first result is the stream or the loss. Reports errors at the model file's lines.
+/// `model.frozen`, and the function has `model.segment`. The module has `model.gradient_type` if gradients are not f32,
+/// and `model.document_tokens` if the mean length of documents is known. The first result is the stream or the loss.
+/// Reports errors at the model file's lines.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext &context, const ModelDescription &model,
                                              const DTypePolicy &dtypes, const ModelSizes &sizes);
 

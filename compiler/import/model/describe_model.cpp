@@ -352,10 +352,11 @@ void ModelDescriber::checkOp(const OpDescription &op) {
     return;
   auto fraction = op.numbers.find("fraction");
   if (fraction == op.numbers.end() && headDim->second % 2 != 0)
-    diagnostics.error(headDimPlace,
-                      fmt::format("rotary positions turn pairs of a head's values, wanted an even head_dim, got {}; "
-                                  "choose hidden_size and num_heads so",
-                                  headDim->second));
+    diagnostics.error(
+        headDimPlace,
+        fmt::format(
+            "rotary positions turn pairs of a head's values, wanted an even head_dim, got {}{}", headDim->second,
+            sizes.count("head_dim") && sizes.at("head_dim").number ? "" : "; choose hidden_size and num_heads so"));
   int64_t rotary = rotaryColumns(op, headDim->second);
   if (op.numbers.contains("last") && (rotary % 2 != 0 || rotary > headDim->second))
     diagnostics.error(op.location,

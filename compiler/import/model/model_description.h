@@ -79,6 +79,7 @@ struct ModelDescription {
       dims; ///< every named dimension except batch: "hidden" -> 768; 0 if unknown because of an error
   std::vector<SegmentDescription> segments; ///< distinct kinds
   std::vector<SegmentRun> runs;             ///< the model in order: embed, block x L, head
+  double documentTokens = 0; ///< mean length of the documents that attention is limited to; 0: price whole samples
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }

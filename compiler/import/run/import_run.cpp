@@ -400,6 +400,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   importData(reader);
   importCluster(reader, options, folders);
   importSystem(reader, options, folders);
+  importDocumentTokens(reader);
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // plan checks need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);

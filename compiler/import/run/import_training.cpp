@@ -242,6 +242,25 @@ void importData(const RunReader &reader) {
                  fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq, dim->second));
 }
 
+void importDocumentTokens(const RunReader &reader) {
+  const std::string key = "planner.document_tokens";
+  std::optional<int64_t> tokens = reader.integer(key);
+  if (!tokens || *tokens < 1 || *tokens > kMostCount) // the key checker reports the latter two
+    return;
+  ModelDescription &model = reader.config().model;
+  bool isLimited = model.segments.empty(); // the model has errors
+  for (const SegmentDescription &segment : model.segments)
+    for (const OpDescription &op : segment.ops)
+      isLimited = isLimited || (op.kind == "attention" && op.inputs.size() > 3); // reads visible_from
+  if (!isLimited)
+    return reader.error(key, fmt::format("{} is {}, but attention is not limited to documents: set "
+                                         "train_dataset.data_loader.config.reset_attention_mask or leave {} out",
+                                         key, *tokens, key));
+  // Software that stores attention scores computes all of them.
+  if (reader.config().system.storage.scoreBytes == 0)
+    model.documentTokens = static_cast<double>(*tokens);
+}
+
 void importDTypes(const RunReader &reader, const SizeTable &sizes) {
   auto dtype = [&sizes](const char *key, DType otherwise) {
     auto size = sizes.find(key);

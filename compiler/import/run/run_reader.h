@@ -61,6 +61,7 @@ void importOptimizer(const RunReader &reader);
 /// Imports the learning rates of the run and of groups of parameters.
 void importSchedules(const RunReader &reader);
 void importData(const RunReader &reader);
+void importDocumentTokens(const RunReader &reader); ///< after importData and importSystem
 /// Adds the adapters of pet_config to the model. `modules` has MindFormers' names of the model's matrix products.
 void importAdapters(const RunReader &reader, const NamedParameters &modules);
 /// Refuses unsupported values of keys that have only one supported value.

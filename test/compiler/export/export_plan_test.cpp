@@ -19,6 +19,17 @@ using testing::Not;
 
 namespace {
 Problem problem() { return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128); }
+
+/// Returns the problem with these bytes of an element of parameters and of gradients.
+Problem withTypes(double parameterBytes, double gradientBytes) {
+  Problem typed = problem();
+  for (SegmentKind &kind : typed.kinds)
+    for (PatternTerms &pattern : kind.patterns)
+      for (ParameterTerm &parameter : pattern.parameters)
+        parameter.parameterBytes = parameterBytes, parameter.gradientBytes = gradientBytes;
+  return typed;
+}
+
 } // namespace
 
 TEST(Export, MegatronFlags) {
@@ -31,6 +42,7 @@ TEST(Export, MegatronFlags) {
   ExportedPlan exported = exportMegatron(problem(), plan);
   EXPECT_EQ(exported.text, "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 4\n--sequence-parallel\n"
                            "--micro-batch-size 1\n--global-batch-size 128\n--use-distributed-optimizer\n"
+                           "--accumulate-allreduce-grads-in-fp32\n"
                            "--decoder-first-pipeline-num-layers 5\n--decoder-last-pipeline-num-layers 5\n"
                            "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n");
   EXPECT_TRUE(exported.notExpressed.empty());
@@ -43,7 +55,8 @@ TEST(Export, HybridShardingOfEachSystem) {
   plan.dp = 4, plan.cp = 2, plan.microBatches = 4, plan.zero = 3, plan.zeroGroup = 2;
   plan.stages = {{0, 24, std::vector<Recompute>(24)}};
   EXPECT_THAT(exportMegatron(problem(), plan).text,
-              HasSubstr("--use-distributed-optimizer\n--num-distributed-optimizer-instances 2\n"));
+              HasSubstr("--use-distributed-optimizer\n--accumulate-allreduce-grads-in-fp32\n"
+                        "--num-distributed-optimizer-instances 2\n"));
   EXPECT_THAT(exportMindFormers(problem(), plan).text,
               HasSubstr("  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n"
                         "    optimizer_weight_shard_size: 4\n"));
@@ -176,17 +189,16 @@ TEST(Export, GradientsIn16Bits) {
   Plan plan;
   plan.dp = 4, plan.microBatches = 32, plan.zero = 3;
   plan.stages = {{0, 24, std::vector<Recompute>(24)}};
-  Problem half = problem();
-  for (SegmentKind &kind : half.kinds)
-    for (PatternTerms &pattern : kind.patterns)
-      for (ParameterTerm &parameter : pattern.parameters)
-        parameter.gradientBytes = 2;
-  const std::string flag = "--grad-reduce-in-bf16\n",
+  Problem half = withTypes(2, 2), raised = withTypes(2, 4);
+  const std::string flag = "--grad-reduce-in-bf16\n", raisingFlag = "--accumulate-allreduce-grads-in-fp32\n",
                     key = "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: "
                           "True\n  gradient_fp32_sync: False\n",
                     field = "    mixed_precision_reduce=\"bfloat16\",\n";
-  EXPECT_THAT(exportMegatron(half, plan).text, HasSubstr(flag));
-  EXPECT_THAT(exportMegatron(problem(), plan).text, Not(HasSubstr(flag)));
+  EXPECT_THAT(exportMegatron(half, plan).text, AllOf(HasSubstr(flag), Not(HasSubstr(raisingFlag))));
+  EXPECT_THAT(exportMegatron(raised, plan).text, AllOf(HasSubstr(raisingFlag), Not(HasSubstr(flag))));
+  for (const Problem &whole : {withTypes(4, 4), withTypes(4, 2)})
+    EXPECT_THAT(exportMegatron(whole, plan).text, Not(HasSubstr(raisingFlag)));
+  EXPECT_THAT(exportMegatron(withTypes(4, 4), plan).text, Not(HasSubstr(flag)));
   EXPECT_THAT(exportMindFormers(half, plan).text, HasSubstr(key));
   EXPECT_THAT(exportMindFormers(problem(), plan).text, Not(HasSubstr("gradient_fp32_sync")));
   ExportedPlan titan = exportTorchtitan(half, plan);

@@ -88,6 +88,10 @@ void forPlans(const std::function<void(const Problem &, const Plan &)> &check) {
   int plain = experts.layers[0].kind, moe = static_cast<int>(experts.kinds.size());
   experts.kinds.push_back(routed);
   experts.layers = {{plain, 4}, {moe, 20}};
+  for (SegmentKind &kind : experts.kinds) // the dense model has float32 gradients of 16-bit parameters
+    for (PatternTerms &pattern : kind.patterns)
+      for (ParameterTerm &parameter : pattern.parameters)
+        parameter.gradientBytes = 2;
   for (const Problem &problem : {dense, experts})
     for (Schedule schedule : kSchedules)
       for (int variant = 0; variant < 64; ++variant) {
@@ -127,10 +131,10 @@ TEST(OptionTables, HaveEveryOptionOfTheExports) {
   EXPECT_THAT(mindFormers, testing::IsSupersetOf(used[1]));
   EXPECT_THAT(torchtitan, testing::IsSupersetOf(used[2]));
   // The plans reach the rarest options.
-  EXPECT_THAT(used[0],
-              testing::IsSupersetOf({"--offload-optimizer-states", "--moe-layer-freq", "--sequence-parallel",
-                                     "--num-layers-per-virtual-pipeline-stage", "--recompute-method",
-                                     "--decoder-first-pipeline-num-layers", "--pipeline-model-parallel-layout"}));
+  EXPECT_THAT(used[0], testing::IsSupersetOf({"--offload-optimizer-states", "--moe-layer-freq", "--sequence-parallel",
+                                              "--num-layers-per-virtual-pipeline-stage", "--recompute-method",
+                                              "--decoder-first-pipeline-num-layers", "--pipeline-model-parallel-layout",
+                                              "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32"}));
   EXPECT_THAT(used[1], testing::IsSupersetOf({"swap_config.layer_swap.layers", "model.model_config.offset",
                                               "parallel.pipeline_config.pipeline_interleave",
                                               "parallel.parallel_optimizer_config.gradient_accumulation_shard"}));

@@ -433,7 +433,7 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   EXPECT_THAT(errorsOf(gpt2(), "n_emdb", 50),
               HasSubstr("n_emdb is not known for gpt2, did you mean 'n_embd'?; remove it"));
   EXPECT_THAT(errorsOf(gpt2(), "n_embd", Json::array()),
-              HasSubstr("n_embd must be a number, a string or a truth value"));
+              HasSubstr("n_embd is [], wanted a number; without the key it is transformers' default, 768"));
   EXPECT_THAT(
       errorsOf(gpt2(), "architectures", {"GPT2ForSequenceClassification"}),
       HasSubstr("\"GPT2ForSequenceClassification\" is another model than GPT2LMHeadModel, which gpt2.yaml describes"));

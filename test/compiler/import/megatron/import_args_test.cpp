@@ -282,7 +282,7 @@ TEST(ImportArgs, OneDeviceIsTorchsDefault) {
 TEST(ImportArgs, FlagsThatChangeTheTraining) {
   for (auto [flags, reason] :
        {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
-        {"--use-rope-scaling", "rotary positions are not rescaled"},
+        {"--use-rope-scaling", "gpt2 has learned positions"},
         {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
         {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
         {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear",
@@ -305,6 +305,18 @@ TEST(ImportArgs, FlagsThatChangeTheTraining) {
     EXPECT_THAT(importText(small + "--fp16" + more).yaml, HasSubstr("  gradient_fp32_sync: False  # --fp16\n"));
   EXPECT_THAT(importText(small + "--fp16 --accumulate-allreduce-grads-in-fp32").yaml,
               HasSubstr("  gradient_fp32_sync: True"));
+  EXPECT_THAT(importText(small + "--bf16 --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16").yaml,
+              HasSubstr("  gradient_fp32_sync: False")); // as upstream
+  // An export has no type: its flags are imported over a run file.
+  for (auto [flags, line] : {std::pair("--accumulate-allreduce-grads-in-fp32",
+                                       "  gradient_fp32_sync: True  # --accumulate-allreduce-grads-in-fp32\n"),
+                             {"--accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16",
+                              "  gradient_fp32_sync: False  # --grad-reduce-in-bf16\n"}}) {
+    ArgsOptions options;
+    options.base = "base.yaml";
+    options.baseDevices = 4, options.baseLayers = 24;
+    EXPECT_THAT(importArgs("x.sh", small + flags, options).yaml, HasSubstr(line));
+  }
 }
 
 TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
@@ -362,6 +374,13 @@ TEST(ImportArgs, ModelsOfLlamasKind) {
   EXPECT_THAT(
       model("--qk-layernorm --kv-channels 128 --ffn-hidden-size 2816"),
       AllOf(HasSubstr("type: Qwen3ForCausalLM"), HasSubstr("head_dim: 128"), HasSubstr(" intermediate_size: 2816")));
+  for (const char *flags : {"--use-rope-scaling", "--use-rope-scaling --add-qkv-bias"})
+    EXPECT_THAT(model(flags), AllOf(HasSubstr("extend_method: LLAMA3"), HasSubstr("scaling_factor: 8\n"),
+                                    HasSubstr("original_max_position: 8192")));
+  EXPECT_THAT(model("--use-rope-scaling --rope-scaling-factor 32"), HasSubstr("scaling_factor: 32"));
+  EXPECT_THAT(model("--rope-scaling-factor 32"), Not(HasSubstr("scaling_factor")));
+  EXPECT_THAT(errorsOf(llama + "--num-experts 8 --untie-embeddings-and-output-weights --use-rope-scaling"),
+              HasSubstr("only llama, qwen2, qwen3 and glm4_moe rescale rotary positions by this flag"));
   EXPECT_THAT(errorsOf(small + "--add-qkv-bias"), HasSubstr("only qwen2 has biases of q, k and v alone"));
   EXPECT_THAT(errorsOf(llama + "--num-experts 8"), HasSubstr("mixtral and qwen3_moe have a head of their own"));
 }

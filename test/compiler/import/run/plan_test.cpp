@@ -370,6 +370,19 @@ TEST(Training, AttentionEndsWithADocument) {
   EXPECT_EQ(inputsOf(load("gpt2_13b", {eod}).config).size(), 3u);
 }
 
+TEST(Training, DocumentTokensNeedAttentionWithinDocuments) {
+  const std::string loader = "train_dataset.data_loader.config.", tokens = "planner.document_tokens=700";
+  EXPECT_EQ(
+      load("gpt2_13b", {loader + "eod=3", loader + "reset_attention_mask=true", tokens}).config.model.documentTokens,
+      700);
+  ImportOptions options;
+  options.sets = {loader + "eod=3", tokens};
+  EXPECT_THAT(importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_13b.yaml", options).diagnostics.render(),
+              testing::HasSubstr("planner.document_tokens is 700, but attention is not limited to documents: set "
+                                 "train_dataset.data_loader.config.reset_attention_mask or leave "
+                                 "planner.document_tokens out"));
+}
+
 TEST(Training, ScheduleOptimizerAndDataAreRead) {
   const RunConfig c =
       load("gpt2_13b", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
