@@ -154,7 +154,7 @@ LogicalResult link(Compilation &c) {
 
 /// Adds machine code to the plan, and writes and checks it if the options ask for it.
 LogicalResult emitKernels(Compilation &c) {
-  if (failed(codegen::emitObjects(*c.module, c.out)))
+  if (failed(codegen::emitObjects(*c.module, c.out, c.options.onlyLevel)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();

@@ -30,6 +30,9 @@ struct CompileOptions {
   bool check = false; ///< adds guard bytes after all buffers and compares every kernel with the interpreter
   OpenKernelRunner openKernelRunner; ///< opens the device for a check of GPU kernels
   std::string kernelFolder;          ///< folder for the kernels, one file per object; empty for none
+  /// An instruction set level such as "x86-64-v3": all levels of the plan get the code of this level, for a plan that
+  /// runs only where it is compiled. Empty: each level gets its own code.
+  std::string onlyLevel;
   bool emitKernels =
       true; ///< if false, emits everything except machine code, which is enough for memory and timing queries
 };

@@ -68,8 +68,9 @@ def run_lit(build, path, scratch):
     log = pathlib.Path(scratch, "reports", "lit")
     prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
     report = pathlib.Path(scratch, "lit.json")
-    result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", "-o", str(report),
-                             str(build / "test" / path)], env=reporting_to(log), text=True, errors="replace",
+    # Some tests wait for time-outs, so one more worker than cores keeps the cores busy.
+    result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", f"-j{(os.cpu_count() or 1) + 1}",
+                             "-o", str(report), str(build / "test" / path)], env=reporting_to(log), text=True, errors="replace",
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     try:
         tests = json.loads(report.read_text())["tests"]

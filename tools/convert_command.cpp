@@ -75,7 +75,7 @@ void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, r
                                     words.run.empty() ? "the model" : words.run));
 }
 
-/// A folder beside the target that holds files for the time of a conversion. The destructor removes it.
+/// A temporary folder beside the target, for the files of one conversion. The destructor removes it.
 class ScratchFolder {
 public:
   explicit ScratchFolder(const std::filesystem::path &target)

@@ -34,8 +34,8 @@ LogicalResult emitCuda(ModuleOp module, pb::Plan &plan) {
   return success();
 }
 
-LogicalResult emitCpu(ModuleOp module, pb::Plan &plan) {
-  auto objects = emitCpuObjects(module);
+LogicalResult emitCpu(ModuleOp module, pb::Plan &plan, StringRef onlyLevel) {
+  auto objects = emitCpuObjects(module, onlyLevel);
   if (failed(objects))
     return failure();
   for (CpuObject &object : *objects) {
@@ -48,10 +48,10 @@ LogicalResult emitCpu(ModuleOp module, pb::Plan &plan) {
 
 } // namespace
 
-LogicalResult emitObjects(ModuleOp module, pb::Plan &plan) {
+LogicalResult emitObjects(ModuleOp module, pb::Plan &plan, StringRef onlyLevel) {
   if (module.getOps<exec::KernelOp>().empty())
     return success();
-  return exec::isCuda(module) ? emitCuda(module, plan) : emitCpu(module, plan);
+  return exec::isCuda(module) ? emitCuda(module, plan) : emitCpu(module, plan, onlyLevel);
 }
 
 } // namespace espalier::codegen

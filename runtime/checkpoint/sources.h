@@ -33,7 +33,7 @@ struct Take {
   /// Reads these bytes from the shard's file and passes on the bytes of the runs, each with its first element in the
   /// wanted piece. Throws PlanError on a checksum mismatch, possibly after some runs were passed on.
   void read(const RegularFile &file, const std::function<void(int64_t to, std::span<const std::byte>)> &take) const;
-  /// Does the same for one of the ranges of bytesRead(), which different threads may read.
+  /// Does what read() does, for one of the ranges of bytesRead(). Different threads may read different ranges.
   void readPart(const RegularFile &file, ByteRange range,
                 const std::function<void(int64_t to, std::span<const std::byte>)> &take) const;
 

@@ -140,8 +140,8 @@ Content Play::contentOf(const Operand &operand, const Where &at, const Instance 
   return content;
 }
 
-/// Checks that all bytes hold the instance that the operand names, from one write and of one version. A sum must also
-/// be complete.
+/// Checks that all bytes hold the instance that the operand names. One write must have written all of them, and they
+/// must have one version. A sum must also be complete.
 bool Play::checkReady(const Operand &operand, uint32_t queue, std::string_view verb) {
   std::optional<Instance> instance = instanceOf(operand);
   if (!instance)

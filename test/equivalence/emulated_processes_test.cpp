@@ -5,6 +5,7 @@
 #include "runtime/run/run.h"
 #include "runtime/status.h"
 #include "test/emulator/mutant.h"
+#include "test/host_options.h"
 #include "test/sanitizer.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ constexpr int64_t steps = 3;
 rt::pb::Plan compile(const EmulatedRow &row, const std::string &target) {
   RunConfig run = runOf(row);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  CompileOptions options;
+  CompileOptions options = hostOptions();
   options.target = target;
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, row.split), options);
   EXPECT_TRUE(compiled) << row.name;

@@ -3,6 +3,7 @@
 #include "test/equivalence/splits.h"
 
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <gtest/gtest.h>
 #include <set>
@@ -249,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Determinism, testing::ValuesIn(splitModels()),
 /// Evaluates after one step of a run.
 rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context;
-  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), hostOptions());
   rt::RunOptions options;
   options.dataset = options.heldOut = equivalenceData(run);
   options.steps = options.evalEvery = 1;

@@ -9,6 +9,7 @@
 #include "runtime/verify_plan.h"
 #include "test/equivalence/emulated_rows.h"
 #include "test/equivalence/mutate.h"
+#include "test/host_options.h"
 #include "test/sanitizer.h"
 
 #include <array>
@@ -180,7 +181,7 @@ Original &Originals::operator[](size_t index) {
   const EmulatedRow &row = rows[index];
   RunConfig run = target == "cuda" ? runOf(row) : equivalenceRun(row.file, row.sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  CompileOptions options;
+  CompileOptions options = hostOptions();
   options.target = target;
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, row.split), options);
   if (!compiled)

@@ -2,6 +2,7 @@
 #include "test/equivalence/splits.h"
 
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <bit>
 #include <csignal>
@@ -15,7 +16,7 @@ constexpr int64_t steps = 6;
 /// Compiles a plan that this process can run after the compiler and its threads have ended.
 std::unique_ptr<rt::Program> programOf(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), {});
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), hostOptions());
   return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/emulated_rows.h"
+#include "test/host_options.h"
 
 #include <cstdlib>
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ TEST_P(ProvedPlan, SatisfiesTheRules) {
   const auto &[row, target] = GetParam();
   RunConfig run = target == "cuda" ? runOf(row) : equivalenceRun(row.file, row.sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  CompileOptions options;
+  CompileOptions options = hostOptions();
   options.target = target;
   std::optional<Compiled> compiled = compileRun(context, run, planOf(run, row.split), options);
   ASSERT_TRUE(compiled);

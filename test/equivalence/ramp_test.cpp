@@ -2,6 +2,7 @@
 #include "test/equivalence/splits.h"
 
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST_P(Ramp, TrainsLikeTheUnsplitModel) {
 TEST_P(Ramp, ResumesBitForBit) {
   RunConfig run = equivalenceRun("gpt2", rampSets());
   mlir::MLIRContext context;
-  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, GetParam()), {});
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, GetParam()), hostOptions());
   ASSERT_TRUE(compiled);
   compiled->plan.mutable_settings()->set_flops_per_step(0); // skip the measurement of the machine's speed
   rt::Program program(std::move(compiled->plan), 1);
@@ -97,7 +98,7 @@ TEST(RampEntries, TrainOnTheirOwnBatch) {
 TEST(RampRates, FollowTheSamples) {
   RunConfig run = equivalenceRun("gpt2", rampSets());
   mlir::MLIRContext context;
-  std::optional<Compiled> compiled = compileRun(context, run, unsplitPlan(run), {});
+  std::optional<Compiled> compiled = compileRun(context, run, unsplitPlan(run), hostOptions());
   ASSERT_TRUE(compiled);
   rt::RunOptions options;
   options.dataset = equivalenceData(run);

@@ -3,6 +3,7 @@
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/splits.h"
+#include "test/host_options.h"
 #include "test/runtime/verify_cases.h"
 
 #include <fmt/format.h>
@@ -107,7 +108,7 @@ const pb::Plan &compiled(const Original &original) {
     sets.emplace_back("model.model_config.hidden_size=32");
   RunConfig run = equivalenceRun(original.model, sets);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  CompileOptions options;
+  CompileOptions options = hostOptions();
   options.target = original.target;
   std::optional<Compiled> made = compileRun(context, run, planOf(run, original.split), options);
   EXPECT_TRUE(made);

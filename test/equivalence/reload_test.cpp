@@ -2,6 +2,7 @@
 #include "test/equivalence/splits.h"
 
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ protected:
   rt::pb::Plan compiled(const SplitCase &split) const { return compiled(run, split); }
   static rt::pb::Plan compiled(const RunConfig &run, const SplitCase &split) {
     mlir::MLIRContext context;
-    std::optional<Compiled> result = compileRun(context, run, planOf(run, split), {});
+    std::optional<Compiled> result = compileRun(context, run, planOf(run, split), hostOptions());
     if (!result)
       throw std::runtime_error(split.name + " does not compile");
     result->plan.mutable_settings()->set_flops_per_step(0); // skip the measurement of the machine's speed

@@ -3,6 +3,7 @@
 #include "test/equivalence/splits.h"
 
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 
 rt::Program compiled(const RunConfig &run, const SplitCase &split) {
   mlir::MLIRContext context;
-  std::optional<Compiled> result = compileRun(context, run, planOf(run, split), {});
+  std::optional<Compiled> result = compileRun(context, run, planOf(run, split), hostOptions());
   if (!result)
     throw std::runtime_error("the plan does not compile");
   result->plan.mutable_settings()->set_flops_per_step(0); // skip the measurement of the machine's speed

@@ -5,6 +5,7 @@
 #include "runtime/run/run.h"
 #include "runtime/train/learning_rate.h"
 #include "test/equivalence/train_ranks.h"
+#include "test/host_options.h"
 
 #include <cmath>
 #include <filesystem>
@@ -77,7 +78,7 @@ std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run) {
 TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads,
                              const std::string &target, std::shared_ptr<const rt::Dataset> data) {
   mlir::MLIRContext context;
-  CompileOptions compilation;
+  CompileOptions compilation = hostOptions();
   compilation.target = target;
   std::optional<Compiled> compiled = compileRun(context, run, plan, compilation);
   TrainingRecord record;

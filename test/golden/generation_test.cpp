@@ -11,6 +11,7 @@
 #include "runtime/generate/generator.h"
 #include "runtime/generate/sample.h"
 #include "test/golden/formula_weights.h"
+#include "test/host_options.h"
 #include "tools/convert_command.h"
 
 #include <fmt/format.h>
@@ -79,7 +80,7 @@ std::unique_ptr<rt::Program> programOf(const ImportedRun &run) {
   mlir::MLIRContext context;
   ChosenPlan chosen = chooseGeneration(context, run.config);
   EXPECT_TRUE(chosen.plan) << chosen.reason;
-  std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
+  std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan, hostOptions());
   EXPECT_TRUE(compiled);
   return std::make_unique<rt::Program>(std::move(compiled->plan), 1);
 }

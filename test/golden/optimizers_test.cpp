@@ -5,6 +5,7 @@
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
@@ -50,7 +51,7 @@ TEST_P(Optimizers, TrainsLikePyTorch) {
   planner::Plan plan;
   plan.microBatchSize = 4;
   plan.stages = {{0, 2, std::vector(2, planner::Recompute::None)}};
-  std::optional<Compiled> compiled = compileRun(context, run.config, plan, {});
+  std::optional<Compiled> compiled = compileRun(context, run.config, plan, hostOptions());
   ASSERT_TRUE(compiled);
   rt::Program program(std::move(compiled->plan), 1);
   rt::RunOptions options;

@@ -9,6 +9,7 @@
 #include "compiler/driver.h"
 #include "runtime/checkpoint/convert/peft.h"
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <cstring>
 #include <fmt/format.h>
@@ -205,7 +206,7 @@ TEST_P(Peft, TrainsWithTheSameLosses) {
   std::vector<double> expected = golden()["finetune"];
   for (const planner::Plan &plan : {whole, split}) {
     mlir::MLIRContext context;
-    std::optional<Compiled> compiled = compileRun(context, tuned.config, plan, {});
+    std::optional<Compiled> compiled = compileRun(context, tuned.config, plan, hostOptions());
     ASSERT_TRUE(compiled);
     rt::Program program(std::move(compiled->plan), 1);
     rt::RunOptions options;

@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/parameter_block.h"
 #include "runtime/run/run.h"
+#include "test/host_options.h"
 
 #include <cstring>
 #include <fmt/format.h>
@@ -170,7 +171,7 @@ protected:
 
   static std::unique_ptr<rt::Program> compiled(const ImportedRun &run, const planner::Plan &plan) {
     mlir::MLIRContext context;
-    std::optional<Compiled> compiled = compileRun(context, run.config, plan, {});
+    std::optional<Compiled> compiled = compileRun(context, run.config, plan, hostOptions());
     EXPECT_TRUE(compiled);
     return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
   }

@@ -196,32 +196,42 @@ std::string compileLevel(ModuleOp lowered, const VectorTarget &target, std::stri
 
 } // namespace
 
-FailureOr<std::vector<CpuObject>> emitCpuObjects(ModuleOp module) {
+FailureOr<std::vector<CpuObject>> emitCpuObjects(ModuleOp module, StringRef onlyLevel) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
   prepareContext(*module.getContext());
+  std::vector<VectorTarget> targets;
+  llvm::copy_if(levels, std::back_inserter(targets),
+                [&](const VectorTarget &target) { return onlyLevel.empty() || target.level == onlyLevel; });
+  if (targets.empty())
+    return module.emitError("no instruction set level is named '") << onlyLevel << "'";
   std::vector<OwningOpRef<ModuleOp>> lowered;
-  for (const VectorTarget &target : levels) {
+  for (const VectorTarget &target : targets) {
     auto kernels = lowerKernels(module, target);
     if (failed(kernels))
       return failure();
     lowered.push_back(std::move(*kernels));
   }
-  std::vector<CpuObject> objects(levels.size());
-  std::vector<std::string> errors(levels.size());
+  std::vector<CpuObject> objects(targets.size());
+  std::vector<std::string> errors(targets.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < levels.size(); ++i)
+  for (size_t i = 0; i < targets.size(); ++i)
     threads.emplace_back([&, i] {
-      objects[i].level = levels[i].level;
-      errors[i] = compileLevel(*lowered[i], levels[i], objects[i].bytes);
+      objects[i].level = targets[i].level;
+      errors[i] = compileLevel(*lowered[i], targets[i], objects[i].bytes);
     });
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)
     if (!error.empty())
       return module.emitError(error);
+  if (!onlyLevel.empty()) {
+    objects.assign(levels.size(), objects.front());
+    for (auto [object, target] : llvm::zip_equal(objects, levels))
+      object.level = target.level;
+  }
   return objects;
 }
 

@@ -17,8 +17,8 @@ struct CpuObject {
 };
 
 /// Compiles every exec.kernel of `module` for the three levels of x86-64, in parallel. Equal modules give equal bytes,
-/// which a process compiles once. Reports errors on the module, such as a missing linker or a kernel that does not
-/// compile.
-mlir::FailureOr<std::vector<CpuObject>> emitCpuObjects(mlir::ModuleOp module);
+/// which a process compiles once. With `onlyLevel`, compiles for this level and returns its code for each level.
+/// Reports errors on the module, such as a missing linker or a kernel that does not compile.
+mlir::FailureOr<std::vector<CpuObject>> emitCpuObjects(mlir::ModuleOp module, llvm::StringRef onlyLevel = "");
 
 } // namespace espalier::codegen

@@ -37,6 +37,8 @@ public:
 
   /// Turns the refusals reported so far into errors.
   void refuse();
+  /// Returns the number of diagnostics reported so far.
+  size_t count() const { return findings.size(); }
   /// Returns whether there is an error.
   bool hasErrors() const;
   /// Returns the diagnostics sorted by file, line and column. Equal diagnostics are kept once, because an aliased map

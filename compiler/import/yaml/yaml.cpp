@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -213,7 +214,35 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
   }
 }
 
+namespace {
+
+/// The trees of files that a process reads repeatedly, such as the model files of a sweep or of an elastic run. Keeps
+/// at most `mostKept` trees.
+class KnownTrees {
+public:
+  /// Returns the tree of a file with an equal text, or null.
+  YamlPtr find(const std::string &file, const std::string &text) {
+    std::lock_guard lock(mutex);
+    auto found = trees.find({file, text});
+    return found == trees.end() ? nullptr : found->second;
+  }
+  void keep(const std::string &file, const std::string &text, const YamlPtr &tree) {
+    std::lock_guard lock(mutex);
+    if (trees.size() == mostKept)
+      trees.clear();
+    trees.emplace(std::pair(file, text), tree);
+  }
+
+private:
+  static constexpr size_t mostKept = 64;
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, YamlPtr> trees;
+};
+
+} // namespace
+
 YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLimits &limits) {
+  static KnownTrees known;
   std::error_code ignored;
   if (std::filesystem::is_fifo(
           std::filesystem::symlink_status(file, ignored))) { // opening a pipe would wait for a writer
@@ -232,7 +261,16 @@ YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLi
     return nullptr;
   }
   text.resize(static_cast<size_t>(stream.gcount()));
-  return parseYaml(file, text, diagnostics, limits);
+  YamlPtr tree = known.find(file, text);
+  if (tree && tree->expandedNodes <= limits.expandedNodes && tree->depth <= limits.depth) {
+    diagnostics.addSource(file, text);
+    return tree;
+  }
+  size_t before = diagnostics.count();
+  tree = parseYaml(file, text, diagnostics, limits);
+  if (tree && diagnostics.count() == before)
+    known.keep(file, text, tree);
+  return tree;
 }
 
 YamlPtr withValue(const YamlPtr &root, std::string_view path, const YamlPtr &value) {

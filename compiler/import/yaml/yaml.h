@@ -53,7 +53,8 @@ struct YamlLimits {
 YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &diagnostics,
                   const YamlLimits &limits = {});
 
-/// Reads a whole file. Returns null and reports the reason if that fails.
+/// Reads a whole file. Returns null and reports the reason if that fails. A process parses files with equal names and
+/// texts once, if they have no faults.
 YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLimits &limits = {});
 
 /// Returns a copy of `root` in which `path` ("a.b.c", list items by index) holds `value`. Missing maps are added.

@@ -62,6 +62,13 @@ int hostLevel() {
   return hasAvx512 ? 4 : 3;
 }
 
+std::string hostLevelName() {
+  for (std::string_view name : cpuLevels)
+    if (levelNumber(std::string(name)) == hostLevel())
+      return std::string(name);
+  return "";
+}
+
 KernelObject::KernelObject(const pb::Plan &plan) {
   if (plan.target() != "cpu")
     throw PlanError(fmt::format(

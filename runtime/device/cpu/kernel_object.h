@@ -38,7 +38,10 @@ inline constexpr std::array<std::string_view, 3> cpuLevels = {"x86-64", "x86-64-
 /// Returns 1, 3 or 4 for "x86-64", "x86-64-v3", "x86-64-v4"; 0 for any other name.
 int levelNumber(const std::string &level);
 
-/// Returns the highest level that this processor supports.
+/// Returns the number of the highest level that this processor supports.
 int hostLevel();
+
+/// Returns the name of the highest level that this processor supports.
+std::string hostLevelName();
 
 } // namespace espalier::rt

@@ -197,8 +197,9 @@ private:
                        : packedB + n * units;
   }
 
-  /// Returns the panel to prefetch next, if any: of this block of b, of the group of a from row `group` on, or of the
-  /// next block of b. A transposed a is not prefetched, because it is already read by whole cache lines.
+  /// Returns the panel to prefetch next, if any. It belongs to this block of b, to the group of a that begins at row
+  /// `group`, or to the next block of b. A transposed a is not prefetched, because it is already read by whole cache
+  /// lines.
   Ahead takeAhead(int64_t group, const float *near) {
     if (task.packed)
       return Ahead(near);

@@ -108,6 +108,7 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
     argumentPlaces.push_back(placeOf(wanted.getArgAttrDict(i), /*isResult=*/false));
   for (unsigned i = 0; i < wanted.getNumResults(); ++i)
     resultPlaces.push_back(placeOf(wanted.getResultAttrDict(i), /*isResult=*/true));
+  std::vector<Numbers> evaluated, results; // the arguments of the last evaluation, which most levels share
   for (const std::string &level : allLevels()) {
     Machine machine(plan(level), level, surroundings);
     int scalars = static_cast<int>(exec::Region::Scalars);
@@ -125,7 +126,10 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
       arguments.push_back(
           machine.read(static_cast<int>(place.region), place.offset, typeOf(argument.getType()), numbers.size()));
     }
-    std::vector<Numbers> results = evaluate(wanted, arguments, surroundings);
+    if (results.empty() || arguments != evaluated) {
+      results = evaluate(wanted, arguments, surroundings);
+      evaluated = arguments;
+    }
     machine.run(name);
     for (size_t i = 0; i < results.size(); ++i) {
       Type type = wanted.getResultTypes()[i];

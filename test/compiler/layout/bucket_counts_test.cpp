@@ -64,7 +64,8 @@ TEST_P(Buckets, UseOneOperationOfEachKindPerStep) {
         const pb::Bucket &bucket = plan.buckets(static_cast<int>(use.bucket()));
         updated += use.updates();
         parameters += bucket.parameters_size();
-        // Sums over the holders of a tied bucket, over the replicas of a shard, and over the shards; then the gather.
+        // An update sums over the holders of a tied bucket, over the replicas of a shard, and over the shards. Then it
+        // gathers the shards.
         bool isTied = bucket.holders_size() > 0, isSummed = (bucket.partial() & ~bucket.share() & ~1u) != 0;
         if (use.updates())
           sums += isTied + isSummed + 2 * (bucket.share() != 0);

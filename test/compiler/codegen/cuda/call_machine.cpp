@@ -160,7 +160,9 @@ void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions
   uint32_t y =
       geometry.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), geometry.columns_per_block()) : 1;
   static std::map<std::string, emulator::Module> modules; // caches parsed modules
-  auto module = modules.try_emplace(ptx(), emulator::Module::parse(ptx())).first;
+  auto module = modules.find(ptx());
+  if (module == modules.end())
+    module = modules.emplace(ptx(), emulator::Module::parse(ptx())).first;
   executed += module->second
                   .launch({.entry = kernel.symbol(),
                            .grid = {blocks(launch.extent(), geometry.extent_per_block()), y},

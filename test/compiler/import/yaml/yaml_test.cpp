@@ -3,6 +3,7 @@
 #include "test/sanitizer.h"
 
 #include <chrono>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,6 +113,24 @@ TEST(Yaml, OddDocumentsAreRefused) {
   EXPECT_THAT(parse("a: 1\n---\nb: 2\n").errors(), HasSubstr("a second document in one file"));
   EXPECT_THAT(parse("? [a, b]\n: 1\n").errors(), HasSubstr("a key must be a plain name"));
   EXPECT_THAT(parse("a: !secret x\n").errors(), HasSubstr("tag '!secret' has no meaning here, remove it"));
+}
+
+TEST(Yaml, EqualFilesAreParsedOnce) {
+  std::string file = testing::TempDir() + "/known.yaml";
+  auto load = [&](const std::string &text, bool hasErrors = false) {
+    std::ofstream(file) << text;
+    Diagnostics diagnostics;
+    YamlPtr tree = loadYaml(file, diagnostics);
+    EXPECT_EQ(diagnostics.hasErrors(), hasErrors) << text;
+    return tree;
+  };
+  YamlPtr first = load("a: 1");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(load("a: 1"), first);
+  EXPECT_EQ(load("a: 2")->find("a")->text, "2");
+  EXPECT_EQ(first->find("a")->text, "1");
+  for (int time = 0; time < 2; ++time)
+    load("a: 1\na: 2", /*hasErrors=*/true);
 }
 
 TEST(Yaml, MissingFileIsAnError) {
