@@ -156,7 +156,7 @@ double leastBytes(const WorkSum &sum, const Machine &machine, const ParallelConf
 double workBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, int chunks) {
   if (!mayFit(sum, machine, /*inFlight=*/1, config.pp, chunks))
     return std::numeric_limits<double>::infinity();
-  return (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
+  return machine.devicesPerCore() * (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
 }
 
 double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, bool chunksAlike) {
@@ -165,7 +165,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelCo
   if (!mayFit(sum, machine, leastInFlight(config), config.pp, chunks))
     return std::numeric_limits<double>::infinity();
   double sent = sentSeconds(sum, config, chunks), work = sum.work + sent;
-  double bound = (m * work + sum.once) / p;
+  double bound = machine.devicesPerCore() * (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages, plus m - 1 times the longest forward and
   // backward, which are at least the mean.
   if (config.schedule == Schedule::GPipe)
