@@ -252,6 +252,19 @@ double unshardedBytes(const ParameterTerm &term, int zero, UnshardedBuffers room
   return zero == 2 && room == UnshardedBuffers::Separate ? term.gradientBytes : 0;
 }
 
+void setWorkspaces(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
+                   const ParallelConfig &config, SegmentCost &cost) {
+  bool isOneSample = config.microBatchSize == 1 && !rearrangesRuns(config, problem.software);
+  for (Recompute i : kRecomputes) {
+    auto workspace = [&](const auto &some) {
+      bool isOther = isOneSample && !some.oneSampleWorkspaceBytes[i].empty();
+      return largest(isOther ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
+    };
+    bool isSplit = splitsBackward(config.schedule) && terms.weight;
+    cost.workspaceBytes[i] = isSplit ? workspace(*terms.weight) : workspace(terms);
+  }
+}
+
 void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
                const ParallelConfig &config, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
@@ -286,13 +299,7 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    auto workspace = [&](const auto &some) {
-      bool isOneSample = config.microBatchSize == 1 && !rearrangesRuns(config, problem.software) &&
-                         !some.oneSampleWorkspaceBytes[i].empty();
-      return largest(isOneSample ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
-    };
     bool isSplit = splitsBackward(config.schedule);
-    cost.workspaceBytes[i] = isSplit && terms.weight ? workspace(*terms.weight) : workspace(terms);
     if (!isSplit)
       continue;
     cost.weightBytes[i] = cost.savedBytes[i];
@@ -303,6 +310,7 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     cost.streamBytes[i] = evaluate(terms.weight->streamBytes[i], symbols);
     cost.weightReadsStream[i] = terms.weight->readsStream[i];
   }
+  setWorkspaces(problem, terms, symbols, config, cost);
   cost.stepBytes = evaluate(terms.stepBytes, symbols);
   cost.stepPeakBytes = largest(terms.stepPeakBytes, symbols);
 }
@@ -364,8 +372,20 @@ const std::optional<SegmentCost> &SegmentCosts::of(int kind) {
     if (like >= 0)
       of(like);
     evaluate(kind, like >= 0 ? &*kinds[like] : nullptr, kinds[kind].emplace());
+  } else if (kinds[kind]->terms && !kinds[kind]->cost) {
+    setWorkspaces(problem, *kinds[kind]->terms, symbols, config, kinds[kind]->memory);
+    addTimes(/*onlyAttention=*/true, *kinds[kind]);
   }
   return kinds[kind]->cost;
+}
+
+void SegmentCosts::reorder(bool zigzag) {
+  if (config.zigzag == zigzag)
+    return;
+  config.zigzag = zigzag;
+  for (std::optional<Evaluated> &kind : kinds)
+    if (kind)
+      kind->cost.reset();
 }
 
 void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) {
@@ -383,10 +403,14 @@ void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) 
     result.terms = &*found;
     addMemory(problem, *found, symbols, config, result.memory);
   }
+  addTimes(/*onlyAttention=*/like, result);
+}
+
+void SegmentCosts::addTimes(bool onlyAttention, Evaluated &result) {
   const std::vector<ComputeTerm> &compute = result.terms->compute;
   result.computeSeconds.resize(compute.size());
   for (size_t i = 0; i < compute.size(); ++i)
-    if (!like || compute[i].kind == ComputeClass::Attention) {
+    if (!onlyAttention || compute[i].kind == ComputeClass::Attention) {
       result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem);
       ++evaluations;
     }

@@ -40,11 +40,12 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.stateBytes += count * cost.optimizerBytes;
 }
 
-// Whether two choices differ only in offloading.
+// Whether two choices differ only in offloading and in the order of context ranks.
 bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   a.offloadOptimizer = b.offloadOptimizer;
   a.offloadActivations = b.offloadActivations;
   a.offloadParameters = b.offloadParameters;
+  a.zigzag = b.zigzag;
   return a == b;
 }
 
@@ -107,6 +108,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   for (size_t i = 0; i < choices.size(); ++i) {
     if (!costs || !areAlikeOnDevice(choices[costsOf], choices[i]))
       costs.emplace(problem, choices[i]);
+    costs->reorder(choices[i].zigzag);
     costsOf = i;
     bool isOpen = true;
     for (int edge : {problem.embed, problem.head})

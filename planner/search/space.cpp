@@ -168,12 +168,13 @@ std::vector<int> SearchSpace::shardGroups(const ParallelConfig &config) const {
 }
 
 // Returns whether sequences are in zigzag order. Contiguous order is first, so that it wins if both are equally fast.
+// Several samples are rearranged in either order: zigzag order is then first, and never worse.
 std::vector<bool> SearchSpace::contextOrders(const ParallelConfig &config) const {
   ContextOrders orders = problem.software.contextOrders;
   if (problem.pins.zigzag || config.cp == 1 || !isCausal)
     return {problem.pins.zigzag.value_or(false)};
   if (orders == ContextOrders::Both)
-    return {false, true};
+    return config.microBatchSize > 1 ? std::vector{true, false} : std::vector{false, true};
   return {orders == ContextOrders::Zigzag};
 }
 
@@ -195,8 +196,11 @@ void SearchSpace::addFlags(ParallelConfig config) {
         config.zeroGroup = group;
         for (bool zigzag : contextOrders(config)) {
           config.zigzag = zigzag;
-          if ((all || problem.capability.runs(config)) && structuralViolations(problem, {config, {}}).empty())
-            addOffloads(config);
+          if ((!all && !problem.capability.runs(config)) || !structuralViolations(problem, {config, {}}).empty())
+            continue;
+          addOffloads(config);
+          if (config.microBatchSize > 1) // the other order moves as many bytes, and has more attention on one rank
+            break;
         }
       }
     }
