@@ -6,6 +6,7 @@
 #include "planner/plan.h"
 #include "runtime/axes.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -213,6 +214,7 @@ struct HostMemory {
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
+  int coresPerHost = 0;   ///< of a CPU, which the devices of a host share; 0: each device computes by itself
   double memoryBytes = 0; ///< per device
   double peakFlops = 0;   ///< per second at the compute dtype
   double memoryBytesPerSecond = 0;
@@ -240,9 +242,17 @@ struct Machine {
   double hostBytesPerSecond() const {
     return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
   }
+  /// Number of devices that take turns on one core, at least 1. Times of one device assume that it has a core.
+  double devicesPerCore() const {
+    return coresPerHost > 0 ? std::max(1.0, static_cast<double>(devicesPerHost) / coresPerHost) : 1;
+  }
   /// Number of devices of all hosts.
   int devices() const { return hosts * devicesPerHost; }
 };
+
+/// The orders that software can give to a sequence over context ranks. `Zigzag` names software without another order:
+/// its attention is balanced and reads parts in any order. With `Both`, as Espalier has, the plan chooses.
+enum class ContextOrders { Contiguous, Zigzag, Both };
 
 /// How the training software uses the machine. A program marks the compute that may overlap with a collective. The
 /// `hidden` fields are the shares of the collective's time that this software overlaps; the rest stalls compute.
@@ -256,6 +266,7 @@ struct Software {
   PerAxis<bool> lacks{};           ///< axes that it cannot split
   int mostZero = 3;                ///< highest ZeRO stage
   std::vector<Schedule> schedules; ///< empty: all
+  ContextOrders contextOrders = ContextOrders::Both;
 };
 
 /// Error of the model against measurements on this machine class and software, as a share of a time.

@@ -27,7 +27,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int fewestSamples = 5;
-constexpr int64_t largeProduct = 512; ///< rows, columns and depth
+constexpr int64_t largeProduct = 512;                  ///< rows, columns and depth
+constexpr int64_t layerHidden = 512, layerWide = 2048; ///< of a layer's products, with as many tokens as hidden sizes
 constexpr int64_t attentionSequence = 512;
 constexpr int64_t copyBytes = int64_t(32) << 20; ///< beyond the caches of one core
 constexpr int64_t reducedElements = int64_t(1) << 21;
@@ -38,8 +39,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Returns the seconds of one call of `work`: the fastest of samples that take at least `seconds` in total. Other
-/// programs can only slow a sample down.
+/// Returns the seconds of one call of `work`: the median of samples that take at least `seconds` in total. A step of a
+/// run has typical calls, not the fastest ones.
 double timeOnce(double seconds, const std::function<void()> &work) {
   work(); // touches its memory
   std::vector<double> samples;
@@ -49,7 +50,7 @@ double timeOnce(double seconds, const std::function<void()> &work) {
     samples.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     sum += samples.back();
   }
-  return *std::min_element(samples.begin(), samples.end());
+  return median(std::move(samples));
 }
 
 /// Returns the median over the ranks of a measurement that all ranks make at once.
@@ -104,13 +105,40 @@ private:
   void *scratch = nullptr, *shared = nullptr;
 };
 
-double productFlops(int ranks, double seconds, rt::pb::DataType type, int64_t size) {
+/// Returns the call of one product: c [m, n] = op(a) op(b), where op transposes if its flag says so.
+rt::pb::LibraryCall product(int64_t m, int64_t n, int64_t k, bool transposeA = false, bool transposeB = false) {
+  rt::pb::LibraryCall call;
+  call.set_function(rt::pb::LibraryCall::MATMUL);
+  for (int64_t extent : {m, n, k, int64_t(1)})
+    call.add_sizes(extent);
+  call.set_transpose_a(transposeA);
+  call.set_transpose_b(transposeB);
+  return call;
+}
+
+/// Returns the rate of the products that a step makes of each matrix product of a layer: forward, the gradient of the
+/// input and that of the weight. The matrices exceed the caches of one core, as those of a step do.
+double layerFlops(int ranks, double seconds, rt::pb::DataType type) {
   return onAllRanks(ranks, [&] {
-    rt::pb::LibraryCall call;
-    call.set_function(rt::pb::LibraryCall::MATMUL);
-    for (int64_t extent : {size, size, size, int64_t(1)})
-      call.add_sizes(extent);
-    CallMemory memory(call, type, {size * size, size * size, size * size});
+    constexpr int64_t tokens = layerHidden, narrow = tokens * layerHidden, weight = layerHidden * layerWide,
+                      wide = tokens * layerWide;
+    rt::pb::LibraryCall calls[] = {product(tokens, layerWide, layerHidden),
+                                   product(tokens, layerHidden, layerWide, /*transposeA=*/false, /*transposeB=*/true),
+                                   product(layerHidden, layerWide, tokens, /*transposeA=*/true)};
+    CallMemory forward(calls[0], type, {narrow, weight, wide}), input(calls[1], type, {wide, weight, narrow}),
+        gradient(calls[2], type, {narrow, wide, weight});
+    auto pass = [&] {
+      for (const CallMemory *call : {&forward, &input, &gradient})
+        call->run();
+    };
+    return 3 * 2.0 * static_cast<double>(tokens) * static_cast<double>(weight) / timeOnce(seconds, pass);
+  });
+}
+
+double productFlops(int ranks, double seconds, int64_t size) {
+  return onAllRanks(ranks, [&] {
+    rt::pb::LibraryCall call = product(size, size, size);
+    CallMemory memory(call, rt::pb::F32, {size * size, size * size, size * size});
     return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
            timeOnce(seconds, [&] { memory.run(); });
   });
@@ -188,7 +216,7 @@ double allReduceSeconds(int ranks, int64_t elements, int samples) {
       }
     });
   threads.clear(); // joins
-  return *std::min_element(taken.begin(), taken.end());
+  return median(std::move(taken));
 }
 
 /// A figure of a round, its key in the cluster file, and whether larger is better.
@@ -214,7 +242,7 @@ void measureLink(int ranks, double seconds, CalibrationRound &round) {
   auto measure = [&](int64_t elements, double wanted) {
     double probe = allReduceSeconds(ranks, elements, fewestSamples);
     int samples = static_cast<int>(std::clamp(wanted / probe, double(fewestSamples), 1000.0));
-    return std::min(probe, allReduceSeconds(ranks, elements, samples));
+    return allReduceSeconds(ranks, elements, samples);
   };
   double small = measure(16, std::max(seconds, 0.1));
   double large = measure(reducedElements, seconds);
@@ -222,24 +250,27 @@ void measureLink(int ranks, double seconds, CalibrationRound &round) {
   round.link = 2 * (n - 1) / n * bytes / std::max(large - small, 1e-9);
 }
 
-CalibrationRound measureRound(int ranks, double seconds, const std::function<void(const std::string &)> &say) {
+/// Measures work on `ranks` threads, and links between `linked` threads.
+CalibrationRound measureRound(int ranks, int linked, double seconds,
+                              const std::function<void(const std::string &)> &say) {
   CalibrationRound round;
   for (int64_t size : {int64_t(128), int64_t(256), int64_t(384), largeProduct}) {
     say(fmt::format("f32 product of {} rows", size));
-    round.large = productFlops(ranks, seconds, rt::pb::F32, size);
-    round.fastest = std::max(round.fastest, round.large);
+    round.fastest = std::max(round.fastest, productFlops(ranks, seconds, size));
   }
+  say("f32 products of a layer");
+  round.large = layerFlops(ranks, seconds, rt::pb::F32);
   say("products of 16 bits");
-  round.bf16 = productFlops(ranks, seconds, rt::pb::BF16, largeProduct);
-  round.f16 = productFlops(ranks, seconds, rt::pb::F16, largeProduct);
+  round.bf16 = layerFlops(ranks, seconds, rt::pb::BF16);
+  round.f16 = layerFlops(ranks, seconds, rt::pb::F16);
   say("attention");
   round.attention = attentionFlops(ranks, seconds);
   say("copies and small calls");
   round.copy = copyRate(ranks, seconds);
   round.launch = launchTime(ranks, seconds);
-  if (ranks > 1) {
+  if (linked > 1) {
     say("all-reduces");
-    measureLink(ranks, seconds, round);
+    measureLink(linked, seconds, round);
   }
   return round;
 }
@@ -252,6 +283,8 @@ MeasuredMachine measureMachine(int ranks, double seconds, const std::function<vo
   MeasuredMachine machine;
   machine.processor = rt::processorName();
   machine.ranks = ranks;
+  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  machine.cores = ranks > cores ? cores : 0;
   machine.memoryBytes =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / ranks;
   std::vector<CalibrationRound> rounds;
@@ -259,7 +292,12 @@ MeasuredMachine measureMachine(int ranks, double seconds, const std::function<vo
     auto sayRound = [&](const std::string &what) {
       say(fmt::format("{} (round {} of {})", what, round, calibrationRounds));
     };
-    rounds.push_back(measureRound(ranks, seconds / calibrationRounds, sayRound));
+    CalibrationRound &figures =
+        rounds.emplace_back(measureRound(std::min(ranks, cores), ranks, seconds / calibrationRounds, sayRound));
+    if (machine.cores > 0) { // of a rank that has a core
+      figures.link *= static_cast<double>(ranks) / cores;
+      figures.hop *= static_cast<double>(cores) / ranks;
+    }
   }
   keepBest(rounds, machine);
   return machine;
@@ -275,7 +313,7 @@ void keepBest(const std::vector<CalibrationRound> &rounds, MeasuredMachine &mach
   }
   machine.f32Flops = best.fastest;
   machine.matmulEfficiency = best.large / best.fastest;
-  // All types share one efficiency, so that the 16-bit peaks are scaled to match the measured large product.
+  // All types share one efficiency, so that the 16-bit peaks are scaled to match the measured products.
   machine.bf16Flops = best.bf16 / machine.matmulEfficiency;
   machine.f16Flops = best.f16 / machine.matmulEfficiency;
   machine.attentionEfficiency = best.attention / machine.f32Flops;
@@ -301,19 +339,24 @@ std::string describeSpreads(const MeasuredMachine &machine) {
 }
 
 std::string clusterYaml(const std::string &name, const MeasuredMachine &machine) {
-  std::string ranks = machine.ranks == 1 ? "1 rank" : fmt::format("{} ranks at once", machine.ranks);
+  int atOnce = machine.cores > 0 ? machine.cores : machine.ranks;
+  std::string ranks = atOnce == 1 ? "1 rank" : fmt::format("{} ranks at once", atOnce);
   std::string text =
       fmt::format("# Measured by `{}` on {}; a device is a thread.\n", machine.command, machine.processor);
   text += fmt::format("name: {}\nhosts: {}\ndevices_per_host: {}\n", name, machine.hosts, machine.ranks);
+  if (machine.cores > 0)
+    text +=
+        fmt::format("cores: {}  # which the ranks share; rates are those of a rank that has a core\n", machine.cores);
   text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes, machine.ranks);
   text +=
       fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "
-                  "{}; 16 bits: product of {} rows over the efficiency\n",
-                  machine.f32Flops, machine.bf16Flops, machine.f16Flops, largeProduct, ranks, largeProduct);
+                  "{}; 16 bits: products of a layer over the efficiency\n",
+                  machine.f32Flops, machine.bf16Flops, machine.f16Flops, largeProduct, ranks);
   text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} MiB on {}, read plus written\n",
                       machine.memoryBytesPerSecond, copyBytes >> 20, ranks);
-  text += fmt::format("matmul_efficiency: {:.3g}  # f32 product of {} rows over the fastest one\n",
-                      machine.matmulEfficiency, largeProduct);
+  text += fmt::format("matmul_efficiency: {:.3g}  # f32 products of a layer, forward and backward, over the fastest "
+                      "one\n",
+                      machine.matmulEfficiency);
   text += fmt::format("attention_efficiency: {:.3g}  # causal f32 attention over {} positions, forward and backward\n",
                       machine.attentionEfficiency, attentionSequence);
   text += fmt::format("launch_seconds: {:.3g}  # smallest library call\n", machine.launchSeconds);

@@ -14,9 +14,10 @@ struct MeasuredMachine {
   std::string command = "espalier calibrate";                  ///< that measured
   std::string processor;                                       ///< name reported by the system
   int hosts = 1, ranks = 1;                                    ///< ranks: per host
+  int cores = 0;                                               ///< of a host, if its ranks are threads that share them
   double memoryBytes = 0;                                      ///< a rank's share of the physical memory
   double f32Flops = 0, bf16Flops = 0, f16Flops = 0;            ///< of the fastest matrix product
-  double matmulEfficiency = 0;                                 ///< rate of a large f32 product over the fastest one
+  double matmulEfficiency = 0;                                 ///< rate of a layer's f32 products over the fastest one
   double attentionEfficiency = 0;                              ///< same for f32 attention, forward and backward
   double memoryBytesPerSecond = 0;                             ///< read plus written
   double launchSeconds = 0;                                    ///< of the smallest library call
@@ -41,8 +42,10 @@ inline constexpr int calibrationRounds = 3;
 /// Relative spread above which a figure is reported as not repeatable.
 inline constexpr double noticedSpread = 0.1;
 
-/// Measures with `ranks` threads in several rounds. Each product and collective runs for at least `seconds`. A value
-/// is the fastest call of the median rank in the best round. Calls `say` before each measurement.
+/// Measures with `ranks` threads in several rounds. If these share the machine's cores, work is measured with a thread
+/// for each core, and links with all threads: the planner lets ranks of one core take turns. Each product and
+/// collective runs for at least `seconds`. A value is the median call of the median rank in the best round. Calls
+/// `say` before each measurement.
 MeasuredMachine measureMachine(int ranks, double seconds, const std::function<void(const std::string &)> &say);
 
 /// Sets each constant of the machine to its best round, and `spreads` to the figures that are not repeatable.

@@ -205,17 +205,6 @@ void repeatLastProduct(PatternTerms &pattern) {
   pattern.collectives.insert(pattern.collectives.end(), again.begin(), again.end());
 }
 
-/// Balances causal attention over the context ranks. The profile has the rank with the most work.
-void balanceContext(PatternTerms &pattern) {
-  for (ComputeTerm &term : pattern.compute)
-    if (term.kind == ComputeClass::Attention) {
-      Monomial mean = term.operations.front();
-      for (size_t i = 1; i < term.operations.size(); ++i)
-        mean.coefficient += term.operations[i].coefficient;
-      term.operations = {mean};
-    }
-}
-
 /// Scales stored and transferred bytes of trained parameters, and the traffic of the step. The profile has the bytes of
 /// the run's gradients.
 void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
@@ -278,8 +267,6 @@ void applySystem(const SystemStorage &storage, planner::Problem &problem) {
         repeatLastProduct(pattern);
       if (storage.scoreBytes > 0)
         storeScores(storage, problem, pattern);
-      if (storage.zigzagContext)
-        balanceContext(pattern);
       storeParameters(storage, pattern);
       if (storage.logitBytes > 0 && &kind == &problem.kinds[problem.head])
         storeLogits(storage.logitBytes, pattern);

@@ -100,6 +100,7 @@ void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
   machine.name = cluster.name;
   machine.hosts = cluster.hosts;
   machine.devicesPerHost = cluster.devicesPerHost;
+  machine.coresPerHost = cluster.cores;
   machine.memoryBytes = cluster.memoryBytes;
   machine.marginBytes = cluster.marginBytes;
   machine.peakFlops = cluster.peakFlops;

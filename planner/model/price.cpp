@@ -73,6 +73,11 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
   Prediction prediction;
   for (int stage = 0; stage < plan.pp; ++stage)
     prediction.stepSeconds = std::max(prediction.stepSeconds, played.endSeconds[stage] + layout.step[stage].total());
+  // Devices that share cores: while one waits, another one uses its core, until all work is done.
+  double work = 0;
+  for (int stage = 0; stage < plan.pp; ++stage)
+    work += (played.busySeconds[stage] + layout.step[stage].total()) / plan.pp;
+  prediction.stepSeconds = std::max(prediction.stepSeconds, problem.machine.devicesPerCore() * work);
   for (int stage = 0; stage < plan.pp; ++stage)
     addStage(prediction.time, plan, layout, played, stage, prediction.stepSeconds);
   prediction.time.scale(1.0 / plan.pp);

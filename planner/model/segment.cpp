@@ -77,9 +77,15 @@ private:
   size_t done = 0, coming = 0;     ///< where the second and third of these begin
 };
 
+// Whether the zigzag order rearranges gathered keys and values, as several samples do.
+bool rearrangesRuns(const ParallelConfig &config, const Software &software) {
+  return config.hasTwoRuns() && software.contextOrders != ContextOrders::Zigzag;
+}
+
 // Returns the operations of attention. In zigzag order the ranks of cp have equally much of it; else the last has most.
-double attentionOperations(const ComputeTerm &term, const std::vector<double> &symbols, const ParallelConfig &config) {
-  if (!config.hasTwoRuns())
+double attentionOperations(const ComputeTerm &term, const std::vector<double> &symbols, const ParallelConfig &config,
+                           const Software &software) {
+  if (!config.hasTwoRuns() && software.contextOrders != ContextOrders::Zigzag)
     return evaluate(term.operations, symbols);
   Monomial mean = term.operations.front();
   for (size_t i = 1; i < term.operations.size(); ++i)
@@ -88,14 +94,15 @@ double attentionOperations(const ComputeTerm &term, const std::vector<double> &s
 }
 
 double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols, const ParallelConfig &config,
-                      const Machine &machine) {
+                      const Problem &problem) {
+  const Machine &machine = problem.machine;
   double bytes = evaluate(term.bytes, symbols);
   switch (term.kind) {
   case ComputeClass::MatMul:
     return matmulSeconds(evaluate(term.m, symbols), evaluate(term.n, symbols), evaluate(term.k, symbols),
                          evaluate(term.count, symbols), bytes, machine);
   case ComputeClass::Attention:
-    return attentionSeconds(attentionOperations(term, symbols, config), bytes, machine);
+    return attentionSeconds(attentionOperations(term, symbols, config, problem.software), bytes, machine);
   case ComputeClass::Memory:
     return memorySeconds(std::max(bytes, 0.0), machine); // recomputed work may need fewer bytes
   }
@@ -159,6 +166,11 @@ public:
     });
   }
 
+  // Adds a copy of a gathered sequence, or of one that is scattered. It hides no transfer.
+  void addRearrangement(const CollectiveTerm &term, double seconds) {
+    visit(term, term.recomputedFull, [&](ProgramPlayer &, PhaseSeconds &phase) { phase.compute += seconds; });
+  }
+
   void finish() {
     for (ProgramPlayer &program : programs)
       program.finish();
@@ -200,6 +212,8 @@ private:
 void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
              const ParallelConfig &config, const std::vector<double> &computeSeconds, SegmentCost &cost) {
   SegmentPrograms programs(config, problem, cost);
+  bool rearranges = problem.software.contextOrders == ContextOrders::Both &&
+                    (config.hasTwoRuns() || (config.cp > 1 && config.microBatchSize > 1));
   for (const CollectiveTerm &term : terms.collectives) {
     bool isScatter = term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter;
     bool isOfShards = isScatter || term.kind == CollectiveKind::AllGather;
@@ -212,6 +226,8 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
           .communication[Axis::Dp] += config.zero == 3 ? problem.software.gatherSeconds * term.calls : 0;
     double bytes = evaluate(term.bytes, symbols);
     programs.add(term, collectiveSeconds(term.kind, bytes, term.calls, group));
+    if (rearranges && term.axis == Axis::Cp && term.phase != Phase::Step && term.kind != CollectiveKind::AllReduce)
+      programs.addRearrangement(term, memorySeconds(2 * bytes, problem.machine));
     if (isScatter && config.zeroReplicas() > 1)
       programs.addReplicaSum(term, replicaSumSeconds(term, bytes, config, problem.machine));
   }
@@ -234,6 +250,19 @@ double unshardedBytes(const ParameterTerm &term, int zero, UnshardedBuffers room
   if (zero == 3)
     return term.parameterBytes + term.gradientBytes;
   return zero == 2 && room == UnshardedBuffers::Separate ? term.gradientBytes : 0;
+}
+
+void setWorkspaces(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
+                   const ParallelConfig &config, SegmentCost &cost) {
+  bool isOneSample = config.microBatchSize == 1 && !rearrangesRuns(config, problem.software);
+  for (Recompute i : kRecomputes) {
+    auto workspace = [&](const auto &some) {
+      bool isOther = isOneSample && !some.oneSampleWorkspaceBytes[i].empty();
+      return largest(isOther ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
+    };
+    bool isSplit = splitsBackward(config.schedule) && terms.weight;
+    cost.workspaceBytes[i] = isSplit ? workspace(*terms.weight) : workspace(terms);
+  }
 }
 
 void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
@@ -270,13 +299,7 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    auto workspace = [&](const auto &some) {
-      // In zigzag order, gathered keys and values are rearranged, as those of several samples are.
-      bool isOneSample = config.microBatchSize == 1 && !config.hasTwoRuns() && !some.oneSampleWorkspaceBytes[i].empty();
-      return largest(isOneSample ? some.oneSampleWorkspaceBytes[i] : some.workspaceBytes[i], symbols);
-    };
     bool isSplit = splitsBackward(config.schedule);
-    cost.workspaceBytes[i] = isSplit && terms.weight ? workspace(*terms.weight) : workspace(terms);
     if (!isSplit)
       continue;
     cost.weightBytes[i] = cost.savedBytes[i];
@@ -287,6 +310,7 @@ void addMemory(const Problem &problem, const PatternTerms &terms, const std::vec
     cost.streamBytes[i] = evaluate(terms.weight->streamBytes[i], symbols);
     cost.weightReadsStream[i] = terms.weight->readsStream[i];
   }
+  setWorkspaces(problem, terms, symbols, config, cost);
   cost.stepBytes = evaluate(terms.stepBytes, symbols);
   cost.stepPeakBytes = largest(terms.stepPeakBytes, symbols);
 }
@@ -348,8 +372,20 @@ const std::optional<SegmentCost> &SegmentCosts::of(int kind) {
     if (like >= 0)
       of(like);
     evaluate(kind, like >= 0 ? &*kinds[like] : nullptr, kinds[kind].emplace());
+  } else if (kinds[kind]->terms && !kinds[kind]->cost) {
+    setWorkspaces(problem, *kinds[kind]->terms, symbols, config, kinds[kind]->memory);
+    addTimes(/*onlyAttention=*/true, *kinds[kind]);
   }
   return kinds[kind]->cost;
+}
+
+void SegmentCosts::reorder(bool zigzag) {
+  if (config.zigzag == zigzag)
+    return;
+  config.zigzag = zigzag;
+  for (std::optional<Evaluated> &kind : kinds)
+    if (kind)
+      kind->cost.reset();
 }
 
 void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) {
@@ -367,11 +403,15 @@ void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) 
     result.terms = &*found;
     addMemory(problem, *found, symbols, config, result.memory);
   }
+  addTimes(/*onlyAttention=*/like, result);
+}
+
+void SegmentCosts::addTimes(bool onlyAttention, Evaluated &result) {
   const std::vector<ComputeTerm> &compute = result.terms->compute;
   result.computeSeconds.resize(compute.size());
   for (size_t i = 0; i < compute.size(); ++i)
-    if (!like || compute[i].kind == ComputeClass::Attention) {
-      result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem.machine);
+    if (!onlyAttention || compute[i].kind == ComputeClass::Attention) {
+      result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem);
       ++evaluations;
     }
   result.cost = result.memory;

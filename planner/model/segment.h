@@ -67,6 +67,9 @@ public:
   /// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.
   const std::optional<SegmentCost> &of(int kind);
 
+  /// Changes the order of context ranks. Only attention, workspaces and the simulated programs are evaluated again.
+  void reorder(bool zigzag);
+
   /// Number of compute terms that were evaluated so far.
   int64_t work() const { return evaluations; }
 
@@ -76,9 +79,11 @@ private:
     const PatternTerms *terms = nullptr; ///< null if no pattern matches
     std::vector<double> computeSeconds;  ///< by term
     SegmentCost memory;                  ///< without the times
-    std::optional<SegmentCost> cost;
+    std::optional<SegmentCost> cost;     ///< empty without terms, and after a change of the order
   };
   void evaluate(int kind, const Evaluated *like, Evaluated &result);
+  /// Sets the cost from the memory and the times. With `onlyAttention`, the times of other terms are known.
+  void addTimes(bool onlyAttention, Evaluated &result);
 
   const Problem &problem;
   ParallelConfig config;

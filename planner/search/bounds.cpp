@@ -40,11 +40,12 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.stateBytes += count * cost.optimizerBytes;
 }
 
-// Whether two choices differ only in offloading.
+// Whether two choices differ only in offloading and in the order of context ranks.
 bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   a.offloadOptimizer = b.offloadOptimizer;
   a.offloadActivations = b.offloadActivations;
   a.offloadParameters = b.offloadParameters;
+  a.zigzag = b.zigzag;
   return a == b;
 }
 
@@ -107,6 +108,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   for (size_t i = 0; i < choices.size(); ++i) {
     if (!costs || !areAlikeOnDevice(choices[costsOf], choices[i]))
       costs.emplace(problem, choices[i]);
+    costs->reorder(choices[i].zigzag);
     costsOf = i;
     bool isOpen = true;
     for (int edge : {problem.embed, problem.head})
@@ -156,7 +158,7 @@ double leastBytes(const WorkSum &sum, const Machine &machine, const ParallelConf
 double workBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, int chunks) {
   if (!mayFit(sum, machine, /*inFlight=*/1, config.pp, chunks))
     return std::numeric_limits<double>::infinity();
-  return (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
+  return machine.devicesPerCore() * (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
 }
 
 double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, bool chunksAlike) {
@@ -165,7 +167,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelCo
   if (!mayFit(sum, machine, leastInFlight(config), config.pp, chunks))
     return std::numeric_limits<double>::infinity();
   double sent = sentSeconds(sum, config, chunks), work = sum.work + sent;
-  double bound = (m * work + sum.once) / p;
+  double bound = machine.devicesPerCore() * (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages, plus m - 1 times the longest forward and
   // backward, which are at least the mean.
   if (config.schedule == Schedule::GPipe)

@@ -4,6 +4,7 @@
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
+#include "planner/price.h"
 #include "planner/search/incumbents.h"
 #include "planner/search/parallel.h"
 #include "planner/search/simplicity.h"
@@ -251,7 +252,9 @@ private:
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
       StageOptions stages(problem, plans[i], schedules, tables[i]);
-      found[i].result = bestSplit(problem, stages, limits[i], budget);
+      SplitResult &result = found[i].result = bestSplit(problem, stages, limits[i], budget);
+      if (problem.machine.devicesPerCore() > 1 && !result.counts.empty()) // splits are played with a core per device
+        result.seconds = pricePlan(problem, withStages(problem, plans[i], result)).prediction.stepSeconds;
     });
     for (const Incumbent &one : found)
       statistics.evaluated += one.result.played;

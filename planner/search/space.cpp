@@ -49,12 +49,20 @@ bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
   return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
 }
 
+// Whether the ranks of cp do not have equal attention in contiguous order.
+bool dependsOnOrder(const ComputeTerm &term) {
+  return term.kind == ComputeClass::Attention && term.operations.size() > 1;
+}
+
 } // namespace
 
 SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options)
     : problem(problem), all(options.all), threads(options.threads) {
   for (const LayerRun &run : problem.layers)
     isOneKind = isOneKind && (run.count == 0 || run.kind == problem.layers.front().kind);
+  for (const SegmentKind &kind : problem.kinds)
+    for (const PatternTerms &pattern : kind.patterns)
+      isCausal = isCausal || std::ranges::any_of(pattern.compute, dependsOnOrder);
   enumerateAxes();
   sumChoices();
 }
@@ -159,10 +167,20 @@ std::vector<int> SearchSpace::shardGroups(const ParallelConfig &config) const {
   return {group};
 }
 
+// Returns whether sequences are in zigzag order. Contiguous order is first, so that it wins if both are equally fast.
+// Several samples are rearranged in either order: zigzag order is then first, and never worse.
+std::vector<bool> SearchSpace::contextOrders(const ParallelConfig &config) const {
+  ContextOrders orders = problem.software.contextOrders;
+  if (problem.pins.zigzag || config.cp == 1 || !isCausal)
+    return {problem.pins.zigzag.value_or(false)};
+  if (orders == ContextOrders::Both)
+    return config.microBatchSize > 1 ? std::vector{true, false} : std::vector{false, true};
+  return {orders == ContextOrders::Zigzag};
+}
+
 void SearchSpace::addFlags(ParallelConfig config) {
   const Pins &pins = problem.pins;
   config.vocabParallel = pins.vocabParallel.value_or(true);
-  config.zigzag = pins.zigzag.value_or(false);
   // Costs depend on the schedule only by whether it splits backward. Splitting makes nothing faster, so that bounds
   // hold.
   config.schedule = Schedule::OneFOneB;
@@ -176,8 +194,14 @@ void SearchSpace::addFlags(ParallelConfig config) {
       config.zero = zero;
       for (int group : shardGroups(config)) {
         config.zeroGroup = group;
-        if ((all || problem.capability.runs(config)) && structuralViolations(problem, {config, {}}).empty())
+        for (bool zigzag : contextOrders(config)) {
+          config.zigzag = zigzag;
+          if ((!all && !problem.capability.runs(config)) || !structuralViolations(problem, {config, {}}).empty())
+            continue;
           addOffloads(config);
+          if (config.microBatchSize > 1) // the other order moves as many bytes, and has more attention on one rank
+            break;
+        }
       }
     }
 }

@@ -62,6 +62,7 @@ private:
   void addMicroBatches(ParallelConfig config);
   bool isNothingShared(const ParallelConfig &config, int zero) const;
   std::vector<int> shardGroups(const ParallelConfig &config) const;
+  std::vector<bool> contextOrders(const ParallelConfig &config) const;
   void addFlags(ParallelConfig config);
   void addOffloads(ParallelConfig config);
   void sumChoices();
@@ -74,6 +75,7 @@ private:
   bool all; ///< also plans that the executor cannot run yet
   int threads;
   bool isOneKind = true;                     ///< all layers are alike
+  bool isCausal = false;                     ///< context ranks have unequal attention in contiguous order
   std::vector<int64_t> microBatchCounts;     ///< divisors of the global batch, smallest micro-batches first
   std::vector<ParallelConfig> choices;       ///< all but the schedule
   std::vector<std::optional<WorkSum>> works; ///< per choice; empty if the problem has no terms

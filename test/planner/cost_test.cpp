@@ -102,6 +102,7 @@ TEST(Cost, ZigzagOrderBalancesCausalAttention) {
     attention.kind = ComputeClass::Attention;
     attention.operations = {{8e12, {{cp, -1}}}, {-4e12, {{cp, -2}}}};
     terms.compute = {attention};
+    terms.collectives.clear();
   }
   auto seconds = [&](bool zigzag, int ranks) {
     Plan plan;
@@ -111,6 +112,34 @@ TEST(Cost, ZigzagOrderBalancesCausalAttention) {
   EXPECT_DOUBLE_EQ(seconds(true, 1), seconds(false, 1));
   EXPECT_DOUBLE_EQ(seconds(true, 8), seconds(true, 1) / 8);
   EXPECT_DOUBLE_EQ(seconds(false, 8), seconds(true, 8) * 15 / 8);
+  problem.software.contextOrders = ContextOrders::Zigzag; // balanced by any plan
+  EXPECT_DOUBLE_EQ(seconds(false, 8), seconds(true, 8));
+}
+
+// Zigzag order, and several samples, copy gathered keys and values: 160 MB at 1.6 TB/s, read and written.
+TEST(Cost, GatheredKeysAndValuesAreRearranged) {
+  Problem problem = shapeProblem(gpt(4, 64, 4), System{}, testMachine(1, 8), 16);
+  problem.machine.launchSeconds = 0;
+  for (PatternTerms &terms : problem.kinds[1].patterns) {
+    terms.compute.clear();
+    CollectiveTerm gather;
+    gather.kind = CollectiveKind::AllGather, gather.axis = Axis::Cp, gather.bytes = {{160e6, {}}};
+    CollectiveTerm scatter = gather;
+    scatter.kind = CollectiveKind::ReduceScatter, scatter.phase = Phase::Backward;
+    terms.collectives = {gather, scatter};
+  }
+  auto cost = [&](bool zigzag, int64_t samples, int ranks = 4) {
+    Plan plan;
+    plan.cp = ranks, plan.zigzag = zigzag, plan.microBatchSize = samples;
+    return segmentCost(problem, 1, plan).value();
+  };
+  EXPECT_EQ(cost(false, 1).forward.compute, 0);
+  EXPECT_EQ(cost(true, 2, 1).forward.compute, 0);
+  EXPECT_DOUBLE_EQ(cost(true, 1).forward.compute, 2e-4);
+  EXPECT_DOUBLE_EQ(cost(true, 1).backward.compute, 2e-4);
+  EXPECT_DOUBLE_EQ(cost(false, 2).forward.compute, 2e-4);
+  problem.software.contextOrders = ContextOrders::Zigzag; // whose attention reads the parts in any order
+  EXPECT_EQ(cost(true, 2).forward.compute, 0);
 }
 
 // Seconds and bytes of one layer under a system, four tensor ranks.

@@ -366,6 +366,63 @@ TEST(Search, HonoursPins) {
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
 }
 
+// Long causal sequences are in zigzag order, and short windows are not: each context rank has equal windows, and the
+// order would cost a copy of keys and values.
+TEST(Search, TheFasterOrderOfContextRanksIsChosen) {
+  constexpr int cp = static_cast<int>(Axis::Cp);
+  auto solve = [](double unseen, ContextOrders orders, std::optional<bool> pin = {}) {
+    Problem problem = shapeProblem(gpt(8, 1024, 16, 51200, 32768), System{}, testMachine(1, 8), 8);
+    for (SegmentKind &kind : problem.kinds)
+      for (PatternTerms &terms : kind.patterns)
+        for (ComputeTerm &term : terms.compute)
+          if (term.kind == ComputeClass::Attention) {
+            Monomial less = term.operations.front();
+            less.coefficient *= -unseen;
+            less.powers.push_back({cp, -1});
+            term.operations.push_back(less);
+          }
+    problem.pins.cp = 8;
+    problem.pins.zigzag = pin;
+    problem.software.contextOrders = orders;
+    SearchResult result = search(problem);
+    EXPECT_EQ(result.plans.empty(), false);
+    return result.plans.front();
+  };
+  PricedPlan causal = solve(0.5, ContextOrders::Both), window = solve(1e-6, ContextOrders::Both);
+  EXPECT_TRUE(causal.plan.zigzag);
+  EXPECT_FALSE(window.plan.zigzag);
+  EXPECT_EQ(causal.prediction.stepSeconds, solve(0.5, ContextOrders::Both, true).prediction.stepSeconds);
+  EXPECT_EQ(window.prediction.stepSeconds, solve(1e-6, ContextOrders::Both, false).prediction.stepSeconds);
+  EXPECT_LT(causal.prediction.stepSeconds, solve(0.5, ContextOrders::Both, false).prediction.stepSeconds);
+  EXPECT_LT(window.prediction.stepSeconds, solve(1e-6, ContextOrders::Both, true).prediction.stepSeconds);
+  EXPECT_FALSE(solve(0.5, ContextOrders::Contiguous).plan.zigzag);
+  EXPECT_TRUE(solve(0.5, ContextOrders::Zigzag).plan.zigzag);
+}
+
+// Ranks that share cores take turns: their work is done one after the other, but a rank that waits takes no core.
+TEST(Search, RanksShareCores) {
+  Problem problem = shapeProblem(gpt(8, 1024, 16, 1024), System{}, testMachine(1, 4), 8);
+  auto price = [&](int dp, int pp, int cores, int64_t microBatches) {
+    problem.machine.coresPerHost = cores;
+    Plan plan;
+    plan.dp = dp, plan.pp = pp, plan.microBatches = microBatches, plan.microBatchSize = 8 / microBatches / dp;
+    return pricePlan(problem, plan).prediction;
+  };
+  EXPECT_DOUBLE_EQ(price(4, 1, 2, 2).stepSeconds, 2 * price(4, 1, 0, 2).stepSeconds);
+  EXPECT_EQ(price(4, 1, 4, 2).stepSeconds, price(4, 1, 0, 2).stepSeconds);
+  EXPECT_EQ(price(1, 4, 2, 1).stepSeconds, price(1, 4, 0, 1).stepSeconds); // one stage works at a time
+  Prediction shared = price(1, 4, 2, 8), own = price(1, 4, 0, 8);
+  EXPECT_NEAR(shared.stepSeconds, 2 * (own.stepSeconds - own.time.bubble), 1e-9);
+  problem.machine.coresPerHost = 0;
+  SearchResult result = search(problem);
+  problem.machine.coresPerHost = 2;
+  ASSERT_FALSE(result.plans.empty());
+  for (const PricedPlan &one : search(problem).plans) {
+    EXPECT_EQ(one.prediction.stepSeconds, pricePlan(problem, one.plan).prediction.stepSeconds);
+    EXPECT_GE(one.prediction.stepSeconds, result.plans.front().prediction.stepSeconds);
+  }
+}
+
 // Recomputes any number of layers on each stage.
 void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<int> &totals, Plan &plan) {
   StageOptions options(problem, plan);

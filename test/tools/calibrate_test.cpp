@@ -26,6 +26,9 @@ TEST(Calibrate, TheBestRoundCountsAndSpreadsAreNamed) {
   EXPECT_EQ(machine.bf16Flops, 50);
   EXPECT_EQ(describeSpreads(machine), "memory_bandwidth 167 %, link.latency 50 %");
   EXPECT_THAT(clusterYaml("m", machine), testing::HasSubstr("# Not repeatable: over 3 rounds"));
+  EXPECT_THAT(clusterYaml("m", machine), testing::Not(testing::HasSubstr("cores:")));
+  machine.ranks = 4, machine.cores = 2;
+  EXPECT_THAT(clusterYaml("m", machine), testing::HasSubstr("devices_per_host: 4\ncores: 2  # which the ranks share"));
   MeasuredMachine quiet;
   keepBest({idle, idle}, quiet);
   EXPECT_EQ(describeSpreads(quiet), "");

@@ -33,6 +33,7 @@ public:
       cluster.device = device->text;
     count(map, "hosts", cluster.hosts);
     count(map, "devices_per_host", cluster.devicesPerHost);
+    count(map, "cores", cluster.cores);
     number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
     number(map, "reserved_bytes", cluster.reservedBytes, /*isBytes=*/true);
     share(map, "memory_margin", cluster.memoryMargin, "a device's memory");

@@ -81,6 +81,8 @@ private:
         else
           software.schedules.push_back(*schedule);
       }
+    software.contextOrders =
+        static_cast<planner::ContextOrders>(choice(map, "context", {"contiguous", "zigzag", "both"}));
   }
 
   /// Reads what the software stores and repeats.
@@ -97,7 +99,6 @@ private:
     number(map, "logit_bytes", storage.logitBytes);
     number(map, "unsharded_share", storage.unshardedShare);
     number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
-    storage.zigzagContext = choice(map, "context", {"contiguous", "zigzag"}) == 1;
     system.scattersBoundary = choice(map, "sends", {"whole", "scattered"}) == 1;
     const YamlNode *recompute = map.find("recompute");
     if (!recompute)

@@ -95,6 +95,7 @@ struct ClusterConfig {
   double reservedBytes = 0;                  ///< bytes that the driver, libraries and communicators use
   double memoryMargin = 0.04;                ///< fraction of a device's memory that plans leave free
   double marginBytes = 0;                    ///< the margin in bytes; 0 if the run file sets its limit
+  int cores = 0;                             ///< of a host, if its devices are threads that share them; 0: they do not
   double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
   double matmulEfficiency = 0;               ///< fraction of the peak that large matrix products reach
   double attentionEfficiency = 0; ///< fraction of the peak that fused attention reaches; 0 means matmulEfficiency
@@ -123,7 +124,6 @@ struct SystemStorage {
   double accumulationBytes = 0;   ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
   double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
-  bool zigzagContext = false;     ///< context ranks hold two slices each, so that causal attention is balanced
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
   enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;

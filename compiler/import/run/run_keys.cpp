@@ -399,6 +399,7 @@ constexpr Row parallelKeys[] = {
      "class of its devices, by which configs/systems state errors: a100, h100, cpu, ..."},
     {"cluster.hosts", T::Count, used, "hosts"},
     {"cluster.devices_per_host", T::Count, used, "devices of a host"},
+    {"cluster.cores", T::Count, used, "cores of a host, if its devices are threads that share them"},
     {"cluster.memory_bytes", T::Bytes, used, "memory of a device"},
     {"cluster.reserved_bytes", T::Bytes, used, "what of it the driver, libraries and communicators take; default 0"},
     {"cluster.memory_margin", T::Number, used,

@@ -78,11 +78,6 @@ TEST_F(ApplySystem, EverySecondProductIsRepeated) {
   EXPECT_LT(second.recompute[Recompute::Selective].total(), own.recompute[Recompute::Full].total());
 }
 
-// Terms that a single context rank reads have the mean of all ranks already.
-TEST_F(ApplySystem, ZigzagChangesNothingOnOneContextRank) {
-  EXPECT_NEAR(layer({.zigzagContext = true}).forward.compute, layer({}).forward.compute, 1e-12);
-}
-
 TEST_F(ApplySystem, GradientsHaveTheirOwnBytes) {
   planner::SegmentCost wide = layer({}, 8);
   planner::SegmentCost half = layer({.gradientBytes = 2, .reducedBytes = 2, .optimizerBytes = 16}, 8);
