@@ -1,6 +1,7 @@
 #include "runtime/train/expert_loads.h"
 
 #include "runtime/checkpoint/agree.h"
+#include "runtime/counters.h"
 #include "runtime/executor.h"
 
 #include <algorithm>
@@ -20,16 +21,13 @@ namespace {
 constexpr size_t digits = 8; ///< hexadecimal, of a count in a message
 constexpr size_t messageCounts = (Agreement::messageBytes - 1) / digits;
 
-/// Names of counters, which a number follows.
-constexpr std::string_view chosenName = "chosen", droppedName = "dropped";
-
 /// Returns the buffers of counters in the subprogram, by the names of their values.
 std::map<std::string, pb::Buffer> countersOf(const pb::Plan &plan, const pb::Subprogram &subprogram, uint32_t region) {
   std::map<std::string, pb::Buffer> found;
   auto visit = [&](const pb::Buffer &buffer) {
     const std::string &name = plan.values(static_cast<int>(buffer.value())).name();
     std::string_view own = std::string_view(name).substr(name.rfind('.') + 1);
-    if (buffer.region() == region && (own.starts_with(chosenName) || own.starts_with(droppedName)))
+    if (buffer.region() == region && (own.starts_with(chosenCounter) || own.starts_with(droppedCounter)))
       found.emplace(own, buffer);
   };
   for (const pb::Instruction &instruction : subprogram.instructions()) {
@@ -87,9 +85,10 @@ void ExpertCounters::addCall(const pb::Plan &plan, int stage, int index) {
     return;
   std::map<std::string, size_t> layerOf; // by the number behind a counter's name
   for (const auto &[name, buffer] : countersOf(plan, plan.subprograms(static_cast<int>(program) - 1), *region)) {
-    bool isOfChoices = name.starts_with(chosenName);
+    bool isOfChoices = name.starts_with(chosenCounter);
     const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
-    auto [layer, isNew] = layerOf.emplace(name.substr((isOfChoices ? chosenName : droppedName).size()), layers.size());
+    auto [layer, isNew] =
+        layerOf.emplace(name.substr((isOfChoices ? chosenCounter : droppedCounter).size()), layers.size());
     if (isNew)
       layers.push_back({.layer = call.name(), .chosen = {}});
     if (isOfChoices)

@@ -4,6 +4,7 @@
 
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
+#include "runtime/counters.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -389,9 +390,9 @@ FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> 
     return route.getIds();
   ExpertLoads loads = expertLoads(*this, route.getIds(), in[0], dimSize("capacity"));
   std::string number = std::to_string(routes++);
-  counters.emplace_back("chosen" + number, loads.chosen);
+  counters.emplace_back(std::string(rt::chosenCounter) + number, loads.chosen);
   if (loads.dropped)
-    counters.emplace_back("dropped" + number, loads.dropped);
+    counters.emplace_back(std::string(rt::droppedCounter) + number, loads.dropped);
   return route.getIds();
 }
 

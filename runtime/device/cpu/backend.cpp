@@ -10,7 +10,7 @@
 namespace espalier::rt {
 
 CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
-    : thePlan(plan), object(plan), areTokensPacked(canPackTokens(plan)) {
+    : thePlan(plan), object(plan), areTokensPacked(canPackTokens(plan)), arePromptsMixed(areTokensPacked) {
   for (const pb::Kernel &kernel : plan.kernels())
     kernels.push_back(object.function(kernel.symbol()));
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
@@ -26,15 +26,9 @@ CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
         throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
                                     locationText(plan, instruction.location()), error.what()));
       }
+      arePromptsMixed = arePromptsMixed && prepared[i].kernel->hasEqualRows();
     }
   }
-}
-
-bool CpuBackend::mixesPrompts() const {
-  return areTokensPacked && std::ranges::all_of(instructions, [](const std::vector<CpuInstruction> &subprogram) {
-           return std::ranges::all_of(
-               subprogram, [](const CpuInstruction &one) { return !one.kernel || one.kernel->hasEqualRows(); });
-         });
 }
 
 size_t CpuBackend::mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const {

@@ -33,7 +33,7 @@ public:
     return instructions[subprogram][number];
   }
   bool packsTokens() const override { return areTokensPacked; }
-  bool mixesPrompts() const override;
+  bool mixesPrompts() const override { return arePromptsMixed; }
   /// Return the largest scratch size that any library call of a stage needs.
   size_t scratchBytesPerThread(const pb::Stage &stage) const;
   size_t sharedScratchBytes(const pb::Stage &stage) const;
@@ -47,6 +47,7 @@ private:
   std::vector<KernelFunction> kernels;
   std::vector<std::vector<CpuInstruction>> instructions; ///< by subprogram
   const bool areTokensPacked;
+  bool arePromptsMixed;
 };
 
 } // namespace espalier::rt
