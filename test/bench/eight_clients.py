@@ -4,21 +4,17 @@
 Usage: eight_clients.py ESPALIER X.plan CHECKPOINT [--clients 8] [--prompt 4:32] [--answer 16:128] [--seconds 20]
                         [--rounds 3] [--threads N]
 
-The plan is compiled with run_mode predict. In each round, one request decodes a full batch: its rate is the tokens between
-two lengths of the answer, divided by the difference of the times, so that prompts do not count. Then each client
-sends a request with a random prompt, reads the stream of tokens to its end and sends the next one. The lengths of
+The plan is compiled with run_mode predict. In each round, one request decodes a full batch. Then each client sends a request with a random prompt, reads the stream of tokens to its end and sends the next one. The lengths of
 prompts and answers are uniform in their ranges; tokens are sampled at temperature 1. The rate of the clients counts
 each token when it arrives, so that answers at the ends of the interval count in part. Prints each round and the
 median of the shares."""
 import argparse
-import http.client
-import json
 import random
-import re
 import statistics
-import subprocess
 import threading
 import time
+
+from serving import Server, rate
 
 
 def parse():
@@ -36,43 +32,23 @@ def parse():
     return parser.parse_args()
 
 
-def post(port, body):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    if response.status != 200:
-        raise RuntimeError(response.read().decode())
-    return response
-
-
-def full_rate(port, clients):
-    """Returns the tokens per second of decoding with all sequences busy."""
-    def seconds(tokens):
-        begin = time.perf_counter()
-        answer = post(port, {"prompt": [[7]] * clients, "max_tokens": tokens}).read()
-        assert json.loads(answer)["usage"]["completion_tokens"] == clients * tokens
-        return time.perf_counter() - begin
-    few, many = 10, 110
-    return clients * (many - few) / (seconds(many) - seconds(few))
-
-
-def serve_client(port, options, seed, end, arrivals):
+def serve_client(server, options, seed, end, arrivals):
     draw = random.Random(seed)
     while time.perf_counter() < end:
         prompt = [draw.randrange(1000) for _ in range(draw.randint(*options.prompt))]
         body = {"prompt": prompt, "max_tokens": draw.randint(*options.answer), "stream": True, "seed": draw.randrange(10**6),
                 "return_token_ids": True}
-        for line in post(port, body):
+        for line in server.complete(body):
             if line.startswith(b"data: {"):
                 arrivals.extend([time.perf_counter()] * line.count(b"token_ids"))
 
 
-def clients_rate(port, options, number):
+def clients_rate(server, options, number):
     warm = options.seconds / 5
     begin = time.perf_counter() + warm
     end = begin + options.seconds
     arrivals = [[] for _ in range(options.clients)]
-    threads = [threading.Thread(target=serve_client, args=(port, options, 1000 * number + i, end, arrivals[i]))
+    threads = [threading.Thread(target=serve_client, args=(server, options, 1000 * number + i, end, arrivals[i]))
                for i in range(options.clients)]
     for thread in threads:
         thread.start()
@@ -83,26 +59,17 @@ def clients_rate(port, options, number):
 
 def main():
     options = parse()
-    command = [options.espalier, "serve", options.plan, "--checkpoint", options.checkpoint]
-    if options.threads:
-        command += ["--threads", str(options.threads)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    server = Server(options.espalier, options.plan, options.checkpoint, options.threads)
     try:
-        for line in server.stdout:
-            if found := re.search(r"http://[^:/]+:(\d+)", line):
-                port = int(found[1])
-                break
-        threading.Thread(target=server.stdout.read, daemon=True).start()
         shares = []
         for number in range(options.rounds):
-            full, several = full_rate(port, options.clients), clients_rate(port, options, number)
+            full, several = rate(server, options.clients), clients_rate(server, options, number)
             shares.append(several / full)
             print(f"full batch {full:.0f} tokens/s, {options.clients} clients {several:.0f} tokens/s: "
                   f"{100 * shares[-1]:.0f} %", flush=True)
         print(f"median {100 * statistics.median(shares):.0f} %")
     finally:
-        server.terminate()
-        server.wait()
+        server.end()
 
 
 if __name__ == "__main__":

@@ -5,26 +5,23 @@ Usage: llama_cpp.py ESPALIER CHECKPOINT [TEXTS ...] [--threads 2] [--rounds 3]
 
 The model is GPT-2 124M in f32; llama.cpp gets random weights of the same shapes. CHECKPOINT is one of
 configs/gpt2_124m.yaml with seq_length 256 and compute_dtype float32. TEXTS are decoded at once: 1, 4, 8 and 16 by
-default, each on a plan and a server of that many. The rate is the tokens between two lengths of the answer, divided by
-the difference of the times, so that prompts do not count. Needs the packages xllamacpp and gguf."""
+default, each on a plan and a server of that many. Needs the packages xllamacpp and gguf."""
 import argparse
 import concurrent.futures
 import json
 import os
-import re
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
-import urllib.request
 
 import gguf
 import numpy
 import xllamacpp
 
+from serving import Server, post, rate
+
 LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY = 12, 768, 12, 256, 50257
-FEW, MANY = 10, 110
 
 
 def write_model(path):
@@ -73,51 +70,29 @@ class LlamaCpp:
         params.n_parallel, params.n_ctx = texts, texts * CONTEXT
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         params.warmup, params.n_gpu_layers, params.cache_prompt, params.verbosity = True, 0, False, 0
-        self.server, self.texts = xllamacpp.Server(params), texts
+        self.server = xllamacpp.Server(params)
 
-    def seconds(self, tokens):
+    def seconds(self, texts, tokens):
         def ask(_):
-            body = {"prompt": [7], "n_predict": tokens, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
-            request = urllib.request.Request(self.server.listening_address + "/completion", json.dumps(body).encode(),
-                                             {"Content-Type": "application/json"})
-            answer = json.loads(urllib.request.urlopen(request).read())
+            answer = json.load(post(self.server.listening_address + "/completion",
+                                    {"prompt": [7], "n_predict": tokens, "temperature": 1, "ignore_eos": True,
+                                     "cache_prompt": False}))
             assert answer["tokens_predicted"] == tokens, answer
         begin = time.perf_counter()
-        with concurrent.futures.ThreadPoolExecutor(self.texts) as pool:
-            list(pool.map(ask, range(self.texts)))
+        with concurrent.futures.ThreadPoolExecutor(texts) as pool:
+            list(pool.map(ask, range(texts)))
         return time.perf_counter() - begin
 
 
-class Espalier:
-    def __init__(self, command, checkpoint, folder, texts, threads):
-        run = os.path.join(os.path.dirname(__file__), "../../configs/gpt2_124m.yaml")
-        plan = os.path.join(folder, f"{texts}.plan")
-        sets = ["run_mode=predict", "model.model_config.compute_dtype=float32",
-                f"model.model_config.seq_length={CONTEXT}", f"runner_config.batch_size={texts}"]
-        subprocess.run([command, "compile", run, "-o", plan] + [part for one in sets for part in ("--set", one)],
-                       check=True, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen([command, "serve", plan, "--checkpoint", checkpoint, "--threads", str(threads)],
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.url = next(found[0] for line in self.process.stdout if (found := re.search(r"http://\S+", line)))
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
-        self.texts = texts
-
-    def seconds(self, tokens):
-        body = {"prompt": [[7]] * self.texts, "max_tokens": tokens, "temperature": 0}
-        request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        begin = time.perf_counter()
-        answer = json.loads(urllib.request.urlopen(request).read())
-        assert answer["usage"]["completion_tokens"] == self.texts * tokens, answer["usage"]
-        return time.perf_counter() - begin
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-def rate(system):
-    return system.texts * (MANY - FEW) / (system.seconds(MANY) - system.seconds(FEW))
+def serve_plan(options, folder, texts):
+    """Returns a server of a plan for this number of texts."""
+    run = os.path.join(os.path.dirname(__file__), "../../configs/gpt2_124m.yaml")
+    plan = os.path.join(folder, f"{texts}.plan")
+    sets = ["run_mode=predict", "model.model_config.compute_dtype=float32",
+            f"model.model_config.seq_length={CONTEXT}", f"runner_config.batch_size={texts}"]
+    subprocess.run([options.espalier, "compile", run, "-o", plan] + [part for one in sets for part in ("--set", one)],
+                   check=True, stdout=subprocess.DEVNULL)
+    return Server(options.espalier, plan, options.checkpoint, options.threads)
 
 
 def main():
@@ -133,9 +108,9 @@ def main():
         model = os.path.join(folder, "model.gguf")
         write_model(model)
         for texts in options.texts:
-            own = Espalier(options.espalier, options.checkpoint, folder, texts, options.threads)
+            own = serve_plan(options, folder, texts)
             peer = LlamaCpp(model, texts, options.threads)
-            rates = [(rate(own), rate(peer)) for _ in range(options.rounds)]
+            rates = [(rate(own, texts), rate(peer, texts)) for _ in range(options.rounds)]
             own.end()
             del peer
             first, second = (statistics.median(one) for one in zip(*rates))
