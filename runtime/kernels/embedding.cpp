@@ -13,13 +13,6 @@ namespace {
 
 constexpr int64_t kPieceBytes = 64 << 10;
 
-/// Returns the tokens of a piece whose results are needed.
-Piece neededOf(const CallArguments &arguments, Piece piece) {
-  if (arguments.endRow == 0)
-    return piece;
-  return {std::max(piece.begin, arguments.firstRow), std::min(piece.end, arguments.endRow)};
-}
-
 /// A part is one range of tokens.
 class Embed final : public LibraryKernel {
 public:
@@ -38,7 +31,7 @@ public:
     const char *table = static_cast<const char *>(arguments.buffers[0]);
     const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[1]);
     int64_t bytes = hidden_ * bytesOf(out_);
-    Piece piece = neededOf(arguments, tokens_[part]);
+    Piece piece = neededRows(arguments, tokens_[part]);
     for (int64_t token = piece.begin; token < piece.end; ++token) {
       int64_t row = ids[token] - arguments.scalars[0];
       char *out = static_cast<char *>(arguments.buffers[2]) + token * bytes;
@@ -170,7 +163,7 @@ public:
   size_t scratchBytesPerThread() const override { return static_cast<size_t>(headDim_) * sizeof(float); }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
-    Piece piece = neededOf(arguments, tokens_[part]);
+    Piece piece = neededRows(arguments, tokens_[part]);
     if (piece.begin >= piece.end)
       return;
     int64_t first = piece.begin * heads_ * headDim_;

@@ -45,15 +45,20 @@ public:
     int32_t *ids = static_cast<int32_t *>(arguments.buffers[1]), *slots = static_cast<int32_t *>(arguments.buffers[2]);
     float *score = static_cast<float *>(threadScratch);
     int32_t *taken = reinterpret_cast<int32_t *>(score + experts_);
-    for (int64_t token = sample * seq_; token < (sample + 1) * seq_; ++token) {
+    Piece all = {sample * seq_, (sample + 1) * seq_};
+    Piece needed = neededRows(arguments, all);
+    for (int64_t token = needed.begin; token < needed.end; ++token) {
       loops_.convert(scores + token * experts_ * bytesOf(storage_), storage_, score, Storage::F32, experts_);
       choose(score, taken, ids + token);
     }
     std::fill_n(taken, experts_, 0);
     for (int64_t choice = 0; choice < choices_; ++choice)
-      for (int64_t position = 0; position < seq_; ++position) {
-        int64_t at = (choice * batch_ + sample) * seq_ + position;
-        int32_t slot = taken[ids[at]]++;
+      for (int64_t token = all.begin; token < all.end; ++token) {
+        int64_t at = choice * batch_ * seq_ + token;
+        bool isNeeded = token >= needed.begin && token < needed.end;
+        if (!isNeeded)
+          ids[at] = 0;
+        int32_t slot = isNeeded ? taken[ids[at]]++ : -1;
         slots[at] = slot < capacity_ ? slot : -1;
       }
   }

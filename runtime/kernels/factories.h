@@ -5,6 +5,8 @@
 #include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/kernels.h"
 
+#include <algorithm>
+
 namespace espalier::rt {
 
 /// The inputs of a CPU kernel: the call, the types of its buffers, and the loops of one instruction set level.
@@ -30,6 +32,13 @@ template <int function> std::unique_ptr<LibraryKernel> makeKernel(const KernelRe
 struct Piece {
   int64_t begin, end;
 };
+
+/// Returns the rows of a piece whose results are needed.
+inline Piece neededRows(const CallArguments &arguments, Piece rows) {
+  if (arguments.endRow == 0)
+    return rows;
+  return {std::max(rows.begin, arguments.firstRow), std::min(rows.end, arguments.endRow)};
+}
 
 /// Splits `total` units into pieces of `unitsPerPiece`; the last may be smaller.
 struct Pieces {

@@ -139,10 +139,8 @@ public:
     int64_t tiles = down_.count() * across_.count();
     int64_t matrix = part / tiles, tile = part % tiles;
     // Iterates over the smaller operand first, so that it stays in the shared cache while the larger one streams.
-    Piece rows = down_[rowsFastest_ ? tile % down_.count() : tile / across_.count()];
+    Piece rows = neededRows(arguments, down_[rowsFastest_ ? tile % down_.count() : tile / across_.count()]);
     Piece columns = across_[rowsFastest_ ? tile / down_.count() : tile % across_.count()];
-    if (arguments.endRow > 0)
-      rows = {std::max(rows.begin, arguments.firstRow), std::min(rows.end, arguments.endRow)};
     if (rows.begin >= rows.end)
       return;
     cpu::GemmTask task;

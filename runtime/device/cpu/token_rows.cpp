@@ -8,30 +8,47 @@ namespace {
 
 using Unit = TokenRows::Unit;
 
-/// Returns the unit of a value by its outermost dimensions.
-Unit unitOf(const pb::Plan &plan, const pb::Buffer &buffer) {
-  const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
-  auto is = [&](int place, const char *name, uint64_t size) {
-    if (value.dims_size() <= place)
+/// Returns the unit of the two dimensions of a value from `place` on.
+Unit unitAt(const pb::Plan &plan, const pb::Value &value, int place) {
+  auto is = [&](int at, const char *name, uint64_t size) {
+    if (value.dims_size() <= at)
       return false;
-    const pb::Dim &dim = plan.dims(static_cast<int>(value.dims(place)));
+    const pb::Dim &dim = plan.dims(static_cast<int>(value.dims(at)));
     return dim.name() == name && dim.size() == size;
   };
-  if (!is(0, "batch", plan.settings().micro_batch_size()))
+  if (!is(place, "batch", plan.settings().micro_batch_size()))
     return TokenRows::None;
-  bool isPrompt = plan.settings().prompt_tokens() > 1 && is(1, "seq", plan.settings().prompt_tokens());
+  bool isPrompt = plan.settings().prompt_tokens() > 1 && is(place + 1, "seq", plan.settings().prompt_tokens());
   return isPrompt ? TokenRows::Token : TokenRows::Sequence;
 }
 
+const pb::Value &valueOf(const pb::Plan &plan, const pb::Buffer &buffer) {
+  return plan.values(static_cast<int>(buffer.value()));
+}
+
+/// Returns the unit of a value by its outermost dimensions.
+Unit unitOf(const pb::Plan &plan, const pb::Buffer &buffer) { return unitAt(plan, valueOf(plan, buffer), 0); }
+
+/// Returns whether a value has tokens, perhaps inside of other dimensions, such as the choices of experts.
+bool hasTokens(const pb::Plan &plan, const pb::Buffer &buffer) {
+  const pb::Value &value = valueOf(plan, buffer);
+  for (int place = 0; place < value.dims_size(); ++place)
+    if (unitAt(plan, value, place) == TokenRows::Token)
+      return true;
+  return false;
+}
+
 bool hasTokens(const pb::Plan &plan, const google::protobuf::RepeatedPtrField<pb::Buffer> &buffers) {
-  return std::ranges::any_of(buffers, [&](const pb::Buffer &one) { return unitOf(plan, one) == TokenRows::Token; });
+  return std::ranges::any_of(buffers, [&](const pb::Buffer &one) { return hasTokens(plan, one); });
+}
+
+int64_t tokensOf(const pb::Plan &plan) {
+  return static_cast<int64_t>(plan.settings().micro_batch_size() * plan.settings().prompt_tokens());
 }
 
 /// Returns the rows if `extent` is a multiple of the units.
 TokenRows divided(const pb::Plan &plan, Unit unit, int64_t extent) {
-  auto units = static_cast<int64_t>(plan.settings().micro_batch_size());
-  if (unit == TokenRows::Token)
-    units *= static_cast<int64_t>(plan.settings().prompt_tokens());
+  int64_t units = unit == TokenRows::Token ? tokensOf(plan) : static_cast<int64_t>(plan.settings().micro_batch_size());
   return unit != TokenRows::None && units > 0 && extent % units == 0 ? TokenRows{unit, extent / units} : TokenRows{};
 }
 
@@ -59,24 +76,42 @@ TokenRows rowsOf(const pb::Plan &plan, const pb::LibraryCall &call) {
   case pb::LibraryCall::EMBED:
   case pb::LibraryCall::ROPE:
     break;
+  case pb::LibraryCall::ROUTE:
+    return divided(plan, unitOf(plan, call.buffers(0)), call.sizes(0) * call.sizes(1));
   default:
     return {};
   }
   return divided(plan, unitOf(plan, call.buffers(2)), call.sizes(0));
 }
 
+/// Returns whether a launch computes each token from this token alone. Its sums are over dimensions that its result
+/// does not have. Sums over columns that its result has, too, are those of one token if each row belongs to one token.
+/// Rows without a token may be computed in vain.
+bool keepsTokensApart(const pb::Plan &plan, const pb::Launch &launch) {
+  bool mixesColumns = plan.kernels(static_cast<int>(launch.kernel())).whole_columns();
+  return hasTokens(plan, *launch.buffers().rbegin()) && (!mixesColumns || launch.extent() % tokensOf(plan) == 0);
+}
+
 /// Returns whether the instruction computes the same for a token in any row, or is told its row.
 bool canMoveTokens(const pb::Plan &plan, const pb::Instruction &instruction) {
   if (instruction.has_launch())
-    return !hasTokens(plan, instruction.launch().buffers()) || tokenRows(plan, instruction).unit == TokenRows::Token;
+    return !hasTokens(plan, instruction.launch().buffers()) || keepsTokensApart(plan, instruction.launch());
   if (!instruction.has_call() || !hasTokens(plan, instruction.call().buffers()))
     return true;
-  switch (instruction.call().function()) {
+  const pb::LibraryCall &call = instruction.call();
+  switch (call.function()) {
   case pb::LibraryCall::ATTEND_CACHE:
   case pb::LibraryCall::TAKE_ROW:
   case pb::LibraryCall::COLUMNS:
   case pb::LibraryCall::CONCAT:
+  case pb::LibraryCall::DISPATCH:
+  case pb::LibraryCall::COMBINE:
+  case pb::LibraryCall::REDUCE_PARTS: // no part is one of tokens
     return true;
+  case pb::LibraryCall::ROUTE: { // with a slot for each token, the other tokens of a sample do not matter
+    int64_t tokens = call.sizes(1), slots = call.sizes(4);
+    return slots >= tokens;
+  }
   default:
     return tokenRows(plan, instruction).unit == TokenRows::Token;
   }
