@@ -35,7 +35,7 @@ std::vector<std::string> dataPaths(GivenFlags &given, const std::string &key) {
     return given.isKnown("--data-path") ? given.values("--data-path", key) : std::vector<std::string>();
   if (given.isGiven("--data-path"))
     given.warning("--data-path", "--mock-data wins over --data-path, as in Megatron-LM; where the other branch of the "
-                                 "script is meant, say `espalier run --data PATH`");
+                                 "script is meant, use `espalier run --data PATH`");
   return {"mock"};
 }
 

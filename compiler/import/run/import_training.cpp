@@ -107,7 +107,7 @@ void importStart(const RunReader &reader) {
                                                  "resume_training: True resumes from the newest one of load_checkpoint",
                                                  resume->text));
   if (config.resume && from.empty())
-    reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: say `espalier run --resume`");
+    reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: use `espalier run --resume`");
   config.resume = config.resume && !from.empty();
   const std::string weightsKey = "model.model_config.checkpoint_name_or_path";
   std::string weights = reader.text(weightsKey).value_or("");

@@ -19,7 +19,7 @@ constexpr Row generalKeys[] = {
     {"seed", T::Index, used, "initial values, dropout and data order follow from it"},
     {"run_mode", T::String, used,
      "train, finetune (from load_checkpoint), eval, or predict (docs/generate.md); export is not compiled"},
-    {"output_dir", T::String, accepted, "say `espalier run --checkpoint DIR`"},
+    {"output_dir", T::String, accepted, "use `espalier run --checkpoint DIR`"},
     {"load_checkpoint", T::String, used,
      "weights to start from: a folder of ours, of transformers or of Megatron; empty: initial values"},
     {"resume_or_finetune_checkpoint", T::String, mapped, "older name of load_checkpoint"},
@@ -35,8 +35,8 @@ constexpr Row generalKeys[] = {
      "folder of transformers; its config.json gives what model_config leaves out"},
     {"print_separate_loss", T::Bool, accepted, "losses are printed as one sum"},
     {"micro_batch_interleave_num", T::Count, mapped, "multiplies the micro-batches of a step"},
-    {"remote_save_url", T::String, accepted, "cloud upload is not our business"},
-    {"aicc_config", T::Any, accepted, "cloud upload is not our business"},
+    {"remote_save_url", T::String, accepted, "Espalier uploads nothing"},
+    {"aicc_config", T::Any, accepted, "Espalier uploads nothing"},
     {"auto_tune", T::Bool, accepted, "the data pipeline needs no tuning"},
     {"filepath_prefix", T::String, accepted, "belongs to auto_tune"},
     {"autotune_per_step", T::Index, accepted, "belongs to auto_tune"},
@@ -62,11 +62,11 @@ constexpr Row generalKeys[] = {
     {"eval_callbacks[].type", T::String, accepted, "evaluation is a separate run"},
     {"callbacks[].type", T::String, used, "the loss and the checkpoint monitor are built in"},
     {"callbacks[].prefix", T::String, accepted, "checkpoints are named by their step"},
-    {"callbacks[].directory", T::String, accepted, "say `espalier run --checkpoint DIR`"},
+    {"callbacks[].directory", T::String, accepted, "use `espalier run --checkpoint DIR`"},
     {"callbacks[].per_print_times", T::Count, accepted, "a line per step is printed"},
-    {"callbacks[].save_checkpoint_steps", T::Count, accepted, "say `espalier run --save-every N`"},
+    {"callbacks[].save_checkpoint_steps", T::Count, accepted, "use `espalier run --save-every N`"},
     {"callbacks[].save_checkpoint_seconds", T::Index, accepted, "checkpoints are taken by steps"},
-    {"callbacks[].keep_checkpoint_max", T::Index, accepted, "say `espalier run --keep N`; all are kept otherwise"},
+    {"callbacks[].keep_checkpoint_max", T::Index, accepted, "use `espalier run --keep N`; all are kept otherwise"},
     {"callbacks[].keep_checkpoint_per_n_minutes", T::Index, accepted, "checkpoints are taken by steps"},
     {"callbacks[].integrated_save", T::Bool, accepted, "shards are saved, and read as one"},
     {"callbacks[].async_save", T::Bool, accepted, "a save is on disk before the next step begins"},
@@ -100,7 +100,7 @@ constexpr Row generalKeys[] = {
 };
 
 constexpr Row trainingKeys[] = {
-    {"runner_config.epochs", T::Count, accepted, "say `espalier run --steps N`"},
+    {"runner_config.epochs", T::Count, accepted, "use `espalier run --steps N`"},
     {"runner_config.batch_size", T::Count, used, "samples of one micro-batch on one data-parallel replica"},
     {"runner_config.image_size", T::Count, accepted, "a setting of vision models"},
     {"runner_config.sink_mode", T::Bool, accepted, "steps never return to a host language"},
@@ -111,11 +111,10 @@ constexpr Row trainingKeys[] = {
     {"runner_config.has_trained_steps", T::Index, accepted, "a resumed run knows its position"},
     {"runner_config.gradient_accumulation_steps", T::Count, used, "micro-batches of a step when pp is 1"},
     {"runner_config.rampup_batch_size", T::List, used,
-     "[start, increment, samples]: the batch grows from start to the global batch by equal increments, at equal "
-     "distances "
-     "within so many samples"},
+     "[start, increment, samples]: over the first samples, the batch grows from start to the global batch by equal "
+     "increments at equal distances"},
     {"runner_config.step_batch_size_schedule", T::String, used,
-     "TOKENS:BATCH TOKENS:BATCH ...: from so many tokens on, a step has so many samples; the last is the global batch"},
+     "TOKENS:BATCH TOKENS:BATCH ...: from TOKENS tokens on, a step has BATCH samples; the last is the global batch"},
     {"runner_wrapper.type", T::String, mapped, "the plan decides between one micro-batch and a pipeline"},
     {"runner_wrapper.use_clip_grad", T::Bool, used, "gradients are scaled to max_grad_norm at most"},
     {"runner_wrapper.max_grad_norm", T::Number, used, "bound of the global gradient norm"},
@@ -125,8 +124,8 @@ constexpr Row trainingKeys[] = {
     {"runner_wrapper.scale_sense.scale_factor", T::Number, used, "growth and backoff of the loss scale"},
     {"runner_wrapper.scale_sense.scale_window", T::Count, used, "clean steps before the loss scale grows"},
     {"runner_wrapper.max_skipped_steps", T::Index, used,
-     "so many steps in a row whose gradients are not finite end the run as diverged, without those that a dynamic loss "
-     "scale skips before the first step is applied; 0: any number"},
+     "a run has diverged if the gradients of this many steps in a row are not finite; steps that a dynamic loss scale "
+     "skips before the first applied step do not count; 0: no limit"},
     {"runner_wrapper.skip_spike_factor", T::Number, used,
      "a step whose gradient norm is above this factor times the median norm of the last applied steps changes nothing; "
      "0: no limit"},

@@ -452,7 +452,7 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
   EXPECT_THAT(
       errorsOf(small + "--reset-position-ids --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
       HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
-                "out and say `espalier run --eod-token ID --reset-position-ids`"));
+                "out and use `espalier run --eod-token ID --reset-position-ids`"));
   EXPECT_THAT(errorsOf(small + "--reset-attention-mask --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
               HasSubstr("leave --reset-attention-mask out and say `espalier compile --set "
                         "train_dataset.data_loader.config.eod=ID --set "

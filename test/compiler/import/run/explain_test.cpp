@@ -63,7 +63,7 @@ TEST(Explain, BeginsWithOneScreen) {
   EXPECT_THAT(text,
               AllOf(testing::ContainsRegex("gpt2_13b.yaml: [0-9]+ keys: [0-9]+ used, [0-9]+ mapped, [0-9]+ ignored"),
                     HasSubstr("parameters: 12,853,386,240"), HasSubstr("lr_schedule: type, learning_rate"),
-                    HasSubstr("output_dir: say `espalier run --checkpoint DIR`"), HasSubstr("`--all`")));
+                    HasSubstr("output_dir: use `espalier run --checkpoint DIR`"), HasSubstr("`--all`")));
   EXPECT_LE(std::ranges::count(text, '\n'), 40);
   EXPECT_THAT(text, Not(HasSubstr("effect")));
 }
