@@ -135,6 +135,38 @@ Json linesOf(const char *title, const char *axis, const std::vector<rt::StepReco
           {"series", Json::array({{{"name", axis}, {"points", points}}})}};
 }
 
+/// Returns the loads of the experts of each layer in one record.
+Json expertTable(const rt::StepRecord &record) {
+  Json rows = Json::array();
+  for (const rt::ExpertLoad &layer : record.experts.layers) {
+    double choices = static_cast<double>(std::max<int64_t>(1, layer.choices()));
+    auto [least, most] = std::ranges::minmax_element(layer.chosen);
+    auto overMean = [&](int64_t chosen) {
+      return fmt::format("{:.2f}", static_cast<double>(chosen) * static_cast<double>(layer.chosen.size()) / choices);
+    };
+    rows.push_back({layer.layer, most - layer.chosen.begin(), overMean(*most), least - layer.chosen.begin(),
+                    overMean(*least), fmt::format("{:.1f} %", 100 * static_cast<double>(layer.dropped) / choices)});
+  }
+  return {{"type", "table"},
+          {"title", "Experts by layer"},
+          {"text", fmt::format("Choices of all tokens of the {} steps up to step {}. A load of 1 is the mean.",
+                               record.experts.steps, record.step)},
+          {"columns", {"layer", "busiest expert", "its load", "idlest expert", "its load", "dropped"}},
+          {"rows", rows}};
+}
+
+/// Adds the loads of experts, if the steps have them.
+void addExperts(Json &sections, std::vector<rt::StepRecord> steps) {
+  std::erase_if(steps, [](const auto &step) { return step.experts.isEmpty(); });
+  if (steps.empty())
+    return;
+  sections.push_back(linesOf("Busiest expert of all layers", "load over the mean", steps,
+                             [](const auto &step) { return step.experts.mostOverMean(); }));
+  sections.push_back(linesOf("Dropped choices of experts", "percent of all choices", steps,
+                             [](const auto &step) { return 100 * step.experts.droppedShare(); }));
+  sections.push_back(expertTable(steps.back()));
+}
+
 /// Returns the measured step of a trace file that the run wrote.
 Json measuredStep(const std::string &file, const rt::pb::Plan &plan) {
   std::ifstream stream(file);
@@ -196,6 +228,7 @@ Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::R
     if (predicted > 0)
       times["reference"] = {{"name", "predicted"}, {"y", predicted}};
     sections.push_back(times);
+    addExperts(sections, steps);
   }
   Json points = Json::array();
   for (const rt::EvaluationRecord &evaluation : result.evaluations)

@@ -18,10 +18,25 @@ using Json = nlohmann::json;
 
 namespace {
 
+Json rowOf(const ExpertLoads &loads) {
+  Json layers = Json::array();
+  for (const ExpertLoad &layer : loads.layers)
+    layers.push_back({layer.layer, layer.chosen, layer.dropped});
+  return {loads.steps, layers};
+}
+
+ExpertLoads loadsOf(const Json &row) {
+  ExpertLoads loads;
+  loads.steps = row.at(0);
+  for (const Json &layer : row.at(1))
+    loads.layers.push_back({layer.at(0), layer.at(1), layer.at(2)});
+  return loads;
+}
+
 Json rowOf(const StepRecord &step) {
-  return {step.step,      step.loss,      step.gradNorm, step.learningRate, step.seconds,   step.tokensPerSecond,
-          step.mfu,       step.lossScale, step.labels,   step.isApplied,    step.peakBytes, step.isSpike,
-          step.normLimit, step.batch};
+  return {step.step,      step.loss,      step.gradNorm,      step.learningRate, step.seconds,   step.tokensPerSecond,
+          step.mfu,       step.lossScale, step.labels,        step.isApplied,    step.peakBytes, step.isSpike,
+          step.normLimit, step.batch,     rowOf(step.experts)};
 }
 
 Json rowOf(const SaveRecord &save) {
@@ -40,8 +55,8 @@ Json rowOf(const std::optional<StartupError> &error) {
 }
 
 StepRecord stepOf(const Json &row) {
-  return {row.at(0), row.at(1), row.at(2),  row.at(3),  row.at(4),  row.at(5),  row.at(6), row.at(7),
-          row.at(8), row.at(9), row.at(10), row.at(11), row.at(12), row.at(13), {}};
+  return {row.at(0), row.at(1), row.at(2),  row.at(3),  row.at(4),  row.at(5),  row.at(6),          row.at(7),
+          row.at(8), row.at(9), row.at(10), row.at(11), row.at(12), row.at(13), loadsOf(row.at(14))};
 }
 
 } // namespace

@@ -37,7 +37,7 @@ struct StepRecord {
   bool isSpike = false;   ///< skipped because its norm was above `normLimit`
   double normLimit = 0;   ///< 0: none
   int64_t batch = 0;      ///< samples of the step in a run with a ramp of the batch size, else 0
-  ExpertLoads experts;    ///< empty in most steps; results of other processes do not have it
+  ExpertLoads experts;    ///< empty in most steps
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

@@ -1,16 +1,20 @@
 """Compares the loads of experts in metrics files. Usage: expert_loads.py FILE STEP... [--equal OTHER] [--dropless]
+                                                   [--report REPORT.html]
 
 Fails unless exactly these steps of FILE have loads, all layers count the same choices, and tokens are dropped (or, with
---dropless, not). With --equal, OTHER must have the same loads in the steps that both have, and it must have some.
+--dropless, not). With --equal, OTHER must have the same loads in the steps that both have, and it must have some. With --report, the report of the run must have these
+loads in its charts, and those of the last step in its table.
 """
 import argparse
 import json
+import re
 
 parser = argparse.ArgumentParser()
 parser.add_argument("file")
 parser.add_argument("steps", type=int, nargs="+")
 parser.add_argument("--equal")
 parser.add_argument("--dropless", action="store_true")
+parser.add_argument("--report")
 arguments = parser.parse_args()
 
 
@@ -32,3 +36,23 @@ if arguments.equal:
     assert both
     for step in both:
         assert other[step] == loads[step], (step, other[step], loads[step])
+if arguments.report:
+    text = open(arguments.report, encoding="utf-8").read()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+    sections = {section["title"]: section for section in data["sections"]}
+
+    def points(title):
+        return {step: value for step, value in sections[title]["series"][0]["points"]}
+
+    for title, key, factor in (("Busiest expert of all layers", "max_over_mean", 1),
+                               ("Dropped choices of experts", "dropped", 100)):
+        assert sorted(points(title)) == arguments.steps, points(title)
+        for step, value in points(title).items():
+            assert abs(value - factor * loads[step][key]) < 1e-3 * factor, (title, step, value)
+    last = loads[arguments.steps[-1]]["layers"]
+    rows = sections["Experts by layer"]["rows"]
+    assert len(rows) == len(last)
+    for (name, busiest, high, idlest, low, _), layer in zip(rows, last):
+        load = layer["load"]
+        assert name == layer["layer"] and load[busiest] == max(load) and load[idlest] == min(load), (name, layer)
+        assert abs(float(high) - max(load) * len(load)) < 0.006 and abs(float(low) - min(load) * len(load)) < 0.006
