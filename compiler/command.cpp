@@ -96,7 +96,7 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.option("-o,--output", arguments.output, "the run file to write; default: standard output");
   verb.option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb.option("--base", arguments.base, "run file that holds what the flags do not say");
-  verb.option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: fp8-format,own-flag");
+  verb.option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: min-loss-scale,own-flag");
   verb.action([&] { return importArgsVerb(arguments); });
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
+#include "planner/answer/format.h"
 #include "planner/answer/trace.h"
 #include "runtime/error_line.h"
 
@@ -14,6 +15,20 @@
 #include <cstdio>
 
 namespace espalier {
+
+/// Formats the rate of matrix products in a narrower format, as a line. Returns an empty text for the compute dtype.
+static std::string formatLine(const planner::Problem &problem) {
+  const planner::MatmulFormat &format = problem.matmulFormat;
+  if (format.name.empty())
+    return "";
+  const planner::Machine &machine = problem.machine;
+  double rate = machine.peakFlops * machine.matmulEfficiency / 1e12;
+  return planner::wrapped(
+      fmt::format("matrix products are in {} at {:.0f} TFLOP/s per device, {:.3g} times the {:.0f} of "
+                  "the compute dtype; Espalier has no kernels for them, so these plans do not run here",
+                  format.name, rate, format.gain, rate / format.gain),
+      2);
+}
 
 int printAnswer(const PlanArguments &arguments, const Solved &solved, const std::string &howToUse,
                 const std::optional<planner::WhatIf> &comparison) {
@@ -26,7 +41,7 @@ int printAnswer(const PlanArguments &arguments, const Solved &solved, const std:
   if (arguments.json)
     fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
   else if (result.errors.empty())
-    fmt::print("{}{}", planner::explainPlans(result, solved.first, howToUse),
+    fmt::print("{}{}{}", formatLine(solved.problem), planner::explainPlans(result, solved.first, howToUse),
                comparison ? planner::printWhatIf(*comparison) : "");
   if (!result.errors.empty())
     return UserError;

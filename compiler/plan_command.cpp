@@ -277,7 +277,8 @@ private:
       return fmt::format("to use the best plan on such devices name them with --cluster{}",
                          sets.empty() ? "" : " and add" + sets);
     if (sets.empty())
-      return "`espalier compile` and `espalier train` take the best plan";
+      return run.matmulFormat.empty() ? "`espalier compile` and `espalier train` take the best plan"
+                                      : "`--export megatron` writes the flags of the best plan";
     return fmt::format("to use the best plan {}add{}", run.isPinned ? "write parallel_mode: 2 in the run file or " : "",
                        sets);
   }

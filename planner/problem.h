@@ -218,7 +218,8 @@ struct Machine {
   double memoryBytes = 0; ///< per device
   double peakFlops = 0;   ///< per second at the compute dtype
   double memoryBytesPerSecond = 0;
-  double matmulEfficiency = 1;    ///< share of peakFlops that large aligned matrix products reach
+  double matmulEfficiency = 1;    ///< share of peakFlops that large aligned matrix products reach, times the gain of
+                                  ///< their format
   double attentionEfficiency = 0; ///< the same for fused attention; 0: as matmulEfficiency
   double launchSeconds = 0;       ///< floor of one kernel
   int multiprocessors = 0;        ///< waves of tiles are quantised by it; 0: no quantisation
@@ -279,6 +280,13 @@ struct ModelError {
   bool isEqual(double seconds, double fastestSeconds) const { return seconds <= fastestSeconds * (1 + comparison); }
 };
 
+/// A format of matrix products that is narrower than the compute dtype. Attention and all other work stay in the
+/// compute dtype. The executor has no kernels for such products.
+struct MatmulFormat {
+  std::string name; ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: products are in the compute dtype
+  double gain = 1;  ///< their speed relative to the compute dtype; Machine::matmulEfficiency includes it
+};
+
 /// A named dimension and its size. Its index gives its symbol.
 struct Dimension {
   std::string name;
@@ -310,8 +318,10 @@ struct Problem {
   int64_t tokensPerSample = 1;
   /// embed and head share weights, so that their gradients are summed over the first and the last stage.
   bool tiedEmbedding = false;
-  Size tiedBytes; ///< gradient bytes of the shared weight on one rank
+  Size tiedBytes;                 ///< gradient bytes of the shared weight on one rank
+  bool zeroCenteredNorms = false; ///< norms multiply by one more than their weights
   Machine machine;
+  MatmulFormat matmulFormat;
   Software software;
   ModelError error;
   Pins pins;

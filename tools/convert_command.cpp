@@ -11,6 +11,7 @@
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -75,6 +76,19 @@ void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, r
                                     words.run.empty() ? "the model" : words.run));
 }
 
+/// Refuses files of transformers if the norms of the run count their weights from another number.
+void checkNorms(const ConvertWords &words, const ImportedRun &run, rt::WeightSystem from) {
+  const std::string name = "layernorm_zero_centered_gamma";
+  auto size = run.sizes.find(name);
+  bool hasHf = std::ranges::find(run.config.weights, "hf", &WeightRules::system) != run.config.weights.end();
+  bool isFromOne = size != run.sizes.end() && size->second.number.value_or(0) != 0;
+  if (isFromOne && !hasHf && (words.to == "hf" || from == rt::WeightSystem::Hf))
+    throw rt::PlanError(
+        fmt::format("{}: {} is True, and norms of transformers' {} count from 0; --to megatron converts "
+                    "the weights",
+                    words.run, name, run.config.model.name));
+}
+
 /// A temporary folder beside the target, for the files of one conversion. The destructor removes it.
 class ScratchFolder {
 public:
@@ -122,6 +136,7 @@ void convert(ConvertWords words) {
   ScratchFolder scratch(words.target);
   ImportedRun run = importModel(words, scratch);
   requireNone(run.diagnostics);
+  checkNorms(words, run, from);
   rt::ConvertedModel model = convertedModel(run);
   bool isToOurs = words.to == "espalier";
   bool isFromOurs = from == rt::WeightSystem::Espalier;

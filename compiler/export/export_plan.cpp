@@ -163,6 +163,12 @@ bool updatesMatrices(const Problem &problem) {
   return false;
 }
 
+/// Reports a narrow format of matrix products to a system whose export has no setting for it.
+void addFormat(const Problem &problem, ExportedPlan &result) {
+  if (!problem.matmulFormat.name.empty())
+    result.notExpressed.push_back("matrix products in " + problem.matmulFormat.name);
+}
+
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
 /// Returns the number of leading layers per chunk for Megatron's block method: these layers recompute fully, the others
@@ -320,6 +326,10 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
+  if (problem.zeroCenteredNorms)
+    text += "--apply-layernorm-1p\n";
+  if (const std::string &format = problem.matmulFormat.name; !format.empty()) // fp8_hybrid, fp4_e2m1
+    text += "--" + format.substr(0, 3) + "-format " + format.substr(4) + "\n";
   addMegatronStages(plan, result);
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)
@@ -344,6 +354,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   auto entry = [](const char *key, int64_t value) {
     return std::string("  ") + key + ": " + std::to_string(value) + "\n";
   };
+  addFormat(problem, result);
   std::string &text = result.text;
   // batch_size is the micro-batch of one replica. Without a pipeline, micro-batches are accumulated.
   text += "runner_config:\n" + entry("batch_size", plan.microBatchSize);
@@ -401,6 +412,7 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   auto entry = [](const char *key, int64_t value) {
     return std::string("    ") + key + "=" + std::to_string(value) + ",\n";
   };
+  addFormat(problem, result);
   std::string &text = result.text;
   text += "training=TrainingConfig(\n" +
           entry("num_tokens_per_microbatch_per_dp_rank", plan.microBatchSize * problem.tokensPerSample) +

@@ -274,4 +274,15 @@ void applySystem(const SystemStorage &storage, planner::Problem &problem) {
     }
 }
 
+void keepNarrowInputs(planner::Problem &problem) {
+  for (planner::SegmentKind &kind : problem.kinds)
+    for (PatternTerms &pattern : kind.patterns)
+      for (Recompute policy : {Recompute::None, Recompute::Selective})
+        if (pattern.weight)
+          for (Monomial part : pattern.weight->savedBytes[policy]) {
+            part.coefficient /= -2;
+            pattern.savedBytes[policy].push_back(std::move(part));
+          }
+}
+
 } // namespace espalier

@@ -11,4 +11,7 @@ namespace espalier {
 /// a head must then be the dimensions `seq` and `head_dim`.
 void applySystem(const SystemStorage &storage, planner::Problem &problem);
 
+/// Keeps the inputs of matrix products that weight gradients read in 8 bits, for a format of 8 or fewer bits.
+void keepNarrowInputs(planner::Problem &problem);
+
 } // namespace espalier

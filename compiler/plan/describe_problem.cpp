@@ -71,6 +71,21 @@ std::vector<int> expertRanks(const RunConfig &run, int tp) {
 
 namespace {
 
+/// Returns whether the model has norms and all of them add 1 to their weight.
+bool hasZeroCenteredNorms(const ModelDescription &model) {
+  bool isFound = false;
+  for (const SegmentDescription &segment : model.segments)
+    for (const OpDescription &op : segment.ops) {
+      if (op.kind != "layer_norm" && op.kind != "rms_norm")
+        continue;
+      auto offset = op.numbers.find("offset");
+      if (offset == op.numbers.end() || offset->second != 1)
+        return false;
+      isFound = true;
+    }
+  return isFound;
+}
+
 void describeModel(const RunConfig &run, planner::Problem &problem) {
   problem.name = run.model.name;
   for (const auto &[name, size] : run.model.dims)
@@ -82,6 +97,7 @@ void describeModel(const RunConfig &run, planner::Problem &problem) {
   problem.head = kindNamed(problem, runs.back().kind);
   for (size_t i = 1; i + 1 < runs.size(); ++i)
     problem.layers.push_back({kindNamed(problem, runs[i].kind), runs[i].count});
+  problem.zeroCenteredNorms = hasZeroCenteredNorms(run.model);
   problem.parameters = static_cast<double>(run.model.parameterCount());
   problem.tokensPerSample = std::max<int64_t>(1, sequenceOf(run));
   // Matches the allocations of compiler/link: two cotangents, one send buffer per neighbour, and one buffer to
@@ -133,10 +149,21 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
         (run.cluster.attentionEfficiency > 0 ? run.cluster.attentionEfficiency : run.cluster.matmulEfficiency);
   problem.machine.memoryBytesPerSecond *= system.memoryFactor;
   problem.machine.memoryBytes -= std::min(problem.machine.memoryBytes, system.reservedBytes);
+  problem.matmulFormat = {};
+  if (!run.matmulFormat.empty())
+    useFormat({run.matmulFormat, run.system.formatGain(run.matmulFormat)}, problem);
   problem.boundaryScatters = system.scattersBoundary;
   problem.software = system.software;
   problem.software.name = system.name;
   problem.error = {system.timeError, system.comparisonError};
+}
+
+void useFormat(const planner::MatmulFormat &format, planner::Problem &problem) {
+  planner::Machine &machine = problem.machine;
+  if (machine.attentionEfficiency <= 0)
+    machine.attentionEfficiency = machine.matmulEfficiency;
+  machine.matmulEfficiency *= format.gain;
+  problem.matmulFormat = format;
 }
 
 planner::Problem describeProblem(const RunConfig &run) {

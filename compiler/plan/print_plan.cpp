@@ -138,9 +138,14 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
                {"system", run.system.name},
                {"error", problem.error.time},
                {"comparison_error", problem.error.comparison},
+               {"matmul_format", nullptr},
                {"plan", nullptr},
                {"global_batch", problem.globalBatch},
                {"predicted", nullptr}};
+  if (const planner::MatmulFormat &format = problem.matmulFormat; !format.name.empty())
+    json["matmul_format"] = {{"name", format.name},
+                             {"gain", format.gain},
+                             {"flops_per_second", problem.machine.peakFlops * problem.machine.matmulEfficiency}};
   if (found) {
     json["plan"] = planAsJson(result.plans.front());
     json["predicted"] = predictionAsJson(result.plans.front().prediction);

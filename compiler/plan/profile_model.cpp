@@ -230,6 +230,8 @@ public:
           problem.kinds[kind].patterns.push_back(std::move(pattern));
     }
     applySystem(run.system.storage, problem);
+    if (!run.matmulFormat.empty())
+      keepNarrowInputs(problem);
     if (evaluates)
       leaveForward(problem);
     planner::findLikeKinds(problem);
@@ -238,7 +240,7 @@ public:
 
   /// Everything besides the model that affects its terms.
   using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
-                              double, std::vector<std::string>, SystemStorage, std::string>;
+                              double, std::vector<std::string>, SystemStorage, bool, std::string>;
   TermsKey termsKey() const {
     std::vector<std::vector<int>> experts;
     for (int tp : tensorRanks(run))
@@ -256,6 +258,7 @@ public:
             run.model.documentTokens,
             run.unfusedEpilogues,
             run.system.storage,
+            run.matmulFormat.empty(),
             target};
   }
 

@@ -94,7 +94,7 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
   double samples = static_cast<double>(plan.globalBatch());
   prediction.tokensPerSecond = samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;
   prediction.mfu = problem.modelFlops * samples / (prediction.stepSeconds * problem.machine.peakFlops * plan.ranks());
-  bool runs = problem.capability.runs(plan);
+  bool runs = problem.matmulFormat.name.empty() && problem.capability.runs(plan);
   return {std::move(plan), std::move(prediction), runs};
 }
 

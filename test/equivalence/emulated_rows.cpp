@@ -46,6 +46,7 @@ const std::vector<EmulatedRow> &planRows() {
       {"llama_options", "llama", optionModels().front().sets, {.microBatches = 2, .recompute = selective}},
       {"llama_documents", "llama", documentSets(), {.microBatches = 2, .recompute = full}},
       {"gemma2", "gemma2", {}, {}},
+      {"gpt2_zero_centered", "gpt2", {"model.model_config.layernorm_zero_centered_gamma=True"}, {.microBatches = 2}},
       {"gpt_neox_full", "gpt_neox", {}, {.recompute = full}},
       {"deepseek_v3", "deepseek_v3", {}, {}},
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},

@@ -410,6 +410,7 @@ const std::vector<Model> &optionModels() {
         "model.model_config.scaling_factor=4", "model.model_config.original_max_position=16",
         "model.model_config.rotary_pct=0.5", "model.model_config.sliding_window=3"}},
       {"gemma2", "gemma2", {}},
+      {"gpt2_zero_centered", "gpt2", {"model.model_config.layernorm_zero_centered_gamma=True"}},
       {"olmo2", "olmo2", {}},
       {"gpt_neox", "gpt_neox", {}},
       {"deepseek_v3", "deepseek_v3", {}},

@@ -37,7 +37,7 @@ ranks_for() { # KEY FILE: 2 if ranks can split what the key of the run file coun
 # Tokens and masks of conversations are those that chats.jsonl records (docs/fine_tuning.md).
 "$python" "$root/test/golden/tokenizers/make_chat_cases.py" --check
 for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral qwen3_moe llama31 llama_linear qwen2_yarn \
-  mistral_window phi4_mini gpt_neox smollm3 gemma2 gemma3 olmo2 qwen2_moe glm4_moe glm4_moe_qk_norm \
+  mistral_window phi4_mini gpt_neox smollm3 gemma2 gemma3 olmo2 stablelm qwen2_moe glm4_moe glm4_moe_qk_norm \
   deepseek_v3 deepseek_v3_halves deepseek_v3_full_q deepseek_v3_experts deepseek_v3_experts_full_q; do
   cd "$scratch"
   generates $model

@@ -85,6 +85,10 @@ GRADED |= {
         "tie_word_embeddings": True},
     "olmo2": MODELS["llama"] | {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 500000.0,
                                 "pad_token_id": None},
+    "stablelm": {"model_type": "stablelm", "architectures": ["StableLmForCausalLM"], "vocab_size": 19,
+                 "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3,
+                 "num_key_value_heads": 1, "max_position_embeddings": 8, "rope_theta": 20.0,
+                 "partial_rotary_factor": 0.5},
 }
 # Multi-head latent attention, here with dense layers only: rotary pairs of neighbours that YaRN scales, and plain halves.
 LATENT = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 19, "hidden_size": 24,

@@ -338,6 +338,7 @@ constexpr const char *graded[] = {"llama_wide",
                                   "gemma2",
                                   "gemma3",
                                   "olmo2",
+                                  "stablelm",
                                   "deepseek_v3",
                                   "deepseek_v3_halves",
                                   "deepseek_v3_full_q"};

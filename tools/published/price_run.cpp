@@ -1,6 +1,7 @@
 #include "tools/published/price_run.h"
 
 #include "compiler/import/run/import_run.h"
+#include "compiler/plan/apply_system.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/search.h"
@@ -44,23 +45,6 @@ PricedPlan priceAsRun(const Problem &problem, const Plan &plan) {
   Plan kept = plan;
   kept.stages = planner::layStages(options, counts).stages;
   return planner::pricePlan(problem, kept);
-}
-
-/// Multiplies the rate of matrix products. Attention runs in 16 bits. Inputs of products, which the weight gradients
-/// read, are kept in 8 bits.
-void useFormat(Problem &problem, double gain) {
-  planner::Machine &machine = problem.machine;
-  machine.attentionEfficiency =
-      (machine.attentionEfficiency > 0 ? machine.attentionEfficiency : machine.matmulEfficiency) / gain;
-  machine.peakFlops *= gain;
-  for (planner::SegmentKind &kind : problem.kinds)
-    for (planner::PatternTerms &pattern : kind.patterns)
-      for (planner::Recompute policy : {planner::Recompute::None, planner::Recompute::Selective})
-        if (pattern.weight)
-          for (planner::Monomial part : pattern.weight->savedBytes[policy]) {
-            part.coefficient /= -2;
-            pattern.savedBytes[policy].push_back(std::move(part));
-          }
 }
 
 /// Returns the bytes that a monitor shows: a caching allocator keeps the blocks of the update.
@@ -138,11 +122,13 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   if (!profile(run, config))
     return refused("the model cannot be partitioned");
   double peak = problem.machine.peakFlops, reserved = config.cluster.reservedBytes + config.system.reservedBytes;
-  auto gain = config.system.formatGains.find(run.format);
-  if (!run.format.empty() && gain == config.system.formatGains.end())
+  double gain = config.system.formatGain(run.format);
+  if (!run.format.empty() && gain <= 0)
     return refused(run.format + " of " + run.system + " is not modelled");
-  if (!run.format.empty())
-    useFormat(problem, gain->second);
+  if (!run.format.empty()) {
+    useFormat({run.format, gain}, problem);
+    keepNarrowInputs(problem);
+  }
   problem.machine.memoryBytes += problem.machine.marginBytes; // a run may use the margin
   PricedRun result;
   PricedPlan priced;

@@ -114,6 +114,10 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
   if (!given.isGiven("--num-experts"))
     return;
   checkLayers(given, yaml, layers, statesModel);
+  if (const char *flag = "--moe-layer-recompute"; given.isGiven(flag))
+    given.warning(flag,
+                  "experts are not recomputed alone, so that their layers keep more; --recompute-granularity full "
+                  "recomputes all of a layer");
   if (statesModel && hasBiasedRouter(given))
     writeBiasedRouter(given, yaml);
   auto put = [&](const char *key, const std::optional<std::string> &value, const char *otherwise, const char *flag) {

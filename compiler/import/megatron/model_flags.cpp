@@ -4,7 +4,9 @@
 #include "compiler/import/megatron/flag_writer.h"
 #include "compiler/import/megatron/latent_flags.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <utility>
 
 namespace espalier {
@@ -30,7 +32,9 @@ public:
     bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
     bool isBare = given.isSet("--disable-bias-linear", section + "type");
     int marks = isGated + isRms + isRotary + isBare;
-    if ((marks != 0 && marks != 4) || (marks == 0 && isUntied))
+    hasLayerNorm = marks == 3 && !isRms;
+    bool isLlama = marks == 4 || hasLayerNorm;
+    if ((marks != 0 && !isLlama) || (marks == 0 && isUntied))
       given.error(isGated    ? "--swiglu"
                   : isRms    ? "--normalization"
                   : isRotary ? "--position-embedding-type"
@@ -38,22 +42,22 @@ public:
                              : "--untie-embeddings-and-output-weights",
                   "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
                   "--position-embedding-type rope and --disable-bias-linear, with or without "
-                  "--untie-embeddings-and-output-weights; gpt2 none of them");
-    bool isLlama = marks == 4;
+                  "--untie-embeddings-and-output-weights; stablelm is the same with LayerNorm; gpt2 none of them");
     hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || !hasBase;
     hasBias = hasExperts && hasBiasedRouter(given);
     writeRouting(given, yaml, layers, statesModel);
+    writeNumerics(section);
     if (!statesModel && !dtype.isStated)
       return;
     if (statesModel) {
       isLatent = hasLatents(given);
-      if (isLatent && !isLlama)
+      if (isLatent && (!isLlama || hasLayerNorm))
         given.error("--multi-latent-attention", "deepseek_v3 takes llama's flags and those of latent attention");
       if (isLatent)
         writeLatents(given, yaml, layers);
       else
-        chooseModel(section, marks, isUntied);
+        chooseModel(section, isLlama, isUntied);
       if (isLlama && !isUntied)
         put(section + "tie_word_embeddings", "True");
       writeSizes(section, isLlama);
@@ -67,12 +71,41 @@ public:
   }
 
 private:
-  /// Writes model.arch: the architecture with as many of llama's four marks, or gpt2 with none.
-  void chooseModel(const std::string &section, int marks, bool isUntied) {
-    bool isLlama = marks == 4;
+  /// Writes the form of the norms' weights and the format of matrix products, also over a base.
+  void writeNumerics(const std::string &section) {
+    const char *normFlag = "--apply-layernorm-1p", *format8Flag = "--fp8-format", *format4Flag = "--fp4-format";
+    if (const std::string key = section + "layernorm_zero_centered_gamma"; given.isSet(normFlag, key))
+      put(key, "True", normFlag);
+    const std::string key = section + "matmul_format";
+    std::vector<std::pair<std::string, std::string>> formats; // flags and values
+    auto read = [&](const char *flag, const std::string &prefix, const std::vector<std::string> &known) {
+      std::optional<std::string> value = given.value(flag, key);
+      if (value && std::ranges::find(known, *value) == known.end())
+        given.error(flag, fmt::format("no format '{}', there are {}", *value, fmt::join(known, ", ")));
+      else if (value)
+        formats.emplace_back(flag, prefix + *value);
+    };
+    read(format8Flag, "fp8_", {"e4m3", "hybrid"});
+    for (auto [flag, value] : {std::pair("--fp8-hybrid", "fp8_hybrid"), {"--fp8-e4m3", "fp8_e4m3"}}) // until 2023
+      if (given.isSet(flag, key))
+        formats.emplace_back(flag, value);
+    read(format4Flag, "fp4_", {"e2m1"});
+    if (formats.size() > 1)
+      given.error(formats[1].first, fmt::format("{} and {} contradict each other", formats[0].first, formats[1].first));
+    else if (!formats.empty())
+      put(key, formats.front().second, formats.front().first);
+  }
+
+  /// Writes model.arch: an architecture with Llama's block, or gpt2.
+  void chooseModel(const std::string &section, bool isLlama, bool isUntied) {
     hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
     bool hasBiases = given.isSet("--add-qkv-bias", section + "type");
-    if (hasExperts && marks == 0)
+    for (const char *flag : {"--num-experts", "--qk-layernorm", "--add-qkv-bias"})
+      if (hasLayerNorm && given.isGiven(flag))
+        given.error(flag, fmt::format("stablelm, which is Llama's block with LayerNorm, has no {}; add --normalization "
+                                      "RMSNorm",
+                                      flag));
+    if (hasExperts && !isLlama)
       given.error("--num-experts",
                   "gpt2 has no experts; mixtral and qwen3_moe take llama's flags and those of experts");
     if (hasHeadNorms && !isLlama)
@@ -86,11 +119,12 @@ private:
     if (hasExperts && isLlama && !isUntied)
       given.error("--num-experts", "mixtral and qwen3_moe have a head of their own; add "
                                    "--untie-embeddings-and-output-weights");
-    const char *name = !isLlama     ? "GPT2"
-                       : hasBias    ? "Glm4Moe"
-                       : hasExperts ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
-                       : hasBiases  ? "Qwen2"
-                                    : (hasHeadNorms ? "Qwen3" : "Llama");
+    const char *name = !isLlama       ? "GPT2"
+                       : hasLayerNorm ? "StableLm"
+                       : hasBias      ? "Glm4Moe"
+                       : hasExperts   ? (hasHeadNorms ? "Qwen3Moe" : "Mixtral")
+                       : hasBiases    ? "Qwen2"
+                                      : (hasHeadNorms ? "Qwen3" : "Llama");
     bool isVariant = hasBias && hasHeadNorms;
     put("model.arch.type",
         isVariant ? "glm4_moe_qk_norm" : fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
@@ -136,7 +170,7 @@ private:
     putCount(section + "max_position_embeddings", "--max-position-embeddings");
     put(section + "vocab_size", fmt::format("{}", tokenizer.vocabulary()), "--vocab-size");
     putNumber(section + "initializer_range", "--init-method-std");
-    const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
+    const std::string epsilon = hasLayerNorm ? "layer_norm_eps" : isLlama ? "rms_norm_eps" : "layernorm_epsilon";
     const char *epsilonFlag = given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon";
     std::string normEpsilon = given.number(epsilonFlag, section + epsilon).value_or("1e-05");
     put(section + epsilon, normEpsilon, epsilonFlag);
@@ -150,7 +184,7 @@ private:
       groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
     std::string rotated = given.number("--rotary-percent", section + "rotary_pct").value_or("1");
-    if (hasBias && !isLatent)
+    if ((hasBias || hasLayerNorm) && !isLatent)
       put(section + "rotary_pct", rotated, "--rotary-percent");
     else if (rotated != "1")
       given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
@@ -198,8 +232,9 @@ private:
   const ScriptDType &dtype;
   int64_t layers;
   bool hasBase, hasExperts = false, hasHeadNorms = false;
-  bool hasBias = false;  ///< of the router
-  bool isLatent = false; ///< attention is deepseek_v3's
+  bool hasLayerNorm = false; ///< in Llama's block
+  bool hasBias = false;      ///< of the router
+  bool isLatent = false;     ///< attention is deepseek_v3's
 };
 
 } // namespace

@@ -10,7 +10,6 @@ namespace espalier {
 
 namespace {
 
-constexpr const char *noEightBits = "matrix products are computed in the type of --bf16 or --fp16";
 constexpr const char *oneDecay = "the weight decay is the same in all steps, --weight-decay";
 
 constexpr UnbuiltFeature unbuilt[] = {
@@ -20,11 +19,7 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--end-weight-decay", nullptr, oneDecay},
     {"--weight-decay-incr-style", "constant", oneDecay},
     {"--min-loss-scale", "1", "the lowest loss scale is 1"},
-    {"--apply-layernorm-1p", nullptr, "norms multiply by their weight, not by one more than it"},
-    {"--fp8-format", nullptr, noEightBits},
-    {"--fp8-hybrid", nullptr, noEightBits},
-    {"--fp8-e4m3", nullptr, noEightBits},
-    {"--fp4-format", nullptr, noEightBits},
+    {"--no-fp8-wgrad", nullptr, "all products of a layer have one format"},
     {"--dataloader-type", "single", "samples are shuffled once and taken in order"},
     {"--moe-shared-expert-intermediate-size", "0", "shared experts are built with --moe-router-enable-expert-bias"},
     {"--moe-input-jitter-eps", "0", "tokens go to the router without noise"},
@@ -35,7 +30,6 @@ constexpr UnbuiltFeature unbuilt[] = {
     {"--moe-router-topk-limited-devices", nullptr, "tokens choose among all experts"},
     {"--moe-router-force-load-balancing", nullptr, "the router's scores choose the experts"},
     {"--moe-apply-probs-on-input", nullptr, "experts are weighed behind their last product"},
-    {"--moe-layer-recompute", nullptr, "recompute is selective or full: --recompute-granularity"},
     {"--moe-extended-tp", nullptr, "tp splits each expert, say --expert-tensor-parallel-size"},
     {"--moe-use-upcycling", nullptr, "a dense checkpoint is not turned into experts"},
 };

@@ -50,6 +50,7 @@ private:
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
+  Value normScale(const OpDescription &op, Value weight);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
@@ -211,7 +212,14 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
   return Value(b.create<model::ConcatOp>(loc, withLast(in[0], b.getStringAttr(dim), dimSize(dim)), in[0], in[1]));
 }
 
-// (x - mean) / sqrt(variance + epsilon) * weight + bias, over the dimensions of the weight; the bias may be missing
+// weight + offset
+Value SegmentBuilder::normScale(const OpDescription &op, Value weight) {
+  double offset = number(op, "offset", 0);
+  return offset == 0 ? weight : binary<model::AddOp>(weight, constant(offset));
+}
+
+// (x - mean) / sqrt(variance + epsilon) * (weight + offset) + bias, over the dimensions of the weight; the bias may be
+// missing
 FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
   FailureOr<size_t> last = normalized(op, in[0], in[1]);
   if (failed(last))
@@ -224,8 +232,8 @@ FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Val
   Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(variance, constant(number(op, "epsilon", 1e-5))));
   Value normal = binary<model::MulOp>(centered, scale);
   if (in.size() == 2)
-    return binary<model::MulOp>(normal, in[1], compute());
-  return binary<model::AddOp>(binary<model::MulOp>(normal, in[1]), in[2], compute());
+    return binary<model::MulOp>(normal, normScale(op, in[1]), compute());
+  return binary<model::AddOp>(binary<model::MulOp>(normal, normScale(op, in[1])), in[2], compute());
 }
 
 // x / sqrt(mean(x^2) + epsilon) * (weight + offset), over the dimensions of the weight
@@ -237,8 +245,7 @@ FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value
   Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]), *last);
   Value mean = binary<model::MulOp>(squares, inverse);
   Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(mean, constant(number(op, "epsilon", 1e-5))));
-  double offset = number(op, "offset", 0);
-  Value weight = offset == 0 ? in[1] : binary<model::AddOp>(in[1], constant(offset));
+  Value weight = normScale(op, in[1]);
   return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), weight, compute());
 }
 

@@ -252,7 +252,16 @@ Initializer ModelDescriber::readInitializer(const YamlNode &node) {
     return {Initializer::Kind::Zeros, 0};
   if (const YamlNode *normal = node.find("normal"))
     return {Initializer::Kind::Normal, number(*normal)};
-  diagnostics.error(node.where, fmt::format("init must be zeros, ones or {{normal: STDDEV}}, got {}", flowText(node)));
+  if (const YamlNode *constant = node.find("constant")) {
+    double value = number(*constant);
+    if (value == 0 || value == 1)
+      return {value == 0 ? Initializer::Kind::Zeros : Initializer::Kind::Ones, 0};
+    diagnostics.error(constant->where, fmt::format("an initial constant is 0 or 1, got {:.10g}", value));
+    return {};
+  }
+  diagnostics.error(
+      node.where,
+      fmt::format("init must be zeros, ones, {{constant: 0 or 1}} or {{normal: STDDEV}}, got {}", flowText(node)));
   return {};
 }
 

@@ -4,8 +4,7 @@
 namespace espalier {
 namespace {
 constexpr OpAttribute option(std::string_view name, double neutral) { return {name, false, neutral, true}; }
-constexpr OpAttribute epsilon[] = {{"epsilon"}};
-constexpr OpAttribute rmsNorm[] = {{"epsilon"}, option("offset", 0)};
+constexpr OpAttribute norm[] = {{"epsilon"}, option("offset", 0)};
 constexpr OpAttribute rope[] = {{"theta"},
                                 option("fraction", 1),
                                 option("last", 0),
@@ -42,8 +41,8 @@ constexpr OpSignature vocabulary[] = {
     {"linear", 2, 3, {}},
     {"concat", 2, 2, dim},
     {"soft_cap", 1, 1, cap},
-    {"layer_norm", 2, 3, epsilon},
-    {"rms_norm", 2, 2, rmsNorm},
+    {"layer_norm", 2, 3, norm},
+    {"rms_norm", 2, 2, norm},
     {"activation", 1, 1, kind},
     {"rope", 1, 1, rope},
     {"attention", 3, 4, attention},

@@ -127,7 +127,12 @@ std::optional<std::string> architectureName(const RunReader &reader) {
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
   std::optional<std::string> type = architectureName(reader);
   if (!type) {
-    reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
+    bool isReported = reader.has("pretrained_model_dir") && reader.diagnostics().hasErrors(); // at that key
+    if (!isReported)
+      reader.error("model", fmt::format("model.arch.type is missing, it chooses the file of configs/models; {}",
+                                        reader.has("model") ? "name the model there, such as GPT2LMHeadModel"
+                                                            : "if this file is a part of a run file, name the file "
+                                                              "whose base_config lists it"));
     return std::nullopt;
   }
   bool isConfigType = !reader.has("model.arch.type") && type == reader.text("model.model_config.type");
@@ -230,8 +235,18 @@ std::set<std::string> absentParameters(const Architecture &architecture, const M
   return absent;
 }
 
-/// Returns the rules for the parameters that the model has.
-std::vector<WeightRules> weightRulesOf(const Architecture &architecture, const ModelDescription &model) {
+/// Returns whether the norms of a run count their weights from 1, and those of the model in transformers do not.
+bool hasOtherNormsThanHf(const Architecture &architecture, const SizeTable &sizes) {
+  const char *name = "layernorm_zero_centered_gamma";
+  const YamlNode *hf = architecture.root->find("hf_config"), *unsaid = hf ? hf->find("unsaid") : nullptr;
+  const YamlNode *value = unsaid ? unsaid->find(name) : nullptr;
+  auto size = sizes.find(name);
+  return value && value->kind != YamlNode::Kind::Null && size != sizes.end() && size->second.number.value_or(0) != 0;
+}
+
+/// Returns the rules for the parameters that the model has, for each system whose files can hold them.
+std::vector<WeightRules> weightRulesOf(const Architecture &architecture, const ModelDescription &model,
+                                       const SizeTable &sizes) {
   std::vector<WeightRules> systems;
   std::set<std::string> absent = absentParameters(architecture, model);
   auto isAbsent = [&](const auto &rule) {
@@ -241,7 +256,8 @@ std::vector<WeightRules> weightRulesOf(const Architecture &architecture, const M
   };
   if (const YamlNode *weights = architecture.root->find("weights"))
     for (const YamlEntry &system : weights->entries)
-      if (system.value->kind != YamlNode::Kind::Null)
+      if (system.value->kind != YamlNode::Kind::Null &&
+          !(system.key == "hf" && hasOtherNormsThanHf(architecture, sizes)))
         systems.push_back({system.key, namesIn(system.value.get())});
   for (WeightRules &system : systems)
     std::erase_if(system.rules, isAbsent);
@@ -391,7 +407,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     sizes = resolveSizes(*architecture, &given, run.diagnostics);
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
     run.config.modelFile = architecture->file;
-    run.config.weights = weightRulesOf(*architecture, run.config.model);
+    run.config.weights = weightRulesOf(*architecture, run.config.model, sizes);
     importAdapters(reader, namesIn(architecture->root->find("modules")));
   }
   refuseUnbuilt(reader, sizes);
@@ -400,6 +416,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   importData(reader);
   importCluster(reader, options, folders);
   importSystem(reader, options, folders);
+  importMatmulFormat(reader);
   importDocumentTokens(reader);
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // plan checks need the model's dimensions

@@ -211,4 +211,32 @@ void importSystem(const RunReader &reader, const ImportOptions &options, const s
     SystemReader(system, reader.config().cluster, reader.diagnostics()).read(*root);
 }
 
+void importMatmulFormat(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const std::string key = "model.model_config.matmul_format";
+  const std::vector<std::string> known = {"fp8_hybrid", "fp8_e4m3", "fp4_e2m1"};
+  std::optional<std::string> format = reader.text(key);
+  if (!format)
+    return;
+  if (std::ranges::find(known, *format) == known.end())
+    return reader.error(key, fmt::format("no matmul_format '{}', there are {}{}", *format, fmt::join(known, ", "),
+                                         didYouMean(*format, known)));
+  if (config.dtypes.compute == DType::F32)
+    return reader.error(key, fmt::format("matmul_format {} replaces a 16-bit compute_dtype, which is float32; "
+                                         "compute_dtype: float32 → bfloat16",
+                                         *format));
+  if (reader.diagnostics().hasErrors()) // the system may be unknown
+    return;
+  if (config.system.formatGain(*format) <= 0)
+    return reader.error(key,
+                        fmt::format("the system {} has no rate of {} products on {}; remove matmul_format, or choose "
+                                    "another cluster or system",
+                                    config.system.name, format->substr(0, 3), config.cluster.name));
+  config.matmulFormat = *format;
+  reader.refuse(key,
+                fmt::format("there are no kernels for {} products: `espalier plan` prices and exports such a run; to "
+                            "run it in compute_dtype, remove matmul_format",
+                            format->substr(0, 3)));
+}
+
 } // namespace espalier

@@ -145,7 +145,12 @@ struct SystemConfig {
   /// that an attention kernel reaches that was written for an earlier generation of devices.
   double matmulFactor = 1, attentionFactor = 1, memoryFactor = 1;
   /// Speed of a step's matrix products in a narrower format, relative to the compute dtype: {"fp8", 1.65}.
-  std::map<std::string, double> formatGains;
+  std::map<std::string, double> formatGains; ///< 0: the cluster's devices have no such products
+  /// Returns the speed of products in a format such as fp8 or fp8_hybrid, or 0 if the system does not predict them.
+  double formatGain(const std::string &format) const {
+    auto found = formatGains.find(format.substr(0, format.find('_')));
+    return found == formatGains.end() ? 0 : found->second;
+  }
 };
 
 /// Data settings that `espalier run` uses unless its command line overrides them.
@@ -175,8 +180,9 @@ struct RunConfig {
   std::vector<WeightRules> weights; ///< from the model file; in a run with adapters also `peft`
   std::optional<AdapterConfig> adapters;
   DTypePolicy dtypes;
-  planner::Pins pins;    ///< plan properties that the file fixes
-  bool isPinned = false; ///< parallel_mode 1: unset properties use their defaults
+  std::string matmulFormat; ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: matrix products are in the compute dtype
+  planner::Pins pins;       ///< plan properties that the file fixes
+  bool isPinned = false;    ///< parallel_mode 1: unset properties use their defaults
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
   LearningRateSchedule schedule;

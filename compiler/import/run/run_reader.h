@@ -70,6 +70,8 @@ void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// Must run after importCluster, because the device selects the errors.
 void importSystem(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
+/// Imports the format of matrix products. Must run after importSystem, which has their rates, and importDTypes.
+void importMatmulFormat(const RunReader &reader);
 /// `pins` reads the command line's pins above the file.
 void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options);
 

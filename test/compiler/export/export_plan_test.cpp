@@ -50,6 +50,19 @@ TEST(Export, MegatronFlags) {
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
 }
 
+TEST(Export, NumericsOfMegatron) {
+  Problem narrow = problem();
+  narrow.zeroCenteredNorms = true;
+  narrow.matmulFormat = {"fp4_e2m1", 2.6};
+  Plan plan;
+  plan.dp = 1, plan.microBatches = 128;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  EXPECT_THAT(exportMegatron(narrow, plan).text, HasSubstr("--apply-layernorm-1p\n--fp4-format e2m1\n"));
+  EXPECT_TRUE(exportMegatron(narrow, plan).notExpressed.empty());
+  EXPECT_THAT(exportMindFormers(narrow, plan).notExpressed, ElementsAre("matrix products in fp4_e2m1"));
+  EXPECT_THAT(exportTorchtitan(narrow, plan).notExpressed, ElementsAre("matrix products in fp4_e2m1"));
+}
+
 TEST(Export, HybridShardingOfEachSystem) {
   Plan plan;
   plan.dp = 4, plan.cp = 2, plan.microBatches = 4, plan.zero = 3, plan.zeroGroup = 2;

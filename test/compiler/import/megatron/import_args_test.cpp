@@ -281,9 +281,10 @@ TEST(ImportArgs, OneDeviceIsTorchsDefault) {
 // Each flag changes what is trained, so it is mapped or refused, and never ignored.
 TEST(ImportArgs, FlagsThatChangeTheTraining) {
   for (auto [flags, reason] :
-       {std::pair("--apply-layernorm-1p", "norms multiply by their weight"),
-        {"--use-rope-scaling", "gpt2 has learned positions"},
-        {"--fp8-format hybrid --fp8-amax-history-len 1024", "matrix products are computed in the type of --bf16"},
+       {std::pair("--use-rope-scaling", "gpt2 has learned positions"),
+        {"--fp8-format hybird", "no format 'hybird', there are e4m3, hybrid"},
+        {"--fp8-format e4m3 --fp4-format e2m1", "--fp8-format and --fp4-format contradict each other"},
+        {"--fp8-format hybrid --no-fp8-wgrad", "all products of a layer have one format"},
         {"--lr-decay-style WSD --lr 1e-4", "WSD needs --lr-wsd-decay-iters"},
         {"--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-iters 9 --lr-wsd-decay-style linear",
          "falls exponentially here"},
@@ -335,8 +336,8 @@ TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
 TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
   ArgsOptions options;
   options.cluster = "a100_80g_selene:1x4";
-  options.ignoredFlags = {"--fp8-format", "--own-flag"};
-  ImportedArgs args = importArgs("x.sh", small + "--fp8-format hybrid --own-flag 7", options);
+  options.ignoredFlags = {"--min-loss-scale", "--own-flag"};
+  ImportedArgs args = importArgs("x.sh", small + "--min-loss-scale 2 --own-flag 7", options);
   EXPECT_EQ(args.diagnostics.render(), "");
   EXPECT_TRUE(std::ranges::any_of(args.flags, [](const FlagReport &flag) {
     return flag.flag == "--own-flag" && flag.effect == "--ignore-flags" && !flag.isUsed;

@@ -87,6 +87,25 @@ TEST(Model, ActivationNamesHaveOneMeaning) {
   }
 }
 
+TEST(Model, NormsMayCountTheirWeightsFromOne) {
+  for (const char *config : {"tiny_gpt", "llama2_7b", "mixtral_8x7b", "qwen3_30b_a3b"})
+    for (bool isFromOne : {false, true}) {
+      ModelDescription m =
+          model(config, {std::string("model.model_config.layernorm_zero_centered_gamma=") + (isFromOne ? "1" : "0")});
+      int norms = 0;
+      for (const SegmentDescription &segment : m.segments)
+        for (const OpDescription &norm : segment.ops)
+          if (norm.kind.ends_with("_norm")) {
+            ++norms;
+            EXPECT_EQ(norm.numbers.contains("offset"), isFromOne) << config << " " << norm.inputs[1];
+            EXPECT_EQ(parameter(segment, norm.inputs[1]).initializer.kind,
+                      isFromOne ? Initializer::Kind::Zeros : Initializer::Kind::Ones)
+                << config << " " << norm.inputs[1];
+          }
+      EXPECT_GE(norms, 3) << config;
+    }
+}
+
 TEST(Model, LlamaGroupsQueries) {
   ModelDescription m = model("llama2_7b", {"model.model_config.n_kv_heads=8"});
   EXPECT_EQ(m.dims.at("ffn"), 11008);
@@ -204,7 +223,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"dims: [hidden], init: ones", "dims: [hiden], init: ones",
               "parameter 'weight' has unknown dim 'hiden', did you mean 'hidden'?"},
         Fault{"dims: [hidden], init: ones", "dims: [hidden]", "parameter 'weight' has no init"},
-        Fault{"init: ones", "init: twos", "init must be zeros, ones or {normal: STDDEV}, got twos"},
+        Fault{"init: ones", "init: twos", "init must be zeros, ones, {constant: 0 or 1} or {normal: STDDEV}, got twos"},
+        Fault{"init: ones", "init: {constant: width}", "an initial constant is 0 or 1, got 8"},
         Fault{"init: ones", "init: {normal: none}", "'none' is not defined"},
         Fault{"init: ones", "init: ones, decai: no", "unknown key 'decai' in a parameter, did you mean 'decay'?"},
         Fault{"tied: first.table", "tied: first.tabel",

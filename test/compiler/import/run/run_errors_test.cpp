@@ -155,8 +155,16 @@ INSTANTIATE_TEST_SUITE_P(
               "GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, GPTNeoXForCausalLM, LlamaForCausalLM, MistralForCausalLM, "
               "MixtralForCausalLM, Olmo2ForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, "
-              "Qwen3ForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "Qwen3ForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, StableLmForCausalLM, did you mean "
+              "'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 requires GPT2Config"},
+        Fault{{modelConfig + "matmul_format=fp8", modelConfig + "compute_dtype=bfloat16"},
+              "no matmul_format 'fp8', there are fp8_hybrid, fp8_e4m3, fp4_e2m1"},
+        Fault{{modelConfig + "matmul_format=fp8_e4m3", modelConfig + "compute_dtype=float32"},
+              "matmul_format fp8_e4m3 replaces a 16-bit compute_dtype, which is float32; compute_dtype: float32 → "
+              "bfloat16"},
+        Fault{{modelConfig + "matmul_format=fp8_e4m3", modelConfig + "compute_dtype=bfloat16"},
+              "the system espalier has no rate of fp8 products on cpu_local"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
         Fault{{modelConfig + "num_layers=1000000"},
