@@ -1,8 +1,8 @@
 # Precompiled headers. Most of the compile time of a source file is spent on headers of MLIR, protobuf, fmt and json.
-# Sanitizer builds compile without precompiled headers, so they also check that each source includes the headers that it
-# uses.
+# The sources that are built with a sanitizer or a fuzzer have none, so these builds also check that each source includes
+# the headers that it uses.
 option(ESPALIER_PRECOMPILE "precompile the headers of MLIR, protobuf, fmt and json" ON)
-if(ESPALIER_SANITIZE OR ESPALIER_FUZZ)
+if(ESPALIER_FUZZ OR ESPALIER_SANITIZE AND ESPALIER_SANITIZE_COMPILER)
   set(ESPALIER_PRECOMPILE OFF)
 endif()
 
@@ -49,15 +49,17 @@ espalier_precompile(espalier_ir_headers LIBS MLIR LLVM espalier_plan_proto
   HEADERS ${ir_headers} <algorithm> <fmt/format.h> <map> <optional> <set> <string> <vector> <runtime/plan.pb.h>)
 
 # Headers for tests, which are compiled without optimization.
-espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_plan_proto GTest::gmock
-  HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
-espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_plan_proto GTest::gmock
-  HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> ${ir_headers})
+if(NOT ESPALIER_SANITIZE)
+  espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_plan_proto GTest::gmock
+    HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
+  espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_plan_proto GTest::gmock
+    HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> ${ir_headers})
+endif()
 
-if(ESPALIER_PRECOMPILE)
-  foreach(name espalier_ir_headers espalier_ir_test_headers)
+foreach(name espalier_ir_headers espalier_ir_test_headers)
+  if(TARGET ${name})
     target_include_directories(${name} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
     add_dependencies(${name} espalier_interfaces_tablegen espalier_model_tablegen espalier_dist_tablegen
                      espalier_exec_tablegen)
-  endforeach()
-endif()
+  endif()
+endforeach()

@@ -7,6 +7,9 @@ Usage: run_all.py BUILD [FILTER]      FILTER: a program (`executor` or `executor
 
 Prints each failure with its output. The last line is `N passed, M failed, K skipped`. A sanitizer report counts as
 a failure, even in a process that its test expects to fail.
+
+The longest tests start first, by the seconds of the last run in BUILD/test/.lit_test_times.txt. A build folder without
+this file uses test/.lit_test_times.txt, which lists programs and lit tests of 10 seconds and more. lit reads the same files.
 """
 import concurrent.futures
 import json
@@ -38,6 +41,19 @@ def timed(run):
     """Returns what run() returns, and its seconds."""
     begin = time.monotonic()
     return run(), time.monotonic() - begin
+
+
+def recorded_times(build):
+    """Returns the seconds of the programs and lit tests that lit's file of test times lists."""
+    file = build / "test/.lit_test_times.txt"
+    lines = (file if file.exists() else SOURCES / file.name).read_text().splitlines()
+    return {name: float(seconds) for seconds, name in (line.split(maxsplit=1) for line in lines)}
+
+
+def record_times(build, times):
+    """Writes the seconds of programs to lit's file of test times. lit keeps them when it adds its own."""
+    lines = [f"{seconds:e} {name}\n" for name, seconds in {**recorded_times(build), **times}.items()]
+    (build / "test/.lit_test_times.txt").write_text("".join(lines))
 
 
 def run_program(program, scratch):
@@ -105,8 +121,9 @@ def main():
         return 0
     build = pathlib.Path(sys.argv[1]).resolve()
     program, lit_path = selected(sys.argv[2]) if len(sys.argv) > 2 else ("*_test", "")
-    programs = sorted((build / "test/bin").glob(program)) if program else []
-    totals = [0, 0, 0]
+    expected = recorded_times(build)
+    programs = sorted((build / "test/bin").glob(program), key=lambda p: (-expected.get(p.name, 0), p)) if program else []
+    totals, times = [0, 0, 0], {}
 
     def add(name, counts, seconds):
         print(f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
@@ -120,9 +137,12 @@ def main():
         pathlib.Path(scratch, "reports").mkdir()
         os.chmod(pathlib.Path(scratch, "reports"), 0o777)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            results = pool.map(lambda p: timed(lambda: run_program(p, scratch)), programs)
-            for program, (counts, seconds) in zip(programs, results):
-                add(program.name, counts, seconds)
+            running = {pool.submit(timed, lambda p=p: run_program(p, scratch)): p.name for p in programs}
+            for ended in concurrent.futures.as_completed(running):
+                counts, times[running[ended]] = ended.result()
+                add(running[ended], counts, times[running[ended]])
+        if times:
+            record_times(build, times)
         if lit_path is not None:
             add("lit", *timed(lambda: run_lit(build, lit_path, scratch)))
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
