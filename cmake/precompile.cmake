@@ -33,6 +33,10 @@ function(espalier_reuse target name)
   endif()
 endfunction()
 
+# Headers for the planner: the standard library alone.
+espalier_precompile(espalier_plain_headers HEADERS <algorithm> <array> <cmath> <cstdint> <functional> <limits> <map>
+  <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <utility> <vector>)
+
 # Headers for the runtime, the command and the YAML readers.
 set(common_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem>
   <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <nlohmann/json.hpp> <numeric> <optional>

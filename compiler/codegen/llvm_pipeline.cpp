@@ -1,9 +1,13 @@
 #include "compiler/codegen/llvm_pipeline.h"
 
-#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -21,10 +25,10 @@ namespace espalier::codegen {
 
 void addDialects(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry); // also adds the dialect
   registerNVVMDialectTranslation(registry);
-  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-                  cf::ControlFlowDialect, vector::VectorDialect>();
+  registry
+      .insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect, cf::ControlFlowDialect, vector::VectorDialect>();
 }
 
 void prepareContext(MLIRContext &context) {
