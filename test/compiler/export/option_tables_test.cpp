@@ -88,6 +88,9 @@ void forPlans(const std::function<void(const Problem &, const Plan &)> &check) {
   int plain = experts.layers[0].kind, moe = static_cast<int>(experts.kinds.size());
   experts.kinds.push_back(routed);
   experts.layers = {{plain, 4}, {moe, 20}};
+  experts.zeroCenteredNorms = true;
+  experts.matmulFormat = {"fp8_hybrid", 1.65};
+  dense.matmulFormat = {"fp4_e2m1", 2.6};
   for (SegmentKind &kind : experts.kinds) // the dense model has float32 gradients of 16-bit parameters
     for (PatternTerms &pattern : kind.patterns)
       for (ParameterTerm &parameter : pattern.parameters)
@@ -134,7 +137,8 @@ TEST(OptionTables, HaveEveryOptionOfTheExports) {
   EXPECT_THAT(used[0], testing::IsSupersetOf({"--offload-optimizer-states", "--moe-layer-freq", "--sequence-parallel",
                                               "--num-layers-per-virtual-pipeline-stage", "--recompute-method",
                                               "--decoder-first-pipeline-num-layers", "--pipeline-model-parallel-layout",
-                                              "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32"}));
+                                              "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32",
+                                              "--apply-layernorm-1p", "--fp8-format", "--fp4-format"}));
   EXPECT_THAT(used[1], testing::IsSupersetOf({"swap_config.layer_swap.layers", "model.model_config.offset",
                                               "parallel.pipeline_config.pipeline_interleave",
                                               "parallel.parallel_optimizer_config.gradient_accumulation_shard"}));
