@@ -5,6 +5,7 @@
 #include "planner/search/stage_options.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -76,7 +77,7 @@ std::string largestClass(const StageMemory &memory) {
   for (const auto &entry : classes)
     if (entry.first > largest->first)
       largest = &entry;
-  return std::string(largest->second) + " " + describeBytes(largest->first);
+  return fmt::format("{} {}", largest->second, describeBytes(largest->first));
 }
 
 // Returns the best plan of the changed problem, if one fits.
@@ -190,7 +191,7 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
   auto attempt = [&](int64_t hosts) {
     changed.machine.hosts = static_cast<int>(hosts);
     size_t before = result.relaxations.size();
-    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()) + beside, result);
+    tryChange(changed, options, fmt::format("devices={}{}", changed.machine.devices(), beside), result);
     return result.relaxations.size() > before;
   };
   constexpr int64_t growth = 1024, mostDevices = 1000000;
@@ -259,7 +260,7 @@ void nameBatches(const Problem &problem, const SearchOptions &options, SearchRes
     Problem changed = problem;
     changed.globalBatch = batch;
     if (batch > 0)
-      tryChange(changed, options, "global_batch=" + std::to_string(batch), result);
+      tryChange(changed, options, fmt::format("global_batch={}", batch), result);
   }
 }
 
@@ -268,13 +269,14 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
                                                     prediction.peakBytes / prediction.memoryLimitBytes;
   int stage = fullest(prediction, onHost);
   const StageMemory &memory = prediction.memory[stage];
-  std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
-                     describeBytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
-                     std::to_string(stage) + ", have ";
+  constexpr const char *pattern = "{}: the plan that needs least takes {} per rank of stage {}, have {}";
   if (onHost)
-    return text + describeBytes(prediction.hostLimitBytes) + ", the share of one of " +
-           std::to_string(machine.devicesPerHost) + " devices in " + describeBytes(machine.host.bytes);
-  return text + describeBytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+    return fmt::format(pattern, "host memory", describeBytes(memory.host()), stage,
+                       describeBytes(prediction.hostLimitBytes)) +
+           fmt::format(", the share of one of {} devices in {}", machine.devicesPerHost,
+                       describeBytes(machine.host.bytes));
+  return fmt::format(pattern, "memory", describeBytes(memory.total()), stage, describeBytes(machine.memoryBytes)) +
+         "; most of it is " + largestClass(memory);
 }
 
 } // namespace
@@ -284,10 +286,10 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
   if (configs.empty()) {
     if (options.relax)
       nameBatches(problem, options, result);
-    result.binding = "no combination of axes divides the model, the global batch (" +
-                     std::to_string(problem.globalBatch) +
-                     (problem.smallerBatches.empty() ? ") and the " : "), the smaller batches of its ramp and the ") +
-                     std::to_string(problem.machine.devices()) + " devices under the given pins";
+    result.binding = fmt::format(
+        "no combination of axes divides the model, the global batch ({}){} and the {} devices under the given pins",
+        problem.globalBatch, problem.smallerBatches.empty() ? "" : ", the smaller batches of its ramp",
+        problem.machine.devices());
     if (options.relax)
       tryAll(problem, options, result);
     return;
