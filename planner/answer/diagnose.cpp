@@ -60,12 +60,8 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs
 
 // Returns the stage with the most bytes, on the device or (`onHost`) in host memory.
 int fullest(const Prediction &prediction, bool onHost) {
-  int stage = 0;
-  auto bytes = [&](int i) { return onHost ? prediction.memory[i].host() : prediction.memory[i].total(); };
-  for (int i = 1; i < static_cast<int>(prediction.memory.size()); ++i)
-    if (bytes(i) > bytes(stage))
-      stage = i;
-  return stage;
+  auto bytes = [&](const StageMemory &memory) { return onHost ? memory.host() : memory.total(); };
+  return static_cast<int>(std::ranges::max_element(prediction.memory, {}, bytes) - prediction.memory.begin());
 }
 
 std::string largestClass(const StageMemory &memory) {
@@ -73,10 +69,7 @@ std::string largestClass(const StageMemory &memory) {
       {memory.parameters, "parameters"},   {memory.gradients, "gradients"}, {memory.optimizer, "optimizer state"},
       {memory.activations, "activations"}, {memory.workspace, "workspace"}, {memory.communication, "buffers"},
       {memory.reserved, "reserved"}};
-  const auto *largest = classes;
-  for (const auto &entry : classes)
-    if (entry.first > largest->first)
-      largest = &entry;
+  const auto *largest = std::ranges::max_element(classes, {}, &std::pair<double, const char *>::first);
   return fmt::format("{} {}", largest->second, describeBytes(largest->first));
 }
 
@@ -88,10 +81,12 @@ std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) 
   return changed.plans.empty() ? std::nullopt : std::optional(std::move(changed.plans.front()));
 }
 
-// Searches the changed problem. If a plan fits, reports the memory of the best one.
-void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
-  if (std::optional<PricedPlan> best = bestOf(problem, options))
+// Searches the changed problem. If a plan fits, reports the memory of the best one. Returns whether one fits.
+bool tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
+  std::optional<PricedPlan> best = bestOf(problem, options);
+  if (best)
     result.relaxations.push_back({change, best->prediction.peakBytes});
+  return best.has_value();
 }
 
 using Names = std::vector<const char *>; ///< as in visitFields()
@@ -167,19 +162,15 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
   auto attempt = [&](bool optimizer, bool activations, const char *change) {
     pins.offloadOptimizer = optimizer;
     pins.offloadActivations = activations;
-    tryChange(changed, options, change, result);
+    return tryChange(changed, options, change, result);
   };
-  size_t before = result.relaxations.size();
-  attempt(true, false, "offload_optimizer=true (--all)");
-  attempt(false, true, "offload_activations=true (--all)");
-  if (result.relaxations.size() == before)
-    attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
-  if (result.relaxations.size() > before || !mayShard)
+  bool isEnough = attempt(true, false, "offload_optimizer=true (--all)");
+  isEnough |= attempt(false, true, "offload_activations=true (--all)");
+  if (isEnough || attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)") || !mayShard)
     return;
   pins.zero = 3;
   pins.offloadParameters = true;
-  attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)");
-  if (result.relaxations.size() == before)
+  if (!attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)"))
     attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
 }
 
@@ -190,9 +181,7 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
   Problem changed = problem;
   auto attempt = [&](int64_t hosts) {
     changed.machine.hosts = static_cast<int>(hosts);
-    size_t before = result.relaxations.size();
-    tryChange(changed, options, fmt::format("devices={}{}", changed.machine.devices(), beside), result);
-    return result.relaxations.size() > before;
+    return tryChange(changed, options, fmt::format("devices={}{}", changed.machine.devices(), beside), result);
   };
   constexpr int64_t growth = 1024, mostDevices = 1000000;
   const int64_t most = std::min(growth * problem.machine.hosts, mostDevices / problem.machine.devicesPerHost);
@@ -214,9 +203,8 @@ void tryWithoutMargin(const Problem &problem, const SearchOptions &options, Sear
   if (problem.machine.marginBytes <= 0)
     return;
   Problem changed = problem;
-  Machine &machine = changed.machine;
-  machine.memoryBytes += machine.marginBytes;
-  tryChange(changed, options, withoutMargin(machine.memoryBytes), result);
+  changed.machine.memoryBytes += problem.machine.marginBytes;
+  tryChange(changed, options, withoutMargin(changed.machine.memoryBytes), result);
 }
 
 void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
