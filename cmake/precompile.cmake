@@ -33,9 +33,10 @@ function(espalier_reuse target name)
   endif()
 endfunction()
 
-# Headers for the planner: the standard library alone.
-espalier_precompile(espalier_plain_headers HEADERS <algorithm> <array> <cmath> <cstdint> <functional> <limits> <map>
-  <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <utility> <vector>)
+# Headers for the planner: the standard library and fmt.
+espalier_precompile(espalier_plain_headers LIBS fmt::fmt HEADERS <algorithm> <array> <cmath> <cstdint> <fmt/format.h>
+  <fmt/ranges.h> <functional> <limits> <map> <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple>
+  <utility> <vector>)
 
 # Headers for the runtime, the command and the YAML readers.
 set(common_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem>

@@ -5,6 +5,7 @@
 #include "planner/search/stage_options.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -59,12 +60,8 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs
 
 // Returns the stage with the most bytes, on the device or (`onHost`) in host memory.
 int fullest(const Prediction &prediction, bool onHost) {
-  int stage = 0;
-  auto bytes = [&](int i) { return onHost ? prediction.memory[i].host() : prediction.memory[i].total(); };
-  for (int i = 1; i < static_cast<int>(prediction.memory.size()); ++i)
-    if (bytes(i) > bytes(stage))
-      stage = i;
-  return stage;
+  auto bytes = [&](const StageMemory &memory) { return onHost ? memory.host() : memory.total(); };
+  return static_cast<int>(std::ranges::max_element(prediction.memory, {}, bytes) - prediction.memory.begin());
 }
 
 std::string largestClass(const StageMemory &memory) {
@@ -72,11 +69,8 @@ std::string largestClass(const StageMemory &memory) {
       {memory.parameters, "parameters"},   {memory.gradients, "gradients"}, {memory.optimizer, "optimizer state"},
       {memory.activations, "activations"}, {memory.workspace, "workspace"}, {memory.communication, "buffers"},
       {memory.reserved, "reserved"}};
-  const auto *largest = classes;
-  for (const auto &entry : classes)
-    if (entry.first > largest->first)
-      largest = &entry;
-  return std::string(largest->second) + " " + describeBytes(largest->first);
+  const auto *largest = std::ranges::max_element(classes, {}, &std::pair<double, const char *>::first);
+  return fmt::format("{} {}", largest->second, describeBytes(largest->first));
 }
 
 // Returns the best plan of the changed problem, if one fits.
@@ -87,10 +81,12 @@ std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) 
   return changed.plans.empty() ? std::nullopt : std::optional(std::move(changed.plans.front()));
 }
 
-// Searches the changed problem. If a plan fits, reports the memory of the best one.
-void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
-  if (std::optional<PricedPlan> best = bestOf(problem, options))
+// Searches the changed problem. If a plan fits, reports the memory of the best one. Returns whether one fits.
+bool tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
+  std::optional<PricedPlan> best = bestOf(problem, options);
+  if (best)
     result.relaxations.push_back({change, best->prediction.peakBytes});
+  return best.has_value();
 }
 
 using Names = std::vector<const char *>; ///< as in visitFields()
@@ -166,19 +162,15 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
   auto attempt = [&](bool optimizer, bool activations, const char *change) {
     pins.offloadOptimizer = optimizer;
     pins.offloadActivations = activations;
-    tryChange(changed, options, change, result);
+    return tryChange(changed, options, change, result);
   };
-  size_t before = result.relaxations.size();
-  attempt(true, false, "offload_optimizer=true (--all)");
-  attempt(false, true, "offload_activations=true (--all)");
-  if (result.relaxations.size() == before)
-    attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
-  if (result.relaxations.size() > before || !mayShard)
+  bool isEnough = attempt(true, false, "offload_optimizer=true (--all)");
+  isEnough |= attempt(false, true, "offload_activations=true (--all)");
+  if (isEnough || attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)") || !mayShard)
     return;
   pins.zero = 3;
   pins.offloadParameters = true;
-  attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)");
-  if (result.relaxations.size() == before)
+  if (!attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)"))
     attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
 }
 
@@ -189,9 +181,7 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
   Problem changed = problem;
   auto attempt = [&](int64_t hosts) {
     changed.machine.hosts = static_cast<int>(hosts);
-    size_t before = result.relaxations.size();
-    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()) + beside, result);
-    return result.relaxations.size() > before;
+    return tryChange(changed, options, fmt::format("devices={}{}", changed.machine.devices(), beside), result);
   };
   constexpr int64_t growth = 1024, mostDevices = 1000000;
   const int64_t most = std::min(growth * problem.machine.hosts, mostDevices / problem.machine.devicesPerHost);
@@ -213,9 +203,8 @@ void tryWithoutMargin(const Problem &problem, const SearchOptions &options, Sear
   if (problem.machine.marginBytes <= 0)
     return;
   Problem changed = problem;
-  Machine &machine = changed.machine;
-  machine.memoryBytes += machine.marginBytes;
-  tryChange(changed, options, withoutMargin(machine.memoryBytes), result);
+  changed.machine.memoryBytes += problem.machine.marginBytes;
+  tryChange(changed, options, withoutMargin(changed.machine.memoryBytes), result);
 }
 
 void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
@@ -259,7 +248,7 @@ void nameBatches(const Problem &problem, const SearchOptions &options, SearchRes
     Problem changed = problem;
     changed.globalBatch = batch;
     if (batch > 0)
-      tryChange(changed, options, "global_batch=" + std::to_string(batch), result);
+      tryChange(changed, options, fmt::format("global_batch={}", batch), result);
   }
 }
 
@@ -268,13 +257,14 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
                                                     prediction.peakBytes / prediction.memoryLimitBytes;
   int stage = fullest(prediction, onHost);
   const StageMemory &memory = prediction.memory[stage];
-  std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
-                     describeBytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
-                     std::to_string(stage) + ", have ";
+  constexpr const char *pattern = "{}: the plan that needs least takes {} per rank of stage {}, have {}";
   if (onHost)
-    return text + describeBytes(prediction.hostLimitBytes) + ", the share of one of " +
-           std::to_string(machine.devicesPerHost) + " devices in " + describeBytes(machine.host.bytes);
-  return text + describeBytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+    return fmt::format(pattern, "host memory", describeBytes(memory.host()), stage,
+                       describeBytes(prediction.hostLimitBytes)) +
+           fmt::format(", the share of one of {} devices in {}", machine.devicesPerHost,
+                       describeBytes(machine.host.bytes));
+  return fmt::format(pattern, "memory", describeBytes(memory.total()), stage, describeBytes(machine.memoryBytes)) +
+         "; most of it is " + largestClass(memory);
 }
 
 } // namespace
@@ -284,10 +274,10 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
   if (configs.empty()) {
     if (options.relax)
       nameBatches(problem, options, result);
-    result.binding = "no combination of axes divides the model, the global batch (" +
-                     std::to_string(problem.globalBatch) +
-                     (problem.smallerBatches.empty() ? ") and the " : "), the smaller batches of its ramp and the ") +
-                     std::to_string(problem.machine.devices()) + " devices under the given pins";
+    result.binding = fmt::format(
+        "no combination of axes divides the model, the global batch ({}){} and the {} devices under the given pins",
+        problem.globalBatch, problem.smallerBatches.empty() ? "" : ", the smaller batches of its ramp",
+        problem.machine.devices());
     if (options.relax)
       tryAll(problem, options, result);
     return;

@@ -1,10 +1,11 @@
 // Formats explanations as text. All numbers come from Prediction.
 #include "planner/answer/explain.h"
 
-#include "planner/answer/format.h"
 #include "planner/model/schedule.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
 
 namespace espalier::planner {
 
@@ -41,13 +42,13 @@ std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &tim
 
 std::string describeBytes(double bytes) {
   if (bytes < 100 * 0x1p10)
-    return format("%.0f B", bytes);
+    return fmt::format("{:.0f} B", bytes);
   Unit unit = unitOf(bytes);
-  return format("%.2f %s", bytes / unit.bytes, unit.name);
+  return fmt::format("{:.2f} {}", bytes / unit.bytes, unit.name);
 }
 
 std::string describeSeconds(double seconds, double error) {
-  return format("%.4g s", seconds) + (error > 0 ? format(" ± %.0f %%", 100 * error) : "");
+  return fmt::format("{:.4g} s", seconds) + (error > 0 ? fmt::format(" ± {:.0f} %", 100 * error) : "");
 }
 
 std::string withoutMargin(double bytes) {
@@ -57,23 +58,22 @@ std::string withoutMargin(double bytes) {
 }
 
 std::string describePlan(const Plan &plan) {
-  std::string text = format("dp %d, tp %d, pp %d", plan.dp, plan.tp, plan.pp);
+  std::string text = fmt::format("dp {}, tp {}, pp {}", plan.dp, plan.tp, plan.pp);
   if (plan.cp > 1)
-    text += format(plan.zigzag ? ", cp %d in zigzag order" : ", cp %d", plan.cp);
+    text += fmt::format(", cp {}{}", plan.cp, plan.zigzag ? " in zigzag order" : "");
   if (plan.ep > 1)
-    text += format(", ep %d", plan.ep);
+    text += fmt::format(", ep {}", plan.ep);
   if (!plan.splitsExperts && plan.tp > 1)
     text += ", whole experts";
-  text += format(", micro-batch %lld x %lld", static_cast<long long>(plan.microBatchSize),
-                 static_cast<long long>(plan.microBatches));
+  text += fmt::format(", micro-batch {} x {}", plan.microBatchSize, plan.microBatches);
   if (plan.pp > 1)
-    text += format(", %s", scheduleName(plan.schedule));
+    text += fmt::format(", {}", scheduleName(plan.schedule));
   if (plan.schedule == Schedule::Interleaved)
-    text += format(" (%d virtual stages)", plan.virtualStages);
+    text += fmt::format(" ({} virtual stages)", plan.virtualStages);
   if (plan.zero > 0)
-    text += format(", zero %d", plan.zero);
+    text += fmt::format(", zero {}", plan.zero);
   if (plan.zeroReplicas() > 1)
-    text += format(" in groups of %d", plan.zeroRanks());
+    text += fmt::format(" in groups of {}", plan.zeroRanks());
   if (plan.sequenceParallel)
     text += ", sequence parallel";
   if (plan.offloadOptimizer)
@@ -82,16 +82,15 @@ std::string describePlan(const Plan &plan) {
     text += ", activations offloaded";
   if (plan.offloadParameters)
     text += ", parameters offloaded";
-  int counts[3] = {}, layers = 0;
+  PerRecompute<int> counts{};
   for (const StagePlan &stage : plan.stages)
-    for (Recompute recompute : stage.recompute) {
-      ++counts[static_cast<int>(recompute)];
-      ++layers;
-    }
-  for (int i = 1; i < 3; ++i)
-    if (counts[i] > 0)
-      text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)), counts[i], layers);
-  if (counts[static_cast<int>(Recompute::Full)] > 0 && plan.slicesInputs())
+    for (Recompute recompute : stage.recompute)
+      ++counts[recompute];
+  for (Recompute recompute : {Recompute::Selective, Recompute::Full})
+    if (counts[recompute] > 0)
+      text += fmt::format(", {} recompute in {} of {} layers", recomputeName(recompute), counts[recompute],
+                          std::reduce(counts.begin(), counts.end()));
+  if (counts[Recompute::Full] > 0 && plan.slicesInputs())
     text += ", its inputs sliced over tp";
   return text;
 }
@@ -106,13 +105,13 @@ std::string whatBinds(const Prediction &prediction) {
   std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  std::string text = format("compute is %.1f %% of the step", 100 * prediction.time.compute / prediction.stepSeconds);
+  std::string text =
+      fmt::format("compute is {:.1f} % of the step", 100 * prediction.time.compute / prediction.stepSeconds);
   for (const auto &[name, seconds] : list)
     if (seconds >= 0.0005 * prediction.stepSeconds) // skip what would print as 0.0 %
-      text += format(", %s %.1f %%", name.c_str(), 100 * seconds / prediction.stepSeconds);
+      text += fmt::format(", {} {:.1f} %", name, 100 * seconds / prediction.stepSeconds);
   auto full = [](double bytes, double limit) {
-    return format("%.1f %% full (%s of %s)", 100 * bytes / limit, describeBytes(bytes).c_str(),
-                  describeBytes(limit).c_str());
+    return fmt::format("{:.1f} % full ({} of {})", 100 * bytes / limit, describeBytes(bytes), describeBytes(limit));
   };
   text += "; memory is " + full(prediction.peakBytes, prediction.memoryLimitBytes);
   if (prediction.hostPeakBytes > 0)
@@ -120,9 +119,22 @@ std::string whatBinds(const Prediction &prediction) {
   return text;
 }
 
-std::string batchLine(const Plan &plan) {
-  return format("global batch %lld\n", static_cast<long long>(plan.globalBatch()));
+std::string wrapped(const std::string &line, size_t indent) {
+  constexpr size_t columns = 100;
+  std::string text, rest = line;
+  auto isContinuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }; // takes no column
+  for (;;) {
+    size_t bytes = columns + static_cast<size_t>(std::ranges::count_if(rest, isContinuation));
+    size_t end = rest.size() > bytes ? rest.find_last_of(",;", bytes - 1) : std::string::npos;
+    if (end == std::string::npos || end <= indent)
+      break;
+    text += rest.substr(0, end + 1) + "\n";
+    rest = std::string(indent, ' ') + rest.substr(rest.find_first_not_of(' ', end + 1));
+  }
+  return text + rest + "\n";
 }
+
+std::string batchLine(const Plan &plan) { return fmt::format("global batch {}\n", plan.globalBatch()); }
 
 namespace {
 
@@ -135,12 +147,12 @@ std::string comparedWith(const PricedPlan &first, const PricedPlan &other, const
   double faster = std::max(ratio, 1 / ratio);
   if (faster <= 1 + error.comparison || faster < 1.005)
     return "equal";
-  return format(faster < 1.1 ? "%.2f x %s" : "%.1f x %s", faster, ratio > 1 ? "faster" : "slower");
+  return fmt::format("{:.{}f} x {}", faster, faster < 1.1 ? 2 : 1, ratio > 1 ? "faster" : "slower");
 }
 
 // Formats a number of bytes in a unit with one decimal at most: "16.4" or "30".
 std::string inUnit(double bytes, Unit unit) {
-  std::string text = format("%.1f", bytes / unit.bytes);
+  std::string text = fmt::format("{:.1f}", bytes / unit.bytes);
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
 
@@ -159,19 +171,16 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
   Unit unit = unitOf(peak);
   bool hasError = result.plans.front().prediction.timeError > 0;
   std::string text =
-      batchLine(result.plans.front().plan) + format("%-7s%-*s%-13s%17s%7s%8s%15s%13s\n", "", 18 + hasError,
-                                                    hasError ? "step time ± error" : "step time", "compared",
-                                                    "tokens per second", "MFU", "bubble", "exposed comm.", "memory");
+      batchLine(result.plans.front().plan) +
+      fmt::format("{:7}{:18}{:13}{:>17}{:>7}{:>8}{:>15}{:>13}\n", "", hasError ? "step time ± error" : "step time",
+                  "compared", "tokens per second", "MFU", "bubble", "exposed comm.", "memory");
   for (size_t row = 0; row < result.plans.size(); ++row) {
     const PricedPlan &priced = result.plans[row];
     const Prediction &p = priced.prediction;
-    std::string time = describeSeconds(p);
-    size_t width = 18 + hasError; // the ± sign has two bytes and one column
-    time.append(time.size() < width ? width - time.size() : 1, ' ');
-    text += format("%-7s%s%-13s%17.0f%6.1f%%%7.1f%%%14.1f%%%13s\n", markOf(row, first), time.c_str(),
-                   comparedWith(result.plans.front(), priced, result.error).c_str(), p.tokensPerSecond, 100 * p.mfu,
-                   100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds,
-                   (inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name).c_str());
+    text += fmt::format("{:7}{:17} {:13}{:17.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>13}\n", markOf(row, first),
+                        describeSeconds(p), comparedWith(result.plans.front(), priced, result.error), p.tokensPerSecond,
+                        100 * p.mfu, 100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds,
+                        inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name);
     text += wrapped("       " + describePlan(priced), 7);
   }
   return text;
@@ -190,20 +199,22 @@ std::string closingLine(const SearchResult &result, FirstPlan first, const std::
 std::string stageTable(const Prediction &prediction) {
   Unit unit = unitOf(prediction.peakBytes);
   bool usesHost = prediction.hostPeakBytes > 0;
-  std::string text = format("stage  parameters gradients optimizer activations workspace buffers   total %s(%s per "
-                            "rank)\n",
-                            usesHost ? "on host " : "", unit.name);
+  std::string text =
+      fmt::format("stage  parameters gradients optimizer activations workspace buffers   total {}({} per "
+                  "rank)\n",
+                  usesHost ? "on host " : "", unit.name);
   for (size_t stage = 0; stage < prediction.memory.size(); ++stage) {
     const StageMemory &m = prediction.memory[stage];
-    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %7.2f", stage, m.parameters / unit.bytes,
-                   m.gradients / unit.bytes, m.optimizer / unit.bytes, m.activations / unit.bytes,
-                   m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes);
-    text += usesHost ? format(" %7.2f\n", m.host() / unit.bytes) : "\n";
+    text +=
+        fmt::format("{:5} {:11.2f} {:9.2f} {:9.2f} {:11.2f} {:9.2f} {:7.2f} {:7.2f}", stage, m.parameters / unit.bytes,
+                    m.gradients / unit.bytes, m.optimizer / unit.bytes, m.activations / unit.bytes,
+                    m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes);
+    text += usesHost ? fmt::format(" {:7.2f}\n", m.host() / unit.bytes) : "\n";
   }
   if (prediction.marginBytes > 0)
-    text += format("limit %65.2f\nmargin %64.2f  left free of %.2f %s\n", prediction.memoryLimitBytes / unit.bytes,
-                   prediction.marginBytes / unit.bytes,
-                   (prediction.memoryLimitBytes + prediction.marginBytes) / unit.bytes, unit.name);
+    text += fmt::format("limit {:65.2f}\nmargin {:64.2f}  left free of {:.2f} {}\n",
+                        prediction.memoryLimitBytes / unit.bytes, prediction.marginBytes / unit.bytes,
+                        (prediction.memoryLimitBytes + prediction.marginBytes) / unit.bytes, unit.name);
   return text;
 }
 
@@ -215,31 +226,31 @@ int64_t countEquals(const SearchResult &result) {
 
 // Formats the certificate of the search.
 std::string proofOf(const SearchStatistics &statistics) {
-  return statistics.optimal ? "proved best" : format("no plan is faster than %.4g s", statistics.lowerBoundSeconds);
+  return statistics.optimal ? "proved best"
+                            : fmt::format("no plan is faster than {:.4g} s", statistics.lowerBoundSeconds);
 }
 
 // Formats which plans are equal, which one is chosen, and whether a faster one may exist.
 std::string verdict(const SearchResult &result) {
   const Prediction &first = result.plans.front().prediction;
   const SearchStatistics &statistics = result.statistics;
-  std::string text =
-      format("%lld plans played of a space of %.3g, ", static_cast<long long>(statistics.evaluated), statistics.space);
+  std::string text = fmt::format("{} plans played of a space of {:.3g}, ", statistics.evaluated, statistics.space);
   std::string proof = proofOf(statistics);
   double comparison = result.error.comparison;
   if (comparison <= 0)
     return text + proof + "\n";
   int64_t equals = countEquals(result);
-  text += format("the fastest takes %.4g s: %s\n", statistics.fastestSeconds, proof.c_str());
+  text += fmt::format("the fastest takes {:.4g} s: {}\n", statistics.fastestSeconds, proof);
   if (!result.error.isEqual(first.stepSeconds, statistics.fastestSeconds))
-    text +=
-        wrapped(format("the first plan is %.1f %% slower than the fastest, outside the error of a comparison (%.0f %%)",
-                       100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
-                2);
+    text += wrapped(
+        fmt::format("the first plan is {:.1f} % slower than the fastest, outside the error of a comparison ({:.0f} %)",
+                    100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
+        2);
   else if (equals > 1)
     text += wrapped(
-        format("steps that differ by less than %.0f %%, the error of a comparison, are equal: the first %lld; the "
-               "first is the simplest",
-               100 * comparison, static_cast<long long>(equals)),
+        fmt::format("steps that differ by less than {:.0f} %, the error of a comparison, are equal: the first {}; the "
+                    "first is the simplest",
+                    100 * comparison, equals),
         2);
   return text;
 }
@@ -249,11 +260,10 @@ std::string openGap(const SearchResult &result) {
   if (!result.plain)
     return "";
   return wrapped(
-      format("unequal layers on several chunks are not searched in full; a plan may be up to %.0f %% faster; "
-             "plain 1F1B takes %s, %s, ",
-             100 * result.statistics.gap(), describeSeconds(result.plain->prediction).c_str(),
-             proofOf(result.plainStatistics).c_str()) +
-          describePlan(*result.plain),
+      fmt::format("unequal layers on several chunks are not searched in full; a plan may be up to {:.0f} % faster; "
+                  "plain 1F1B takes {}, {}, {}",
+                  100 * result.statistics.gap(), describeSeconds(result.plain->prediction),
+                  proofOf(result.plainStatistics), describePlan(*result.plain)),
       2);
 }
 
@@ -261,11 +271,9 @@ std::string openGap(const SearchResult &result) {
 
 std::string whyChosen(const SearchResult &result) {
   int64_t equals = countEquals(result);
-  std::string text =
-      equals > 1 ? format("the simplest of %lld plans that are as fast as the fastest", static_cast<long long>(equals))
-                 : std::string("the fastest");
-  return text + format(", of %lld examined; %s", static_cast<long long>(result.statistics.evaluated),
-                       proofOf(result.statistics).c_str());
+  std::string kind =
+      equals > 1 ? fmt::format("the simplest of {} plans that are as fast as the fastest", equals) : "the fastest";
+  return fmt::format("{}, of {} examined; {}", kind, result.statistics.evaluated, proofOf(result.statistics));
 }
 
 std::string explainPlans(const SearchResult &result, FirstPlan first, const std::string &howToUse) {

@@ -54,6 +54,9 @@ std::string whatBinds(const Prediction &prediction);
 /// Returns the causes of step time by name, in a fixed order. The entries sum to the step.
 std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &time);
 
+/// Breaks a line after commas and semicolons at 100 columns. Continuation lines are indented.
+std::string wrapped(const std::string &line, size_t indent);
+
 /// Formats "global batch 64" as its own line, because all compared plans have the same one.
 std::string batchLine(const Plan &plan);
 

@@ -1,9 +1,8 @@
 #include "planner/answer/sweep.h"
 
 #include "planner/answer/explain.h"
-#include "planner/answer/format.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 namespace espalier::planner {
 
@@ -15,16 +14,16 @@ double SweepPoint::deviceHoursPerBillionTokens() const {
 namespace {
 
 std::string lineOf(const SweepPoint &point, const std::optional<double> &price) {
-  std::string line = format("%7d  ", point.devices);
+  std::string line = fmt::format("{:7}  ", point.devices);
   if (!point.plan)
     return line + "no plan: " + point.reason + "\n";
   const Prediction &prediction = point.plan->prediction;
   constexpr double gigabyte = 1 << 30;
   double hours = point.deviceHoursPerBillionTokens();
-  line += format("%18s %9.0f %5.1f%% %7.2f %13.4g", describeSeconds(prediction).c_str(), prediction.tokensPerSecond,
-                 100 * prediction.mfu, prediction.peakBytes / gigabyte, hours);
+  line += fmt::format("{:>17} {:9.0f} {:5.1f}% {:7.2f} {:13.4g}", describeSeconds(prediction),
+                      prediction.tokensPerSecond, 100 * prediction.mfu, prediction.peakBytes / gigabyte, hours);
   if (price)
-    line += format(" %11.4g", *price * hours);
+    line += fmt::format(" {:11.4g}", *price * hours);
   constexpr size_t indent = 9; // behind the devices
   return line + "\n" + wrapped(std::string(indent, ' ') + describePlan(*point.plan), indent);
 }
@@ -33,8 +32,8 @@ std::string lineOf(const SweepPoint &point, const std::optional<double> &price) 
 
 std::string printSweep(const Sweep &sweep) {
   const std::optional<double> &price = sweep.pricePerDeviceHour;
-  std::string text = format("%7s  %17s %9s %6s %7s %13s%s\n", "devices", "step", "tokens/s", "MFU", "GB/rank",
-                            "device h/1e9", price ? format(" %11s", "price/1e9").c_str() : "");
+  std::string text = fmt::format("{:>7}  {:>17} {:>9} {:>6} {:>7} {:>13}{}\n", "devices", "step", "tokens/s", "MFU",
+                                 "GB/rank", "device h/1e9", price ? "   price/1e9" : "");
   const SweepPoint *cheapest = nullptr, *fastest = nullptr;
   for (const SweepPoint &point : sweep.points) {
     text += lineOf(point, price);
@@ -47,10 +46,10 @@ std::string printSweep(const Sweep &sweep) {
   }
   if (!cheapest)
     return text;
-  return text + format("%d devices need the fewest device hours, %d take the shortest step\n"
-                       "device h/1e9: hours of all devices for a billion tokens%s; %s",
-                       cheapest->devices, fastest->devices, price ? ", price/1e9: their price" : "",
-                       batchLine(cheapest->plan->plan).c_str());
+  return text + fmt::format("{} devices need the fewest device hours, {} take the shortest step\n"
+                            "device h/1e9: hours of all devices for a billion tokens{}; {}",
+                            cheapest->devices, fastest->devices, price ? ", price/1e9: their price" : "",
+                            batchLine(cheapest->plan->plan));
 }
 
 } // namespace espalier::planner

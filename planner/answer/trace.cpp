@@ -1,9 +1,9 @@
 #include "planner/answer/trace.h"
 
-#include "planner/answer/format.h"
 #include "planner/model/layout.h"
 
 #include <cmath>
+#include <fmt/format.h>
 
 namespace espalier::planner {
 
@@ -13,31 +13,32 @@ namespace {
 std::string slice(int stage, int track, const std::string &name, double startSeconds, double endSeconds,
                   const std::string &arguments) {
   auto start = std::llround(1e9 * startSeconds), duration = std::llround(1e9 * endSeconds) - start;
-  return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld,"
-                "\"args\":{%s}}",
-                stage, track, name.c_str(), start / 1000, start % 1000, duration / 1000, duration % 1000,
-                arguments.c_str());
+  return fmt::format(R"(,
+{{"ph":"X","pid":{},"tid":{},"name":"{}","ts":{}.{:03},"dur":{}.{:03},"args":{{{}}}}})",
+                     stage, track, name, start / 1000, start % 1000, duration / 1000, duration % 1000, arguments);
 }
 
 std::string names(int stage) {
-  std::string text =
-      format("\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}", stage, stage);
+  std::string text = fmt::format(R"(
+{{"ph":"M","pid":{0},"name":"process_name","args":{{"name":"stage {0}"}}}})",
+                                 stage);
   for (const auto &[track, stream] : {std::pair(0, "micro-batches"), std::pair(1, "once per step")})
-    text += format(",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}", stage,
-                   track, stream);
+    text += fmt::format(R"(,
+{{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})",
+                        stage, track, stream);
   return text;
 }
 
 // Formats an action's name: "forward mb 0", and ", chunk 1" if stages have several chunks.
 std::string nameOf(const Action &action, bool hasChunks) {
   constexpr const char *names[] = {"forward", "backward", "weight gradient"};
-  std::string text = format("%s mb %d", names[static_cast<int>(action.kind)], action.microBatch);
-  return hasChunks ? text + format(", chunk %d", action.chunk) : text;
+  std::string text = fmt::format("{} mb {}", names[static_cast<int>(action.kind)], action.microBatch);
+  return hasChunks ? fmt::format("{}, chunk {}", text, action.chunk) : text;
 }
 
 std::string argumentsOf(const Action &action) {
-  return format("\"action\":\"%c\",\"micro_batch\":%d,\"chunk\":%d", "FBW"[static_cast<int>(action.kind)],
-                action.microBatch, action.chunk);
+  return fmt::format(R"("action":"{}","micro_batch":{},"chunk":{})", "FBW"[static_cast<int>(action.kind)],
+                     action.microBatch, action.chunk);
 }
 
 } // namespace

@@ -1,7 +1,8 @@
 #include "planner/answer/what_if.h"
 
 #include "planner/answer/explain.h"
-#include "planner/answer/format.h"
+
+#include <fmt/format.h>
 
 namespace espalier::planner {
 
@@ -24,9 +25,8 @@ double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devi
 namespace {
 
 std::string line(const char *when, int devices, const std::string &machine, const PricedPlan &plan) {
-  return format("%-4s %d devices of %s: %s, %.0f tokens/s, ", when, devices, machine.c_str(),
-                describeSeconds(plan.prediction).c_str(), plan.prediction.tokensPerSecond) +
-         describePlan(plan);
+  return fmt::format("{:4} {} devices of {}: {}, {:.0f} tokens/s, {}", when, devices, machine,
+                     describeSeconds(plan.prediction), plan.prediction.tokensPerSecond, describePlan(plan));
 }
 
 } // namespace
@@ -35,10 +35,9 @@ std::string printWhatIf(const WhatIf &answer) {
   std::string text = line("now", answer.devicesBefore, answer.machineBefore, answer.before) + "\n" +
                      line("then", answer.devicesAfter, answer.machineAfter, answer.after);
   if (answer.idleDevices > 0)
-    text += ", " + std::to_string(answer.idleDevices) + " devices idle";
-  text += format("\nstep time x %.4g, tokens/s x %.4g, device seconds per token x %.4g, ", answer.stepRatio(),
-                 answer.tokenRateRatio(), answer.costRatio()) +
-          batchLine(answer.after.plan);
+    text += fmt::format(", {} devices idle", answer.idleDevices);
+  text += fmt::format("\nstep time x {:.4g}, tokens/s x {:.4g}, device seconds per token x {:.4g}, {}",
+                      answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio(), batchLine(answer.after.plan));
   if (std::optional<WhatIf> best = answer.ofBest())
     text += "with the best plans in place of pinned ones:\n" + printWhatIf(*best);
   return text;

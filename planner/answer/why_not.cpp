@@ -1,11 +1,11 @@
 #include "planner/answer/why_not.h"
 
 #include "planner/answer/explain.h"
-#include "planner/answer/format.h"
 #include "planner/search/simplicity.h"
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace espalier::planner {
 
@@ -62,12 +62,11 @@ std::string verdict(const WhyNot &answer) {
   std::string times = describeSeconds(answer.best.prediction) + " as wished, " +
                       describeSeconds(answer.chosen.prediction) + " as chosen";
   std::string error =
-      answer.error.comparison > 0 ? format(" of a comparison (%.0f %%)", 100 * answer.error.comparison) : "";
+      answer.error.comparison > 0 ? fmt::format(" of a comparison ({:.0f} %)", 100 * answer.error.comparison) : "";
   if (answer.isEqual())
     return "equal within the error" + error + "; simpler: " + (answer.isSimpler ? "yes" : "no") + "; " + times;
-  return format("%.3g s %s, outside the error", std::abs(answer.moreSeconds),
-                answer.moreSeconds > 0 ? "slower" : "faster") +
-         error + "; " + times;
+  return fmt::format("{:.3g} s {}, outside the error{}; {}", std::abs(answer.moreSeconds),
+                     answer.moreSeconds > 0 ? "slower" : "faster", error, times);
 }
 
 std::string printWhyNot(const WhyNot &answer) {
@@ -82,15 +81,15 @@ std::string printWhyNot(const WhyNot &answer) {
   for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)
     ++decimals;
   auto row = [&](double seconds, const std::string &name) {
-    return format("  %+10.*f s  %s\n", decimals, seconds, name.c_str());
+    return fmt::format("  {:+10.{}f} s  {}\n", seconds, decimals, name);
   };
   for (const auto &[name, seconds] : answer.items)
     if (std::abs(seconds) > 0.5 * std::pow(10, -decimals))
       text += row(seconds, name);
   text += row(answer.moreSeconds, "in all");
   if (answer.lowerBoundSeconds < answer.best.prediction.stepSeconds * (1 - 1e-8))
-    text += format("no plan as wished is faster than %.4g s, this one takes %.4g s\n", answer.lowerBoundSeconds,
-                   answer.best.prediction.stepSeconds);
+    text += fmt::format("no plan as wished is faster than {:.4g} s, this one takes {:.4g} s\n",
+                        answer.lowerBoundSeconds, answer.best.prediction.stepSeconds);
   return text;
 }
 

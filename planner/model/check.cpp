@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <string_view>
 #include <type_traits>
@@ -14,14 +16,12 @@ namespace espalier::planner {
 
 namespace {
 
-template <typename Number> std::string number(Number value) { return std::to_string(static_cast<int64_t>(value)); }
-
 const char *axisName(Axis axis) { return meshAxes[static_cast<int>(axis)]; }
 
 /// Returns the multiples of `number` next to `value`, such as "8 or 16".
 std::string nearestMultiples(double of, double value) {
   double below = std::floor(value / of) * of;
-  return below > 0 ? number(below) + " or " + number(below + of) : number(of);
+  return below > 0 ? fmt::format("{:.0f} or {:.0f}", below, below + of) : fmt::format("{:.0f}", of);
 }
 
 class Checker {
@@ -55,7 +55,7 @@ private:
   /// A dense model has no ep axis.
   int experts() const { return limits.hasExperts() ? pins.ep.value_or(1) : 1; }
   bool knowsExperts() const { return pins.ep || !limits.hasExperts(); }
-  std::string timesEp() const { return experts() > 1 ? " · ep " + number(experts()) : ""; }
+  std::string timesEp() const { return experts() > 1 ? fmt::format(" · ep {}", experts()) : ""; }
   /// Returns the stated number of chunks of a stage, or that of the schedule.
   int chunks() const {
     int stated = std::max(1, pins.virtualStages.value_or(1));
@@ -68,8 +68,7 @@ private:
                     std::is_same_v<decltype(pin), std::optional<int64_t> Pins::*>) {
         int least = std::string_view(key).starts_with("zero") ? 0 : 1;
         if (pins.*pin && *(pins.*pin) < least)
-          add({.field = key,
-               .reason = std::string(key) + " must be at least " + number(least) + ", got " + number(*(pins.*pin))});
+          add({.field = key, .reason = fmt::format("{} must be at least {}, got {}", key, least, *(pins.*pin))});
       }
     });
   }
@@ -84,11 +83,10 @@ private:
       return;
     bool canChange = pins.dp && std::fmod(limits.devices, rest) == 0;
     add({.field = "dp",
-         .reason = "dp " + number(axis(Axis::Dp)) + " · tp " + number(axis(Axis::Tp)) + " · pp " +
-                   number(axis(Axis::Pp)) + " · cp " + number(axis(Axis::Cp)) + timesEp() + " needs " +
-                   (allSet ? "" : "a multiple of ") + number(wanted) + " devices, cluster " +
-                   std::string(limits.cluster) + " has " + number(limits.devices) +
-                   (canChange ? "" : "; choose a cluster of that size"),
+         .reason =
+             fmt::format("dp {} · tp {} · pp {} · cp {}{} needs {}{:.0f} devices, cluster {} has {}{}", axis(Axis::Dp),
+                         axis(Axis::Tp), axis(Axis::Pp), axis(Axis::Cp), timesEp(), allSet ? "" : "a multiple of ",
+                         wanted, limits.cluster, limits.devices, canChange ? "" : "; choose a cluster of that size"),
          .got = axis(Axis::Dp),
          .wanted = canChange ? static_cast<int64_t>(limits.devices / rest) : 0});
   }
@@ -108,7 +106,7 @@ private:
              .reason = which == Axis::Ep ? "expert parallelism needs experts, the model is dense"
                        : which == Axis::Cp && hasExperts
                            ? "experts are chosen over whole sequences, which cp splits"
-                           : std::string("nothing in the model can be split over ") + axisName(which),
+                           : fmt::format("nothing in the model can be split over {}", axisName(which)),
              .got = axis(which),
              .wanted = 1});
   }
@@ -133,13 +131,12 @@ private:
       if (isFree || limit.value % size == 0 || std::ranges::count(reported, limit.name) > 0)
         continue;
       reported.push_back(limit.name);
-      std::string sizes = factor > 1 ? number(factor) + " · " : "";
-      if (times > 1)
-        sizes += std::string(axisName(outer)) + " " + number(times) + " · ";
-      sizes += std::string(axisName(limit.axis)) + " " + number(axis(limit.axis));
       add({.field = limit.onlySequenceParallel ? "seq_length" : axisName(limit.axis),
-           .reason = limit.name + " " + number(limit.value) + " is not a multiple of " + sizes +
-                     (limit.onlySequenceParallel ? ", over which sequence parallelism splits it" : ""),
+           .reason = fmt::format("{} {} is not a multiple of {}{}{} {}{}", limit.name, limit.value,
+                                 factor > 1 ? fmt::format("{} · ", factor) : "",
+                                 times > 1 ? fmt::format("{} {} · ", axisName(outer), times) : "", axisName(limit.axis),
+                                 axis(limit.axis),
+                                 limit.onlySequenceParallel ? ", over which sequence parallelism splits it" : ""),
            .got = axis(limit.axis),
            .divides = limit.onlySequenceParallel || times > 1 ? 0 : commonSize(limit.axis) / factor});
     }
@@ -158,13 +155,13 @@ private:
     int64_t pp = axis(Axis::Pp), least = pp * chunks() - limits.freeEnds;
     if (limits.layers > 0 && pp > limits.layers)
       add({.field = "pp",
-           .reason = number(pp) + " pipeline stages need as many layers, the model has " + number(limits.layers),
+           .reason = fmt::format("{} pipeline stages need as many layers, the model has {}", pp, limits.layers),
            .got = pp,
            .divides = limits.layers});
     else if (limits.layers > 0 && chunks() > 1 && !pins.stageLayers && least > limits.layers)
       add({.field = "virtual_stages",
-           .reason = number(pp) + " stages with " + number(chunks()) + " chunks each need " + number(least) +
-                     " layers, the model has " + number(limits.layers)});
+           .reason = fmt::format("{} stages with {} chunks each need {} layers, the model has {}", pp, chunks(), least,
+                                 limits.layers)});
   }
 
   void checkStageLayers() {
@@ -179,49 +176,46 @@ private:
     int64_t total = std::accumulate(layers.begin(), layers.end(), int64_t(0));
     if (size != pp * each)
       add({.field = "stage_layers",
-           .reason = number(size) + (each > 1 ? " chunks" : " stages") + " have layers, the pipeline has " +
-                     number(pp * each)});
-    if (!layers.empty() && *std::ranges::min_element(layers) < least) {
-      std::string list;
-      for (int count : layers)
-        list += (list.empty() ? "" : ", ") + number(count);
+           .reason =
+               fmt::format("{} {} have layers, the pipeline has {}", size, each > 1 ? "chunks" : "stages", pp * each)});
+    if (!layers.empty() && *std::ranges::min_element(layers) < least)
       add({.field = "stage_layers",
-           .reason = std::string("every ") + (each > 1 ? "chunk needs 0 layers or more" : "stage needs a layer") +
-                     ", got [" + list + "]"});
-    }
+           .reason = fmt::format("every {}, got {}", each > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",
+                                 layers)});
     if (limits.layers > 0 && total != limits.layers)
       add({.field = "stage_layers",
-           .reason = "stages have " + number(total) + " layers together, the model has " + number(limits.layers)});
+           .reason = fmt::format("stages have {} layers together, the model has {}", total, limits.layers)});
   }
 
   void checkBatch() {
     if (limits.globalBatch == 0)
       return;
+    int64_t size = pins.microBatchSize.value_or(1), count = pins.microBatches.value_or(1);
     // Floating point, so that extreme pins cannot overflow. Exact below 2^53.
-    auto size = static_cast<double>(pins.microBatchSize.value_or(1)),
-         count = static_cast<double>(pins.microBatches.value_or(1));
-    double share = static_cast<double>(axis(Axis::Dp)) * experts() * size * count;
+    double share =
+        static_cast<double>(axis(Axis::Dp)) * experts() * static_cast<double>(size) * static_cast<double>(count);
     bool allSet = pins.dp && knowsExperts() && pins.microBatchSize && pins.microBatches;
     auto batch = static_cast<double>(limits.globalBatch);
     if (allSet ? batch == share : std::fmod(batch, share) == 0)
       return;
     add({.field = "global_batch",
-         .reason = "global batch " + number(limits.globalBatch) + " is not " + (allSet ? "" : "a multiple of ") +
-                   "dp " + number(axis(Axis::Dp)) + timesEp() + " · micro-batch size " + number(size) +
-                   " · micro-batches " + number(count),
-         .change = number(limits.globalBatch) + " → " + (allSet ? number(share) : nearestMultiples(share, batch))});
+         .reason =
+             fmt::format("global batch {} is not {}dp {}{} · micro-batch size {} · micro-batches {}",
+                         limits.globalBatch, allSet ? "" : "a multiple of ", axis(Axis::Dp), timesEp(), size, count),
+         .change = fmt::format("{} → {}", limits.globalBatch,
+                               allSet ? fmt::format("{:.0f}", share) : nearestMultiples(share, batch))});
   }
 
   void checkZero() {
     if (pins.zero.value_or(0) > 3)
-      add({.field = "zero", .reason = "there are ZeRO stages 0 to 3, got " + number(*pins.zero)});
+      add({.field = "zero", .reason = fmt::format("there are ZeRO stages 0 to 3, got {}", *pins.zero)});
     int group = pins.zeroGroup.value_or(0);
     if (group > 0 && pins.zero == 0)
       add({.field = "zero_group",
-           .reason = "ZeRO groups of " + number(group) + " ranks shard nothing under ZeRO 0; planner.pin.zero: 1"});
+           .reason = fmt::format("ZeRO groups of {} ranks shard nothing under ZeRO 0; planner.pin.zero: 1", group)});
     if (group > 0 && pins.dp && *pins.dp % group != 0)
       add({.field = "zero_group",
-           .reason = "ZeRO groups of " + number(group) + " ranks do not divide dp " + number(*pins.dp),
+           .reason = fmt::format("ZeRO groups of {} ranks do not divide dp {}", group, *pins.dp),
            .got = group,
            .divides = *pins.dp});
   }
@@ -244,8 +238,8 @@ private:
     bool optimizer = pins.offloadOptimizer.value_or(false), parameters = pins.offloadParameters.value_or(false);
     if (parameters && pins.zero.value_or(3) != 3)
       add({.field = "offload_parameters",
-           .reason = "parameters are offloaded under ZeRO 3 only, the ZeRO stage is " + number(*pins.zero) +
-                     "; planner.pin.zero: 3"});
+           .reason = fmt::format(
+               "parameters are offloaded under ZeRO 3 only, the ZeRO stage is {}; planner.pin.zero: 3", *pins.zero)});
     if (parameters && !pins.offloadOptimizer.value_or(true))
       add({.field = "offload_parameters",
            .reason = "parameters are offloaded with the optimizer only; planner.pin.offload_optimizer: True"});
@@ -253,8 +247,8 @@ private:
       add({.field = optimizer    ? "offload_optimizer"
                     : parameters ? "offload_parameters"
                                  : "offload_activations",
-           .reason = "nothing can be offloaded, cluster " + std::string(limits.cluster) +
-                     " has no link to host memory (host.bandwidth)",
+           .reason = fmt::format("nothing can be offloaded, cluster {} has no link to host memory (host.bandwidth)",
+                                 limits.cluster),
            .change = "True → False"});
   }
 
@@ -278,17 +272,15 @@ std::string nearestDivisors(int64_t number, int64_t value) {
       else if (divisor > value && (above == 0 || divisor < above))
         above = divisor;
     }
-  if (below && above)
-    return std::to_string(below) + " or " + std::to_string(above);
-  return std::to_string(below ? below : above);
+  return below && above ? fmt::format("{} or {}", below, above) : std::to_string(below ? below : above);
 }
 
 std::string Finding::wayOut(int64_t factor) const {
   if (!change.empty())
     return change;
   if (wanted > 0)
-    return number(got * factor) + " → " + number(wanted * factor);
-  return divides > 0 ? number(got) + " → " + nearestDivisors(divides, got) : "";
+    return fmt::format("{} → {}", got * factor, wanted * factor);
+  return divides > 0 ? fmt::format("{} → {}", got, nearestDivisors(divides, got)) : "";
 }
 
 void completePins(Pins &pins, const PlanLimits &limits) {

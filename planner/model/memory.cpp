@@ -60,7 +60,7 @@ SavedBytes savedBytes(const CostTable &table, const StageContent &content, const
   content.visitLayers([&](size_t kind, Recompute recompute, int count) {
     saved.layers += count * keptBytes(table.kinds[kind], recompute, live);
   });
-  saved.ends = (content.readsInputs(table) ? live.untilWeight * table.inputBytes : 0) +
+  saved.ends = (table.layersReadInputs || content.embed || content.head ? live.untilWeight * table.inputBytes : 0) +
                (content.embed ? keptBytes(table.embed, Recompute::None, live) : 0) +
                (content.head ? keptBytes(table.head, Recompute::None, live) : 0);
   return saved;
@@ -91,21 +91,30 @@ SavedBytes savedInFlight(const InFlightPeaks &peaks, const std::vector<SavedByte
 }
 
 std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
-                                 const std::vector<LivePeaks> &peaks, const std::function<bool(int)> &passes) {
-  std::vector<ChunkEnds> chunks;
+                                 const StagePeaks &counted, const std::function<bool(int)> &passes) {
   Placement chunkPlaces = placement(config);
   int count = chunkPlaces.chunksPerStage, last = chunkPlaces.chunks() - 1;
-  if (count == 1 || !problem.streamBuffers.ofEachChunk)
-    return chunks;
+  if (count == 1 || !problem.streamBuffers.ofEachChunk) {
+    int inFlight = counted.chunks.front().untilWeight;
+    for (const std::vector<int> &moment : counted.moments)
+      inFlight = std::max(inFlight, std::reduce(moment.begin(), moment.end()));
+    bool isWrapped = count > 1 && config.pp > 1; // both neighbours send to some chunk
+    return {{.inFlight = static_cast<double>(inFlight),
+             .isOuter = stage == 0 || stage == chunkPlaces.headStage(),
+             .receives = stage > 0 || isWrapped,
+             .sends = stage < config.pp - 1 || isWrapped,
+             .passesStream = passes(0)}};
+  }
+  std::vector<ChunkEnds> chunks;
   for (int chunk = 0; chunk < count; ++chunk) {
     int position = chunkPlaces.modelChunk(stage, chunk);
     auto isElsewhere = [&](int other) { return chunkPlaces.stageOf(other) != stage; };
     bool isTurn = position < last && !isElsewhere(position + 1);
-    chunks.push_back({.inFlight = static_cast<double>(peaks[chunk].untilWeight),
+    chunks.push_back({.inFlight = static_cast<double>(counted.chunks[chunk].untilWeight),
                       .isOuter = position == 0 || position == last,
                       .receives = position > 0 && isElsewhere(position - 1),
                       .sends = position < last && !isTurn,
-                      .turnGradients = isTurn ? static_cast<double>(peaks[chunk].gradients) : 0,
+                      .turnGradients = isTurn ? static_cast<double>(counted.chunks[chunk].gradients) : 0,
                       .passesStream = passes(chunk)});
   }
   return chunks;
@@ -113,47 +122,26 @@ std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &c
 
 namespace {
 
-// Whether forward passes the received activation on and no layer keeps it.
-bool passesStream(const CostTable &table, const StageContent &content) {
-  if (!table.passesStream || !content.receives)
-    return false;
-  if (content.firstRecomputes)
-    return *content.firstRecomputes == Recompute::Full;
-  return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[Recompute::Full] > 0; });
-}
-
 // Bytes of received inputs and activations beyond those of the micro-batches in flight.
 double aheadBytes(const StreamBuffers &buffers, const CostTable &table, const StageContent &content) {
   auto ahead = [&](double inFlight) { return std::clamp(table.microBatches - inFlight, 0.0, buffers.ahead); };
-  auto streams = [&](double inFlight, bool isPassed) { // without keeping, only one activation is in flight
-    return table.boundaryBytes * (buffers.holdsPassedStream && isPassed ? 1 + ahead(1) : ahead(inFlight));
-  };
   double bytes = 0;
-  for (const ChunkEnds &chunk : content.chunks) {
+  for (const ChunkEnds &chunk : content.ends) {
     if (table.layersReadInputs || chunk.isOuter)
       bytes += table.inputBytes * ahead(chunk.inFlight);
+    bool isOneHeld = buffers.holdsPassedStream && chunk.passesStream; // not kept: only one activation is in flight
     if (chunk.receives)
-      bytes += streams(chunk.inFlight, chunk.passesStream);
+      bytes += table.boundaryBytes * (isOneHeld ? 1 + ahead(1) : ahead(chunk.inFlight));
   }
-  if (!content.chunks.empty())
-    return bytes;
-  if (content.readsInputs(table))
-    bytes += table.inputBytes * ahead(content.inFlight);
-  if (content.receives)
-    bytes += streams(content.inFlight, passesStream(table, content));
   return bytes;
 }
 
 // Number of buffers for activations and gradients in transfer.
 double streamCount(const StreamBuffers &buffers, const StageContent &content) {
-  auto count = [&](bool receives, bool sends, double inFlight) {
-    return (receives ? buffers.receives : 0) + (sends ? buffers.sends + buffers.sendsInFlight * inFlight : 0);
-  };
-  if (content.chunks.empty())
-    return buffers.always + count(content.receives, content.sends, content.inFlight);
   double streams = buffers.always;
-  for (const ChunkEnds &chunk : content.chunks) // at the turn of a V a chunk passes its activation on in place
-    streams += count(chunk.receives, chunk.sends, chunk.inFlight) + chunk.turnGradients;
+  for (const ChunkEnds &chunk : content.ends) // at the turn of a V a chunk passes its activation on in place
+    streams += (chunk.receives ? buffers.receives : 0) +
+               (chunk.sends ? buffers.sends + buffers.sendsInFlight * chunk.inFlight : 0) + chunk.turnGradients;
   return streams;
 }
 
@@ -208,11 +196,8 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   }
   const StreamBuffers &buffers = problem.streamBuffers;
   memory.communication = table.boundaryBytes * streamCount(buffers, content) + unshardedBytes(problem, table, content);
-  SavedBytes saved = content.savedInFlight ? *content.savedInFlight : savedBytes(table, content);
-  if (!content.savedInFlight)
-    saved = {saved.layers * content.inFlight, saved.ends * content.inFlight};
-  memory.activations = saved.ends + aheadBytes(buffers, table, content);
-  addSaved(memory, saved.layers, savedBuffer);
+  memory.activations = content.savedInFlight.ends + aheadBytes(buffers, table, content);
+  addSaved(memory, content.savedInFlight.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
   moveParameters(memory, parameterBuffer);
   memory.workspace +=

@@ -14,9 +14,9 @@ struct SavedBytes {
   double layers = 0, ends = 0;
 };
 
-/// The first and last layers of one chunk, for stages with several chunks.
+/// The ends of chunks that share buffers: one chunk, or all chunks of a stage (StreamBuffers::ofEachChunk).
 struct ChunkEnds {
-  double inFlight = 1;
+  double inFlight = 1;  ///< most micro-batches in flight
   bool isOuter = false; ///< has the embedding or the head
   bool receives = false, sends = false;
   double turnGradients = 0;  ///< at the turn of a V: gradients between this chunk and the next one
@@ -25,13 +25,10 @@ struct ChunkEnds {
 
 /// The segments of one stage. `layers` counts the layers by kind and recompute class.
 struct StageContent {
-  bool embed = false, head = false, receives = false, sends = false;
-  double inFlight = 1;                      ///< most micro-batches in flight, of any chunk
-  std::vector<PerRecompute<int>> layers;    ///< number of layers in all chunks, by kind
-  std::optional<SavedBytes> savedInFlight;  ///< for several chunks: at the peak
-  std::vector<ChunkEnds> chunks;            ///< if chunks do not share buffers (StreamBuffers::ofEachChunk)
-  std::optional<Recompute> firstRecomputes; ///< class of the first layer; unset: the class that recomputes most
-  bool readsInputs(const CostTable &table) const { return table.layersReadInputs || embed || head; }
+  bool embed = false, head = false;
+  std::vector<PerRecompute<int>> layers; ///< number of layers in all chunks, by kind
+  SavedBytes savedInFlight;              ///< at the peak
+  std::vector<ChunkEnds> ends;
   /// Calls visit(kind, recompute, count) once for each group of equal layers.
   template <typename Visit> void visitLayers(Visit visit) const {
     for (size_t kind = 0; kind < layers.size(); ++kind)
@@ -55,22 +52,21 @@ double keptBytes(const SegmentCost &cost, Recompute recompute, const LivePeaks &
 /// one micro-batch, and the moments say how many are in flight.
 StagePeaks countedPeaks(const StreamBuffers &buffers, const StagePeaks &peaks);
 
-/// Returns the ends of each chunk of the stage, with its maximal number of micro-batches in flight. Empty if the
-/// chunks share buffers. `passes(chunk)` tells whether the chunk's first layer passes its received input on without
-/// keeping it.
+/// Returns the ends of each chunk of the stage, or one entry if its chunks share buffers. `counted` are the stage's
+/// countedPeaks(). `passes(chunk)` tells whether the chunk's first layer passes its received input on without keeping
+/// it.
 std::vector<ChunkEnds> chunkEnds(const Problem &problem, const ParallelConfig &config, int stage,
-                                 const std::vector<LivePeaks> &peaks, const std::function<bool(int)> &passes);
+                                 const StagePeaks &counted, const std::function<bool(int)> &passes);
 
 /// Returns the bytes that one chunk keeps if `live` micro-batches are in flight. `content` describes this chunk alone.
-SavedBytes savedBytes(const CostTable &table, const StageContent &content, const LivePeaks &live = {});
+SavedBytes savedBytes(const CostTable &table, const StageContent &content, const LivePeaks &live);
 
 /// Returns the transient bytes while one segment runs.
 double peakBytes(const SegmentCost &cost, Recompute recompute);
 
-/// Returns the bytes of a stage by class. Saved values count `inFlight` times, or as `savedInFlight` says. Workspace
-/// is the largest transient of any segment. Each neighbour costs a buffer for the activation and one for its gradient.
-/// Unsharded ZeRO buffers follow UnshardedBuffers. Offloaded state counts on the host, and its staging buffers on the
-/// device. Staging buffers never exceed the bytes that they replace.
+/// Returns the bytes of a stage by class. Workspace is the largest transient of any segment. Each neighbour costs a
+/// buffer for the activation and one for its gradient. Unsharded ZeRO buffers follow UnshardedBuffers. Offloaded state
+/// counts on the host, and its staging buffers on the device. Staging buffers never exceed the bytes that they replace.
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
 
 } // namespace espalier::planner

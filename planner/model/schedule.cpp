@@ -77,64 +77,40 @@ std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, i
 
 namespace {
 
-std::vector<Action> gpipeStage(int microBatches) {
-  std::vector<Action> actions;
-  for (int i = 0; i < microBatches; ++i)
-    actions.push_back({ActionKind::Forward, i, 0});
-  for (int i = 0; i < microBatches; ++i)
-    actions.push_back({ActionKind::Backward, i, 0});
-  return actions;
-}
-
-std::vector<Action> oneFOneBStage(int stage, int stages, int microBatches) {
-  int warmup = std::min(microBatches, stages - stage - 1);
-  std::vector<Action> actions;
-  for (int i = 0; i < warmup; ++i)
-    actions.push_back({ActionKind::Forward, i, 0});
-  for (int i = 0; i < microBatches; ++i) {
-    if (warmup + i < microBatches)
-      actions.push_back({ActionKind::Forward, warmup + i, 0});
-    actions.push_back({ActionKind::Backward, i, 0});
-  }
-  return actions;
-}
-
-// Same as 1F1B, but the weight gradient of micro-batch i waits for `stage` more backwards. Every stage then holds as
-// much as the first one, and upstream stages get their gradients earlier.
-std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
-  std::vector<Action> actions;
-  for (const Action &action : oneFOneBStage(stage, stages, microBatches)) {
-    actions.push_back(action);
-    if (action.kind == ActionKind::Backward && action.microBatch >= stage)
-      actions.push_back({ActionKind::Weight, action.microBatch - stage, 0});
-  }
-  for (int i = std::max(0, microBatches - stage); i < microBatches; ++i)
-    actions.push_back({ActionKind::Weight, i, 0});
-  return actions;
-}
-
 // Returns the k-th forward of a stage. Micro-batches come in groups of `stages`; each group runs through all chunks.
-Action interleavedForward(int k, int stages, int chunks) {
+Action forwardAt(int k, int stages, int chunks) {
   int group = k / (stages * chunks), inGroup = k % (stages * chunks);
   return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};
 }
 
-Action interleavedBackward(int k, int stages, int chunks) {
-  Action action = interleavedForward(k, stages, chunks);
-  return {ActionKind::Backward, action.microBatch, chunks - 1 - action.chunk};
+// Returns the number of forwards of a stage before its first backward.
+int warmUp(Schedule schedule, int stage, int stages, int microBatches, int chunks) {
+  int total = microBatches * chunks;
+  if (schedule == Schedule::GPipe || (schedule == Schedule::Interleaved && microBatches == stages))
+    return total;
+  int ahead = stages - stage - 1;
+  return std::min(total, schedule == Schedule::Interleaved ? 2 * ahead + (chunks - 1) * stages : ahead);
 }
 
-std::vector<Action> interleavedStage(int stage, int stages, int microBatches, int chunks) {
-  int total = microBatches * chunks;
-  int warmup = microBatches == stages ? total : std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+// Runs forwards and backwards in turn after the warm-up. With weight gradients of their own (zero bubble H1), that of
+// micro-batch i waits for `stage` more backwards. Every stage then holds as much as the first one, and upstream stages
+// get their gradients earlier.
+std::vector<Action> stageActions(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+  int chunks = chunksOf(schedule, virtualStages), total = microBatches * chunks;
+  int warmup = warmUp(schedule, stage, stages, microBatches, chunks);
   std::vector<Action> actions;
   for (int k = 0; k < warmup; ++k)
-    actions.push_back(interleavedForward(k, stages, chunks));
+    actions.push_back(forwardAt(k, stages, chunks));
   for (int k = 0; k < total; ++k) {
     if (warmup + k < total)
-      actions.push_back(interleavedForward(warmup + k, stages, chunks));
-    actions.push_back(interleavedBackward(k, stages, chunks));
+      actions.push_back(forwardAt(warmup + k, stages, chunks));
+    Action forward = forwardAt(k, stages, chunks);
+    actions.push_back({ActionKind::Backward, forward.microBatch, chunks - 1 - forward.chunk});
+    if (splitsBackward(schedule) && k >= stage)
+      actions.push_back({ActionKind::Weight, k - stage, 0});
   }
+  for (int i = std::max(0, microBatches - stage); splitsBackward(schedule) && i < microBatches; ++i)
+    actions.push_back({ActionKind::Weight, i, 0});
   return actions;
 }
 
@@ -143,25 +119,11 @@ std::vector<Action> interleavedStage(int stage, int stages, int microBatches, in
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
   assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
   ScheduleTable table = {placement(schedule, stages, virtualStages), {}, splitsBackward(schedule)};
-  if (table.returns) {
+  if (table.returns)
     table.stages = buildVStages(schedule, stages, microBatches);
-    return table;
-  }
-  for (int stage = 0; stage < stages; ++stage)
-    switch (schedule) {
-    case Schedule::GPipe:
-      table.stages.push_back(gpipeStage(microBatches));
-      break;
-    case Schedule::Interleaved:
-      table.stages.push_back(interleavedStage(stage, stages, microBatches, virtualStages));
-      break;
-    case Schedule::ZeroBubbleH1:
-      table.stages.push_back(zeroBubbleH1Stage(stage, stages, microBatches));
-      break;
-    default: // 1F1B, as V-shaped ones are built above
-      table.stages.push_back(oneFOneBStage(stage, stages, microBatches));
-      break;
-    }
+  else
+    for (int stage = 0; stage < stages; ++stage)
+      table.stages.push_back(stageActions(schedule, stage, stages, microBatches, virtualStages));
   return table;
 }
 
@@ -295,7 +257,7 @@ StagePeaks stagePeaks(Schedule schedule, int stage, int stages, int microBatches
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
     return stagePeaks(ScheduleTable{placement(schedule, /*stages=*/1, virtualStages),
-                                    {interleavedStage(stage, stages, microBatches, virtualStages)},
+                                    {stageActions(schedule, stage, stages, microBatches, virtualStages)},
                                     /*splitsBackward=*/false},
                       0);
   default:

@@ -62,12 +62,8 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, const Placement &pla
 
 StageContent stageEnds(const ParallelConfig &config, int stage) {
   StageContent content;
-  Placement chunkPlaces = placement(config);
-  int chunks = chunkPlaces.chunksPerStage;
   content.embed = stage == 0;
-  content.head = stage == chunkPlaces.headStage();
-  content.receives = config.pp > 1 && (stage > 0 || chunks > 1);
-  content.sends = config.pp > 1 && (stage < config.pp - 1 || chunks > 1);
+  content.head = stage == placement(config).headStage();
   return content;
 }
 
@@ -196,13 +192,8 @@ void assembleStage(const Problem &problem, const ParallelConfig &config, const C
       parts.saved.back().ends += receivedBytes(costs.kinds[costs.layerKinds[chunks[chunk].first]],
                                                recompute[chunk].front(), counted.chunks[chunk]);
   }
-  if (!recompute.front().empty())
-    content.firstRecomputes = recompute.front().front();
-  content.inFlight = counted.chunks.front().untilWeight;
-  for (const std::vector<int> &moment : counted.moments)
-    content.inFlight = std::max<double>(content.inFlight, std::accumulate(moment.begin(), moment.end(), 0));
   content.savedInFlight = savedInFlight(counted.moments, parts.saved, config.offloadActivations);
-  content.chunks = chunkEnds(problem, config, stage, counted.chunks, [&](int chunk) {
+  content.ends = chunkEnds(problem, config, stage, counted, [&](int chunk) {
     return costs.passesStream && !recompute[chunk].empty() && recompute[chunk].front() == Recompute::Full;
   });
 }

@@ -11,7 +11,7 @@
 
 namespace espalier::planner {
 
-/// Returns the embedding, head and neighbours of a stage, without its layers.
+/// Returns whether a stage has the embedding and the head, without its layers.
 StageContent stageEnds(const ParallelConfig &config, int stage);
 
 /// Returns the time of one segment whose recompute class is `recompute`.

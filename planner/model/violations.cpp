@@ -3,6 +3,7 @@
 #include "planner/model/stage.h"
 #include "planner/price.h"
 
+#include <fmt/format.h>
 #include <type_traits>
 
 namespace espalier::planner {
@@ -11,12 +12,10 @@ namespace {
 
 using Faults = std::vector<std::string>;
 
-std::string number(int64_t value) { return std::to_string(value); }
-
 void checkMachine(const Machine &machine, Faults &faults) {
   auto wantPositive = [&](double value, const char *name) {
     if (!(value > 0))
-      faults.push_back(std::string("machine ") + name + " must be positive");
+      faults.push_back(fmt::format("machine {} must be positive", name));
   };
   wantPositive(machine.hosts, "hosts");
   wantPositive(machine.devicesPerHost, "devices per host");
@@ -62,7 +61,7 @@ void checkStages(const Plan &plan, Faults &faults) {
   int next = 0;
   for (const StagePlan &stage : plan.stages) {
     if (stage.firstLayer != next || stage.recompute.size() != static_cast<size_t>(stage.layers))
-      faults.push_back("stage at layer " + number(stage.firstLayer) + " does not continue the one before it");
+      faults.push_back(fmt::format("stage at layer {} does not continue the one before it", stage.firstLayer));
     next = stage.firstLayer + stage.layers;
   }
 }

@@ -40,6 +40,18 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.stateBytes += count * cost.optimizerBytes;
 }
 
+// Calls visit(kind, isLayer, count) for embedding, head and the layers of each kind, as long as it returns true.
+template <typename Visit> void visitSegments(const Problem &problem, Visit visit) {
+  std::vector<double> layers(problem.kinds.size());
+  for (const LayerRun &run : problem.layers)
+    layers[run.kind] += run.count;
+  bool goesOn = true;
+  for (int edge : {problem.embed, problem.head})
+    goesOn = goesOn && (edge < 0 || visit(edge, /*isLayer=*/false, 1));
+  for (size_t kind = 0; goesOn && kind < layers.size(); ++kind)
+    goesOn = layers[kind] <= 0 || visit(static_cast<int>(kind), /*isLayer=*/true, layers[kind]);
+}
+
 // Whether two choices differ only in offloading and in the order of context ranks.
 bool areAlikeOnDevice(ParallelConfig a, const ParallelConfig &b) {
   a.offloadOptimizer = b.offloadOptimizer;
@@ -67,54 +79,38 @@ double leastInFlight(const ParallelConfig &config) {
 } // namespace
 
 WorkSum sumWork(const Problem &problem, const CostTable &table) {
-  WorkSum sum;
-  sum.boundarySeconds = table.boundarySeconds;
-  if (problem.embed >= 0)
-    addSegments(table.embed, problem.pins.recompute, /*isLayer=*/false, 1, sum);
-  if (problem.head >= 0)
-    addSegments(table.head, problem.pins.recompute, /*isLayer=*/false, 1, sum);
-  for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], problem.pins.recompute, /*isLayer=*/true, run.count, sum);
+  WorkSum sum{.boundarySeconds = table.boundarySeconds};
+  visitSegments(problem, [&](int kind, bool isLayer, double count) {
+    const SegmentCost &cost = isLayer ? table.kinds[kind] : kind == problem.embed ? table.embed : table.head;
+    addSegments(cost, problem.pins.recompute, isLayer, count, sum);
+    return true;
+  });
   return sum;
 }
 
 std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const ParallelConfig> choices,
                                              const std::function<int(int)> &mostChunks) {
-  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
-  for (size_t i = 0; i < choices.size(); ++i)
-    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
-  std::vector<int> chunks; // most chunks of a stage
-  for (const ParallelConfig &config : choices)
-    chunks.push_back(mostChunks(config.pp));
-  std::vector<double> layers(problem.kinds.size());
-  for (const LayerRun &run : problem.layers)
-    layers[run.kind] += run.count;
+  std::vector<std::optional<WorkSum>> sums;
   std::optional<SegmentCosts> costs; // without offloading
-  size_t costsOf = 0;
-  // Returns whether the choice has terms and may still fit.
-  auto add = [&](size_t choice, int kind, bool isLayer, double count) {
-    if (!mayFit(*sums[choice], problem.machine, /*inFlight=*/1, choices[choice].pp, chunks[choice]))
-      return false;
-    const std::optional<SegmentCost> &plain = costs->of(kind);
-    if (!plain) {
-      sums[choice].reset();
-      return false;
-    }
-    SegmentCost cost = *plain;
-    addOffload(cost, problem.machine, choices[choice], isLayer);
-    addSegments(cost, problem.pins.recompute, isLayer, count, *sums[choice]);
-    return true;
-  };
   for (size_t i = 0; i < choices.size(); ++i) {
-    if (!costs || !areAlikeOnDevice(choices[costsOf], choices[i]))
-      costs.emplace(problem, choices[i]);
-    costs->reorder(choices[i].zigzag);
-    costsOf = i;
-    bool isOpen = true;
-    for (int edge : {problem.embed, problem.head})
-      isOpen = isOpen && (edge < 0 || add(i, edge, /*isLayer=*/false, 1));
-    for (size_t kind = 0; isOpen && kind < layers.size(); ++kind)
-      isOpen = layers[kind] <= 0 || add(i, static_cast<int>(kind), /*isLayer=*/true, layers[kind]);
+    const ParallelConfig &config = choices[i];
+    if (i == 0 || !areAlikeOnDevice(choices[i - 1], config))
+      costs.emplace(problem, config);
+    costs->reorder(config.zigzag);
+    std::optional<WorkSum> &sum = sums.emplace_back(WorkSum{.boundarySeconds = boundarySeconds(problem, config)});
+    int chunks = mostChunks(config.pp);
+    visitSegments(problem, [&](int kind, bool isLayer, double count) {
+      if (!mayFit(*sum, problem.machine, /*inFlight=*/1, config.pp, chunks))
+        return false;
+      std::optional<SegmentCost> cost = costs->of(kind);
+      if (cost) {
+        addOffload(*cost, problem.machine, config, isLayer);
+        addSegments(*cost, problem.pins.recompute, isLayer, count, *sum);
+      } else {
+        sum.reset();
+      }
+      return cost.has_value();
+    });
   }
   return sums;
 }

@@ -141,7 +141,7 @@ TEST(Offload, BytesMoveToTheHostThroughBuffers) {
   Problem problem;
   problem.machine = testMachine(1, 8);
   StageContent content;
-  content.inFlight = 6;
+  content.savedInFlight.layers = 480e6;
   content.layers = {{2, 0, 0}};
   StageMemory plain = stageMemory(problem, twoLayers(offloading(false, false)), content);
   EXPECT_NEAR(plain.activations, 480e6, 1);

@@ -73,11 +73,9 @@ double measuredSeconds(const PublishedRun &run, const Problem &problem, double f
 
 RunPricer::RunPricer() {
   context.getDiagEngine().registerHandler([](mlir::Diagnostic &) { return mlir::success(); });
-  std::vector<std::string> folders = configFolders("run.yaml", {});
-  auto found = std::ranges::find_if(
-      folders, [](const std::string &path) { return std::filesystem::exists(path + "/gpt3_175b.yaml"); });
-  if (found != folders.end())
-    folder = *found;
+  for (const std::string &path : configFolders("run.yaml", {}))
+    if (folder.empty() && std::filesystem::exists(path + "/gpt3_175b.yaml"))
+      folder = path;
 }
 
 const Problem *RunPricer::profile(const PublishedRun &run, const RunConfig &config) {

@@ -1,8 +1,6 @@
 // Errors are |predicted / measured - 1|.
 #include "tools/published/report.h"
 
-#include "planner/answer/format.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -27,11 +25,6 @@ std::vector<double> ranks(const std::vector<double> &values) {
     i = end;
   }
   return result;
-}
-
-void add(MeanError &error, double predicted, double measured) {
-  ++error.rows;
-  error.sum += std::abs(predicted / measured - 1);
 }
 
 // Seconds per sample of one plan: the prediction and each measurement.
@@ -147,7 +140,6 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
   report.name = name;
   std::map<std::string, Group> groups;
   double logRate = 0;
-  std::vector<double> nullFlops;
   report.rows = static_cast<int>(rows.size());
   for (const PublishedRow &row : rows) {
     PublishedRun run = runOf(row);
@@ -170,7 +162,7 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     result.outOfMemory = run.outOfMemory;
     result.refused = !priced.fits;
     result.predictedGibibytes = priced.gibibytes;
-    result.leastSeconds = priced.leastSeconds, result.mostSeconds = priced.mostSeconds;
+    result.flops = priced.flops;
     bool ran = !run.outOfMemory && !run.isAnalytic;
     report.outOfMemory += run.outOfMemory;
     report.outOfMemoryRefused += run.outOfMemory && result.refused;
@@ -178,17 +170,17 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     report.fitsRefused += ran && result.refused;
     if (run.gibibytes > 0 && !run.outOfMemory) {
       result.gibibytes = run.gibibytes;
-      add(report.memory, result.predictedGibibytes, result.gibibytes);
+      report.memory.add(std::abs(result.predictedGibibytes / result.gibibytes - 1));
     }
     if (priced.measuredSeconds > 0 && ran) {
       result.seconds = priced.measuredSeconds;
       result.predictedSeconds = priced.seconds;
       report.ranges += result.isRange;
-      report.inRange += result.isRange && result.leastSeconds <= result.seconds && result.seconds <= result.mostSeconds;
+      report.inRange += result.isRange && priced.leastSeconds <= result.seconds && result.seconds <= priced.mostSeconds;
       if (!result.isRange) {
-        add(report.time, result.predictedSeconds, result.seconds);
-        report.bias.rows += 1;
-        report.bias.sum += result.predictedSeconds / result.seconds - 1;
+        double error = result.predictedSeconds / result.seconds - 1;
+        report.time.add(std::abs(error));
+        report.bias.add(error);
         logRate += std::log(priced.flops / result.seconds);
       }
       double samples = static_cast<double>(run.globalBatch);
@@ -196,15 +188,12 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       plan.measured.push_back(result.seconds / samples);
       plan.predicted = result.predictedSeconds / samples;
     }
-    nullFlops.push_back(priced.flops);
     report.priced.push_back(result);
   }
   double rate = report.time.rows ? std::exp(logRate / report.time.rows) : 1;
-  for (size_t i = 0; i < report.priced.size(); ++i)
-    if (PricedRow &row = report.priced[i]; row.seconds > 0 && !row.isRange) {
-      row.nullSeconds = nullFlops[i] / rate;
-      add(report.nullTime, row.nullSeconds, row.seconds);
-    }
+  for (const PricedRow &row : report.priced)
+    if (row.seconds > 0 && !row.isRange)
+      report.nullTime.add(std::abs(row.flops / rate / row.seconds - 1));
   measureNoise(groups, report);
   for (const auto &[name, group] : groups)
     if (group.size() >= 3)
@@ -212,49 +201,45 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
   return report;
 }
 
-using planner::format;
-
 std::string printReport(const TableReport &report, bool perRow) {
   auto mean = [](const MeanError &error) { // without measurements there is no error
-    return error.rows ? format("%.2f %% over %d", 100 * error.mean(), error.rows) : std::string("of no row");
+    return error.rows ? fmt::format("{:.2f} % over {}", 100 * error.mean(), error.rows) : std::string("of no row");
   };
-  std::string null = report.nullTime.rows ? format(" (null model %.2f %%, bias %+.1f %%)", 100 * report.nullTime.mean(),
-                                                   100 * report.bias.mean())
+  std::string null = report.nullTime.rows ? fmt::format(" (null model {:.2f} %, bias {:+.1f} %)",
+                                                        100 * report.nullTime.mean(), 100 * report.bias.mean())
                                           : "";
-  std::string text =
-      format("%s: %d rows; time %s%s; memory %s; out-of-memory rows refused %d of %d; fits refused %d of "
-             "%d\n",
-             report.name.c_str(), report.rows, mean(report.time).c_str(), null.c_str(), mean(report.memory).c_str(),
-             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
+  std::string text = fmt::format("{}: {} rows; time {}{}; memory {}; out-of-memory rows refused {} of {}; fits refused "
+                                 "{} of {}\n",
+                                 report.name, report.rows, mean(report.time), null, mean(report.memory),
+                                 report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
-    text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
+    text += fmt::format("  not evaluated: {} rows, {}\n", rows, reason);
   if (report.ranges > 0)
-    text += format("  no micro-batch published: %d rows, %d of them within the range of the possible ones\n",
-                   report.ranges, report.inRange);
+    text += fmt::format("  no micro-batch published: {} rows, {} of them within the range of the possible ones\n",
+                        report.ranges, report.inRange);
   for (const auto &[what, rows] : report.assumed)
-    text += format("  not published and assumed: %d rows, %s\n", rows, what.c_str());
+    text += fmt::format("  not published and assumed: {} rows, {}\n", rows, what);
   for (const SearchedRow &row : report.searched)
-    text += format("  line %3d %-22s no plan published: measured %8.3f, best found %8.3f (%s)\n", row.line,
-                   row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds, row.plan.c_str());
+    text += fmt::format("  line {:3} {:22.22} no plan published: measured {:8.3f}, best found {:8.3f} ({})\n", row.line,
+                        row.name, row.seconds, row.predictedSeconds, row.plan);
   if (report.noise > 0)
-    text += format("  %d plans were measured again: one measurement deviates by %.1f %%\n", report.repeats,
-                   100 * report.noise);
+    text += fmt::format("  {} plans were measured again: one measurement deviates by {:.1f} %\n", report.repeats,
+                        100 * report.noise);
   for (const RankedGroup &group : report.groups) {
-    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%", group.plans, group.name.c_str(), group.spearman,
-                   100 * group.regret);
-    text += report.noise > 0
-                ? format("; exactly right, in the mean: %.2f, %.1f %%\n", group.exactSpearman, 100 * group.exactRegret)
-                : "\n";
+    text += fmt::format("  {} plans of {}: Spearman {:.2f}, regret {:.1f} %", group.plans, group.name, group.spearman,
+                        100 * group.regret);
+    if (report.noise > 0)
+      text +=
+          fmt::format("; exactly right, in the mean: {:.2f}, {:.1f} %", group.exactSpearman, 100 * group.exactRegret);
+    text += "\n";
   }
-  if (perRow)
-    for (const PricedRow &row : report.priced) {
-      text += format("  line %3d %-22s time %8.3f predicted %8.3f (%+6.1f %%)  memory %6.1f "
-                     "predicted %6.1f%s%s\n",
-                     row.line, row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds,
-                     row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0, row.gibibytes,
-                     row.predictedGibibytes, row.outOfMemory ? " OOM" : "", row.refused ? " refused" : "");
-      text += "    " + row.command + "\n";
-    }
+  for (const PricedRow &row : perRow ? report.priced : std::vector<PricedRow>())
+    text +=
+        fmt::format("  line {:3} {:22.22} time {:8.3f} predicted {:8.3f} ({:+6.1f} %)  memory {:6.1f} predicted "
+                    "{:6.1f}{}{}\n    {}\n",
+                    row.line, row.name, row.seconds, row.predictedSeconds,
+                    row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0, row.gibibytes,
+                    row.predictedGibibytes, row.outOfMemory ? " OOM" : "", row.refused ? " refused" : "", row.command);
   return text;
 }
 

@@ -14,6 +14,7 @@ namespace espalier {
 struct MeanError {
   int rows = 0;
   double sum = 0;
+  void add(double error) { ++rows, sum += error; }
   /// Returns the mean, or 0 without rows.
   double mean() const { return rows ? sum / rows : 0; }
 };
@@ -34,8 +35,8 @@ struct PricedRow {
   int line = 0;
   std::string name, cluster, system, command; ///< the command prices the same run
   bool isRange = false;                       ///< no micro-batch is published
-  double seconds = 0, predictedSeconds = 0, nullSeconds = 0;
-  double leastSeconds = 0, mostSeconds = 0; ///< over the possible micro-batches
+  double seconds = 0, predictedSeconds = 0;
+  double flops = 0; ///< the null model's work
   double gibibytes = 0, predictedGibibytes = 0;
   bool outOfMemory = false, refused = false;
 };

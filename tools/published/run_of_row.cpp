@@ -69,9 +69,8 @@ bool isBeforeFlashAttention(const std::string &gpu, const std::string &precision
 
 /// Returns the file of configs/systems by the row's source, gpu, precision and sharding.
 std::string systemOf(const PublishedRow &row) {
-  std::string source = lowerCase(row.text("source")), gpu = lowerCase(row.text("gpu")),
-              zero = lowerCase(row.text("zero")), precision = lowerCase(row.text("precision")),
-              notes = lowerCase(row.text("notes"));
+  std::string source = row.lower("source"), gpu = row.lower("gpu"), zero = row.lower("zero"),
+              precision = row.lower("precision"), notes = row.lower("notes");
   if (holdsOneOf(gpu, {"jean zay"})) {
     if (holdsOneOf(zero, {"deepspeed zero"}))
       return "deepspeed_zero";
@@ -86,7 +85,7 @@ std::string systemOf(const PublishedRow &row) {
     return "nemo";
   if (holdsOneOf(source, {"korthikanti", "calculon", "alpa-projects", "superscaler"}))
     return "megatron_2022";
-  if (isBeforeFlashAttention(gpu, precision, source, lowerCase(row.text("model"))))
+  if (isBeforeFlashAttention(gpu, precision, source, row.lower("model")))
     return "megatron_2021";
   if (holdsOneOf(source + notes + zero, {"fsdp", "hsdp"}))
     return "llm_foundry";
@@ -96,7 +95,7 @@ std::string systemOf(const PublishedRow &row) {
 /// Returns the batch in samples. A cell may also count tokens (`4M tokens`); M is a million or 2^20, whichever gives
 /// whole samples. Returns 0 if the result is not a whole number.
 double batchOf(const PublishedRow &row) {
-  std::string text = lowerCase(row.text("gbs"));
+  std::string text = row.lower("gbs");
   size_t unit = text.find("tok");
   if (unit == std::string::npos)
     return row.number("gbs");
@@ -163,7 +162,7 @@ int64_t assumedHeads(int64_t hidden) {
 
 /// Returns the run file of a model whose row has no sizes, or an empty text.
 std::string namedModel(const PublishedRow &row) {
-  std::string model = lowerCase(row.text("model"));
+  std::string model = row.lower("model");
   for (char &letter : model)
     if (!std::isalnum(static_cast<unsigned char>(letter)))
       letter = '_';
@@ -177,8 +176,8 @@ std::string namedModel(const PublishedRow &row) {
 
 /// Returns features of a row that are not modelled.
 std::string unmodelledFeature(const PublishedRow &row) {
-  std::string notes = lowerCase(row.text("notes")), zero = lowerCase(row.text("zero"));
-  if (holdsOneOf(notes + lowerCase(row.text("model")), {"lora"}))
+  std::string notes = row.lower("notes"), zero = row.lower("zero");
+  if (holdsOneOf(notes + row.lower("model"), {"lora"}))
     return "fine-tuning of adapters is not modelled";
   if (holdsOneOf(notes, {"paged to the host"}) ||
       (holdsOneOf(notes, {"cpu offload"}) && !holdsOneOf(zero, {"offload"})))
@@ -191,7 +190,7 @@ std::string unmodelledFeature(const PublishedRow &row) {
 
 /// Returns the ZeRO stage. Sets `fault` if the cell is unsupported.
 int zeroOf(const PublishedRow &row, const std::string &system, std::string &fault) {
-  std::string text = lowerCase(row.text("zero"));
+  std::string text = row.lower("zero");
   bool isSharded = system == "deepspeed_zero";
   if (holdsOneOf(text, {"fsdp", "hsdp"}) ||
       (isSharded && holdsOneOf(text, {"zero"}) && text.find_first_of("012") == std::string::npos))
@@ -213,7 +212,7 @@ int zeroOf(const PublishedRow &row, const std::string &system, std::string &faul
 
 /// Returns whether the sequence is split over tp. Sets `fault` if the cell is unknown.
 bool splitsSequence(const PublishedRow &row, const std::string &system, std::string &fault) {
-  std::string sequence = lowerCase(row.text("sp"));
+  std::string sequence = row.lower("sp");
   bool implies = holdsOneOf(system, {"nemo", "megatron_core", "torchtitan"});
   bool isSaid = holdsOneOf(sequence, {"yes", "true", "on"}) || row.number("sp") >= 1;
   bool isDenied = holdsOneOf(sequence, {"no", "false", "off"}) || row.number("sp", -1) == 0;
@@ -254,7 +253,7 @@ private:
   void pin(const char *key, auto value) { run.pin += fmt::format("{}{}={}", run.pin.empty() ? "" : ",", key, value); }
 
   std::string readOutcome() {
-    std::string status = lowerCase(row.text("status"));
+    std::string status = row.lower("status");
     run.outOfMemory = holdsOneOf(status, {"oom", "out of memory"});
     run.isAnalytic = holdsOneOf(status, {"memory-only"});
     bool ran = status.empty() || status.starts_with("ok");
@@ -262,7 +261,7 @@ private:
   }
 
   std::string readCluster() {
-    std::string gpu = lowerCase(row.text("gpu")), fault;
+    std::string gpu = row.lower("gpu"), fault;
     std::erase(gpu, ' ');
     const auto *found = std::ranges::find_if(
         clusters, [&](const ClusterName &name) { return holdsOneOf(gpu, {name.gpu}) && holdsOneOf(gpu, {name.site}); });
@@ -273,7 +272,7 @@ private:
       perHost = devices;
     run.cluster = fmt::format("{}:{}x{}", found->file, devices / perHost, perHost);
     run.system = systemOf(row);
-    run.format = formatOf(lowerCase(row.text("precision")), fault);
+    run.format = formatOf(row.lower("precision"), fault);
     return fault;
   }
 
@@ -367,7 +366,7 @@ private:
 
   /// Sets what stays in host memory: the optimizer state, and the parameters if they are sharded.
   void readOffload(int zero) {
-    std::string text = lowerCase(row.text("zero"));
+    std::string text = row.lower("zero");
     bool said = holdsOneOf(text, {"offload"}), all = holdsOneOf(text, {"max model size"});
     if (said || all)
       pin("offload_optimizer", true);
@@ -383,14 +382,14 @@ private:
 
   /// An empty cell leaves recompute open: every stage keeps what fits.
   std::string readRecompute() {
-    std::string text = lowerCase(row.text("recompute"));
+    std::string text = row.lower("recompute");
     bool selects = holdsOneOf(text, {"sel"}), byLayers = holdsOneOf(text, {"layer", "block"});
-    bool isNone = text == "none" || text == "no" || text == "false" || text == "off";
+    auto isOneOf = [&](auto... words) { return ((text == words) || ...); };
     if (selects && !byLayers)
       pin("recompute", "selective");
-    else if (!selects && (holdsOneOf(text, {"full"}) || text == "yes" || text == "true" || text == "on"))
+    else if (!selects && (holdsOneOf(text, {"full"}) || isOneOf("yes", "true", "on")))
       pin("recompute", "full");
-    else if (isNone)
+    else if (isOneOf("none", "no", "false", "off"))
       pin("recompute", "none");
     else if (!text.empty()) // only some layers recompute, and the table does not say which
       return "recompute '" + row.text("recompute") + "' is not modelled";
@@ -406,7 +405,7 @@ private:
   /// Infers the model file. A third ffn matrix is assumed if the width is not a multiple of hidden, or by the model's
   /// name. Its unpublished width is two thirds of 4 hidden, rounded up to 256 (Touvron et al. 2023).
   void readShape() {
-    std::string model = lowerCase(row.text("model"));
+    std::string model = row.lower("model");
     int64_t hidden = whole(row, "hidden", 1), seq = whole(row, "seq", 1);
     int64_t heads = run.system == "deepspeed_zero" && row.text("heads").empty() // scripts beside the page
                         ? 32
@@ -440,8 +439,8 @@ private:
   }
 
   void readTypes() {
-    std::string precision = lowerCase(row.text("precision"));
-    bool isFloat16 = holdsOneOf(precision, {"fp16", "float16"}) || holdsOneOf(lowerCase(row.text("gpu")), {"v100"});
+    std::string precision = row.lower("precision");
+    bool isFloat16 = holdsOneOf(precision, {"fp16", "float16"}) || holdsOneOf(row.lower("gpu"), {"v100"});
     const char *compute = isFloat16 ? "float16" : "bfloat16";
     bool isWide = holdsOneOf(run.system, {"llm_foundry", "torchtitan"}) && pp == 1 && !holdsOneOf(precision, {"pure"});
     size("compute_dtype", compute);

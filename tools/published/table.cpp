@@ -35,57 +35,28 @@ bool dropSeparators(std::string &number) {
   return first > 0 && number.size() - (number.size() - first) <= 3;
 }
 
-// Returns the factor of a unit suffix; 0 if the unit does not have this suffix.
-double factorOf(const std::string &letters, Unit unit) {
-  struct Suffix {
-    Unit unit;
-    const char *letters;
-    double factor;
-  };
-  constexpr Suffix suffixes[] = {{Unit::Positions, "k", 1024},
-                                 {Unit::Seconds, "s", 1},
-                                 {Unit::Seconds, "sec", 1},
-                                 {Unit::Seconds, "seconds", 1},
-                                 {Unit::Seconds, "ms", 1e-3},
-                                 {Unit::Seconds, "min", 60},
-                                 {Unit::Gibibytes, "g", 1},
-                                 {Unit::Gibibytes, "gb", 1},
-                                 {Unit::Gibibytes, "gib", 1},
-                                 {Unit::Gibibytes, "mb", 1 / 1024.},
-                                 {Unit::Gibibytes, "mib", 1 / 1024.},
-                                 {Unit::Rate, "%", 1},
-                                 {Unit::Rate, "tflops", 1},
-                                 {Unit::Rate, "tflop/s", 1},
-                                 {Unit::Rate, "tflops/s", 1},
-                                 {Unit::Rate, "tflop/s/gpu", 1},
-                                 {Unit::Rate, "tflops/gpu", 1},
-                                 {Unit::Rate, "tokens/s", 1},
-                                 {Unit::Rate, "tok/s", 1},
-                                 {Unit::Rate, "tokens/s/gpu", 1},
-                                 {Unit::Rate, "tok/s/gpu", 1}};
-  if (letters.empty())
-    return 1;
-  for (const Suffix &suffix : suffixes)
-    if (suffix.unit == unit && letters == suffix.letters)
-      return suffix.factor;
-  return 0;
-}
+using Factors = std::map<std::string, double>; // by unit
 
-Unit unitOf(const std::string &column) {
-  static const std::map<std::string, Unit> units = {{"seq", Unit::Positions},
-                                                    {"iter_time_s", Unit::Seconds},
-                                                    {"mem_gb", Unit::Gibibytes},
-                                                    {"tflops_per_gpu", Unit::Rate},
-                                                    {"mfu_pct", Unit::Rate},
-                                                    {"hfu_pct", Unit::Rate},
-                                                    {"tokens_per_s_per_gpu", Unit::Rate}};
+// The units that may follow the numbers of a column. GB means GiB, because tables do not distinguish them.
+const Factors &unitsOf(const std::string &column) {
+  static const Factors none,
+      rate = {{"%", 1},          {"tflops", 1},   {"tflop/s", 1}, {"tflops/s", 1},     {"tflop/s/gpu", 1},
+              {"tflops/gpu", 1}, {"tokens/s", 1}, {"tok/s", 1},   {"tokens/s/gpu", 1}, {"tok/s/gpu", 1}};
+  static const std::map<std::string, Factors> units = {
+      {"seq", {{"k", 1024}}},
+      {"iter_time_s", {{"s", 1}, {"sec", 1}, {"seconds", 1}, {"ms", 1e-3}, {"min", 60}}},
+      {"mem_gb", {{"g", 1}, {"gb", 1}, {"gib", 1}, {"mb", 1 / 1024.}, {"mib", 1 / 1024.}}},
+      {"tflops_per_gpu", rate},
+      {"mfu_pct", rate},
+      {"hfu_pct", rate},
+      {"tokens_per_s_per_gpu", rate}};
   auto found = units.find(column);
-  return found == units.end() ? Unit::None : found->second;
+  return found == units.end() ? none : found->second;
 }
 
 } // namespace
 
-std::optional<double> readNumber(const std::string &cell, Unit unit) {
+std::optional<double> readNumber(const std::string &cell, const std::string &column) {
   std::string text = lowerCase(trimmed(cell));
   if (size_t remark = text.find('('); remark != std::string::npos && text.ends_with(')'))
     text = trimmed(text.substr(0, remark));
@@ -95,10 +66,11 @@ std::optional<double> readNumber(const std::string &cell, Unit unit) {
     return std::nullopt;
   char *end = nullptr;
   double value = std::strtod(number.c_str(), &end);
-  double factor = factorOf(trimmed(text.substr(digits)), unit);
-  if (*end != '\0' || !std::isfinite(value) || factor == 0)
+  std::string unit = trimmed(text.substr(digits));
+  const Factors &units = unitsOf(column);
+  if (*end != '\0' || !std::isfinite(value) || !(unit.empty() || units.contains(unit)))
     return std::nullopt;
-  return value * factor;
+  return value * (unit.empty() ? 1 : units.at(unit));
 }
 
 const std::string &PublishedRow::text(const std::string &column) const {
@@ -108,7 +80,7 @@ const std::string &PublishedRow::text(const std::string &column) const {
 }
 
 double PublishedRow::number(const std::string &column, double missing) const {
-  return readNumber(text(column), unitOf(column)).value_or(missing);
+  return readNumber(text(column), column).value_or(missing);
 }
 
 namespace {

@@ -10,18 +10,12 @@
 
 namespace espalier {
 
-/// The quantity in a cell. It determines the suffixes that may follow the number.
-enum class Unit {
-  None,
-  Positions, ///< `4K` is 4,096
-  Seconds,   ///< s, ms, min
-  Gibibytes, ///< MB, GB, GiB; GB means GiB, because tables do not distinguish them
-  Rate       ///< %, TFLOP/s, tokens/s
-};
+/// Returns the number of a cell. A unit of the column and a remark in brackets may follow: `128,256`, `850 ms`,
+/// `3 (FSDP group 8)`. Returns nothing for other texts such as `~4`, `4/8` and `16M`.
+std::optional<double> readNumber(const std::string &cell, const std::string &column = "");
 
-/// Returns the number of a cell. A unit and a remark in brackets may follow: `128,256`, `850 ms`, `3 (FSDP group 8)`.
-/// Returns nothing for other texts such as `~4`, `4/8` and `16M`.
-std::optional<double> readNumber(const std::string &cell, Unit unit = Unit::None);
+/// Converts ASCII letters to lower case.
+std::string lowerCase(std::string text);
 
 /// One published run: its columns by name, empty if not published.
 struct PublishedRow {
@@ -30,10 +24,9 @@ struct PublishedRow {
   /// Returns the cell in the unit of its column, or `missing` if the cell is empty or not a number.
   double number(const std::string &column, double missing = 0) const;
   const std::string &text(const std::string &column) const;
+  /// Returns the cell in lower case.
+  std::string lower(const std::string &column) const { return lowerCase(text(column)); }
 };
-
-/// Converts ASCII letters to lower case.
-std::string lowerCase(std::string text);
 
 /// A format fault of a table, and its line.
 struct TableFault {
