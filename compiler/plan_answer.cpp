@@ -6,7 +6,7 @@
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
-#include "planner/answer/format.h"
+#include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "runtime/error_line.h"
 
