@@ -3,6 +3,7 @@
 
 #include "planner/answer/format.h"
 #include "planner/model/schedule.h"
+#include "planner/search/simplicity.h"
 
 #include <algorithm>
 
@@ -133,7 +134,7 @@ std::string comparedWith(const PricedPlan &first, const PricedPlan &other, const
     return "";
   double ratio = first.prediction.stepSeconds / other.prediction.stepSeconds;
   double faster = std::max(ratio, 1 / ratio);
-  if (faster <= 1 + error.comparison || faster < 1.005)
+  if (faster <= 1 + comparisonError(error, first.plan, other.plan) || faster < 1.005)
     return "equal";
   return format(faster < 1.1 ? "%.2f x %s" : "%.1f x %s", faster, ratio > 1 ? "faster" : "slower");
 }
@@ -208,14 +209,22 @@ std::string stageTable(const Prediction &prediction) {
 }
 
 int64_t countEquals(const SearchResult &result) {
-  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) {
-    return result.error.isEqual(plan.prediction.stepSeconds, result.statistics.fastestSeconds);
-  });
+  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) { return result.isEqual(plan); });
 }
 
 // Formats the certificate of the search.
 std::string proofOf(const SearchStatistics &statistics) {
   return statistics.optimal ? "proved best" : format("no plan is faster than %.4g s", statistics.lowerBoundSeconds);
+}
+
+// Formats the errors of comparisons: "5 %, the error of a comparison,", and those of plans with other axes.
+std::string comparisonErrors(const ModelError &error) {
+  std::string text = format("%.0f %%, the error of a comparison,", 100 * error.comparison);
+  if (error.family > error.comparison)
+    text += format(" or %.0f %% with other axes,", 100 * error.family);
+  if (error.unmeasured > std::max(error.family, error.comparison))
+    text += format(" or %.0f %% with more ranks of an axis than measured,", 100 * error.unmeasured);
+  return text;
 }
 
 // Formats which plans are equal, which one is chosen, and whether a faster one may exist.
@@ -225,21 +234,19 @@ std::string verdict(const SearchResult &result) {
   std::string text =
       format("%lld plans played of a space of %.3g, ", static_cast<long long>(statistics.evaluated), statistics.space);
   std::string proof = proofOf(statistics);
-  double comparison = result.error.comparison;
-  if (comparison <= 0)
+  if (result.error.comparison <= 0)
     return text + proof + "\n";
   int64_t equals = countEquals(result);
   text += format("the fastest takes %.4g s: %s\n", statistics.fastestSeconds, proof.c_str());
-  if (!result.error.isEqual(first.stepSeconds, statistics.fastestSeconds))
+  if (!result.isEqual(result.plans.front()))
     text +=
         wrapped(format("the first plan is %.1f %% slower than the fastest, outside the error of a comparison (%.0f %%)",
-                       100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
+                       100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * result.errorOf(result.plans.front().plan)),
                 2);
   else if (equals > 1)
     text += wrapped(
-        format("steps that differ by less than %.0f %%, the error of a comparison, are equal: the first %lld; the "
-               "first is the simplest",
-               100 * comparison, static_cast<long long>(equals)),
+        format("steps that differ by less than %s are equal: the first %lld; the first is the simplest",
+               comparisonErrors(result.error).c_str(), static_cast<long long>(equals)),
         2);
   return text;
 }
