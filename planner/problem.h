@@ -86,6 +86,9 @@ struct CollectiveTerm {
   /// Compute at positions from `start` to `wait` of the same program may overlap with this collective. Equal positions
   /// mean no overlap.
   int start = 0, wait = 0;
+  /// Axis::Tp only: transferred in tp parts beside the parts of the product that it feeds or drains, which lies between
+  /// `start` and `wait`. The first or last part has no product beside it.
+  bool inParts = false;
   bool besideLastBackward = false; ///< Phase::Step: gradient reductions that start as soon as their gradients are final
   bool operator==(const CollectiveTerm &) const = default;
 };
@@ -270,14 +273,15 @@ struct Software {
   ContextOrders contextOrders = ContextOrders::Both;
 };
 
-/// Error of the model against measurements on this machine class and software, as a share of a time.
+/// Error of the model against measurements on this machine class and software, as a share of a time. Errors that are
+/// common to two plans of one run cancel in the ratio of their steps. Plans that differ by less than its error are equal
+/// (`comparisonError` of simplicity.h).
 struct ModelError {
-  double time = 0; ///< error of a predicted step; 0: unknown
-  /// Error of the ratio of two steps of one run. Errors common to both plans cancel. Plans that differ by less are
-  /// equal.
-  double comparison = 0;
-  /// Whether a step is as fast as the fastest one, within the model error.
-  bool isEqual(double seconds, double fastestSeconds) const { return seconds <= fastestSeconds * (1 + comparison); }
+  double time = 0;       ///< error of a predicted step; 0: unknown
+  double comparison = 0; ///< of a ratio of plans with the same axes, which differ in schedule, recompute or micro-batch
+  double family = 0;     ///< of a ratio of plans with other axes, if it is larger
+  double unmeasured = 0; ///< the same if one of them has more ranks of an axis than `measured`
+  PerAxis<int> measured{}; ///< most ranks of an axis in measured runs; 0: no limit
 };
 
 /// A format of matrix products that is narrower than the compute dtype. Attention and all other work stay in the

@@ -59,6 +59,10 @@ struct SearchStatistics {
 struct SearchResult {
   std::vector<PricedPlan> plans;
   ModelError error; ///< the problem's
+  ParallelConfig fastest; ///< the fastest plan, which need not be the first
+  /// Returns the error of comparing a plan with the fastest one, and whether both are equally fast within it.
+  double errorOf(const Plan &plan) const;
+  bool isEqual(const PricedPlan &plan) const;
   std::vector<std::string> errors;
   std::string binding;
   PricedPlan nearest; ///< when nothing fits: the plan that needs the least memory

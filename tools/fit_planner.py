@@ -2,15 +2,22 @@
 """Fits the efficiency factors of configs/systems on tables of published runs.
 
 Usage: tools/fit_planner.py [--leave-out TABLE]... [--output FOLDER] [--espalier PROGRAM] TABLE.csv ...
+       tools/fit_planner.py --pairs [--espalier PROGRAM] TABLE.csv ...
 
 Each system has at most two factors: `matmul`, and `memory` or `attention`. A factor is fitted on the rows of that
 system, except those of the tables that are left out, and stays 1 if these rows come from fewer than two sites. The sum
 of absolute logarithms of predicted over measured times is minimized. The derivatives of a predicted time are differences
 between two runs of `espalier bench plans`. Prints the error of each table before and after, and writes the system files
 with the fitted constants and their sources to FOLDER.
+
+`--pairs` fits nothing. It prints the mean error of the ratio of two predicted times, over the pairs of rows of dense
+models with the same table, publisher, system, machine and format: for pairs with the same tp, pp, cp and parameter
+sharding (`comparison_error`), and for all others (`family_error`).
 """
 import argparse
 import csv
+import functools
+import itertools
 import json
 import math
 import os
@@ -39,12 +46,38 @@ def with_factors(text, factors, comment):
     return text + line + "\n"
 
 
+@functools.cache
+def cells_of(table):
+    with open(table, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def publisher_of(table, line):
+    return cells_of(table)[line - 2]["source"].split("@")[0].split()[0]
+
+
 def site_of(table, line):
     """Returns what tells sites apart: the publisher and the gpu column of a row."""
-    with open(table, encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    row = rows[line - 2]
-    return row["source"].split("@")[0].split()[0], row["gpu"]
+    return publisher_of(table, line), cells_of(table)[line - 2]["gpu"]
+
+
+def print_pairs(rows):
+    """Prints the errors of ratios by system and machine."""
+    groups = {}
+    for (table, line), row in rows.items():
+        pin = dict(part.split("=") for part in re.search(r"--pin (\S+)", row["command"]).group(1).split(","))
+        if int(pin["ep"]) > 1 or re.search("qwen3|mixtral", row["command"]):
+            continue  # experts
+        axes = pin["tp"], pin["pp"], pin["cp"], pin["zero"] == "3"
+        key = (row["system"], row["cluster"], table, publisher_of(table, line), cells_of(table)[line - 2]["precision"])
+        groups.setdefault(key, []).append((axes, error(row)))
+    pairs = {}
+    for (system, cluster, *_), found in groups.items():
+        for (one, first), (other, second) in itertools.combinations(found, 2):
+            pairs.setdefault((system, cluster, one == other), []).append(math.exp(abs(first - second)) - 1)
+    for (system, cluster, is_same), errors in sorted(pairs.items()):
+        print(f"{system} on {cluster}, {'same' if is_same else 'other'} axes: {100 * sum(errors) / len(errors):.1f} % over "
+              f"{len(errors)} pairs")
 
 
 class Bench:
@@ -96,6 +129,7 @@ def mean_errors(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
+    parser.add_argument("--pairs", action="store_true", help="print the errors of ratios and fit nothing")
     parser.add_argument("--leave-out", action="append", default=[], help="name of a table that nothing is fitted on")
     parser.add_argument("--output", help="folder for the system files")
     parser.add_argument("--espalier", default="build/bin/espalier")
@@ -104,6 +138,9 @@ def main():
     if unknown:
         parser.error(f"--leave-out {unknown[0]}: not one of the tables")
     bench = Bench(asked.espalier, asked.tables)
+    if asked.pairs:
+        print_pairs(bench.rows({}))
+        return
     files = {file.stem: file.read_text() for file in sorted((source / "systems").glob("*.yaml"))}
     start = {name: factors_of(text) for name, text in files.items() if factors_of(text)}
     systems = {name: {key: 1.0 for key in factors} for name, factors in start.items()}

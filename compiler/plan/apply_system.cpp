@@ -241,6 +241,32 @@ void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
     pattern.compute.push_back(memoryTerm("gradients", Phase::Step, step));
 }
 
+/// Lets transfers over tp run beside the parts of their product: gathers beside the product that reads the gathered
+/// values, reductions beside the one before them.
+void splitProducts(PatternTerms &pattern) {
+  auto program = [](Phase phase) { return phase == Phase::Weight ? Phase::Backward : phase; };
+  for (CollectiveTerm &term : pattern.collectives) {
+    bool isGather = term.kind == CollectiveKind::AllGather;
+    if (term.axis != Axis::Tp || term.phase == Phase::Step || (!isGather && term.kind != CollectiveKind::ReduceScatter))
+      continue;
+    const ComputeTerm *product = nullptr;
+    for (const ComputeTerm &compute : pattern.compute) { // in the order of positions
+      if (compute.kind != ComputeClass::MatMul || program(compute.phase) != program(term.phase))
+        continue;
+      bool isBefore = compute.position < (isGather ? term.wait : term.start);
+      if (isGather ? !isBefore && !product : isBefore)
+        product = &compute;
+    }
+    if (!product)
+      continue;
+    term.inParts = true;
+    if (isGather)
+      term.wait = std::max(term.wait, product->position + 1);
+    else
+      term.start = std::min(term.start, product->position);
+  }
+}
+
 /// The loss then has at least these bytes of live values.
 void storeLogits(double logitBytes, PatternTerms &head) {
   auto logits = std::ranges::find_if(head.compute,
@@ -268,6 +294,8 @@ void applySystem(const SystemStorage &storage, planner::Problem &problem) {
       if (storage.scoreBytes > 0)
         storeScores(storage, problem, pattern);
       storeParameters(storage, pattern);
+      if (storage.splitsProducts)
+        splitProducts(pattern);
       if (storage.logitBytes > 0 && &kind == &problem.kinds[problem.head])
         storeLogits(storage.logitBytes, pattern);
       planner::orderTerms(pattern);

@@ -155,7 +155,7 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.boundaryScatters = system.scattersBoundary;
   problem.software = system.software;
   problem.software.name = system.name;
-  problem.error = {system.timeError, system.comparisonError};
+  problem.error = system.error;
 }
 
 void useFormat(const planner::MatmulFormat &format, planner::Problem &problem) {

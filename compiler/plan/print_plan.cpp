@@ -122,7 +122,7 @@ Json whatIfAsJson(const planner::WhatIf &answer) {
 std::string standing(const planner::SearchResult &result, size_t i) {
   double own = result.plans[i].prediction.stepSeconds, more = own - result.plans.front().prediction.stepSeconds;
   std::string first = fmt::format("{:.4g} s {} than the first", std::abs(more), more < 0 ? "faster" : "slower");
-  if (result.error.isEqual(own, result.statistics.fastestSeconds))
+  if (result.isEqual(result.plans[i]))
     return "as fast as the fastest within the error of a comparison; " + first;
   return fmt::format("{:.4g} s slower than the fastest, outside the error of a comparison; {}",
                      own - result.statistics.fastestSeconds, first);
@@ -138,6 +138,8 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
                {"system", run.system.name},
                {"error", problem.error.time},
                {"comparison_error", problem.error.comparison},
+               {"family_error", problem.error.family},
+               {"unmeasured_error", problem.error.unmeasured},
                {"matmul_format", nullptr},
                {"plan", nullptr},
                {"global_batch", problem.globalBatch},
@@ -171,7 +173,7 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
     json["alternatives"].push_back(
         {{"plan", planAsJson(result.plans[i])},
          {"predicted", predictionAsJson(result.plans[i].prediction)},
-         {"equal", problem.error.isEqual(result.plans[i].prediction.stepSeconds, statistics.fastestSeconds)},
+         {"equal", result.isEqual(result.plans[i])},
          {"reason", standing(result, i)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
@@ -218,8 +220,8 @@ std::string sweepJson(const RunConfig &run, const planner::Sweep &sweep) {
   Json json = {{"schema", 1},
                {"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
                {"system", run.system.name},
-               {"error", run.system.timeError},
-               {"comparison_error", run.system.comparisonError},
+               {"error", run.system.error.time},
+               {"comparison_error", run.system.error.comparison},
                {"global_batch", run.globalBatch},
                {"points", Json::array()}};
   if (sweep.pricePerDeviceHour)
@@ -247,7 +249,7 @@ std::string whyNotJson(const planner::WhyNot &answer) {
     json["plan"] = planAsJson(answer.best);
     json["predicted"] = predictionAsJson(answer.best.prediction);
     json["chosen"] = {{"plan", planAsJson(answer.chosen)}, {"predicted", predictionAsJson(answer.chosen.prediction)}};
-    json["comparison_error"] = answer.error.comparison;
+    json["comparison_error"] = answer.comparisonError();
     json["equal"] = answer.isEqual();
     json["simpler"] = answer.isSimpler;
     json["items"] = Json::object();

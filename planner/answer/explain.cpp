@@ -2,6 +2,7 @@
 #include "planner/answer/explain.h"
 
 #include "planner/model/schedule.h"
+#include "planner/search/simplicity.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -145,7 +146,7 @@ std::string comparedWith(const PricedPlan &first, const PricedPlan &other, const
     return "";
   double ratio = first.prediction.stepSeconds / other.prediction.stepSeconds;
   double faster = std::max(ratio, 1 / ratio);
-  if (faster <= 1 + error.comparison || faster < 1.005)
+  if (faster <= 1 + comparisonError(error, first.plan, other.plan) || faster < 1.005)
     return "equal";
   return fmt::format("{:.{}f} x {}", faster, faster < 1.1 ? 2 : 1, ratio > 1 ? "faster" : "slower");
 }
@@ -219,9 +220,7 @@ std::string stageTable(const Prediction &prediction) {
 }
 
 int64_t countEquals(const SearchResult &result) {
-  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) {
-    return result.error.isEqual(plan.prediction.stepSeconds, result.statistics.fastestSeconds);
-  });
+  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) { return result.isEqual(plan); });
 }
 
 // Formats the certificate of the search.
@@ -230,28 +229,36 @@ std::string proofOf(const SearchStatistics &statistics) {
                             : fmt::format("no plan is faster than {:.4g} s", statistics.lowerBoundSeconds);
 }
 
+// Formats the errors of comparisons: "5 %, the error of a comparison,", and those of plans with other axes.
+std::string comparisonErrors(const ModelError &error) {
+  std::string text = fmt::format("{:.0f} %, the error of a comparison,", 100 * error.comparison);
+  if (error.family > error.comparison)
+    text += fmt::format(" or {:.0f} % with other axes,", 100 * error.family);
+  if (error.unmeasured > std::max(error.family, error.comparison))
+    text += fmt::format(" or {:.0f} % with more ranks of an axis than measured,", 100 * error.unmeasured);
+  return text;
+}
+
 // Formats which plans are equal, which one is chosen, and whether a faster one may exist.
 std::string verdict(const SearchResult &result) {
   const Prediction &first = result.plans.front().prediction;
   const SearchStatistics &statistics = result.statistics;
   std::string text = fmt::format("{} plans played of a space of {:.3g}, ", statistics.evaluated, statistics.space);
   std::string proof = proofOf(statistics);
-  double comparison = result.error.comparison;
-  if (comparison <= 0)
+  if (result.error.comparison <= 0)
     return text + proof + "\n";
   int64_t equals = countEquals(result);
   text += fmt::format("the fastest takes {:.4g} s: {}\n", statistics.fastestSeconds, proof);
-  if (!result.error.isEqual(first.stepSeconds, statistics.fastestSeconds))
+  if (!result.isEqual(result.plans.front()))
     text += wrapped(
         fmt::format("the first plan is {:.1f} % slower than the fastest, outside the error of a comparison ({:.0f} %)",
-                    100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * comparison),
+                    100 * (first.stepSeconds / statistics.fastestSeconds - 1),
+                    100 * result.errorOf(result.plans.front().plan)),
         2);
   else if (equals > 1)
-    text += wrapped(
-        fmt::format("steps that differ by less than {:.0f} %, the error of a comparison, are equal: the first {}; the "
-                    "first is the simplest",
-                    100 * comparison, equals),
-        2);
+    text += wrapped(fmt::format("steps that differ by less than {} are equal: the first {}; the first is the simplest",
+                                comparisonErrors(result.error), equals),
+                    2);
   return text;
 }
 

@@ -51,9 +51,11 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
   return answer;
 }
 
+double WhyNot::comparisonError() const { return planner::comparisonError(error, best.plan, chosen.plan); }
+
 bool WhyNot::isEqual() const {
-  double wished = best.prediction.stepSeconds, taken = chosen.prediction.stepSeconds;
-  return error.isEqual(std::max(wished, taken), std::min(wished, taken));
+  auto [faster, slower] = std::minmax({best.prediction.stepSeconds, chosen.prediction.stepSeconds});
+  return slower <= (1 + comparisonError()) * faster;
 }
 
 std::string verdict(const WhyNot &answer) {
@@ -62,7 +64,7 @@ std::string verdict(const WhyNot &answer) {
   std::string times = describeSeconds(answer.best.prediction) + " as wished, " +
                       describeSeconds(answer.chosen.prediction) + " as chosen";
   std::string error =
-      answer.error.comparison > 0 ? fmt::format(" of a comparison ({:.0f} %)", 100 * answer.error.comparison) : "";
+      answer.error.comparison > 0 ? fmt::format(" of a comparison ({:.0f} %)", 100 * answer.comparisonError()) : "";
   if (answer.isEqual())
     return "equal within the error" + error + "; simpler: " + (answer.isSimpler ? "yes" : "no") + "; " + times;
   return fmt::format("{:.3g} s {}, outside the error{}; {}", std::abs(answer.moreSeconds),

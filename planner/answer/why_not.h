@@ -22,7 +22,9 @@ struct WhyNot {
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;
   double lowerBoundSeconds = 0; ///< no plan under the wish is faster; less than the best plan's step if not proved
-  /// Whether the two steps differ by less than the model error.
+  /// Returns the error of the comparison of both plans.
+  double comparisonError() const;
+  /// Whether the two steps differ by less than this error.
   bool isEqual() const;
 };
 

@@ -110,10 +110,10 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
 }
 
 /// Returns the share of a collective that the software overlaps with compute if the program allows it.
-double hiddenShare(const CollectiveTerm &term, const Software &software) {
+double hiddenShare(const CollectiveTerm &term, const Software &software, int tensorRanks) {
   switch (term.axis) {
   case Axis::Tp:
-    return software.hiddenTensor;
+    return term.inParts ? software.hiddenTensor * (1 - 1.0 / tensorRanks) : software.hiddenTensor;
   case Axis::Cp:
     return software.hiddenContext;
   case Axis::Ep:
@@ -134,7 +134,7 @@ public:
         weight(splitsBackward(config.schedule) ? 2 : 1) {}
 
   void add(const CollectiveTerm &term, double seconds) {
-    double hidden = hiddenShare(term, software);
+    double hidden = hiddenShare(term, software, config.tp);
     if (term.besideLastBackward && machine.transfersBesideCompute()) {
       cost.hideableStep[term.axis] += hidden * seconds;
       cost.step.communication[term.axis] += (1 - hidden) * seconds;

@@ -1,6 +1,7 @@
 #include "planner/search/simplicity.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace espalier::planner {
 
@@ -9,6 +10,7 @@ Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bo
   simplicity.contextRanks = config.cp;
   simplicity.splitsTensorsOverHosts = config.tp > machine.devicesPerHost;
   simplicity.zero = config.zero;
+  simplicity.sharding = config.zero > 1 ? config.zero : 0;
   simplicity.isHybrid = config.zeroReplicas() > 1;
   simplicity.offloads = config.offloadOptimizer + config.offloadActivations + config.offloadParameters;
   simplicity.hasOtherSchedule = config.pp > 1 && config.schedule != Schedule::OneFOneB;
@@ -24,6 +26,23 @@ Simplicity simplicityOf(const Plan &plan, const Machine &machine) {
     return std::ranges::any_of(stage.recompute, [](Recompute kept) { return kept != Recompute::None; });
   });
   return simplicityOf(plan, machine, recomputes);
+}
+
+double comparisonError(const ModelError &error, const ParallelConfig &one, const ParallelConfig &other) {
+  auto axes = [](const ParallelConfig &config) {
+    return std::tuple(config.tp, config.pp, config.cp, config.ep, config.zero == 3);
+  };
+  if (axes(one) == axes(other))
+    return error.comparison;
+  auto isUnmeasured = [&](ParallelConfig config) {
+    auto sizes = axisMembers(config);
+    for (size_t axis = 0; axis < kAxes; ++axis)
+      if (error.measured[axis] > 0 && *sizes[axis] > error.measured[axis])
+        return true;
+    return false;
+  };
+  double family = std::max(error.comparison, error.family);
+  return isUnmeasured(one) || isUnmeasured(other) ? std::max(family, error.unmeasured) : family;
 }
 
 int familyOf(const ParallelConfig &config) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -72,20 +73,24 @@ public:
   }
 
   const SearchStatistics &sizes() const { return statistics; }
+  const ParallelConfig &fastest() const { return fastestConfig; } ///< after best()
 
   /// Returns the plans to report, in order.
   std::vector<Incumbent> best() {
     std::vector<Incumbent> list = incumbents.sorted();
+    if (!list.empty())
+      fastestConfig = list.front().config;
     bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
     if (prefersSimple) {
-      Incumbent simple = simplest(list);
+      Incumbent fastest = list.front(), simple = simplest(list);
       std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
       list.push_back(std::move(simple));
       auto order = [&](const Incumbent &one) {
-        bool isEqual = problem.error.isEqual(one.result.seconds, incumbents.bestSeconds());
+        bool isEqual = one.result.seconds <= equalSeconds(one.config, fastest);
         return std::tuple(!isEqual, isEqual ? simplicity(one) : Simplicity{}, one.result.seconds, one.place);
       };
-      std::ranges::sort(list, {}, order);
+      std::ranges::sort(list.begin(), list.end() - 1, {}, order);
+      std::rotate(list.begin(), list.end() - 1, list.end()); // the chosen plan comes first
     }
     incumbents.shorten(list);
     return list;
@@ -163,28 +168,55 @@ private:
     return simplicityOf(one.config, problem.machine, recomputes);
   }
 
-  // Returns the simplest plan within the error of the fastest one; of equally simple plans, the fastest. Visits
-  // candidates by ascending complexity, as far as it is known without a split (recompute is not). Unequal layers on
-  // several chunks are slow to solve and not simple, so that only their incumbents count.
+  // Returns the longest step of a plan that is as fast as the fastest one within the error of their comparison.
+  double equalSeconds(const ParallelConfig &config, const Incumbent &fastest) const {
+    return (1 + comparisonError(problem.error, config, fastest.config)) * fastest.result.seconds;
+  }
+
+  // Chooses among the plans that equal the fastest one: first the simplest layout, with its fastest plan, and then the
+  // simplest plan of this layout that equals that plan within the error of plans with the same axes.
   Incumbent simplest(const std::vector<Incumbent> &known) {
-    const double limit = (1 + problem.error.comparison) * incumbents.bestSeconds();
-    auto key = [&](const Incumbent &one) { return std::pair(simplicity(one), one.result.seconds); };
-    Incumbent best = known.front();
+    const Incumbent &fastest = known.front();
+    auto limit = [&](const ParallelConfig &config) { return equalSeconds(config, fastest); };
+    Incumbent best = least(known, fastest, &Simplicity::layout, limit);
+    const Simplicity layout = simplicity(best).layout();
+    const double near = (1 + problem.error.comparison) * best.result.seconds;
+    auto nearLimit = [&](const ParallelConfig &config) {
+      bool isOther = simplicityOf(config, problem.machine, /*recomputes=*/false).layout() != layout;
+      return isOther ? 0 : std::min(limit(config), near);
+    };
+    return least(known, best, std::identity(), nearLimit);
+  }
+
+  // Returns the plan with the least `keyOf` its simplicity, or `best`; of equal ones, the fastest. Plans may take
+  // `limitOf` their config. Visits candidates by ascending complexity, as far as it is known without a split (recompute
+  // is not). Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
+  template <typename KeyOf, typename LimitOf>
+  Incumbent least(const std::vector<Incumbent> &known, Incumbent best, KeyOf keyOf, LimitOf limitOf) {
+    auto simple = [&](const Incumbent &one) { return std::invoke(keyOf, simplicity(one)); };
+    auto key = [&](const Incumbent &one) { return std::pair(simple(one), one.result.seconds); };
     for (const Incumbent &one : known)
-      if (one.result.seconds <= limit && key(one) < key(best))
+      if (one.result.seconds <= limitOf(one.config) && key(one) < key(best))
         best = one;
+    const ModelError &error = problem.error;
+    const double most = (1 + std::max({error.comparison, error.family, error.unmeasured})) * incumbents.bestSeconds();
     std::vector<std::pair<Simplicity, size_t>> order;
-    for (size_t i = 0; space.at(i) && space.at(i)->bound <= limit; ++i)
-      if (ParallelConfig config = space.config(*space.at(i)); space.hasOneKind() || !hasSeveralOptions(problem, config))
-        order.emplace_back(simplicityOf(config, problem.machine, /*recomputes=*/false), i);
+    for (size_t i = 0; space.at(i) && space.at(i)->bound <= most; ++i)
+      if (ParallelConfig config = space.config(*space.at(i));
+          space.at(i)->bound <= limitOf(config) && (space.hasOneKind() || !hasSeveralOptions(problem, config)))
+        order.emplace_back(std::invoke(keyOf, simplicityOf(config, problem.machine, /*recomputes=*/false)), i);
     std::ranges::sort(order);
-    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simplicity(best); begin = end) {
-      double wanted = simplicity(best) == order[begin].first ? best.result.seconds : limit;
+    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simple(best); begin = end) {
+      bool isTie = simple(best) == order[begin].first;
       std::vector<size_t> which;
-      for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end)
-        if (space.at(order[end].second)->bound < wanted)
-          which.push_back(order[end].second);
-      for (Incumbent &found : solve(which, std::vector(which.size(), wanted), /*budget=*/0))
+      std::vector<double> wanted;
+      for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end) {
+        const Candidate &candidate = *space.at(order[end].second);
+        double limit = limitOf(space.config(candidate));
+        wanted.push_back(isTie ? std::min(limit, best.result.seconds) : limit);
+        candidate.bound < wanted.back() ? which.push_back(order[end].second) : wanted.pop_back();
+      }
+      for (Incumbent &found : solve(which, wanted, /*budget=*/0))
         if (!found.result.counts.empty() && key(found) < key(best))
           best = std::move(found);
     }
@@ -266,6 +298,7 @@ private:
   SearchSpace space;
   Incumbents incumbents;
   SearchStatistics statistics;
+  ParallelConfig fastestConfig;
   int64_t optionWork = 0;                                 // of all candidates so far
   double work = 0;                                        // of candidates with several options per stage
   double bound = std::numeric_limits<double>::infinity(); // of dropped or unproved candidates
@@ -292,6 +325,12 @@ void addPlain(const Problem &problem, SearchOptions options, SearchResult &resul
 
 } // namespace
 
+double SearchResult::errorOf(const Plan &plan) const { return comparisonError(error, plan, fastest); }
+
+bool SearchResult::isEqual(const PricedPlan &plan) const {
+  return plan.prediction.stepSeconds <= (1 + errorOf(plan.plan)) * statistics.fastestSeconds;
+}
+
 SearchResult search(const Problem &problem, const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   SearchResult result;
@@ -303,6 +342,7 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
   solver.run();
   std::vector<Incumbent> best = solver.best();
   result.error = problem.error;
+  result.fastest = solver.fastest();
   result.statistics = solver.sizes();
   SearchStatistics &statistics = result.statistics;
   for (const Incumbent &one : best) {

@@ -84,11 +84,11 @@ TEST(Simplest, IsTheSimplestOfAllPlansWithinTheError) {
     for (const PricedPlan &plan : all)
       fastest = std::min(fastest, plan.prediction.stepSeconds);
     EXPECT_NEAR(result.statistics.fastestSeconds, fastest, 1e-8 * fastest);
-    EXPECT_TRUE(problem.error.isEqual(chosen.prediction.stepSeconds, fastest));
+    EXPECT_TRUE(result.isEqual(chosen));
     EXPECT_TRUE(chosen.prediction.fits());
     Simplicity least = simplicityOf(chosen.plan, machine);
     for (const PricedPlan &plan : all)
-      if (problem.error.isEqual(plan.prediction.stepSeconds, fastest)) {
+      if (plan.prediction.stepSeconds <= (1 + problem.error.comparison) * fastest) {
         Simplicity other = simplicityOf(plan.plan, machine);
         EXPECT_LE(least, other);
         EXPECT_TRUE(least < other || chosen.prediction.stepSeconds <= plan.prediction.stepSeconds * (1 + 1e-8));
@@ -109,4 +109,38 @@ TEST(Simplest, SmallModelIsReplicated) {
   EXPECT_EQ(result.plans[0].plan.zero, 0);
   EXPECT_TRUE(result.statistics.optimal);
   EXPECT_LT(result.statistics.fastestSeconds, result.plans[0].prediction.stepSeconds);
+}
+
+// Plans with other axes are compared with the family error, and those with more ranks than measured with a larger one.
+TEST(Simplest, ComparisonsOfOtherAxesHaveTheirOwnError) {
+  ModelError error{0.2, 0.05, 0.1, 0.3};
+  error.measured[Axis::Cp] = 4;
+  EXPECT_EQ(comparisonError(error, config(2, 4, 1, 0), config(2, 4, 1, 1, Schedule::ZeroBubbleH1)), 0.05);
+  EXPECT_EQ(comparisonError(error, config(2, 4, 1, 0), config(4, 2, 1, 0)), 0.1);
+  EXPECT_EQ(comparisonError(error, config(2, 1, 1, 3), config(2, 1, 1, 1)), 0.1);
+  EXPECT_EQ(comparisonError(error, config(2, 2, 1, 0), config(2, 1, 8, 0)), 0.3);
+  EXPECT_EQ(comparisonError(error, config(2, 1, 8, 0), config(2, 2, 1, 0)), 0.3);
+  error.family = 0; // not stated
+  EXPECT_EQ(comparisonError(error, config(2, 4, 1, 0), config(4, 2, 1, 0)), 0.05);
+}
+
+// With a family error, the simplest layout within it is chosen, and of this layout a plan within the error of plans
+// with the same axes of its fastest plan.
+TEST(Simplest, ChoosesTheLayoutFirst) {
+  Problem problem = shapeProblem(gpt(12, 768, 12, 50304, 1024), System{}, testMachine(2, 8), 64);
+  problem.error.comparison = 1e-4;
+  PricedPlan fastest = search(problem).plans.front();
+  problem.error.family = 10; // all layouts are equal
+  SearchResult result = search(problem);
+  const PricedPlan &chosen = result.plans.front();
+  EXPECT_EQ(simplicityOf(chosen.plan, problem.machine).layout(), Simplicity{}.layout());
+  EXPECT_TRUE(result.isEqual(chosen));
+  Problem replicated = problem;
+  replicated.pins.tp = replicated.pins.pp = replicated.pins.cp = 1;
+  replicated.error = {};
+  for (int zero : {0, 1}) {
+    replicated.pins.zero = zero;
+    EXPECT_LE(chosen.prediction.stepSeconds, (1 + 1e-4) * search(replicated).statistics.fastestSeconds);
+  }
+  EXPECT_LE(fastest.prediction.stepSeconds, chosen.prediction.stepSeconds);
 }

@@ -305,7 +305,7 @@ void deriveValues(const RunReader &reader) {
       "system", system.name,
       fmt::format("software that the plan is priced for: predicted times err by {:.0f} %, comparisons of plans by "
                   "{:.0f} %",
-                  100 * system.timeError, 100 * system.comparisonError));
+                  100 * system.error.time, 100 * system.error.comparison));
   reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step under every plan");
   if (config.isPinned)
     reader.derive("plan",

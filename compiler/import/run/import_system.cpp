@@ -21,12 +21,18 @@ public:
     if (const YamlNode *name = map.find("name"))
       system.name = name->text;
     expectKeys(map,
-               {"name", "time_error", "comparison_error", "overlap", "lacks", "most_zero", "schedules", "bytes",
+               {"name", "time_error", "comparison_error", "family_error", "measured", "overlap", "lacks", "most_zero", "schedules", "bytes",
                 "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats",
                 "efficiency", "gather_seconds", "reserved_bytes", "sends", "context"},
                "a system");
-    system.timeError = byDevice(map, "time_error");
-    system.comparisonError = byDevice(map, "comparison_error");
+    planner::ModelError &error = system.error;
+    error.time = byDevice(map, "time_error");
+    error.comparison = byDevice(map, "comparison_error");
+    if (map.find("family_error"))
+      error.family = byDevice(map, "family_error");
+    if (const YamlNode *errors = map.find("time_error"))
+      number(*errors, otherDevices, error.unmeasured);
+    readMeasured(map);
     readPlans(map);
     readStorage(map);
     readSpeed(map);
@@ -34,7 +40,10 @@ public:
     if (!overlap)
       return;
     planner::Software &software = system.software;
-    expectKeys(*overlap, {"tensor", "context", "expert", "gathers", "gradients"}, "overlap");
+    expectKeys(*overlap, {"tensor", "products", "context", "expert", "gathers", "gradients"}, "overlap");
+    double products = 0;
+    number(*overlap, "products", products);
+    system.storage.splitsProducts = products > 0;
     for (auto [key, target] : {std::pair("tensor", &software.hiddenTensor),
                                {"context", &software.hiddenContext},
                                {"expert", &software.hiddenExpert},
@@ -50,6 +59,25 @@ private:
       if (std::ranges::find(known, entry.key) == known.end())
         diagnostics.error(entry.keyWhere,
                           fmt::format("unknown key '{}' in {}{}", entry.key, what, didYouMean(entry.key, known)));
+  }
+
+  /// Reads the most ranks of each axis in measured runs.
+  void readMeasured(const YamlNode &map) {
+    const YamlNode *node = map.find("measured");
+    if (!node)
+      return;
+    std::vector<std::string> known;
+    for (size_t axis = 0; axis < meshAxes.size(); ++axis) {
+      known.emplace_back(meshAxes[axis]);
+      const YamlNode *entry = node->find(known.back());
+      std::optional<int64_t> ranks = entry ? yamlInteger(*entry) : 0;
+      if (ranks && *ranks >= 0 && *ranks <= INT32_MAX)
+        system.error.measured[axis] = static_cast<int>(*ranks);
+      else
+        diagnostics.error(entry->where, fmt::format("measured.{} must be a number of ranks, got {}", known.back(),
+                                                    flowText(*entry)));
+    }
+    expectKeys(*node, known, "measured");
   }
 
   /// Reads which plans the software can run.

@@ -113,7 +113,7 @@ struct ClusterConfig {
   int devices() const { return hosts * devicesPerHost; }
 };
 
-/// The storage and recomputation of a system, where they differ from Espalier's. The defaults change nothing.
+/// The terms of a system, such as its storage and recomputation, where they differ from Espalier's. The defaults change nothing.
 struct SystemStorage {
   double gradientBytes = 0;       ///< per element, accumulated; 0: as Espalier's
   double reducedBytes = 0;        ///< per element of a gradient reduction; 0: as Espalier's
@@ -124,6 +124,7 @@ struct SystemStorage {
   double accumulationBytes = 0;   ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
   double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
+  bool splitsProducts = false;    ///< transfers over tp run in parts beside the parts of their product
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
   enum class Selective { Elementwise, Attention, SecondProducts } selective = Selective::Elementwise;
@@ -134,9 +135,7 @@ struct SystemStorage {
 /// cluster's class, the work that it overlaps with compute, and what it stores.
 struct SystemConfig {
   std::string name = "espalier";
-  double timeError = 0; ///< relative error of a predicted step time
-  double comparisonError =
-      0; ///< smallest relative difference between the times of two plans of one run that the prediction can resolve
+  planner::ModelError error;
   planner::Software software; ///< its name equals `name`
   SystemStorage storage;
   bool scattersBoundary = false; ///< sends of activations between stages are split over the tensor ranks

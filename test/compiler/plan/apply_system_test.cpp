@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 using namespace espalier;
 using planner::Recompute;
 
@@ -90,6 +92,47 @@ TEST_F(ApplySystem, GradientsHaveTheirOwnBytes) {
   EXPECT_GT(passes.step.compute, layer({}).step.compute);
   double seconds = 6 * wide.elements / own().machine.memoryBytesPerSecond;
   EXPECT_NEAR(kernel.weight.compute - layer({}).weight.compute, seconds, 1e-3 * seconds + 1e-5);
+}
+
+// Two products with a gather before the first and a reduction after the second. Each transfer then runs beside its
+// product, except for one of its four parts.
+TEST(SplitProducts, TransfersRunBesideTheirProduct) {
+  using planner::Axis, planner::CollectiveKind, planner::ComputeClass;
+  planner::Problem problem;
+  problem.dimensions = {{"seq", 4096}};
+  problem.machine.peakFlops = 1e12, problem.machine.memoryBytesPerSecond = 1e12;
+  problem.machine.link = {1e9, 0};
+  problem.machine.devicesPerHost = 4;
+  planner::PatternTerms &pattern = problem.kinds.emplace_back().patterns.emplace_back();
+  for (int position : {1, 3}) {
+    planner::ComputeTerm term;
+    term.kind = ComputeClass::MatMul;
+    term.m = term.n = term.k = {{4096, {}}}, term.count = {{1, {}}};
+    term.position = position;
+    pattern.compute.push_back(term);
+  }
+  auto transfer = [&](CollectiveKind kind, planner::Phase phase, int start, int wait) {
+    planner::CollectiveTerm term;
+    term.kind = kind, term.phase = phase, term.start = start, term.wait = wait;
+    term.bytes = {{4e7, {}}};
+    pattern.collectives.push_back(term);
+  };
+  transfer(CollectiveKind::AllGather, planner::Phase::Forward, 0, 0);
+  transfer(CollectiveKind::AllReduce, planner::Phase::Forward, 2, 2);
+  transfer(CollectiveKind::ReduceScatter, planner::Phase::Forward, 4, 4);
+  transfer(CollectiveKind::AllGather, planner::Phase::Step, 0, 0);
+  planner::ParallelConfig config;
+  config.tp = 4;
+  double whole = planner::segmentCost(problem, 0, config)->forward.communication[Axis::Tp];
+  double each = 0.75 * 4e7 / 1e9;
+  EXPECT_NEAR(whole, 4 * each, 1e-9); // an all-reduce takes twice as long
+  applySystem({.splitsProducts = true}, problem);
+  std::vector<bool> inParts;
+  for (const planner::CollectiveTerm &term : pattern.collectives)
+    inParts.push_back(term.inParts);
+  EXPECT_EQ(std::ranges::count(inParts, true), 2);
+  double exposed = planner::segmentCost(problem, 0, config)->forward.communication[Axis::Tp];
+  EXPECT_NEAR(exposed, (2 + 2 * (0.25 + 0.75 * planner::kCompetition)) * each, 1e-9);
 }
 
 } // namespace
