@@ -95,6 +95,10 @@ private:
 };
 
 bool RowParser::acceptMark(OperandSignature &operand) {
+  if (acceptWord("if")) {
+    operand.flag = word();
+    return true;
+  }
   static constexpr std::pair<std::string_view, Access> accesses[] = {
       {"read", Access::Read}, {"update", Access::Update}, {"add", Access::Add}, {"store", Access::Store}};
   static constexpr std::pair<std::string_view, bool OperandSignature::*> marks[] = {
@@ -260,6 +264,8 @@ FunctionSignature RowParser::function(int number) {
   known = &row;
   for (OperandSignature &operand : row.operands) {
     resolveSizes(operand.dims, /*isScratch=*/false);
+    if (!operand.flag.empty() && !knowsSize(operand.flag))
+      fail(operand.flag + " is no size");
     if (operand.isSlot && !findSlot(operand.name))
       fail(operand.name + " is no slot of the scalars");
     if (!operand.over.empty() && !row.findOperand(operand.over))
@@ -422,10 +428,15 @@ std::optional<uint32_t> findSlot(std::string_view operand) {
 }
 
 std::vector<const OperandSignature *> operandsOf(const FunctionSignature &function, const EpilogueSignature *epilogue,
-                                                 size_t buffers) {
+                                                 size_t buffers, std::span<const int64_t> sizes) {
+  auto exists = [&](const OperandSignature &operand) {
+    std::optional<size_t> flag = operand.flag.empty() ? std::nullopt : function.findSize(operand.flag);
+    return !flag || (*flag < sizes.size() && sizes[*flag] == 1);
+  };
   std::vector<const OperandSignature *> found;
   for (const OperandSignature &operand : function.operands)
-    found.push_back(&operand);
+    if (exists(operand))
+      found.push_back(&operand);
   for (const OperandSignature &operand : epilogue ? std::span(epilogue->operands) : std::span<const OperandSignature>())
     found.push_back(&operand);
   if (buffers < found.size())

@@ -33,6 +33,7 @@ struct OperandSignature {
   bool isOptional = false, isLinear = false, isSum = false, isSlot = false, isRepeated = false;
   std::string over; ///< operand whose place it may have
   std::string of;   ///< the only operand that it depends on; empty: all that are read
+  std::string flag; ///< the size that must be 1 for the operand to exist; empty: none
 
   bool isRead() const { return access == Access::Read || access == Access::Update; }
   bool isWritten() const { return access != Access::Read; }
@@ -116,9 +117,10 @@ const KernelSignature *findKernel(std::string_view shape);
 std::optional<uint32_t> findSlot(std::string_view operand);
 
 /// The operands of a call with `buffers` buffers: those of the function, then those of its epilogue, which may be null.
-/// Leaves out optional operands if there are fewer buffers than operands.
+/// `sizes` are those that the call gives. Leaves out operands whose flag is not 1, and optional operands if there are
+/// fewer buffers than operands.
 std::vector<const OperandSignature *> operandsOf(const FunctionSignature &function, const EpilogueSignature *epilogue,
-                                                 size_t buffers);
+                                                 size_t buffers, std::span<const int64_t> sizes = {});
 /// The operands of a launch with `buffers` buffers, in their order: an operand with `each` occurs once for each time.
 std::vector<const OperandSignature *> operandsOf(const KernelSignature &kernel, size_t buffers);
 

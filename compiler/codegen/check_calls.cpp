@@ -94,7 +94,8 @@ private:
         if (!type && !operand.isOptional)
           return false;
         element = type ? type.getValue() : Type();
-      } else if (operand.isOptional && !parameter(operand.name)) {
+      } else if ((operand.isOptional && !parameter(operand.name)) ||
+                 (!operand.flag.empty() && !parameter(operand.flag))) {
         element = Type();
       }
       elements[operand.name] = element;

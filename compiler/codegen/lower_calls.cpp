@@ -75,6 +75,18 @@ void addZigzag(Operation *op, ProgramBuilder::Call &call) {
   call.sizes.assign(all.begin(), all.end());
 }
 
+/// Returns the op that keeps the maxima of an attention's scores, and sets the size keeps_maxima. Returns null if there
+/// is none, as for recomputed attention.
+model::KeepMaximaOp keptMaxima(model::AttentionOp op, ProgramBuilder::Call &call) {
+  if (!op.getLargest() || op.getLargest().use_empty())
+    return nullptr;
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
+  all[*row.findSize("keeps_maxima")] = 1;
+  call.sizes.assign(all.begin(), all.end());
+  return cast<model::KeepMaximaOp>(*op.getLargest().user_begin());
+}
+
 /// Appends the size value_dim if the values do not have as many columns as the keys.
 void addValueColumns(Value v, ProgramBuilder::Call &call) {
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
@@ -254,7 +266,9 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   addAll(op->getOperands());
   if (!isForward)
     addStep();
-  addAll(op->getResults());
+  addAll(isForward ? op->getResults().take_front(2) : op->getResults());
+  if (model::KeepMaximaOp keep = isForward ? keptMaxima(cast<model::AttentionOp>(op), call) : nullptr)
+    call.add(place(keep.getResult()), elementOf(keep.getResult()));
   if (isForward)
     addStep();
   for (unsigned operand : {1, 2}) // k and v
@@ -262,6 +276,16 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
         isCuda && (columns % 8 != 0 || columns > 256))
       return op->emitOpError("on cuda needs heads whose sizes are multiples of 8, up to 256, got ") << columns;
   emit(call);
+  return success();
+}
+
+/// The call of the attention updates the maxima in place.
+LogicalResult ProgramBuilder::lowerKeepMaxima(Operation *op) {
+  auto keep = cast<model::KeepMaximaOp>(op);
+  if (!keep.getX().getDefiningOp<model::AttentionOp>() || !keep.getX().hasOneUse() ||
+      place(keep.getMaxima()) != place(keep.getResult()))
+    return op->emitOpError("needs the largest scores of an attention, which nothing else reads, and maxima that are an "
+                           "argument and a result of its function");
   return success();
 }
 

@@ -256,7 +256,7 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
     bool isReducedInPlace = user == producer && isa<dist::AllReduceOp>(user);
-    bool isKeptInPlace = user == producer && isa<model::AttendCacheOp>(user);
+    bool isKeptInPlace = user == producer && isa<model::AttendCacheOp, model::KeepMaximaOp>(user);
     if (isa<func::ReturnOp>(user) || isReducedInPlace || isKeptInPlace)
       continue;
     if (user == producer) {
@@ -477,6 +477,7 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::AttentionOp, model::AttentionGradOp>([&](auto) { return lowerAttention(op); })
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
       .Case<model::AttendCacheOp>([&](auto) { return lowerAttendCache(op); })
+      .Case<model::KeepMaximaOp>([&](auto) { return lowerKeepMaxima(op); })
       .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::ViewOp>([&](auto) { return lowerView(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })

@@ -126,6 +126,7 @@ private:
   void lowerEpilogue(exec::ProductOp op, Call &call);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
   mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
+  mlir::LogicalResult lowerKeepMaxima(mlir::Operation *op);
   mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
   mlir::LogicalResult lowerColumns(mlir::Operation *op);
   mlir::LogicalResult lowerView(mlir::Operation *op);

@@ -114,7 +114,8 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
   Rows<model::AttentionOp> rows(op, q, k, v, x.size() > 3 ? x[3] : nullptr, context);
   std::vector<Tensor> results;
   results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
-  results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
+  for (Value perQuery : op->getResults().drop_front())
+    results.emplace_back(cast<RankedTensorType>(perQuery.getType()));
   Tensor &out = results[0], &lse = results[1];
   rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
     int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth, width = rows.width, first = rows.firstKeyOf(b, t);
@@ -122,11 +123,23 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
     for (int64_t key = first; key < rows.endKeyOf(t); ++key)
       scores.push_back(rows.scores.of(dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth)));
     lse.values[row] = logSumExp(scores);
+    if (op.getLargest())
+      results[2].values[row] = *llvm::max_element(scores);
     for (int64_t key = first; key < rows.endKeyOf(t); ++key) {
       double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key - first] - lse.values[row]);
       addScaled(&out.values[row * width], weight, &v.values[rows.keyRow(b, key, h) * width], width);
     }
   });
+  return results;
+}
+
+Results evalKeepMaxima(model::KeepMaximaOp, Operands x, EvalContext &) {
+  std::vector<Tensor> results = {*x[0]};
+  std::vector<double> &maxima = results.front().values;
+  size_t group = x[1]->type.getRank() > 3 ? x[1]->shape()[3] : 1;
+  for (auto [index, score] : llvm::enumerate(x[1]->values))
+    if (double &largest = maxima[index / group % maxima.size()]; score > largest)
+      largest = score;
   return results;
 }
 
@@ -197,6 +210,7 @@ void addAttention(EvaluatorTable &table) {
   table.add(evalAttendCache);
   table.add(evalAttention);
   table.add(evalAttentionGrad);
+  table.add(evalKeepMaxima);
 }
 
 } // namespace espalier

@@ -69,10 +69,11 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
       buildAdd(module, segment);
       buildNorm(module, segment);
       RegionFunction f(module, segment.kind + ".update");
+      ClipFactors clips(f, segment, optimizer.qkClipThreshold);
       for (const SegmentBucket &bucket : segment.buckets)
         if (isUpdated(bucket)) {
           f.moveTo(locationOf(segment, bucket));
-          buildUpdate(f, bucket, segment.master, optimizer);
+          buildUpdate(f, bucket, segment.master, optimizer, clips);
         }
       f.finish();
     }

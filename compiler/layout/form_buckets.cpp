@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <numeric>
 #include <utility>
 
 using namespace mlir;
@@ -37,6 +38,7 @@ struct FormedParameter {
   SmallVector<int64_t, 2> matrix;  ///< rows and columns of the slice if the optimizer needs whole matrices
   std::array<MatrixSide, 2> sides; ///< the split of rows and of columns
   int64_t rateGroup = 0;           ///< above 0: the group of parameters with its own learning rate
+  std::optional<BucketClip> clip;
 };
 
 struct FormedSegment {
@@ -97,6 +99,8 @@ private:
     out.decays = facts.contains("decays") && !out.isFrozen;
     if (auto group = facts.getAs<IntegerAttr>("rate_group"); group && !out.isFrozen)
       out.rateGroup = group.getInt();
+    if (auto clip = facts.getAs<DictionaryAttr>("clip"))
+      readClip(function, clip, out);
     readAxes(function, out);
     if (out.isFrozen || !trains(function->getParentOfType<ModuleOp>()))
       return success();
@@ -108,6 +112,20 @@ private:
       return success();
     }
     return chooseOptimizer(function, argument, out);
+  }
+
+  /// The columns of the weight begin with the dimension of its key-value heads.
+  void readClip(func::FuncOp function, DictionaryAttr clip, FormedParameter &out) const {
+    out.clip = {.counter = clip.getAs<StringAttr>("counter").str(),
+                .dim = clip.getAs<StringAttr>("heads").str(),
+                .exponent = clip.getAs<FloatAttr>("exponent").getValueAsDouble()};
+    llvm::copy_if(partialOf(function, "counter", out.clip->counter), std::back_inserter(out.clip->axes),
+                  [&](StringAttr axis) { return layout.mesh().size(axis.getValue()) > 1; });
+    ArrayRef<int64_t> shape = out.local.getShape();
+    int heads = dimIndex(out.local, out.clip->dim);
+    out.clip->heads = shape[heads];
+    for (int64_t size : shape.drop_front(heads + 1))
+      out.clip->columns *= size;
   }
 
   /// Sets the optimizer of a trained parameter. An optimizer for matrices updates the weights of products of the
@@ -176,7 +194,7 @@ private:
 
   /// A frozen parameter has no gradient that is summed. ZeRO 3 shards it over all replicas.
   void readAxes(func::FuncOp function, FormedParameter &out) {
-    Axes partial = partialOf(function, out.parameter.name);
+    Axes partial = partialOf(function, "accumulator", out.parameter.name);
     int64_t shares = 1, splits = 1;
     bool isShared = plan.zero >= (out.isFrozen ? 3 : 1);
     for (StringAttr axis : layout.mesh().getAxes()) {
@@ -198,12 +216,13 @@ private:
     out.replicas = plan.ranks() / plan.pp / splits / shares;
   }
 
-  static Axes partialOf(func::FuncOp function, StringRef name) {
+  /// Returns the axes over which an argument of the function is partial.
+  static Axes partialOf(func::FuncOp function, StringRef ofRole, StringRef name) {
     for (unsigned index = 0; index < function.getNumArguments(); ++index) {
       auto role = function.getArgAttrOfType<StringAttr>(index, "model.role");
       auto place = function.getArgAttrOfType<dist::ShardingAttr>(index, "dist.sharding");
       auto other = function.getArgAttrOfType<StringAttr>(index, "model.name");
-      if (place && role && other && role.getValue() == "accumulator" && other.getValue() == name)
+      if (place && role && other && role.getValue() == ofRole && other.getValue() == name)
         return Sharding(place).partial;
     }
     return {};
@@ -238,21 +257,25 @@ public:
       int64_t parts = layout.size(bucket.shareAxes);
       // The elements of a slice of a matrix are a multiple of the alignment.
       int64_t unit = bucket.matrix.empty() ? bucketAlignment : bucket.matrix[0] * bucket.matrix[1];
+      if (bucket.clip) // shards are whole rows
+        unit = std::lcm(unit, bucket.clip->heads * bucket.clip->columns);
       bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * unit));
       bucket.partElements = bucket.elements / parts;
     }
   }
 
 private:
-  /// Returns the bucket for a parameter and adds it if needed. Each tied parameter has its own bucket.
+  /// Returns the bucket for a parameter and adds it if needed. Each tied parameter, and each weight that QK-clip
+  /// scales, has its own bucket.
   SegmentBucket &bucketFor(const FormedParameter &parameter) {
     double weight = parameter.isFrozen || parameter.signRate > 0 ? 0 : 1.0 / static_cast<double>(parameter.replicas);
-    bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
+    bool isTied = !parameter.tied.empty(), isApart = isTied || parameter.clip,
+         acrossStages = isTied && headStage(plan) > 0;
     if (acrossStages)
       weight /= 2;
     Type stored = parameter.local.getElementType();
     for (auto [index, bucket] : llvm::enumerate(segment.buckets))
-      if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
+      if (!isApart && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
           bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
           bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
           bucket.matrix == parameter.matrix && bucket.sides == parameter.sides &&
@@ -282,7 +305,8 @@ private:
       bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
     bucket.isTied = !parameter.parameter.tiedTo.empty();
     bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
-    isAlone.push_back(isTied);
+    bucket.clip = parameter.clip;
+    isAlone.push_back(isApart);
     return segment.buckets.emplace_back(std::move(bucket));
   }
 
@@ -396,6 +420,15 @@ private:
   IntegerAttr bytes(std::optional<uint64_t> count) {
     return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
   }
+  DictionaryAttr clipIfAny(const std::optional<BucketClip> &clip) {
+    if (!clip)
+      return {};
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("counter", b.getStringAttr(clip->counter)), b.getNamedAttr("dim", b.getStringAttr(clip->dim)),
+         b.getNamedAttr("exponent", b.getF64FloatAttr(clip->exponent)),
+         b.getNamedAttr("heads", b.getI64IntegerAttr(clip->heads)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(clip->columns)), b.getNamedAttr("axes", axes(clip->axes))});
+  }
   IntegerAttr offset(std::optional<uint64_t> at) {
     return at ? b.getI64IntegerAttr(static_cast<int64_t>(*at)) : IntegerAttr();
   }
@@ -412,7 +445,7 @@ private:
         bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
         bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr(),
         bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup), axesIfAny(bucket.sides[0].axes),
-        axesIfAny(bucket.sides[1].axes));
+        axesIfAny(bucket.sides[1].axes), clipIfAny(bucket.clip));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

@@ -84,6 +84,13 @@ SegmentBucket readBucket(exec::BucketOp op, dist::MeshAttr mesh) {
   for (auto [side, axes] : llvm::zip_equal(bucket.sides, ArrayRef({op.getRowAxesAttr(), op.getColumnAxesAttr()})))
     if (axes)
       side = {axesOf(axes), mesh ? mesh.size(axesOf(axes)) : 1};
+  if (DictionaryAttr clip = op.getClipAttr())
+    bucket.clip = {.counter = clip.getAs<StringAttr>("counter").str(),
+                   .dim = clip.getAs<StringAttr>("dim").str(),
+                   .exponent = clip.getAs<FloatAttr>("exponent").getValueAsDouble(),
+                   .heads = clip.getAs<IntegerAttr>("heads").getInt(),
+                   .columns = clip.getAs<IntegerAttr>("columns").getInt(),
+                   .axes = axesOf(clip.getAs<ArrayAttr>("axes"))};
   bucket.signRate = op.getSignRate() ? op.getSignRate()->convertToDouble() : 0;
   bucket.normWeight = op.getNormWeight().convertToDouble();
   bucket.storedOffset = op.getStoredOffset();

@@ -39,6 +39,17 @@ struct MatrixSide {
   bool operator==(const MatrixSide &other) const = default;
 };
 
+/// What QK-clip does to the weight that a bucket holds. Each row of the weight has `columns` elements of each of
+/// `heads` key-value heads.
+struct BucketClip {
+  std::string counter; ///< the largest scores of the heads
+  std::string dim;     ///< the dimension of the heads
+  double exponent = 0; ///< of a head's factor
+  int64_t heads = 1, columns = 1;
+  Axes axes; ///< axes whose ranks keep the maxima of other samples or positions
+  bool operator==(const BucketClip &other) const = default;
+};
+
 /// A bucket: parameters that are reduced, updated and gathered together. They differ only in their shapes.
 struct SegmentBucket {
   std::string name;               ///< for example "block.decayed"
@@ -60,6 +71,7 @@ struct SegmentBucket {
   llvm::SmallVector<int64_t, 2> matrix;
   std::array<MatrixSide, 2> sides; ///< the split of rows and of columns
   double signRate = 0;             ///< step of the optimizer Sign
+  std::optional<BucketClip> clip;  ///< set for a bucket with one weight, whose shards are whole rows
   double normWeight = 1;           ///< weight of the squared gradient in the gradient norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   /// Offsets of the gathered gradients (ZeRO 2 and 3) and of the gathered parameters (ZeRO 3). They are set if the

@@ -18,7 +18,8 @@ namespace {
 /// Builds the update of one bucket. Arguments precede all ops.
 class UpdateProgram {
 public:
-  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, const OptimizerConfig &settings)
+  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, const OptimizerConfig &settings,
+                const ClipFactors &clips)
       : f(f), b(f.b), bucket(bucket), hasMaster(hasMaster), settings(settings), f32(b.getF32Type()),
         type(f.flat(bucket.partElements, f32)) {
     old = f.argument(f.flat(bucket.partElements, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
@@ -26,6 +27,7 @@ public:
     weight = hasMaster ? f.argument(type, "state", stateName(rt::masterKind)) : old;
     for (const char *state : rt::optimizerRow(bucket.optimizer).states)
       states.push_back(f.argument(type, "state", stateName(state)));
+    factors = clips.of(bucket);
   }
 
   void buildAdamW();
@@ -92,10 +94,13 @@ private:
   const RankedTensorType type;
   Value old, sum, weight; ///< stored parameters, summed gradient, and master copy or stored parameters
   SmallVector<Value, 2> states;
+  Value factors; ///< of QK-clip; null: none
 };
 
 /// Adds the results. A step whose gradients overflowed leaves parameters and state unchanged.
 void UpdateProgram::finish(Value updated, ArrayRef<Value> newStates) {
+  if (factors)
+    updated = mul(updated, factors);
   Value apply = scalar("apply");
   auto chosen = [&](Value value, Value otherwise, Type element) -> Value {
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
@@ -219,8 +224,9 @@ void UpdateProgram::buildSign() {
 
 } // namespace
 
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings) {
-  UpdateProgram program(f, bucket, master, settings);
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings,
+                 const ClipFactors &clips) {
+  UpdateProgram program(f, bucket, master, settings, clips);
   switch (bucket.optimizer) {
   case rt::pb::SGD:
     return program.buildSgd();

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "compiler/import/run/run_config.h"
-#include "compiler/layout/region_function.h"
-#include "compiler/layout/segment_layout.h"
+#include "compiler/layout/clip_factors.h"
 
 namespace espalier {
 
 /// Adds the update of one bucket to `f`: arguments and results are the rank's parameters, its summed gradient, the f32
-/// master copy if `master`, and the state tensors. The program is that of the bucket's optimizer.
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings);
+/// master copy if `master`, and the state tensors. The program is that of the bucket's optimizer. `clips` has the
+/// factors of QK-clip.
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings,
+                 const ClipFactors &clips);
 
 } // namespace espalier

@@ -45,7 +45,7 @@ void addInput(const std::string &file, rt::pb::Plan &out) {
   input.set_sha256(llvm::toHex(hash, /*LowerCase=*/true));
 }
 
-/// Writes the optimizer and its hyperparameters, in the order of its row.
+/// Writes the optimizer and its hyperparameters, in the order of its row, then those of QK-clip.
 void describeOptimizer(const OptimizerConfig &from, rt::pb::Settings &out) {
   const std::map<std::string_view, std::string> texts = {{"momentum", fmt::format("{}", from.momentum)},
                                                          {"nesterov", from.nesterov ? "True" : "False"},
@@ -57,6 +57,14 @@ void describeOptimizer(const OptimizerConfig &from, rt::pb::Settings &out) {
     rt::pb::Hyperparameter &parameter = *out.add_hyperparameters();
     parameter.set_name(name);
     parameter.set_value(texts.at(name));
+  }
+  if (from.qkClipThreshold == 0)
+    return;
+  for (auto [name, value] :
+       {std::pair("qk_clip_threshold", from.qkClipThreshold), std::pair("qk_clip_alpha", from.qkClipAlpha)}) {
+    rt::pb::Hyperparameter &parameter = *out.add_hyperparameters();
+    parameter.set_name(name);
+    parameter.set_value(fmt::format("{}", value));
   }
 }
 

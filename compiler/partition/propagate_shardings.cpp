@@ -84,6 +84,8 @@ public:
         return op.emitOpError("cannot be sharded");
       if (auto accumulate = dyn_cast<model::AccumulateOp>(&op))
         placeAccumulate(accumulate);
+      else if (auto keep = dyn_cast<model::KeepMaximaOp>(&op))
+        placeMaxima(keep);
       else if (auto cotangent = dyn_cast<model::CotangentOp>(&op))
         placeCotangent(cotangent);
       else
@@ -174,6 +176,20 @@ private:
     place.partial = shardings[op.getX()].partial;
     shardings[op.getAccumulator()] = place;
     record(op, {place, place}, {place});
+  }
+
+  /// Maxima keep the sharding of the heads and become partial over the axes of the dimensions that they lack.
+  void placeMaxima(model::KeepMaximaOp op) {
+    Sharding x = resolved(op.getX()), place = resolved(op.getMaxima());
+    Axes partial;
+    for (auto [dim, axes] : llvm::zip_equal(dimNames(op.getX().getType()), x.dims))
+      if (dimIndex(op.getType(), dim) < 0)
+        llvm::append_range(partial, axes);
+      else
+        place.dims[dimIndex(op.getType(), dim)] = axes;
+    place.partial = layout.inMeshOrder(partial);
+    shardings[op.getMaxima()] = place;
+    record(op, {place, x}, {place});
   }
 
   /// The stream's gradient arrives with the stream's sharding. A loss is not resharded and may stay a partial sum.

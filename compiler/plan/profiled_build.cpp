@@ -174,17 +174,19 @@ LiveBytes ProfiledBuild::splitLiveBytes(const std::string &kind) const {
 
 std::vector<Size> ProfiledBuild::stepPeaks(const std::string &kind) const {
   std::vector<Size> live;
-  bool isSharded = sizes.at().zero > 0, updatesMatrices = false;
+  bool isSharded = sizes.at().zero > 0, updatesMatrices = false, clips = false;
   for (const SegmentLayout &segment : readSegments(module()))
-    for (const SegmentBucket &bucket : segment.buckets)
+    for (const SegmentBucket &bucket : segment.buckets) {
       updatesMatrices |= segment.kind == kind && !bucket.matrix.empty();
-  if (isSharded || updatesMatrices)
+      clips |= segment.kind == kind && bucket.clip;
+    }
+  if (isSharded || updatesMatrices || clips)
     for (const char *step : stepFunctions)
       addProgram(module(), kind + step, sizes, live);
   keepLargest(live);
   // A shard has whole matrices, so that more replicas do not always have smaller shards. Under ZeRO this is the upper
   // bound for two and more replicas.
-  if (updatesMatrices)
+  if (updatesMatrices || !isSharded)
     return live;
   // This holds for experts and all other parameters: ZeRO also shards over ep what ep does not split.
   for (Size &size : live)

@@ -58,6 +58,8 @@ DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
   }
   if (from.skipSpikeFactor > 0)
     add("skip_spike_factor", from.skipSpikeFactor);
+  if (from.qkClipThreshold > 0)
+    add("qk_clip_threshold", from.qkClipThreshold);
   if (!from.rateGroups.empty())
     list.push_back(b.getNamedAttr("rate_groups", b.getI64IntegerAttr(static_cast<int64_t>(from.rateGroups.size()))));
   for (auto [number, group] : llvm::enumerate(from.rateGroups))
@@ -79,6 +81,11 @@ DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment
         b.getNamedAttr("stddev", b.getF64FloatAttr(parameter.initializer.stddev))};
     if (parameter.decay)
       facts.push_back(b.getNamedAttr("decays", b.getUnitAttr()));
+    if (parameter.clip)
+      facts.push_back(b.getNamedAttr(
+          "clip", b.getDictionaryAttr({b.getNamedAttr("counter", b.getStringAttr(parameter.clip->counter)),
+                                       b.getNamedAttr("exponent", b.getF64FloatAttr(parameter.clip->exponent)),
+                                       b.getNamedAttr("heads", b.getStringAttr(parameter.clip->heads))})));
     if (parameter.signRate > 0)
       facts.push_back(b.getNamedAttr("sign_rate", b.getF64FloatAttr(parameter.signRate)));
     if (!parameter.tiedTo.empty())
@@ -199,7 +206,7 @@ OptimizerConfig readOptimizer(ModuleOp module) {
          {std::pair("beta1", &to.beta1), std::pair("beta2", &to.beta2), std::pair("epsilon", &to.epsilon),
           std::pair("weight_decay", &to.weightDecay), std::pair("max_grad_norm", &to.maxGradNorm),
           std::pair("momentum", &to.momentum), std::pair("extra_scale_factor", &to.scaleFactor),
-          std::pair("skip_spike_factor", &to.skipSpikeFactor)})
+          std::pair("skip_spike_factor", &to.skipSpikeFactor), std::pair("qk_clip_threshold", &to.qkClipThreshold)})
       readNumber(from, name, *number);
     to.clip = to.maxGradNorm > 0;
     readNumber(from, "nesterov", to.nesterov);

@@ -179,7 +179,7 @@ LogicalResult LaunchOp::verify() {
 std::vector<const rt::OperandSignature *> CallOp::operands() {
   const rt::FunctionSignature *function = rt::findFunction(getFunction());
   const rt::EpilogueSignature *epilogue = getEpilogue() ? rt::findEpilogue(*getEpilogue()) : nullptr;
-  return rt::operandsOf(*function, epilogue, getBuffers().size());
+  return rt::operandsOf(*function, epilogue, getBuffers().size(), getSizes());
 }
 
 /// Returns the type that an operand with this type letter requires, for errors. Returns an empty string if `type` is
@@ -272,6 +272,17 @@ LogicalResult BucketOp::verify() {
   if (matrix <= 0 || part % matrix != 0) // bucket_c4
     return emitOpError("needs parts of whole matrices, got parts of ")
            << part << " elements and matrices of " << matrix;
+  DictionaryAttr clip = getClipAttr();
+  if (!clip)
+    return success();
+  auto heads = clip.getAs<IntegerAttr>("heads"), columns = clip.getAs<IntegerAttr>("columns");
+  auto axes = clip.getAs<ArrayAttr>("axes");
+  if (!clip.getAs<StringAttr>("counter") || !clip.getAs<StringAttr>("dim") || !clip.getAs<FloatAttr>("exponent") ||
+      !axes || !areAxes(axes) || !heads || !columns || heads.getInt() < 1 || columns.getInt() < 1 ||
+      part % heads.getInt() != 0 || part / heads.getInt() % columns.getInt() != 0)
+    return emitOpError(
+               "needs a clip with counter, dim, exponent, axes, heads and columns, and parts of whole rows, got ")
+           << clip << " and parts of " << part << " elements";
   return success();
 }
 

@@ -178,6 +178,11 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     `sign_rate` is the step of the optimizer Sign.
     `rate_group` numbers the group of parameters whose learning rate the update uses, from 1 on.
 
+    `clip` has what QK-clip does after the update of the bucket's weights, whose columns are those of heads: the
+    counter with the maxima of the key-value heads (`counter`), the dimension of the heads (`dim`), the exponent of
+    their factors (`exponent`), the columns of a head (`columns`), the number of heads on a rank (`heads`), and the
+    axes whose ranks keep maxima of other samples or positions (`axes`).
+
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
@@ -193,7 +198,7 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
                        UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
                        OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate,
                        OptionalAttr<I64Attr>:$rate_group, OptionalAttr<StrArrayAttr>:$row_axes,
-                       OptionalAttr<StrArrayAttr>:$column_axes);
+                       OptionalAttr<StrArrayAttr>:$column_axes, OptionalAttr<DictionaryAttr>:$clip);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

@@ -162,6 +162,19 @@ def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
   let hasVerifier = 1;
 }
 
+def Model_KeepMaximaOp : Model_Op<"keep_maxima", [CostedOpInterface, ShardableOpInterface]> {
+  let summary = "The larger of each of the maxima and the values of x of its head, in place";
+  let description = [{
+      Created by `build_model` for QK-clip. The maxima are an argument of the function, one per key-value head, and the
+      result is their new content. Ranks that have other samples or positions of x keep their own maxima.
+    - (C1) x is f32 and [batch, seq, kv heads, heads of a group..]; maxima and result are f32 and [kv heads].
+  }];
+  let arguments = (ins AnyRankedTensor:$maxima, AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$maxima `,` $x attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 def Model_SquaredNormOp : Model_Op<"squared_norm", [CostedOpInterface, ShardableOpInterface]> {
   let summary = "weight * sum of the squares of all elements; not finite if an element is not finite";
   let description = [{
@@ -298,10 +311,11 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     q is [batch, seq, heads.., head_dim], k is [batch, seq, kv heads, head_dim], v is [batch, seq, kv heads, value_dim].
     value_dim may be head_dim. The dimensions of q between seq and head_dim are those of k, then at most one more (the
     query group of grouped-query attention). out is [batch, seq, heads.., value_dim].
-    `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored.
+    `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored. The optional result
+    `largest` has the largest score of each query, and the type of log_sum_exp.
     - (C1) k and v have four dimensions and one element type, and differ at most in the last dimension.
     - (C2) q has the dimensions given above.
-    - (C3) out has q's dimensions, but the last of v; log_sum_exp has q's dimensions without the last.
+    - (C3) out has q's dimensions, but the last of v; log_sum_exp and largest have q's dimensions without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
     - (C5) k has as many positions as q or, if q is a shard of the queries, as `unsplit`.
     - (C6) window is at least 1 and needs causal; soft_cap is positive.
@@ -317,7 +331,7 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$soft_cap,
                        OptionalAttr<ArrayAttr>:$origins, OptionalAttr<DenseI64ArrayAttr>:$unsplit,
                        Optional<AnyRankedTensor>:$visible_from);
-  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp, Optional<AnyRankedTensor>:$largest);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }

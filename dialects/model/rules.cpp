@@ -428,8 +428,10 @@ template <typename Op> static double attentionFlops(Op op, double ofKeys, double
 
 FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ(), getV()); }
 SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
-  Operation *local = context.cloneWith(*this, attentionOperands(context, *this),
-                                       TypeRange{context.resultType(0), context.resultType(1)});
+  SmallVector<Type> types;
+  for (unsigned i = 0; i < (*this)->getNumResults(); ++i)
+    types.push_back(context.resultType(i));
+  Operation *local = context.cloneWith(*this, attentionOperands(context, *this), types);
   return withOrigins(context, local, getQ());
 }
 double AttentionOp::flops() { return attentionFlops(*this, 1, 1); }

@@ -269,6 +269,15 @@ LogicalResult AccumulateOp::verify() {
   return success();
 }
 
+LogicalResult KeepMaximaOp::verify() {
+  auto x = cast<RankedTensorType>(getX().getType()), maxima = cast<RankedTensorType>(getType());
+  constexpr int64_t heads = 2; // the dimension of x
+  if (x.getRank() <= heads || getMaxima().getType() != maxima || !elementOf(getX()).isF32() ||
+      maxima != namedTensor({x.getDimSize(heads)}, {dimNames(x)[heads]}, elementOf(getX()))) // keep_maxima_c1
+    return emitOpError("needs f32 maxima with the third dimension of x, got ") << maxima << " for " << x;
+  return success();
+}
+
 LogicalResult SquaredNormOp::verify() {
   if (!shapeOf(getResult()).empty() || !elementOf(getResult()).isF32()) // squared_norm_c1
     return emitOpError("needs a result of type tensor<f32>, got ") << getType();
@@ -368,6 +377,8 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("needs out like q with the last dimension of v and log_sum_exp like q without its last "
                        "dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
+  if (getLargest() && getLargest().getType() != getLogSumExp().getType()) // attention_c3
+    return emitOpError("needs largest of the type of log_sum_exp, got ") << getLargest().getType();
   if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
     return failure();
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());

@@ -91,10 +91,14 @@ public:
       : Attention(call, types, loops) {
     // Large groups share the packed keys among their heads, so they need fewer queries per part.
     queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
-    out_ = CallReader(call, types).buffer("out");
+    CallReader reader(call, types);
+    out_ = reader.buffer("out");
+    if (reader.has("maxima"))
+      maxima_ = reader.buffer("maxima");
   }
 
   int64_t parts() const override { return shape_.group == 0 ? 0 : shape_.batch * shape_.kvHeads * queries_.count(); }
+  size_t sharedScratchBytes() const override { return maxima_ ? static_cast<size_t>(parts()) * sizeof(float) : 0; }
   size_t scratchBytesPerThread() const override {
     return loops_.attentionForwardScratchBytes(shape_, std::min(shape_.sequence, queries_.unitsPerPiece));
   }
@@ -116,12 +120,22 @@ public:
                              .endQuery = queries_[block].end,
                              .firstPosition = firstPosition(arguments),
                              .scratch = threadScratch,
-                             .visibleFrom = visibleFrom(arguments, pair / shape_.kvHeads)});
+                             .visibleFrom = visibleFrom(arguments, pair / shape_.kvHeads),
+                             .largest = maxima_ ? static_cast<float *>(arguments.scratch) + part : nullptr});
+  }
+
+  void finish(const CallArguments &arguments) const override {
+    for (int64_t part = 0; maxima_ && part < parts(); ++part) {
+      float largest = static_cast<const float *>(arguments.scratch)[part];
+      float &maximum = static_cast<float *>(arguments.buffers[*maxima_])[part % shape_.kvHeads];
+      maximum = largest > maximum ? largest : maximum;
+    }
   }
 
 private:
   Pieces queries_;
-  int out_; ///< the buffer of the result; that of lse follows
+  int out_;                   ///< the buffer of the result; that of lse follows
+  std::optional<int> maxima_; ///< the buffer of the maxima of key-value heads
 };
 
 class AttentionBackward final : public Attention {

@@ -16,7 +16,7 @@ struct CallRows {
 
   explicit CallRows(const pb::LibraryCall &call);
   std::vector<const OperandSignature *> operands(int buffers) const {
-    return operandsOf(*function, epilogue, static_cast<size_t>(buffers));
+    return operandsOf(*function, epilogue, static_cast<size_t>(buffers), sizes ? *sizes : std::vector<int64_t>());
   }
 };
 

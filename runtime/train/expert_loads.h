@@ -62,7 +62,6 @@ private:
     uint64_t address; ///< in this rank's device memory; only of its own stage
   };
 
-  void addCall(const pb::Plan &plan, int stage, int index);
   std::vector<uint32_t> read();
 
   const Mesh &mesh;

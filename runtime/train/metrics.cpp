@@ -64,6 +64,14 @@ nlohmann::ordered_json loadsOf(const ExpertLoads &loads) {
           {"layers", layers}};
 }
 
+/// Returns the largest attention score of all layers, and that of each layer.
+nlohmann::ordered_json scoresOf(const std::vector<LayerScore> &scores) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const LayerScore &score : scores)
+    layers.push_back({{"layer", score.layer}, {"max", score.largest}});
+  return {{"max", largestOf(scores)}, {"layers", layers}};
+}
+
 /// Formats a duration and the speed of moving `bytes` in this time: "1.21 s (4.812 GB/s)".
 std::string withSpeed(double seconds, uint64_t bytes) {
   std::string duration = seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
@@ -98,6 +106,8 @@ std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft)
   if (!record.experts.isEmpty())
     line += fmt::format("  experts {:.2f} x mean, {:.1f} % dropped", record.experts.mostOverMean(),
                         record.experts.droppedShare() * 100);
+  if (!record.attentionScores.empty())
+    line += fmt::format("  attention scores to {:.4g}", largestOf(record.attentionScores));
   if (record.isSpike)
     line += fmt::format("  skipped: gradient norm above {:.4g}", record.normLimit);
   else if (!record.isApplied && record.labels > 0)
@@ -205,6 +215,8 @@ std::string metricsLine(const StepRecord &record) {
     line["batch"] = record.batch;
   if (!record.experts.isEmpty())
     line["experts"] = loadsOf(record.experts);
+  if (!record.attentionScores.empty())
+    line["max_attention_logit"] = scoresOf(record.attentionScores);
   line["schema"] = 1;
   return line.dump();
 }
@@ -292,6 +304,8 @@ void Metrics::add(const StepRecord &record) {
   if (!record.experts.isEmpty())
     events.add(record.step, {{"experts/max_over_mean", record.experts.mostOverMean()},
                              {"experts/dropped", record.experts.droppedShare()}});
+  if (!record.attentionScores.empty())
+    events.add(record.step, {{"max_attention_logit", largestOf(record.attentionScores)}});
   double left = secondsLeft(record);
   if (isTerminal) {
     int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));

@@ -23,6 +23,8 @@ void RunGauges::add(const StepRecord &record) {
   step = record;
   if (!record.experts.isEmpty())
     experts = record.experts;
+  if (!record.attentionScores.empty())
+    largestScore = largestOf(record.attentionScores);
   ++trainedSteps;
   skippedSteps += !record.isApplied;
   labels += record.labels;
@@ -77,6 +79,9 @@ std::string RunGauges::text() const {
     text.single("expert_dropped_ratio", "gauge", "Share of the choices of experts beyond their capacity.",
                 experts.droppedShare());
   }
+  if (largestScore)
+    text.single("max_attention_logit", "gauge", "Largest attention score of a step, before the softmax.",
+                *largestScore);
   if (evaluation) {
     text.single("evaluation_step", "gauge", "Steps before the latest evaluation.", evaluation->step);
     text.single("evaluation_loss", "gauge", "Mean loss of the latest evaluation.", evaluation->loss);

@@ -28,7 +28,8 @@ private:
   int64_t restarts = 0, growths = 0; ///< after failures; because lost ranks returned
   double labels = 0, blockedSeconds = 0;
   std::optional<StepRecord> step;
-  ExpertLoads experts; ///< the latest ones
+  ExpertLoads experts;                ///< the latest ones
+  std::optional<double> largestScore; ///< of attention, the latest one
   std::optional<EvaluationRecord> evaluation;
   std::optional<SaveRecord> save;
   std::vector<std::pair<int, double>> slowRanks; ///< rank, and its compute time over the median

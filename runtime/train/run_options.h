@@ -7,6 +7,7 @@
 #include "runtime/executor.h"
 #include "runtime/launch/topology.h"
 #include "runtime/program.h"
+#include "runtime/train/attention_scores.h"
 #include "runtime/train/expert_loads.h"
 #include "runtime/train/open_data.h"
 #include "runtime/train/slow_ranks.h"
@@ -38,6 +39,8 @@ struct StepRecord {
   double normLimit = 0;   ///< 0: none
   int64_t batch = 0;      ///< samples of the step in a run with a ramp of the batch size, else 0
   ExpertLoads experts;    ///< empty in most steps
+  /// The largest attention score of each layer in a run with QK-clip; given as often as `experts`.
+  std::vector<LayerScore> attentionScores;
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

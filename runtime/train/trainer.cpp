@@ -95,7 +95,7 @@ void Trainer::train() {
   if (isLeader())
     context.metrics.addRestarts(firstStep);
   beginComparison();
-  beginLoads();
+  beginCounters();
   do {
     while (!isStopped && divergence.empty() && state.step < options.steps) {
       trainStep();
@@ -160,21 +160,30 @@ void Trainer::beginComparison() {
 }
 
 /// Rank 0 chooses the interval, because only its process must know the options of the log.
-void Trainer::beginLoads() {
+void Trainer::beginCounters() {
   constexpr int64_t usual = 10;
   expertCounters.emplace(context.program, executor);
   if (expertCounters->isEmpty())
-    return expertCounters.reset();
+    expertCounters.reset();
+  scoreCounters.emplace(context.program, executor);
+  if (scoreCounters->isEmpty())
+    scoreCounters.reset();
+  if (!expertCounters && !scoreCounters)
+    return;
   std::string mine = isLeader() ? std::to_string(context.options.logEvery.value_or(usual)) : "";
-  loadSteps = std::stoll(agreement.first(mine));
+  countSteps = std::stoll(agreement.first(mine));
 }
 
-ExpertLoads Trainer::loadsIfDue() {
+void Trainer::countIfDue(StepRecord &record) {
   ++countedSteps;
   bool isLast = isStopped || state.step == context.options.steps;
-  if (!expertCounters || (state.step % loadSteps != 0 && !isLast))
-    return {};
-  return {std::exchange(countedSteps, 0), expertCounters->take(agreement)};
+  if (countSteps == 0 || (state.step % countSteps != 0 && !isLast))
+    return;
+  if (expertCounters)
+    record.experts = {countedSteps, expertCounters->take(agreement)};
+  if (scoreCounters)
+    record.attentionScores = scoreCounters->take(agreement);
+  countedSteps = 0;
 }
 
 void Trainer::compareIfDue() {
@@ -234,7 +243,8 @@ void Trainer::trainStep() {
   divergence = divergenceRule.judge(outcome, state);
   isSaveProven |= std::isfinite(outcome.loss); // NaN without labels; then the weights are still those of the save
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  ExpertLoads loads = loadsIfDue();
+  StepRecord made = isLeader() ? record(outcome, seconds.count()) : StepRecord();
+  countIfDue(made);
   if (context.options.keepGradients)
     context.gatherer.addGradients(executor, results, state.step - 1 - firstStep);
   if (context.options.keepParameters)
@@ -243,8 +253,7 @@ void Trainer::trainStep() {
     context.options.inspect(executor);
   if (!isLeader())
     return;
-  context.result.steps.push_back(record(outcome, seconds.count()));
-  context.result.steps.back().experts = std::move(loads);
+  context.result.steps.push_back(std::move(made));
   context.metrics.add(context.result.steps.back());
   if (context.options.onStep)
     context.options.onStep(context.result.steps.back());

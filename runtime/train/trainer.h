@@ -84,10 +84,11 @@ private:
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
-  /// Finds the counters of experts, and agrees with the other ranks on when they are read.
-  void beginLoads();
-  /// Returns the loads of experts since the last call if they are due. All ranks call it after each step.
-  ExpertLoads loadsIfDue();
+  /// Finds the counters of layers, and agrees with the other ranks on when they are read.
+  void beginCounters();
+  /// Adds the loads of experts since the last call, and the attention scores of the step, to the record if they are
+  /// due. All ranks call it after each step.
+  void countIfDue(StepRecord &record);
   bool isLeader() const { return executor.rankProgram().rank == 0; }
 
   RunContext &context;
@@ -106,7 +107,8 @@ private:
   std::optional<SlowRanks> slowRanks;           ///< set if there are comparisons
   std::vector<std::string> hosts;               ///< of the ranks, if there are comparisons
   std::optional<ExpertCounters> expertCounters; ///< set if the plan has counters of experts
-  int64_t loadSteps = 0, countedSteps = 0;      ///< steps between readings of the counters, and since the last one
+  std::optional<ScoreCounters> scoreCounters;   ///< set if the plan has counters of attention scores
+  int64_t countSteps = 0, countedSteps = 0;     ///< steps between readings of the counters, and since the last one
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the result of the rule

@@ -163,7 +163,9 @@ void Terms::checkResult(const Use &use, const std::vector<Use> &uses, bool isPro
   uint32_t wanted = passed | (use.reduces ? read & ~axesOf(*use.buffer) : 0);
   // Kernels weight a statistic if several ranks count the same tokens, so a statistic may be partial over more axes.
   bool isStatistic = use.access == pb::Operand::ADD && value.additions() == 0;
-  if (isStatistic ? (wanted & ~partial) != 0 : wanted != partial)
+  // A maximum that all ranks have is a term of itself.
+  bool isMaximum = value.reduction() == pb::MAX;
+  if (isStatistic || isMaximum ? (wanted & ~partial) != 0 : wanted != partial)
     add("makes terms of '{}' over {}, and it is partial over {}", value.name(), wanted, partial);
   if (passed && value.reduction() != pb::SUM)
     add("adds up terms of '{}', of which the greatest is wanted", value.name());

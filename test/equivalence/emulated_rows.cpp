@@ -57,6 +57,7 @@ const std::vector<EmulatedRow> &planRows() {
       {"adapters_dropout", "gpt2", adapterSets(0.2), {}},
       {"gpt2_sgd", "gpt2", optimizerModels().front().sets, {.microBatches = 2}},
       {"llama_muon", "llama", {"optimizer.type=Muon"}, {.microBatches = 2}},
+      {"llama_clip_full", "llama", clipModels().back().sets, {.microBatches = 2, .recompute = full}},
   };
   return rows;
 }
@@ -83,6 +84,11 @@ const std::vector<EmulatedRow> &splitRows() {
        "gpt2",
        {"optimizer.type=Muon"},
        {.dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true}},
+      {"gpt2_clip_dp2_tp2_zero2",
+       "gpt2",
+       clipModels().front().sets,
+       {.dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true}},
+      {"llama_clip_cp2_zigzag", "llama", clipModels().back().sets, {.cp = 2, .zigzag = true}},
       {"gemma2_tp2_cp2", "gemma2", {}, {.tp = 2, .cp = 2}},
       {"deepseek_v3_tp2_cp2", "deepseek_v3", {}, {.tp = 2, .cp = 2}},
       {"llama_documents_tp2_cp2", "llama", documentSets(), {.tp = 2, .cp = 2}},

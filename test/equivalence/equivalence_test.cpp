@@ -158,6 +158,9 @@ INSTANTIATE_TEST_SUITE_P(OptimizerPlans, InterpretedPlans,
 INSTANTIATE_TEST_SUITE_P(SlicePlans, CompiledPlans, testing::ValuesIn(sliceRows(0)), nameOf);
 INSTANTIATE_TEST_SUITE_P(SlicePlans, InterpretedPlans, testing::ValuesIn(sliceRows(1)), nameOf);
 
+INSTANTIATE_TEST_SUITE_P(ClipPlans, CompiledPlans, testing::ValuesIn(rowsOf(clipModels(), clipSplits())), nameOf);
+INSTANTIATE_TEST_SUITE_P(ClipPlans, InterpretedPlans, testing::ValuesIn(rowsOf(clipModels(), clipSplits(), 2)), nameOf);
+
 INSTANTIATE_TEST_SUITE_P(ExpertOptimizerPlans, CompiledPlans, testing::ValuesIn(expertOptimizerRows()), nameOf);
 INSTANTIATE_TEST_SUITE_P(ExpertOptimizerPlans, InterpretedPlans, testing::ValuesIn(expertOptimizerRows()), nameOf);
 

@@ -446,6 +446,38 @@ const std::vector<Model> &optimizerModels() {
   return list;
 }
 
+const std::vector<Model> &clipModels() {
+  static const std::vector<Model> list = {
+      {"gpt2_clip",
+       "gpt2",
+       {"optimizer.type=Muon", "model.model_config.hidden_size=32", "optimizer.qk_clip_threshold=0.3"}},
+      {"llama_clip", "llama", {"optimizer.qk_clip_threshold=0.1", "optimizer.qk_clip_alpha=0.3"}},
+  };
+  return list;
+}
+
+const std::vector<SplitCase> &clipSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate4_full", .microBatches = 4, .recompute = full},
+      {.name = "dp4", .dp = 4},
+      {.name = "dp4_zero1_group2", .dp = 4, .zero = 1, .zeroGroup = 2},
+      {.name = "dp2_zero2_selective", .dp = 2, .microBatches = 2, .zero = 2, .recompute = selective},
+      {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},
+      {.name = "tp2_sp", .tp = 2, .microBatches = 2, .sequenceParallel = true},
+      {.name = "cp2_zero1", .cp = 2, .microBatches = 2, .zero = 1},
+      {.name = "cp2_zigzag", .cp = 2, .zigzag = true},
+      {.name = "dp2_pp2_zero1", .dp = 2, .pp = 2, .microBatches = 4, .zero = 1},
+      {.name = "dp2_tp2_cp2_zero2_sp",
+       .dp = 2,
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .zero = 2,
+       .sequenceParallel = true},
+  };
+  return cases;
+}
+
 const std::vector<SplitCase> &matrixSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "accumulate2_full", .microBatches = 2, .recompute = full},

@@ -44,6 +44,9 @@ const std::vector<SplitCase> &frozenSplits();
 
 /// Models with each optimizer beside AdamW.
 const std::vector<Model> &optimizerModels();
+/// Models with QK-clip, which scales some heads in every step: Muon, and AdamW with grouped queries.
+const std::vector<Model> &clipModels();
+const std::vector<SplitCase> &clipSplits();
 /// Splits that keep matrices whole.
 const std::vector<SplitCase> &matrixSplits();
 /// Splits that split matrices into slices.

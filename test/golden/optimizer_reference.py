@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SGD, Muon and groups of parameters on the tiny GPT-2 of reference.py, in float64: an oracle for optimizers other than AdamW.
+"""SGD, Muon, QK-clip and groups of parameters on the tiny models of reference.py, in float64: an oracle for optimizers.
 
     optimizer_reference.py            writes optimizers.json beside this file
     optimizer_reference.py --check    compares a new computation with optimizers.json and writes nothing
@@ -18,7 +18,7 @@ import sys
 import numpy as np
 import torch
 
-from reference import GPT2, TRAINING, Gpt2, batch_of, initial_parameters
+from reference import GPT2, LLAMA, TRAINING, Gpt2, Llama, batch_of, initial_parameters
 
 STEPS = 4
 CONFIG = GPT2 | {"hidden": 32, "head_dim": 8, "ffn": 64}
@@ -34,6 +34,11 @@ CASES = {
     "muon": {"type": "Muon", "weight_decay": 0.1},
     "muon_original": {"type": "Muon", "momentum": 0.9, "nesterov": False, "ns_steps": 3, "scale_mode": "shape_scaling",
                       "weight_decay": 0.1},
+    "muon_clip": {"type": "Muon", "weight_decay": 0.1, "qk_clip_threshold": 0.3},
+    "muon_clip_queries": {"type": "Muon", "weight_decay": 0.1, "qk_clip_threshold": 0.1, "qk_clip_alpha": 0.9},
+    "adamw_clip": {"type": "AdamW", "weight_decay": 0.1, "qk_clip_threshold": 0.2, "qk_clip_alpha": 0.1},
+    "llama_clip": {"model": "llama", "type": "AdamW", "weight_decay": 0.1, "qk_clip_threshold": 0.1,
+                   "qk_clip_alpha": 0.3},
     "muon_unit_rms": {"type": "Muon", "scale_mode": "unit_rms_norm", "extra_scale_factor": 0.5, "weight_decay": 0},
 }
 
@@ -101,22 +106,43 @@ def optimizers_of(settings, w, decays):
                               eps=TRAINING["epsilon"])]
 
 
+def largest_scores(q, k):
+    """Returns the largest causal attention score of each key-value head, before the softmax."""
+    scores = np.einsum("bthgd,bshd->bhgts", q, k) / math.sqrt(q.shape[-1])
+    seen = np.tril(np.ones(scores.shape[-2:], dtype=bool))
+    return np.where(seen, scores, -np.inf).max(axis=(0, 2, 3, 4))
+
+
+def clip(w, largest, threshold, alpha):
+    """Scales the query and key weights of heads as Megatron's clip_qk, which leaves biases alone."""
+    for prefix, scores in largest.items():
+        factors = torch.tensor(np.minimum(1, threshold / np.maximum(scores, 1e-30)))
+        for name, exponent in (("q", alpha), ("k", 1 - alpha)):
+            weight = w[prefix + f"attn_{name}_weight"]  # [hidden, kv_heads, .., head_dim]
+            weight.mul_((factors**exponent).reshape((-1,) + (1,) * (weight.dim() - 2)))
+
+
 def train(settings):
     """Returns the losses of all steps, with clipping by the global norm."""
-    model = Gpt2(CONFIG)
+    settings = dict(settings)
+    threshold, alpha = settings.pop("qk_clip_threshold", None), settings.pop("qk_clip_alpha", 0.5)
+    model, largest = (Llama(LLAMA) if settings.pop("model", "gpt2") == "llama" else Gpt2(CONFIG)), {}
+    model.observe = lambda prefix, q, k: largest.update({prefix: largest_scores(q, k)})
     w = {name: torch.tensor(value) for name, value in initial_parameters(model).items()}
     optimizers = optimizers_of(settings, w, {name for name, _, _, _, decay in model.parameters() if decay})
     losses = []
     for step in range(STEPS):
-        tokens, labels, weights = batch_of(step, CONFIG)
+        tokens, labels, weights = batch_of(step, model.config)
         loss, gradients = model.step({name: value.numpy() for name, value in w.items()}, tokens, labels,
                                      np.ones_like(weights))
         norm = math.sqrt(sum((g**2).sum() for g in gradients.values()))
-        clip = min(1.0, TRAINING["max_grad_norm"] / (norm + 1e-6))
+        scale = min(1.0, TRAINING["max_grad_norm"] / (norm + 1e-6))
         for name, gradient in gradients.items():
-            w[name].grad = torch.tensor(gradient * clip)
+            w[name].grad = torch.tensor(gradient * scale)
         for optimizer in optimizers:
             optimizer.step()
+        if threshold:
+            clip(w, largest, threshold, alpha)
         losses.append(float(loss))
     return losses
 

@@ -1,4 +1,4 @@
-// Trains the compiled tiny GPT-2 with SGD, Muon and groups of parameters, and compares the losses with PyTorch's
+// Trains compiled tiny models with SGD, Muon, QK-clip and groups of parameters, and compares the losses with PyTorch's
 // (optimizers.json, made by optimizer_reference.py).
 #include "test/golden/formula_data.h"
 
@@ -24,13 +24,15 @@ std::string textOf(const nlohmann::json &value) {
                              : value.dump();
 }
 
-/// Imports the run file of the GPT-2 golden, with the widths and the optimizer of a case.
+/// Imports the run file of the model of a case, GPT-2 by default, with the widths and the optimizer of a case.
 ImportedRun imported(const nlohmann::json &settings) {
   ImportOptions options;
   options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-  options.sets = {"model.model_config.hidden_size=32"};
+  const std::string model = settings.value("model", "gpt2");
+  if (model == "gpt2")
+    options.sets = {"model.model_config.hidden_size=32"};
   for (const auto &[key, value] : settings.items())
-    if (key != "rates")
+    if (key != "rates" && key != "model")
       options.sets.push_back("optimizer." + key + "=" + textOf(value));
   std::string groups;
   const nlohmann::json rates = settings.value("rates", nlohmann::json::object());
@@ -38,7 +40,7 @@ ImportedRun imported(const nlohmann::json &settings) {
     groups += "{type: constant, params: [\"" + name + "\"], learning_rate: " + rate.dump() + "}, ";
   if (!groups.empty())
     options.sets.push_back("grouped_lr_schedule.grouped=[" + groups + "]");
-  return importRun(folder + "gpt2.yaml", options);
+  return importRun(folder + model + ".yaml", options);
 }
 
 class Optimizers : public testing::TestWithParam<const char *> {};
@@ -68,7 +70,8 @@ TEST_P(Optimizers, TrainsLikePyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Optimizers,
                          testing::Values("sgd", "sgd_nesterov", "sgd_plain", "muon", "muon_original", "muon_unit_rms",
-                                         "adamw_groups", "sgd_groups", "muon_groups"),
+                                         "muon_clip", "muon_clip_queries", "adamw_clip", "llama_clip", "adamw_groups",
+                                         "sgd_groups", "muon_groups"),
                          [](const auto &info) { return std::string(info.param); });
 
 } // namespace

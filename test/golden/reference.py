@@ -87,11 +87,17 @@ def batch_of(step, config):
 
 # Models: `parameters` lists (name, shape, kind, stddev, decay); `step` returns the loss and all gradients ------------
 
+def observe_nothing(prefix, q, k):
+    """`observe` of a model gets q [batch, seq, kv_heads, group, head_dim] and k [batch, seq, kv_heads, head_dim] of each
+    layer, as attention reads them."""
+
+
 class Gpt2:
     """GPT-2: LayerNorm before each block, learned positions, biases, tanh GELU, head tied to the token table."""
 
     def __init__(self, config):
         self.config = config
+        self.observe = observe_nothing
 
     def parameters(self):
         c = self.config
@@ -122,6 +128,7 @@ class Gpt2:
         eps = self.config["norm_epsilon"]
         n1, back_n1 = layer_norm(x, get("ln1_weight"), get("ln1_bias"), eps)
         heads = {name: linear(n1, get(f"attn_{name}_weight"), get(f"attn_{name}_bias")) for name in "qkv"}
+        self.observe(prefix, heads["q"][0][:, :, :, None], heads["k"][0])
         mixed, back_mixed = attention(heads["q"][0][:, :, :, None], heads["k"][0], heads["v"][0])
         projected, back_projected = linear(mixed[:, :, :, 0], get("attn_proj_weight"), get("attn_proj_bias"))
         middle = x + projected
@@ -180,6 +187,7 @@ class Llama:
 
     def __init__(self, config):
         self.config = config
+        self.observe = observe_nothing
 
     def parameters(self):
         c = self.config
@@ -229,6 +237,7 @@ class Llama:
         n1, back_n1 = rms_norm(x, get("attn_norm"), eps)
         heads = {name: linear(n1, get("attn_" + name)) for name in "qkv"}
         turned = {name: self.turn(get, name, heads[name][0]) for name in "qk"}
+        self.observe(prefix, turned["q"][0], turned["k"][0])
         mixed, back_mixed = attention(turned["q"][0], turned["k"][0], heads["v"][0])
         projected, back_projected = linear(mixed, get("attn_o"))
         middle = x + projected

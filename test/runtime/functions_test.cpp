@@ -70,7 +70,10 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
   EXPECT_TRUE(y.isWritten() && !y.isRead() && y.over == "x" && y.dims == x.dims);
   EXPECT_TRUE(rope.sizes[3].isFlag && rope.sizes[3].name == "inverse");
   const FunctionSignature &attention = *findFunction("attention_forward");
-  EXPECT_TRUE(attention.operands[6].name == "step" && attention.operands[6].isRead() && attention.operands[6].isSlot);
+  const OperandSignature &maxima = attention.operands[6], &step = attention.operands[7];
+  EXPECT_TRUE(maxima.name == "maxima" && maxima.flag == "keeps_maxima" && maxima.isSum && !maxima.isOptional);
+  EXPECT_EQ(maxima.access, OperandSignature::Access::Add);
+  EXPECT_TRUE(step.name == "step" && step.isRead() && step.isSlot);
   EXPECT_TRUE(attention.operands[3].name == "visible_from" && attention.operands[3].isOptional);
   EXPECT_FALSE(attention.operands[1].isLinear);
   EXPECT_TRUE(attention.operands[2].isLinear && attention.hasFlag("causal") && attention.space == "q");
@@ -85,8 +88,8 @@ TEST(Functions, ARowDescribesAnOperandCompletely) {
 TEST(Functions, OptionalSizesHaveDefaults) {
   const FunctionSignature &attention = *findFunction("attention_forward");
   int64_t given[] = {2, 9, 3, 4, 8, 36}, negative[] = {2, -9, 3, 4, 8};
-  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0, 8, 0}));
-  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0, 8, 0}));
+  EXPECT_EQ(allSizes(attention, std::span(given, 5)), (std::vector<int64_t>{2, 9, 3, 4, 8, 9, 0, 8, 0, 0}));
+  EXPECT_EQ(allSizes(attention, given), (std::vector<int64_t>{2, 9, 3, 4, 8, 36, 0, 8, 0, 0}));
   EXPECT_FALSE(allSizes(attention, std::span(given, 4)));
   EXPECT_FALSE(allSizes(attention, negative));
   int64_t rope[] = {3, 2, 4, 2}, tooMany[] = {3, 2, 4, 1, 2, 1, 2, 1};
@@ -122,6 +125,15 @@ TEST(Functions, OptionalOperandsAreTheBuffersThatThereAre) {
   EXPECT_THAT(namesOf(operandsOf(matmul, findEpilogue("bias_gelu"), 4)), ElementsAre("a", "b", "c", "bias"));
   EXPECT_THAT(namesOf(operandsOf(matmul, findEpilogue("bias_gelu"), 5)), ElementsAre("a", "b", "c", "bias", "x"));
   EXPECT_THAT(namesOf(operandsOf(*findKernel("reduce_parts"), 4)), ElementsAre("parts", "parts", "out", "out"));
+  const FunctionSignature &attention = *findFunction("attention_forward");
+  const std::vector<int64_t> kept = {2, 9, 3, 4, 8, 9, 0, 8, 0, 1}, plain(kept.begin(), kept.begin() + 5);
+  EXPECT_THAT(namesOf(operandsOf(attention, nullptr, 6, plain)), ElementsAre("q", "k", "v", "out", "lse", "step"));
+  EXPECT_THAT(namesOf(operandsOf(attention, nullptr, 7, plain)),
+              ElementsAre("q", "k", "v", "visible_from", "out", "lse", "step"));
+  EXPECT_THAT(namesOf(operandsOf(attention, nullptr, 7, kept)),
+              ElementsAre("q", "k", "v", "out", "lse", "maxima", "step"));
+  EXPECT_THAT(namesOf(operandsOf(attention, nullptr, 8, kept)),
+              ElementsAre("q", "k", "v", "visible_from", "out", "lse", "maxima", "step"));
   EXPECT_THAT(namesOf(operandsOf(*findKernel("combine"), 4)), ElementsAre("ids", "slots", "x", "y"));
 }
 
@@ -151,6 +163,7 @@ TEST(Functions, ErrorsOfARowHaveALocation) {
   EXPECT_THAT(faultOf("x:f[n]; size n"), HasSubstr("needs a clause"));
   EXPECT_THAT(faultOf("x:f[n] -> y:f[n] over z; sizes n"), HasSubstr("z is no operand"));
   EXPECT_THAT(faultOf("slot x:s[]"), HasSubstr("x is no slot"));
+  EXPECT_THAT(faultOf("x:f[n] -> if m y:f[n]; sizes n"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; whole m"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; scalars FIRST_ROW"), HasSubstr("scalars need 'of'"));
 }

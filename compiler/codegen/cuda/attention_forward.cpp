@@ -15,9 +15,9 @@ namespace {
 
 class Forward {
 public:
-  Forward(KernelFunction &f, const AttentionConfig &config)
-      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
-        queryTile(block.integer(0)), streamed(sizes.rows * sizes.ofKeys().pitch()),
+  Forward(KernelFunction &f, const AttentionConfig &config, bool storesMaxima)
+      : storesMaxima(storesMaxima), block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false),
+        f(f), sizes(block.sizes), queryTile(block.integer(0)), streamed(sizes.rows * sizes.ofKeys().pitch()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + sizes.stages * sizes.pairBytes()))),
         slots(tiles->sumSlots(sizes.ofValues())) {
     for (Expr row : tiles->rows) {
@@ -123,11 +123,15 @@ private:
       tiles->storeRow(out, block.queries("out", block.head, query).base, sizes.ofValues());
       Expr lse = (maxima[row].get() * unit() + log2(total)) * std::numbers::ln2;
       storeValue(lse, block.statistics("lse", block.head, query).base);
+      if (storesMaxima)
+        storeValue(maxima[row].get() * (config.softCap > 0 ? 1 : config.scale),
+                   block.statistics("largest", block.head, query).base);
     });
   }
 
   double unit() const { return block.unit(); }
 
+  const bool storesMaxima;
   AttentionBlock block;
   KernelFunction &f;
   const TileSizes &sizes;
@@ -143,7 +147,12 @@ private:
 } // namespace
 
 template <> LogicalResult build<SpecialKernel::attention_forward>(KernelFunction &f, exec::KernelOp kernel) {
-  Forward(f, AttentionConfig::of(*kernel.getParameters())).build();
+  Forward(f, AttentionConfig::of(*kernel.getParameters()), /*storesMaxima=*/false).build();
+  return success();
+}
+
+template <> LogicalResult build<SpecialKernel::attention_forward_maxima>(KernelFunction &f, exec::KernelOp kernel) {
+  Forward(f, AttentionConfig::of(*kernel.getParameters()), /*storesMaxima=*/true).build();
   return success();
 }
 

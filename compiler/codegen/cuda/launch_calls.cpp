@@ -29,7 +29,8 @@ class Launches {
 public:
   Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
       : call(call), function(*rt::findFunction(call.function)), builder(context), newBuffer(newBuffer) {
-    std::vector<const rt::OperandSignature *> operands = rt::operandsOf(function, nullptr, call.buffers.size());
+    std::vector<const rt::OperandSignature *> operands =
+        rt::operandsOf(function, nullptr, call.buffers.size(), call.sizes);
     for (auto [size, number] : llvm::zip(function.sizes, *rt::allSizes(function, call.sizes)))
       numbers[size.name] = number;
     for (auto [operand, buffer, element] : llvm::zip(operands, call.buffers, call.elements)) {
@@ -183,14 +184,9 @@ private:
     add(shape, geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config)));
   }
 
-  void forward() { attention(AttentionPass::Forward, "attention_forward"); }
-
-  void backward() {
-    scratch("delta", builder.getF32Type(), {number("batch"), number("seq"), number("kv_heads"), number("group")},
-            {"batch", "seq", "kv_heads", "group"});
-    attention(AttentionPass::QueryGradient, "attention_query_gradient");
-    attention(AttentionPass::KeyGradient, "attention_key_gradient");
-  }
+  void scratchOfQueries(StringRef operand);
+  void forward();
+  void backward();
 
   void attendCache() {
     int64_t headDim = number("head_dim"), valueDim = number("value_dim"), common = std::gcd(headDim, valueDim);
@@ -273,6 +269,27 @@ private:
   llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
+
+/// Allocates a number per query as scratch.
+void Launches::scratchOfQueries(StringRef operand) {
+  scratch(operand, builder.getF32Type(), {number("batch"), number("seq"), number("kv_heads"), number("group")},
+          {"batch", "seq", "kv_heads", "group"});
+}
+
+void Launches::forward() {
+  if (!number("keeps_maxima"))
+    return attention(AttentionPass::Forward, "attention_forward");
+  int64_t threads = 512;
+  scratchOfQueries("largest");
+  attention(AttentionPass::Forward, "attention_forward_maxima");
+  add("keep_maxima", geometry(threads, 1, 0, threads / 32 * 4));
+}
+
+void Launches::backward() {
+  scratchOfQueries("delta");
+  attention(AttentionPass::QueryGradient, "attention_query_gradient");
+  attention(AttentionPass::KeyGradient, "attention_key_gradient");
+}
 
 /// Products of experts in generation. A library multiplies the rows of all experts, and reads their weights.
 void Launches::fewRows() {

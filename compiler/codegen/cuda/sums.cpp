@@ -1,5 +1,5 @@
 // Sums over fixed blocks in a fixed order: the squared norm in two phases, in f64 across threads; and sums of partial
-// sums.
+// sums. Maxima of heads.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -107,6 +107,24 @@ static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, e
       total = total + loadValue(sharedAt(f, (lane + i * 32) * 4), f32);
     storeElements({total}, place, element);
   });
+}
+
+/// Raises the maximum of one head. A comparison with a NaN is false.
+template <> LogicalResult build<SpecialKernel::keep_maxima>(KernelFunction &f, exec::KernelOp) {
+  Type f32 = f.b.getF32Type();
+  Expr heads(f, f.scalar("kv_heads")), group(f, f.scalar("group")), head(f, f.blockBegin());
+  Expr queries = Expr(f, f.scalar("batch")) * Expr(f, f.scalar("seq")), thread(f, f.threadIndex());
+  Expr place = elementAt(Expr(f, f.buffer("maxima")), head, f32);
+  Variable largest(loadValue(place, f32));
+  loop(wide(thread), queries * group, f.geometry.getThreads(), [&](Expr i) {
+    Expr index = (i / group * heads + head) * group + i % group;
+    Expr x = loadValue(elementAt(Expr(f, f.buffer("largest")), index, f32), f32);
+    largest.set(select(x > largest.get(), x, largest.get()));
+  });
+  int warps = static_cast<int>(f.geometry.getThreads() / 32);
+  Expr ofBlock(f, f.reduceWarps(largest.get().get(), Reduction::Max, warps, f.shared()));
+  when(thread == 0, [&] { storeValue(ofBlock, place); });
+  return success();
 }
 
 /// out = or += the sum of parts, for several sums.

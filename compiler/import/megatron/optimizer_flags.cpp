@@ -44,6 +44,21 @@ private:
       put("optimizer.type", type->second, flag);
     writeMomentum("--sgd-momentum", "0.9", type->second == "SGD");
     writeMuon(type->second == "Muon");
+    writeQkClip();
+  }
+
+  /// Megatron clips after the step of every optimizer.
+  void writeQkClip() {
+    const std::string threshold = "optimizer.qk_clip_threshold", alpha = "optimizer.qk_clip_alpha";
+    bool isUsed = given.isSet("--qk-clip", threshold);
+    std::string unused = "--qk-clip is not given";
+    std::optional<std::string> limit = given.number("--qk-clip-threshold", isUsed ? threshold : unused);
+    std::optional<std::string> share = given.number("--qk-clip-alpha", isUsed ? alpha : unused);
+    given.isSet("--log-max-attention-logit", "metrics have the largest attention score of a run with QK-clip");
+    if (!isUsed)
+      return;
+    put(threshold, limit.value_or("100"), given.isGiven("--qk-clip-threshold") ? "--qk-clip-threshold" : "--qk-clip");
+    put(alpha, share.value_or("0.5"), given.isGiven("--qk-clip-alpha") ? "--qk-clip-alpha" : "--qk-clip");
   }
 
   /// Writes a number, or its default in Megatron. Drops the flag if it belongs to another optimizer.

@@ -116,7 +116,7 @@ private:
   SmallVector<Value> balanceLosses;                      ///< further results beside the stream or the loss
   SmallVector<Value> uncountedLosses;                    ///< such results that are not a part of the reported loss
   SmallVector<std::pair<std::string, Value>> statistics; ///< values to add to statistics, by name
-  SmallVector<std::pair<std::string, Value>> counters;   ///< values to add to counters of the layer, by name
+  SmallVector<std::pair<std::string, Value>> counters;   ///< values that counters of the layer add or keep, by name
 };
 
 int64_t SegmentBuilder::dimSize(const std::string &dim) const {
@@ -323,13 +323,17 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
     return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
                           << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(loc, TypeRange{out, sums}, ValueRange(in));
+  SmallVector<Type> types(op.maxima.empty() ? 2 : 3, sums);
+  types.front() = out;
+  auto attend = b.create<model::AttentionOp>(loc, types, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
   if (number(op, "causal", 1) != 0)
     attend.setCausalAttr(b.getUnitAttr());
   limitScores(op, attend);
+  if (!op.maxima.empty())
+    counters.emplace_back(op.maxima, attend.getLargest());
   return attend.getOut();
 }
 
@@ -493,8 +497,13 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
     roles.emplace_back("statistic", name);
   }
   for (auto &[name, count] : counters) {
-    Value counter = argument(count.getType(), "counter", name, function.getLoc());
-    results.push_back(b.create<model::AccumulateOp>(loc, count.getType(), counter, count, b.getUnitAttr()));
+    auto type = cast<RankedTensorType>(count.getType());
+    bool isOfScores = isa<model::AttentionOp>(count.getDefiningOp());
+    if (isOfScores) // [batch, seq, key-value heads, ..]
+      type = namedTensor({type.getDimSize(2)}, {dimNames(type)[2]}, f32);
+    Value counter = argument(type, "counter", name, function.getLoc());
+    results.push_back(isOfScores ? Value(b.create<model::KeepMaximaOp>(loc, type, counter, count))
+                                 : Value(b.create<model::AccumulateOp>(loc, type, counter, count, b.getUnitAttr())));
     roles.emplace_back("counter", name);
   }
   b.create<func::ReturnOp>(function.getLoc(), results);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,13 @@ struct Initializer {
   double stddev = 0; ///< only for Normal
 };
 
+/// What QK-clip does to the weight of the queries or keys of an attention.
+struct ClippedWeight {
+  std::string counter; ///< the largest scores of each key-value head, as OpDescription::maxima
+  std::string heads;   ///< the weight's dimension of key-value heads
+  double exponent = 0; ///< of a head's factor, which is the threshold over the largest score, or 1
+};
+
 /// A parameter of a segment kind.
 struct ParameterDescription {
   std::string name;              ///< local to the segment kind, such as "attn_q_weight"
@@ -44,6 +52,7 @@ struct ParameterDescription {
   std::string adapterA, adapterB;
   bool isAdapter = false; ///< whether the parameter is such a matrix
   SourceLocation location;
+  std::optional<ClippedWeight> clip;
 };
 
 /// One op of a segment, in terms of value names. configs/README.md lists the kinds and their attributes.
@@ -54,6 +63,7 @@ struct OpDescription {
   std::map<std::string, double> numbers;      ///< attributes with sizes and run-file values filled in
   std::map<std::string, std::string> strings; ///< for example kind -> "gelu_tanh" of an activation
   SourceLocation location;
+  std::string maxima; ///< of attention: the counter of the largest scores of each key-value head; empty: none
 };
 
 /// One segment kind, such as "embed", "block" or "head": a function over (stream, inputs, parameters).

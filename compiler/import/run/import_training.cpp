@@ -150,6 +150,7 @@ void importTraining(const RunReader &reader) {
   importMode(reader);
   importStart(reader);
   importOptimizer(reader);
+  importQkClip(reader);
   importSchedules(reader);
   importLossScale(reader);
   importCallbacks(reader);

@@ -52,6 +52,9 @@ struct OptimizerConfig {
   int64_t newtonSchulzSteps = 5;
   std::string scaleMode = "spectral"; ///< spectral | shape_scaling | unit_rms_norm
   double scaleFactor = 0.2;           ///< multiplies the scale of an update
+  /// Above 0: QK-clip scales the query and key weights of heads with larger attention scores. The alpha is the share of
+  /// the queries.
+  double qkClipThreshold = 0, qkClipAlpha = 0.5;
   bool clip = false;
   double maxGradNorm = 1.0;
   int64_t maxSkippedSteps = 20; ///< the run ends after this many skipped steps in a row; 0 means no limit

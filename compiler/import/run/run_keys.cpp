@@ -205,6 +205,10 @@ constexpr Row trainingKeys[] = {
     {"optimizer.matched_adamw_rms", T::Number, used, "Muon: the factor of scale_mode spectral"},
     {"optimizer.adamw_betas", T::List, used, "Muon: betas of AdamW for the other parameters"},
     {"optimizer.adamw_eps", T::Number, used, "Muon: eps of AdamW for the other parameters"},
+    {"optimizer.qk_clip_threshold", T::Number, used,
+     "QK-clip: after an update, the query and key weights of a head whose largest attention score of the step was "
+     "larger are scaled by powers of threshold / score"},
+    {"optimizer.qk_clip_alpha", T::Number, used, "QK-clip: exponent for the queries; the keys have the rest to 1"},
     {"optimizer.learning_rate", T::Number, used, "peak learning rate when lr_schedule gives none"},
     {"optimizer.master_weights", T::Bool, used, "an f32 copy of 16-bit parameters in the optimizer state"},
     {"moe_config.expert_num", T::Count, used, "experts of a layer, for models that have them; 1: dense"},

@@ -58,6 +58,8 @@ private:
 // The parts of the import, each in a file of its name. `sizes` are the architecture's sizes after defaults.
 void importTraining(const RunReader &reader);
 void importOptimizer(const RunReader &reader);
+/// Marks attentions and weights of the model. Must run after importOptimizer.
+void importQkClip(const RunReader &reader);
 /// Imports the learning rates of the run and of groups of parameters.
 void importSchedules(const RunReader &reader);
 void importData(const RunReader &reader);

@@ -112,7 +112,8 @@ void attendBlock(const AttentionForwardTask &task, const Layouts &layouts, const
                                        values.padded, /*accumulate=*/true);
 }
 
-/// Computes out, which has `layout`, = sums / total, lse = maximum + log total.
+/// Computes out, which has `layout`, = sums / total, lse = maximum + log total. Stores the largest score if it is
+/// wanted.
 template <Storage S> void finishRows(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch) {
   const AttentionShape &shape = *task.shape;
   int64_t queries = task.endQuery - task.firstQuery;
@@ -127,6 +128,12 @@ template <Storage S> void finishRows(const AttentionForwardTask &task, const Lay
       task.lse[(task.sample * shape.sequence + at) * heads + task.kvHead * shape.group + head] =
           scratch.largest[row] + __builtin_logf(scratch.total[row]);
     }
+  if (!task.largest)
+    return;
+  *task.largest = -__builtin_inff();
+  for (int64_t row = 0; row < queries * shape.group; ++row)
+    if (scratch.largest[row] > *task.largest)
+      *task.largest = scratch.largest[row];
 }
 
 template <Storage S> void forward(const AttentionForwardTask &task) {

@@ -72,6 +72,7 @@ struct AttentionForwardTask {
   int64_t sample, kvHead, firstQuery, endQuery, firstPosition;
   void *scratch;
   const int32_t *visibleFrom = nullptr; ///< [sequence], of the sample: as in functions.def
+  float *largest = nullptr;             ///< the largest score of the task; null: not wanted
 };
 
 /// All queries of one kv head of one sample.

@@ -30,6 +30,31 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 
 // -----
 
+// QK-clip reduces the counter over the ranks that have other samples, scales the new weights of each head by the root of
+// threshold / score, and leaves the negated maxima in the counter.
+// CHECK-LABEL: func.func @block.update
+// CHECK-SAME: %[[COUNTER:.*]]: tensor<2xf32, #model.dims<heads>> {model.name = "largest0", model.role = "counter"}
+// CHECK: %[[LARGEST:.*]] = dist.all_reduce %[[COUNTER]] over ["dp"] "max"
+// CHECK: %[[NEGATED:.*]] = model.neg %[[LARGEST]]
+// CHECK: %[[NEXT:.*]] = model.select {{.*}}, %[[NEGATED]]
+// CHECK: model.constant 5.000000e+00
+// CHECK: %[[FACTOR:.*]] = model.sqrt
+// CHECK: %[[HEADS:.*]] = model.view %[[FACTOR]] {{.*}} -> tensor<2xf32, #model.dims<element_head0>>
+// CHECK: %[[ROWS:.*]] = model.broadcast %[[HEADS]] {{.*}} -> tensor<16x2x4xf32
+// CHECK: %[[FACTORS:.*]] = model.view %[[ROWS]] {{.*}} -> tensor<128xf32, #model.dims<element>>
+// CHECK: %[[CLIPPED:.*]] = model.mul {{.*}}, %[[FACTORS]]
+// CHECK: model.select {{.*}}, %[[CLIPPED]]
+// CHECK: return %[[NEXT]]
+module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, qk_clip_threshold = 5.0}} {
+  exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64} {
+    exec.bucket "block.decayed" attributes {clip = {axes = ["dp"], columns = 4 : i64, counter = "largest0", dim = "heads", exponent = 5.0e-01 : f64, heads = 2 : i64}, decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      exec.parameter "w" {first = 0 : i64, initializer = "normal", local = tensor<16x2x4xf32, #model.dims<hidden, heads, head_dim>>, padded_shape = array<i64: 16, 2, 4>, shape = array<i64: 16, 2, 4>, sharding = #dist.sharding<[{ }, { }, { }]>, stddev = 0.02 : f64}
+    }
+  }
+}
+
+// -----
+
 // If a rank accumulates its shard, the shard of each micro-batch's gradient is added to it.
 // CHECK-LABEL: func.func @block.add
 // CHECK-SAME: %[[SUM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}

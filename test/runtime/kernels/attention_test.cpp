@@ -17,6 +17,7 @@ struct Shape {
   double softCap = 0;
   int64_t document = 0; // tokens of a document, if attention ends at their borders
   bool zigzag = false;  // whether the queries are two runs of positions
+  bool keepsMaxima = false;
 
   /// Returns visible_from: a document begins at every multiple of `document`, shifted by the sample. The values before
   /// the first border are negative.
@@ -75,6 +76,12 @@ CallUnderTest makeForward(const Shape &s) {
   addVisibleFrom(test, s);
   test.add(s.type, s.queryElements());
   test.add(pb::F32, s.batch * s.sequence * s.heads());
+  if (s.keepsMaxima) {
+    const std::vector<int64_t> all = {s.keys, s.window, s.headDim, s.zigzag ? 1 : 0, 1};
+    for (size_t given = static_cast<size_t>(test.call.sizes_size()) - 5; given < all.size(); ++given)
+      test.call.add_sizes(all[given]);
+    test.add(pb::F32, s.kvHeads, /*deviation=*/0);
+  }
   test.addIds({static_cast<int32_t>(kStep)});
   return test;
 }
@@ -104,11 +111,12 @@ CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLo
 class Reference {
 public:
   std::vector<double> out, lse, dq, dk, dv;
+  std::vector<double> maxima; ///< of key-value heads, at least 0
 
   Reference(const CallUnderTest &call, const Shape &shape, bool backward)
       : out(size(shape.queryElements())), lse(size(shape.batch * shape.sequence * shape.heads())),
-        dq(size(shape.queryElements())), dk(size(shape.keyElements())), dv(size(shape.keyElements())), call_(call),
-        s_(shape) {
+        dq(size(shape.queryElements())), dk(size(shape.keyElements())), dv(size(shape.keyElements())),
+        maxima(size(shape.kvHeads)), call_(call), s_(shape) {
     for (int64_t sample = 0; sample < s_.batch; ++sample)
       for (int64_t head = 0; head < s_.heads(); ++head)
         for (int64_t query = 0; query < s_.sequence; ++query)
@@ -153,6 +161,7 @@ private:
         derivative[size(key)] *= 1 - std::pow(score / s_.softCap, 2);
       }
       total += p[size(key)] = std::exp(score);
+      maxima[size(head / s_.group)] = std::max(maxima[size(head / s_.group)], score);
     }
     lse[size((sample * s_.sequence + query) * s_.heads() + head)] = std::log(total);
     double product = 0; // sum over keys of p r (dout . v)
@@ -266,6 +275,28 @@ TEST(Attention, BackwardAtEveryLevel) {
         SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim " << shape.headDim << " type "
                                         << type);
         expectBackward(shape, loops);
+      }
+  });
+}
+
+// The maxima of key-value heads are over samples, queries and the heads of a group.
+TEST(Attention, KeepsTheLargestScores) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (Shape shape : kShapes)
+      for (pb::DataType type : {pb::F32, pb::BF16}) {
+        shape.type = type;
+        shape.keepsMaxima = true;
+        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim " << shape.headDim);
+        expectForward(shape, loops);
+        CallUnderTest test = makeForward(shape);
+        test.run(3, loops);
+        Reference reference(test, shape, /*backward=*/false);
+        int maxima = shape.document > 0 ? 6 : 5;
+        expectNear(test, maxima, reference.maxima, 2e-5, "maxima");
+        for (int64_t head = 0; head < shape.kvHeads; ++head)
+          setValue(test.buffers[static_cast<size_t>(maxima)], pb::F32, head, 1000);
+        test.run(1, loops);
+        EXPECT_EQ(test.at(maxima, 0), 1000);
       }
   });
 }

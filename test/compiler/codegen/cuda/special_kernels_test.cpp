@@ -62,6 +62,7 @@ struct Attention {
   double softCap = 0;
   int64_t document = 0; ///< tokens of a document, if attention ends at their borders
   int64_t valueDim = 0; ///< columns of v and out, if they are not those of q and k
+  bool keepsMaxima = false;
 
   int64_t valueColumns() const { return valueDim > 0 ? valueDim : headDim; }
 
@@ -104,6 +105,14 @@ struct Attention {
     std::string operand = document > 0 ? ", %from" : "", type = document > 0 ? ", " + from : "";
     if (document > 0)
       arguments += ", %from: " + from + saved("from");
+    std::string maxima = "tensor<" + std::to_string(kvHeads) + "xf32, #model.dims<kv_heads>>";
+    std::string kept = " {model.role = \"counter\", model.name = \"largest0\"}";
+    if (isForward && keepsMaxima)
+      return "func.func @block.forward(" + arguments + ", %maxima: " + maxima + kept + ") -> (" + out + saved("out") +
+             ", " + lse + saved("lse") + ", " + maxima + kept + ") {\n %r:3 = model.attention %q, %k, %v" + operand +
+             " " + attributes() + " : (" + q + ", " + k + ", " + v + type + ") -> (" + out + ", " + lse + ", " + lse +
+             ")\n %m = model.keep_maxima %maxima, %r#2 : (" + maxima + ", " + lse + ") -> " + maxima +
+             "\n return %r#0, %r#1, %m : " + out + ", " + lse + ", " + maxima + "\n}";
     if (isForward)
       return "func.func @block.forward(" + arguments + ") -> (" + out + saved("out") + ", " + lse + saved("lse") +
              ") {\n %r:2 = model.attention %q, %k, %v" + operand + " " + attributes() + " : (" + q + ", " + k + ", " +
@@ -239,6 +248,33 @@ TEST(AttentionKernels, DocumentsOfAPartOfTheQueriesInAWindowWithDropout) {
                       .window = 25,
                       .softCap = 2,
                       .document = 37});
+}
+/// The largest score of each key-value head raises a maximum; a larger one stays.
+TEST(AttentionKernels, KeepTheLargestScores) {
+  for (const Attention &attention :
+       {Attention{.group = 3, .isCausal = true, .keepsMaxima = true}, Attention{.batch = 1,
+                                                                                .queries = 30,
+                                                                                .keys = 90,
+                                                                                .headDim = 64,
+                                                                                .type = "bf16",
+                                                                                .isCausal = true,
+                                                                                .rate = 0.1,
+                                                                                .firstPosition = 60,
+                                                                                .softCap = 2,
+                                                                                .document = 37,
+                                                                                .keepsMaxima = true}}) {
+    CallMachine forward(attention.text(/*isForward=*/true));
+    fillDocuments(forward, attention);
+    for (auto [seed, name] : {std::pair(1U, "q"), std::pair(2U, "k"), std::pair(3U, "v")})
+      fill(forward.values(name), seed);
+    forward.values("largest0") = {0, 1000};
+    forward.run({});
+    EXPECT_THAT(forward.kernels(), ElementsAre("attention_forward_maxima", "keep_maxima"));
+    expectAttention(forward, "out", attention);
+    EXPECT_GT(forward.cpu("largest0")[0], 0.5);
+    EXPECT_NEAR(forward.cuda("largest0")[0], forward.cpu("largest0")[0], 1e-5 * forward.cpu("largest0")[0]);
+    EXPECT_EQ(forward.cuda("largest0")[1], 1000);
+  }
 }
 /// Keys and values of unequal length, as in multi-head latent attention.
 TEST(AttentionKernels, ValuesOfAnotherLength) {

@@ -423,6 +423,13 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
   EXPECT_THAT(errorsOf(split + "--muon-tp-mode none"), HasSubstr("no mode 'none' here, there are duplicated"));
   const std::string whole = small + "--tensor-model-parallel-size 1 --optimizer muon ";
   EXPECT_EQ(importText(whole + "--muon-tp-mode blockwise").diagnostics.render(), "");
+  std::string clip = importText(small + "--optimizer muon --muon-tp-mode duplicated --qk-clip --qk-clip-threshold 50 "
+                                        "--log-max-attention-logit")
+                         .yaml;
+  EXPECT_THAT(clip, HasSubstr("qk_clip_threshold: 50"));
+  EXPECT_THAT(clip, HasSubstr("qk_clip_alpha: 0.5"));
+  EXPECT_THAT(importText(small + "--qk-clip").yaml, HasSubstr("qk_clip_threshold: 100"));
+  EXPECT_THAT(importText(small + "--qk-clip-threshold 50").yaml, Not(HasSubstr("qk_clip")));
   EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
 }
 

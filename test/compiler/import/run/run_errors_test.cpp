@@ -31,6 +31,34 @@ TEST_P(RunFault, IsReported) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
 }
 
+/// Returns the errors of a model of the equivalence suite with QK-clip.
+std::string clipErrors(const std::string &model, std::vector<std::string> sets = {}) {
+  ImportOptions options;
+  options.sets = std::move(sets);
+  options.sets.emplace_back("optimizer.qk_clip_threshold=100");
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs", ESPALIER_SOURCE_DIR "/test/equivalence"};
+  std::string file = ESPALIER_SOURCE_DIR "/test/equivalence/" + model + ".yaml";
+  return importRun(file, options).diagnostics.render();
+}
+
+// QK-clip scales the weights of queries and keys, so it needs attention whose scores scale with them.
+TEST(ModelFault, QkClipNeedsScoresThatScaleWithTheWeights) {
+  for (const char *model : {"gpt2", "llama", "mixtral", "qwen2_moe", "gpt_neox"})
+    EXPECT_EQ(clipErrors(model), "") << model;
+  const std::string cannot = "error: cannot clip the attention of segment ";
+  for (const char *model : {"qwen3_moe", "olmo2"})
+    EXPECT_THAT(clipErrors(model),
+                AllOf(HasSubstr(cannot), HasSubstr("the result of a norm, which removes the scale of "
+                                                   "the weight; leave optimizer.qk_clip_threshold out")))
+        << model;
+  EXPECT_THAT(clipErrors("gemma2"), AllOf(HasSubstr(cannot), HasSubstr("a soft cap limits its scores to")));
+  EXPECT_THAT(clipErrors("deepseek_v3"), AllOf(HasSubstr(cannot), HasSubstr("is not the product of one weight for all "
+                                                                            "heads")));
+  EXPECT_THAT(clipErrors("llama", {"model.model_config.pet_config={pet_type: lora, lora_rank: 2, lora_alpha: 4, "
+                                   "target_modules: '.*wq'}"}),
+              AllOf(HasSubstr(cannot), HasSubstr("; leave optimizer.qk_clip_threshold out")));
+}
+
 // The importer checks this and reports the key. The op's verifier also checks it, but would report a location in the
 // model file.
 TEST(ModelFault, RotaryPositionsNeedPairs) {
@@ -222,6 +250,13 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"optimizer.type=SGD", "optimizer.nesterov=True"}, "nesterov needs optimizer.momentum above 0"},
         Fault{{"optimizer.type=Muon", "optimizer.scale_mode=spectrum"},
               "no scale_mode 'spectrum', there are spectral, shape_scaling, unit_rms_norm"},
+        Fault{{"optimizer.qk_clip_threshold=0"},
+              "optimizer.qk_clip_threshold is 0, must be above 0 and at most 1e30; leave it out to train without "
+              "QK-clip"},
+        Fault{{"optimizer.qk_clip_threshold=-5"}, "optimizer.qk_clip_threshold is -5, must be above 0"},
+        Fault{{"optimizer.qk_clip_threshold=100", "optimizer.qk_clip_alpha=1.5"},
+              "optimizer.qk_clip_alpha is 1.5, must be 0 to 1"},
+        Fault{{"optimizer.qk_clip_alpha=-0.1"}, "optimizer.qk_clip_alpha is -0.1, must be 0 to 1"},
         Fault{{"optimizer.betas=[0.9]"}, "optimizer.betas must be two numbers such as [0.9, 0.95]"},
         Fault{{"optimizer.beta2=1"}, "optimizer.beta2 is 1, must be in [0, 1)"},
         Fault{{"optimizer.betas=[1.5, 0.9]"}, "optimizer.beta1 is 1.5, must be in [0, 1)"},
