@@ -274,7 +274,8 @@ struct Software {
 };
 
 /// Error of the model against measurements on this machine class and software, as a share of a time. Errors that are
-/// common to two plans of one run cancel in the ratio of their steps. Plans that differ by less than its error are equal
+/// common to two plans of one run cancel in the ratio of their steps. Plans that differ by less than its error are
+/// equal
 /// (`comparisonError` of simplicity.h).
 struct ModelError {
   double time = 0;       ///< error of a predicted step; 0: unknown
