@@ -2,6 +2,7 @@
 // linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/model/build_model.h"
 
+#include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
 #include "runtime/counters.h"
@@ -50,7 +51,6 @@ private:
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
-  Value normScale(const OpDescription &op, Value weight);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
@@ -78,15 +78,6 @@ private:
   Location location(const SourceLocation &at) const {
     return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
   }
-  /// Returns how many dimensions a norm reduces: those of its weight, which are the last ones of x.
-  FailureOr<size_t> normalized(const OpDescription &op, Value x, Value weight) {
-    ArrayRef<StringAttr> all = dimNames(x.getType()), own = dimNames(weight.getType());
-    if (own.size() >= all.size() || all.take_back(own.size()) != own)
-      return emitError(loc) << op.kind << " needs a weight with the last dimensions of x, got " << weight.getType()
-                            << " for " << x.getType();
-    return own.size();
-  }
-  static int64_t elementsOf(Value weight) { return cast<RankedTensorType>(weight.getType()).getNumElements(); }
   /// Returns the type of `like` with another last dimension.
   static RankedTensorType withLast(Value like, StringAttr dim, int64_t size) {
     SmallVector<StringAttr> dims(dimNames(like.getType()));
@@ -212,41 +203,12 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
   return Value(b.create<model::ConcatOp>(loc, withLast(in[0], b.getStringAttr(dim), dimSize(dim)), in[0], in[1]));
 }
 
-// weight + offset
-Value SegmentBuilder::normScale(const OpDescription &op, Value weight) {
-  double offset = number(op, "offset", 0);
-  return offset == 0 ? weight : binary<model::AddOp>(weight, constant(offset));
-}
-
-// (x - mean) / sqrt(variance + epsilon) * (weight + offset) + bias, over the dimensions of the weight; the bias may be
-// missing
 FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
-  FailureOr<size_t> last = normalized(op, in[0], in[1]);
-  if (failed(last))
-    return failure();
-  Value inverse = constant(1.0 / elementsOf(in[1]));
-  Value mean = binary<model::MulOp>(reduceLast<model::ReduceSumOp>(in[0], *last), inverse);
-  Value centered = binary<model::SubOp>(in[0], mean);
-  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(centered, centered), *last);
-  Value variance = binary<model::MulOp>(squares, inverse);
-  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(variance, constant(number(op, "epsilon", 1e-5))));
-  Value normal = binary<model::MulOp>(centered, scale);
-  if (in.size() == 2)
-    return binary<model::MulOp>(normal, normScale(op, in[1]), compute());
-  return binary<model::AddOp>(binary<model::MulOp>(normal, normScale(op, in[1])), in[2], compute());
+  return espalier::layerNorm(*this, op, in, compute());
 }
 
-// x / sqrt(mean(x^2) + epsilon) * (weight + offset), over the dimensions of the weight
 FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
-  FailureOr<size_t> last = normalized(op, in[0], in[1]);
-  if (failed(last))
-    return failure();
-  Value inverse = constant(1.0 / elementsOf(in[1]));
-  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]), *last);
-  Value mean = binary<model::MulOp>(squares, inverse);
-  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(mean, constant(number(op, "epsilon", 1e-5))));
-  Value weight = normScale(op, in[1]);
-  return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), weight, compute());
+  return espalier::rmsNorm(*this, op, in, compute());
 }
 
 // cap * tanh(x / cap); 0 is no cap
