@@ -90,8 +90,8 @@ TEST(Model, ActivationNamesHaveOneMeaning) {
 TEST(Model, NormsMayCountTheirWeightsFromOne) {
   for (const char *config : {"tiny_gpt", "llama2_7b", "mixtral_8x7b", "qwen3_30b_a3b"})
     for (bool isFromOne : {false, true}) {
-      ModelDescription m =
-          model(config, {std::string("model.model_config.layernorm_zero_centered_gamma=") + (isFromOne ? "True" : "False")});
+      ModelDescription m = model(
+          config, {std::string("model.model_config.layernorm_zero_centered_gamma=") + (isFromOne ? "True" : "False")});
       int norms = 0;
       for (const SegmentDescription &segment : m.segments)
         for (const OpDescription &norm : segment.ops)
