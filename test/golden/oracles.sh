@@ -18,11 +18,14 @@ if [ ! -x "$python" ]; then
   fi
 fi
 espalier=$build/bin/espalier
-generates() { # NAME: greedily what a live transformers says, under one rank and four
+ranks_for() { # KEY FILE: 2 if ranks can split what the key of the run file counts, else 1
+  [ $(($(grep -oP "^ *$1: \K\d+" "$2" || echo 2) % 2)) = 0 ] && echo 2 || echo 1
+}
+generates() { # NAME: greedily what a live transformers says, under one rank, and under two stages with tensor ranks
   "$python" "$root/test/golden/generation_reference.py" --write "$1".long "$1"
   "$espalier" import-hf "$1".long -o "$1".long.yaml 2>/dev/null
   "$espalier" convert "$1".long "$1".weights --to espalier --model "$1".long.yaml
-  for split in 1x1 2x2; do
+  for split in 1x1 "$(ranks_for n_kv_heads "$1".long.yaml)x2"; do
     "$espalier" compile "$1".long.yaml -o "$1".plan --set run_mode=predict --set runner_config.batch_size=3 --set parallel.parallel_mode=1 \
       --set parallel_config.model_parallel=${split%x*} --set parallel_config.pipeline_stage=${split#*x} \
       --cluster cpu_local:1x$((${split%x*} * ${split#*x}))
@@ -30,9 +33,6 @@ generates() { # NAME: greedily what a live transformers says, under one rank and
       xargs "$espalier" generate "$1".plan --checkpoint "$1".weights --max-tokens 64 |
       "$python" "$root/test/golden/generation_reference.py" --check "$1"
   done
-}
-ranks_for() { # KEY FILE: 2 if ranks can split what the key of the run file counts, else 1
-  [ $(($(grep -oP "^ *$1: \K\d+" "$2" || echo 2) % 2)) = 0 ] && echo 2 || echo 1
 }
 # Tokens and masks of conversations are those that chats.jsonl records (docs/fine_tuning.md).
 "$python" "$root/test/golden/tokenizers/make_chat_cases.py" --check

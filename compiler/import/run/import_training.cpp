@@ -227,7 +227,7 @@ void importData(const RunReader &reader) {
   const std::string task = "train_dataset.data_loader.config.";
   DataConfig &data = config.data;
   importPaths(reader);
-  for (const std::string &key : {std::string("train_dataset.seed"), task + "seed"})
+  for (const std::string &key : {std::string("train_dataset.seed"), task + "random_seed", task + "seed"})
     if (std::optional<int64_t> seed = reader.integer(key))
       data.seed = static_cast<uint64_t>(*seed);
   data.eodToken = reader.integer(task + "eod");

@@ -20,6 +20,8 @@ constexpr UnbuiltFeature unbuiltKeys[] = {
     {"moe_config.use_gating_sigmoid", "false", "this architecture scores experts by a softmax, glm4_moe by sigmoids"},
     {"moe_config.first_k_dense_replace", "0", "this architecture has no dense layers, glm4_moe has"},
     {"moe_config.enable_cold_hot_expert", "false", "no expert has copies"},
+    {"moe_config.aux_loss_factors", nullptr, "the balancing loss has one weight, aux_loss_factor"},
+    {"model.model_config.mtp_depth", "0", "modules that predict further tokens are not built"},
     {"model.model_config.quantization_config", nullptr,
      "quantized weights are not built, a plan holds those of the types "
      "that param_init_type and compute_dtype say"},

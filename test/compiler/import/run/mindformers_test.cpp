@@ -55,13 +55,30 @@ protected:
 const std::string modelConfig = "model.model_config.";
 
 TEST_F(MindFormers, KeysWithoutEffectAreAcceptedWithTheReason) {
-  for (const char *set :
-       {"runner_wrapper.enable_check_overflow=False", "model.model_config.block_size=16",
-        "model.model_config.num_blocks=512", "model.model_config.num_block=512", "model.model_config.is_dynamic=True",
-        "model.model_config.use_past_shard=False", "model.model_config.pretrain_seqlen=2048",
-        "model.model_config.auto_map={AutoTokenizer: [a.B, null]}", "model.model_config.eos_token_id=[151645, 151643]",
-        "recompute_config.select_comm_recompute={'.*\\.norm': [6, 2]}", "parallel.auto_pipeline=False",
-        "use_legacy=False", "print_separate_loss=True", "profiler_level=1", "parallel_config.seq_split_num=1"}) {
+  for (const char *set : {"runner_wrapper.enable_check_overflow=False",
+                          "model.model_config.block_size=16",
+                          "model.model_config.num_blocks=512",
+                          "model.model_config.num_block=512",
+                          "model.model_config.is_dynamic=True",
+                          "model.model_config.use_past_shard=False",
+                          "model.model_config.pretrain_seqlen=2048",
+                          "model.model_config.auto_map={AutoTokenizer: [a.B, null]}",
+                          "model.model_config.eos_token_id=[151645, 151643]",
+                          "recompute_config.select_comm_recompute={'.*\\.norm': [6, 2]}",
+                          "parallel.auto_pipeline=False",
+                          "model.arch.auto_register=a.B",
+                          "model.model_config.auto_register=a.B",
+                          "model.model_config.mtp_loss_factor=0.3",
+                          "model.model_config.router_dense_type=float32",
+                          "model.model_config.use_fused_swiglu=True",
+                          "model.model_config.use_fused_rope=True",
+                          "model.model_config.return_extra_loss=True",
+                          "train_dataset.data_loader.config.num_dataset_builder_threads=1",
+                          "processor.image_processor={type: a}",
+                          "use_legacy=False",
+                          "print_separate_loss=True",
+                          "profiler_level=1",
+                          "parallel_config.seq_split_num=1"}) {
     ImportedRun run = llama({set});
     EXPECT_EQ(run.diagnostics.render(), "") << set;
     std::string key = std::string(set).substr(0, std::string(set).find('='));
@@ -105,6 +122,7 @@ TEST_F(MindFormers, TheTokenTableHasTheTypeOfAllParameters) {
 TEST_F(MindFormers, SeedOfTheDataset) {
   EXPECT_EQ(llama({"train_dataset.seed=7"}).config.data.seed, 7U);
   EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.seed=8"}).config.data.seed, 8U);
+  EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.random_seed=9"}).config.data.seed, 9U);
 }
 
 TEST_F(MindFormers, MissingFeaturesAreRefused) {
@@ -115,6 +133,9 @@ TEST_F(MindFormers, MissingFeaturesAreRefused) {
                                                     "shared_expert_num: 1 → 0"),
         {"moe_config.balance_via_topk_bias=True", "balance_via_topk_bias: True → false"},
         {"moe_config.routed_scaling_factor=2.5", "routed_scaling_factor: 2.5 → 1"},
+        {"model.model_config.mtp_depth=1", "modules that predict further tokens are not built; mtp_depth: 1 → 0"},
+        {"moe_config.aux_loss_factors=[0.1]",
+         "the balancing loss has one weight, aux_loss_factor; remove aux_loss_factors"},
         {"moe_config.topk_method=group_limited_greedy", "topk_method: group_limited_greedy → greedy"}})
     EXPECT_THAT(llama({"moe_config.expert_num=4", set}).diagnostics.render(), HasSubstr(reason));
   EXPECT_EQ(llama({"moe_config.expert_num=4", "moe_config.shared_expert_num=0", "moe_config.z_loss_factor=0.0",
