@@ -3,9 +3,12 @@
 // output.
 #pragma once
 
+#include "runtime/axes.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +22,11 @@ template <typename Enum, typename T, size_t entries> struct EnumArray : std::arr
   T &operator[](Enum entry) { return (*this)[static_cast<size_t>(entry)]; }
   const T &operator[](Enum entry) const { return (*this)[static_cast<size_t>(entry)]; }
 };
+
+using espalier::Axis;
+inline constexpr int kAxes = meshAxes.size();
+/// One value per mesh axis.
+template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 
 /// The values that a layer keeps from forward to backward.
 enum class Recompute {
@@ -177,25 +185,36 @@ struct StageMemory {
   }
 };
 
-/// Device time by cause, averaged over the stages. The entries sum to the step time.
-struct TimeBreakdown {
-  double compute = 0; ///< forward and backward without recompute
+/// Seconds of one rank by cause. Communication counts its exposed time only. Over dp it is that of gradients, and of
+/// parameters under ZeRO.
+struct PhaseSeconds {
+  double compute = 0;
+  PerAxis<double> communication{};
+  double hostTransfer = 0; ///< exposed transfers to or from host memory
+  /// Returns the communication over all axes.
+  double exposed() const { return std::accumulate(communication.begin(), communication.end(), 0.0); }
+  /// Returns the sum of all entries.
+  double total() const { return std::accumulate(communication.begin(), communication.end(), compute + hostTransfer); }
+  /// Adds `times` times the seconds of `other`.
+  void add(const PhaseSeconds &other, double times) {
+    compute += times * other.compute, hostTransfer += times * other.hostTransfer;
+    for (size_t axis = 0; axis < communication.size(); ++axis)
+      communication[axis] += times * other.communication[axis];
+  }
+};
+
+/// Device time by cause, averaged over the stages. `compute` is without recompute. The entries sum to the step time.
+struct TimeBreakdown : PhaseSeconds {
   double recompute = 0;
-  double tensorCommunication = 0, contextCommunication = 0, expertCommunication = 0;
-  double dataCommunication = 0; ///< exposed time of gradient collectives, and of parameter collectives under ZeRO
-  double pipelineCommunication = 0;
   double bubble = 0; ///< idle
   double optimizer = 0;
-  double hostTransfer = 0; ///< exposed transfers to and from host memory
-  double total() const {
-    return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
-           dataCommunication + pipelineCommunication + bubble + optimizer;
-  }
+  double total() const { return PhaseSeconds::total() + recompute + bubble + optimizer; }
   /// Multiplies every entry by `factor`.
   void scale(double factor) {
-    for (double *part : {&compute, &recompute, &tensorCommunication, &contextCommunication, &expertCommunication,
-                         &dataCommunication, &pipelineCommunication, &bubble, &optimizer, &hostTransfer})
+    for (double *part : {&compute, &recompute, &bubble, &optimizer, &hostTransfer})
       *part *= factor;
+    for (double &seconds : communication)
+      seconds *= factor;
   }
 };
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "planner/plan.h"
-#include "runtime/axes.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +13,6 @@
 #include <vector>
 
 namespace espalier::planner {
-
-using espalier::Axis;
-inline constexpr int kAxes = meshAxes.size();
-/// One value per mesh axis.
-template <typename T> using PerAxis = EnumArray<Axis, T, kAxes>;
 
 /// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then Problem::dimensions. `batch` is
 /// the number of samples of one micro-batch over *all* replicas (microBatchSize * dp * ep). A tensor whose batch

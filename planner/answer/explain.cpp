@@ -14,11 +14,6 @@ namespace {
 
 constexpr double kLeastGigabytes = 100 * 0x1p20; // smaller totals use a smaller unit
 
-double exposed(const TimeBreakdown &time) {
-  return time.tensorCommunication + time.contextCommunication + time.expertCommunication + time.dataCommunication +
-         time.pipelineCommunication;
-}
-
 // Small models use a smaller unit, so that their classes do not all print as 0.00.
 struct Unit {
   double bytes;
@@ -31,11 +26,11 @@ Unit unitOf(double bytes) { return bytes < kLeastGigabytes ? Unit{0x1p20, "MB"} 
 std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &time) {
   return {{"compute", time.compute},
           {"recompute", time.recompute},
-          {"tensor parallel communication", time.tensorCommunication},
-          {"context parallel communication", time.contextCommunication},
-          {"expert parallel communication", time.expertCommunication},
-          {"data parallel communication", time.dataCommunication},
-          {"pipeline communication", time.pipelineCommunication},
+          {"tensor parallel communication", time.communication[Axis::Tp]},
+          {"context parallel communication", time.communication[Axis::Cp]},
+          {"expert parallel communication", time.communication[Axis::Ep]},
+          {"data parallel communication", time.communication[Axis::Dp]},
+          {"pipeline communication", time.communication[Axis::Pp]},
           {"bubble", time.bubble},
           {"optimizer", time.optimizer},
           {"host transfer", time.hostTransfer}};
@@ -180,7 +175,7 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
     const Prediction &p = priced.prediction;
     text += fmt::format("{:7}{:17} {:13}{:17.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>13}\n", markOf(row, first),
                         describeSeconds(p), comparedWith(result.plans.front(), priced, result.error), p.tokensPerSecond,
-                        100 * p.mfu, 100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds,
+                        100 * p.mfu, 100 * p.bubbleShare, 100 * p.time.exposed() / p.stepSeconds,
                         inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name);
     text += wrapped("       " + describePlan(priced), 7);
   }

@@ -64,7 +64,6 @@ private:
 
 std::vector<AxisTraffic> axisTraffic(const Problem &problem, const PricedPlan &priced) {
   const Plan &plan = priced.plan;
-  const TimeBreakdown &time = priced.prediction.time;
   TrafficSum sum(problem, plan);
   std::vector<int> kinds;
   for (const LayerRun &run : problem.layers)
@@ -84,12 +83,8 @@ std::vector<AxisTraffic> axisTraffic(const Problem &problem, const PricedPlan &p
             tiedEmbeddingSeconds(problem, plan));
   }
   std::vector<AxisTraffic> list;
-  for (auto [axis, exposed] : {std::pair(Axis::Dp, time.dataCommunication),
-                               {Axis::Tp, time.tensorCommunication},
-                               {Axis::Cp, time.contextCommunication},
-                               {Axis::Ep, time.expertCommunication},
-                               {Axis::Pp, time.pipelineCommunication}})
-    if (sum.traffic[axis].bytes > 0 || exposed > 0)
+  for (Axis axis : {Axis::Dp, Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp})
+    if (double exposed = priced.prediction.time.communication[axis]; sum.traffic[axis].bytes > 0 || exposed > 0)
       list.push_back({axis, sum.traffic[axis].bytes, sum.traffic[axis].seconds, exposed});
   return list;
 }

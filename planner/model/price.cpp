@@ -16,20 +16,10 @@ void layEvenly(const Problem &problem, Plan &plan) {
                            std::vector<Recompute>(counts[chunk], problem.pins.recompute.value_or(Recompute::None))});
 }
 
-void addPhase(TimeBreakdown &time, const PhaseSeconds &phase, double times) {
-  time.compute += times * phase.compute;
-  time.tensorCommunication += times * phase.communication[Axis::Tp];
-  time.contextCommunication += times * phase.communication[Axis::Cp];
-  time.expertCommunication += times * phase.communication[Axis::Ep];
-  time.dataCommunication += times * phase.communication[Axis::Dp];
-  time.pipelineCommunication += times * phase.communication[Axis::Pp];
-  time.hostTransfer += times * phase.hostTransfer;
-}
-
 // Adds `count` segments of one chunk for all micro-batches.
 void addSegment(TimeBreakdown &time, const SegmentCost &cost, Recompute recompute, double count, double microBatches) {
   for (const PhaseSeconds *phase : {&cost.forward, &cost.backward, &cost.weight})
-    addPhase(time, *phase, count * microBatches);
+    time.add(*phase, count * microBatches);
   double transfer = cost.recompute[recompute].hostTransfer;
   time.recompute += count * microBatches * (cost.recompute[recompute].total() - transfer);
   transfer += cost.forwardTransfer[recompute] + cost.weightTransfer[recompute];
@@ -54,13 +44,13 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
     int neighbours = 0;
     for (int other : {position - 1, position + 1})
       neighbours += other >= 0 && other <= last && layout.schedule.stageOf(other) != stage;
-    time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
+    time.communication[Axis::Pp] += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
   time.bubble += std::max(0.0, stepSeconds - played.busySeconds[stage] - step.total()); // rounding may make it negative
   time.optimizer += step.compute;
   step.compute = 0;
-  addPhase(time, step, 1);
+  time.add(step, 1);
 }
 
 } // namespace

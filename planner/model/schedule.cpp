@@ -1,8 +1,6 @@
 // Builds schedule tables from closed forms, and computes the micro-batches in flight under them.
 #include "planner/model/schedule.h"
 
-#include "planner/model/v_schedule.h"
-
 #include <algorithm>
 #include <cassert>
 #include <functional>
@@ -125,18 +123,6 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
     for (int stage = 0; stage < stages; ++stage)
       table.stages.push_back(stageActions(schedule, stage, stages, microBatches, virtualStages));
   return table;
-}
-
-int peakInFlight(const ScheduleTable &table, int stage) {
-  ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
-  int held = 0, peak = 0;
-  for (const Action &action : table.stages[stage]) {
-    if (action.kind == ActionKind::Forward)
-      peak = std::max(peak, ++held);
-    else if (action.kind == release)
-      --held;
-  }
-  return peak;
 }
 
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage) {

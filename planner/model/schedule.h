@@ -77,13 +77,13 @@ std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, i
 /// Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V, V-Half and V-Min (Qi 2024).
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages = 1);
 
-/// Returns the most micro-batches (of any chunk) whose saved values the stage holds at once. Plays the actions: +1 at
-/// Forward, -1 at Backward, or -1 at Weight if the schedule splits backward.
-int peakInFlight(const ScheduleTable &table, int stage);
+/// Returns the actions of each stage under a V-shaped schedule, for buildSchedule().
+std::vector<std::vector<Action>> buildVStages(Schedule schedule, int stages, int microBatches);
 
-/// The peaks of the chunks that a stage holds, as [moment][chunk], by playing its actions as in peakInFlight().
-/// Dominated moments are omitted. Moments on a straight line between two others are omitted too, because any weighted
-/// sum over chunks is larger at one of the line's ends.
+/// The peaks of the micro-batches whose saved values the chunks of a stage hold, as [moment][chunk]. A value is held
+/// from Forward to Backward, or to Weight if the schedule splits backward. Dominated moments are omitted. Moments on a
+/// straight line between two others are omitted too, because any weighted sum over chunks is larger at one of the
+/// line's ends.
 using InFlightPeaks = std::vector<std::vector<int>>;
 /// Plays the actions of `stage` and returns its peaks.
 InFlightPeaks inFlightPeaks(const ScheduleTable &table, int stage);

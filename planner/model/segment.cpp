@@ -9,13 +9,6 @@
 
 namespace espalier::planner {
 
-double PhaseSeconds::total() const {
-  double sum = compute + hostTransfer;
-  for (double seconds : communication)
-    sum += seconds;
-  return sum;
-}
-
 bool matches(const Pattern &pattern, const ParallelConfig &config) {
   auto axis = [](const std::optional<bool> &wanted, int size) { return !wanted || *wanted == (size > 1); };
   return axis(pattern.dp, config.dp) && axis(pattern.tp, config.tp) && axis(pattern.cp, config.cp) &&

@@ -8,15 +8,6 @@
 
 namespace espalier::planner {
 
-/// Seconds of one micro-batch (or step) in one layer, on one rank. Communication counts its exposed time only.
-struct PhaseSeconds {
-  double compute = 0;
-  PerAxis<double> communication{};
-  double hostTransfer = 0; ///< exposed transfers to or from host memory
-  /// Returns the sum of all entries.
-  double total() const;
-};
-
 /// The cost of one segment under a config: seconds of one micro-batch (`step`: of one step), and bytes on one rank.
 struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;

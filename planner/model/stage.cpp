@@ -24,11 +24,9 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   PerAxis<double> hideable{};
   double backward = 0, hidden = 0;
   auto add = [&](const SegmentCost &cost, double count) {
-    sum.compute += count * cost.step.compute;
-    sum.hostTransfer += count * cost.step.hostTransfer;
+    sum.add(cost.step, count);
     backward += count * (cost.backward.total() + cost.weight.total());
     for (int axis = 0; axis < kAxes; ++axis) {
-      sum.communication[axis] += count * cost.step.communication[axis];
       hideable[axis] += count * cost.hideableStep[axis];
       hidden += count * cost.hideableStep[axis];
     }

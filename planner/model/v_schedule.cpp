@@ -1,4 +1,6 @@
-#include "planner/model/v_schedule.h"
+// Builds tables of V-shaped schedules, which have no closed form. A greedy scheduler places unit actions under a
+// memory limit, in the published order of preference (backward, forward, weight gradient). Source: Qi et al. 2024.
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 

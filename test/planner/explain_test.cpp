@@ -202,9 +202,9 @@ TEST(Explain, NoBubbleIsNegative) {
 TEST(Explain, EveryPartOfTheStepIsPrinted) {
   Prediction prediction;
   prediction.stepSeconds = 10, prediction.peakBytes = 1, prediction.memoryLimitBytes = 2;
-  prediction.time.compute = 6.5, prediction.time.bubble = 2, prediction.time.tensorCommunication = 0.9;
-  prediction.time.dataCommunication = 0.3, prediction.time.contextCommunication = 0.2;
-  prediction.time.pipelineCommunication = 0.1, prediction.time.optimizer = 0.001;
+  prediction.time.compute = 6.5, prediction.time.bubble = 2, prediction.time.communication[Axis::Tp] = 0.9;
+  prediction.time.communication[Axis::Dp] = 0.3, prediction.time.communication[Axis::Cp] = 0.2;
+  prediction.time.communication[Axis::Pp] = 0.1, prediction.time.optimizer = 0.001;
   EXPECT_EQ(whatBinds(prediction),
             "compute is 65.0 % of the step, bubble 20.0 %, tensor parallel communication 9.0 %, data parallel "
             "communication 3.0 %, context parallel communication 2.0 %, pipeline communication 1.0 %; memory is 50.0 % "

@@ -1,6 +1,7 @@
 // Every table has each action once, in an order that terminates, with the promised micro-batches in flight.
 #include "planner/model/schedule.h"
 #include "planner/model/simulate.h"
+#include "test/planner/peak_in_flight.h"
 
 #include <gtest/gtest.h>
 #include <map>

@@ -2,6 +2,7 @@
 #include "planner/model/simulate.h"
 
 #include "planner/model/memory.h"
+#include "test/planner/peak_in_flight.h"
 
 #include <gtest/gtest.h>
 

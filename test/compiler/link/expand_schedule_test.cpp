@@ -1,6 +1,7 @@
 // Compares instruction streams with those of runtime/README.md (section 5, without their tails), and checks properties
 // of all schedules.
 #include "test/compiler/link/play_lists.h"
+#include "test/planner/peak_in_flight.h"
 
 #include "gmock/gmock.h"
 

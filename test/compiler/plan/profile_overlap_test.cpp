@@ -185,7 +185,8 @@ TEST_P(Overlap, SumsOfGradientsOverlapAsInTheSchedule) {
                                            planner::groupOf(term.axis, plan, problem->machine));
     }
   EXPECT_GT(sums, 0);
-  EXPECT_LT(planner::pricePlan(*problem, plan).prediction.time.dataCommunication, sums); // the rest is hidden
+  EXPECT_LT(planner::pricePlan(*problem, plan).prediction.time.communication[planner::Axis::Dp],
+            sums); // the rest is hidden
 }
 
 } // namespace
