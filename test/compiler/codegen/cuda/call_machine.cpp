@@ -109,10 +109,11 @@ CallMachine::CallMachine(const std::string &source) {
       std::string name = attributes.getAs<StringAttr>("model.name").str();
       std::string role = attributes.getAs<StringAttr>("model.role").str();
       auto tensor = cast<RankedTensorType>(type);
-      bool isSaved = role == "saved";
+      exec::Region region = role == "saved"     ? exec::Region::Saved
+                            : role == "counter" ? exec::Region::Cache
+                                                : exec::Region::Gradients;
       int64_t offset = attributes.getAs<IntegerAttr>("exec.offset").getInt();
-      tensors.try_emplace(name, Tensor{isSaved ? exec::Region::Saved : exec::Region::Gradients,
-                                       static_cast<uint64_t>(offset), typeOf(tensor.getElementType()),
+      tensors.try_emplace(name, Tensor{region, static_cast<uint64_t>(offset), typeOf(tensor.getElementType()),
                                        std::vector<double>(static_cast<size_t>(tensor.getNumElements()))});
     };
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
