@@ -77,6 +77,8 @@ namespace {
 
 // Returns the k-th forward of a stage. Micro-batches come in groups of `stages`; each group runs through all chunks.
 Action forwardAt(int k, int stages, int chunks) {
+  if (chunks == 1) // without divisions: a search lists millions of actions
+    return {ActionKind::Forward, k, 0};
   int group = k / (stages * chunks), inGroup = k % (stages * chunks);
   return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};
 }

@@ -170,8 +170,9 @@ void assembleStage(const Problem &problem, const ParallelConfig &config, const C
   size_t perStage = chunks.size();
   Placement chunkPlaces = placement(config);
   StageContent &content = parts.stage;
-  content = stageEnds(config, stage);
-  content.layers.resize(problem.kinds.size());
+  StageContent ends = stageEnds(config, stage);
+  content.embed = ends.embed, content.head = ends.head;
+  content.layers.assign(problem.kinds.size(), {});
   parts.chunks.resize(perStage);
   parts.saved.clear();
   for (size_t chunk = 0; chunk < perStage; ++chunk) {
