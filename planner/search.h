@@ -58,7 +58,7 @@ struct SearchStatistics {
 /// the limit and `relaxations` the changes that would let a plan fit.
 struct SearchResult {
   std::vector<PricedPlan> plans;
-  ModelError error; ///< the problem's
+  ModelError error;       ///< the problem's
   ParallelConfig fastest; ///< the fastest plan, which need not be the first
   /// Returns the error of comparing a plan with the fastest one, and whether both are equally fast within it.
   double errorOf(const Plan &plan) const;

@@ -165,11 +165,10 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
                      {"optimal", result.plainStatistics.optimal}};
   json["alternatives"] = Json::array();
   for (size_t i = 1; i < result.plans.size(); ++i)
-    json["alternatives"].push_back(
-        {{"plan", planAsJson(result.plans[i])},
-         {"predicted", predictionAsJson(result.plans[i].prediction)},
-         {"equal", result.isEqual(result.plans[i])},
-         {"reason", standing(result, i)}});
+    json["alternatives"].push_back({{"plan", planAsJson(result.plans[i])},
+                                    {"predicted", predictionAsJson(result.plans[i].prediction)},
+                                    {"equal", result.isEqual(result.plans[i])},
+                                    {"reason", standing(result, i)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};

@@ -241,13 +241,13 @@ std::string verdict(const SearchResult &result) {
   if (!result.isEqual(result.plans.front()))
     text +=
         wrapped(format("the first plan is %.1f %% slower than the fastest, outside the error of a comparison (%.0f %%)",
-                       100 * (first.stepSeconds / statistics.fastestSeconds - 1), 100 * result.errorOf(result.plans.front().plan)),
+                       100 * (first.stepSeconds / statistics.fastestSeconds - 1),
+                       100 * result.errorOf(result.plans.front().plan)),
                 2);
   else if (equals > 1)
-    text += wrapped(
-        format("steps that differ by less than %s are equal: the first %lld; the first is the simplest",
-               comparisonErrors(result.error).c_str(), static_cast<long long>(equals)),
-        2);
+    text += wrapped(format("steps that differ by less than %s are equal: the first %lld; the first is the simplest",
+                           comparisonErrors(result.error).c_str(), static_cast<long long>(equals)),
+                    2);
   return text;
 }
 

@@ -19,7 +19,7 @@ struct Simplicity {
   int sharding = 0; ///< ZeRO stage above 1, or 0
   int offloads = 0;
   int zero = 0;
-  bool isHybrid = false; ///< ZeRO shards over a part of dp
+  bool isHybrid = false;         ///< ZeRO shards over a part of dp
   bool hasOtherSchedule = false; ///< other than 1F1B with one chunk per stage
   bool recomputes = false;
   auto operator<=>(const Simplicity &) const = default;

@@ -20,10 +20,11 @@ public:
   void read(const YamlNode &map) {
     if (const YamlNode *name = map.find("name"))
       system.name = name->text;
-    expectKeys(map,
-               {"name", "time_error", "comparison_error", "family_error", "measured", "overlap", "lacks", "most_zero", "schedules", "bytes",
-                "score_bytes", "logit_bytes", "unsharded_share", "attention_share", "recompute", "formats",
-                "efficiency", "gather_seconds", "reserved_bytes", "sends", "context"},
+    expectKeys(map, {"name",        "time_error",  "comparison_error", "family_error",    "measured",
+                     "overlap",     "lacks",       "most_zero",        "schedules",       "bytes",
+                     "score_bytes", "logit_bytes", "unsharded_share",  "attention_share", "recompute",
+                     "formats",     "efficiency",  "gather_seconds",   "reserved_bytes",  "sends",
+                     "context"},
                "a system");
     planner::ModelError &error = system.error;
     error.time = byDevice(map, "time_error");
@@ -74,8 +75,8 @@ private:
       if (ranks && *ranks >= 0 && *ranks <= INT32_MAX)
         system.error.measured[axis] = static_cast<int>(*ranks);
       else
-        diagnostics.error(entry->where, fmt::format("measured.{} must be a number of ranks, got {}", known.back(),
-                                                    flowText(*entry)));
+        diagnostics.error(entry->where,
+                          fmt::format("measured.{} must be a number of ranks, got {}", known.back(), flowText(*entry)));
     }
     expectKeys(*node, known, "measured");
   }
