@@ -268,9 +268,8 @@ struct Software {
 };
 
 /// Error of the model against measurements on this machine class and software, as a share of a time. Errors that are
-/// common to two plans of one run cancel in the ratio of their steps. Plans that differ by less than its error are
-/// equal
-/// (`comparisonError` of simplicity.h).
+/// common to two plans of one run cancel in the ratio of their steps. `comparisonError` of simplicity.h returns the
+/// error of a ratio. Plans that differ by less are equal.
 struct ModelError {
   double time = 0;       ///< error of a predicted step; 0: unknown
   double comparison = 0; ///< of a ratio of plans with the same axes, which differ in schedule, recompute or micro-batch

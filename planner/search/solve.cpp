@@ -45,6 +45,18 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
   return tables;
 }
 
+Simplicity simplicityOfIncumbent(const Incumbent &one, const Machine &machine) {
+  bool recomputes = std::ranges::any_of(one.result.recomputed, [](const std::vector<RecomputedLayers> &stage) {
+    return std::ranges::any_of(stage, [](const RecomputedLayers &kind) { return kind.full + kind.selective > 0; });
+  });
+  return simplicityOf(one.config, machine, recomputes);
+}
+
+// Returns the longest step of a plan that is as fast as the fastest one within the error of their comparison.
+double equalSeconds(const ModelError &error, const ParallelConfig &config, const Incumbent &fastest) {
+  return (1 + comparisonError(error, config, fastest.config)) * fastest.result.seconds;
+}
+
 // Searches in two passes. The first examines a few splits of each candidate. The second completes the search of the
 // candidates whose lower bounds are still below the best plan.
 class BranchAndBound {
@@ -86,8 +98,9 @@ public:
       std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
       list.push_back(std::move(simple));
       auto order = [&](const Incumbent &one) {
-        bool isEqual = one.result.seconds <= equalSeconds(one.config, fastest);
-        return std::tuple(!isEqual, isEqual ? simplicity(one) : Simplicity{}, one.result.seconds, one.place);
+        bool isEqual = one.result.seconds <= equalSeconds(problem.error, one.config, fastest);
+        return std::tuple(!isEqual, isEqual ? simplicityOfIncumbent(one, problem.machine) : Simplicity{},
+                          one.result.seconds, one.place);
       };
       std::ranges::sort(list.begin(), list.end() - 1, {}, order);
       std::rotate(list.begin(), list.end() - 1, list.end()); // the chosen plan comes first
@@ -161,25 +174,13 @@ private:
     }
   }
 
-  Simplicity simplicity(const Incumbent &one) const {
-    bool recomputes = std::ranges::any_of(one.result.recomputed, [](const std::vector<RecomputedLayers> &stage) {
-      return std::ranges::any_of(stage, [](const RecomputedLayers &kind) { return kind.full + kind.selective > 0; });
-    });
-    return simplicityOf(one.config, problem.machine, recomputes);
-  }
-
-  // Returns the longest step of a plan that is as fast as the fastest one within the error of their comparison.
-  double equalSeconds(const ParallelConfig &config, const Incumbent &fastest) const {
-    return (1 + comparisonError(problem.error, config, fastest.config)) * fastest.result.seconds;
-  }
-
   // Chooses among the plans that equal the fastest one: first the simplest layout, with its fastest plan, and then the
   // simplest plan of this layout that equals that plan within the error of plans with the same axes.
   Incumbent simplest(const std::vector<Incumbent> &known) {
     const Incumbent &fastest = known.front();
-    auto limit = [&](const ParallelConfig &config) { return equalSeconds(config, fastest); };
+    auto limit = [&](const ParallelConfig &config) { return equalSeconds(problem.error, config, fastest); };
     Incumbent best = least(known, fastest, &Simplicity::layout, limit);
-    const Simplicity layout = simplicity(best).layout();
+    const Simplicity layout = simplicityOfIncumbent(best, problem.machine).layout();
     const double near = (1 + problem.error.comparison) * best.result.seconds;
     auto nearLimit = [&](const ParallelConfig &config) {
       bool isOther = simplicityOf(config, problem.machine, /*recomputes=*/false).layout() != layout;
@@ -193,7 +194,7 @@ private:
   // is not). Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
   template <typename KeyOf, typename LimitOf>
   Incumbent least(const std::vector<Incumbent> &known, Incumbent best, KeyOf keyOf, LimitOf limitOf) {
-    auto simple = [&](const Incumbent &one) { return std::invoke(keyOf, simplicity(one)); };
+    auto simple = [&](const Incumbent &one) { return std::invoke(keyOf, simplicityOfIncumbent(one, problem.machine)); };
     auto key = [&](const Incumbent &one) { return std::pair(simple(one), one.result.seconds); };
     for (const Incumbent &one : known)
       if (one.result.seconds <= limitOf(one.config) && key(one) < key(best))

@@ -80,9 +80,9 @@ RunPricer::RunPricer() {
 
 const Problem *RunPricer::profile(const PublishedRun &run, const RunConfig &config) {
   const planner::Pins &pins = config.pins;
-  std::string key = fmt::format("{} {} {} {} {} {} {} {}", run.base, fmt::join(run.sets, " "), run.system,
-                                pins.tp.value_or(0), pins.sequenceParallel.value_or(false), pins.cp.value_or(0) == 1,
-                                pins.ep.value_or(1) > 1, pins.splitsExperts.value_or(true));
+  std::string key = fmt::format("{} {} {} {} {} {} {} {} {}", run.base, fmt::join(run.sets, " "), run.system,
+                                config.cluster.device, pins.tp.value_or(0), pins.sequenceParallel.value_or(false),
+                                pins.cp.value_or(0) == 1, pins.ep.value_or(1) > 1, pins.splitsExperts.value_or(true));
   size_t batch = key.find("planner.global_batch="); // not a part of the terms
   key.erase(batch, key.find(' ', batch) - batch);
   auto found = profiles.find(key);

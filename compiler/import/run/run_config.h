@@ -116,8 +116,7 @@ struct ClusterConfig {
   int devices() const { return hosts * devicesPerHost; }
 };
 
-/// The terms of a system, such as its storage and recomputation, where they differ from Espalier's. The defaults change
-/// nothing.
+/// The storage, recomputation and products of a system, where they differ from Espalier's. The defaults change nothing.
 struct SystemStorage {
   double gradientBytes = 0;       ///< per element, accumulated; 0: as Espalier's
   double reducedBytes = 0;        ///< per element of a gradient reduction; 0: as Espalier's
