@@ -90,7 +90,7 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
       std::string way = isOfRun ? fmt::format("espalier run --eod-token ID {}", flag)
                                 : fmt::format("espalier compile --set {0}eod=ID --set {0}{1}=True", section, key);
       given.error(flag, fmt::format("which token ends a document is not known of the script's tokenizer: leave {} out "
-                                    "and say `{}`",
+                                    "and use `{}`",
                                     flag, way));
     } else if (given.isGiven(flag)) {
       yaml.put(section + "eod", fmt::format("{}", *endOfDocument));

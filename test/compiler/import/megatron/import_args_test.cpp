@@ -462,7 +462,7 @@ TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
       HasSubstr("which token ends a document is not known of the script's tokenizer: leave --reset-position-ids "
                 "out and use `espalier run --eod-token ID --reset-position-ids`"));
   EXPECT_THAT(errorsOf(small + "--reset-attention-mask --tokenizer-type HuggingFaceTokenizer --vocab-size 99"),
-              HasSubstr("leave --reset-attention-mask out and say `espalier compile --set "
+              HasSubstr("leave --reset-attention-mask out and use `espalier compile --set "
                         "train_dataset.data_loader.config.eod=ID --set "
                         "train_dataset.data_loader.config.reset_attention_mask=True`"));
   EXPECT_THAT(importText(small + "--fp16 --hysteresis 2").diagnostics.render(),
