@@ -21,8 +21,10 @@ assert max(predicted["memory_bytes"]) <= predicted["memory_limit_bytes"]
 assert abs(sum(predicted["seconds"].values()) - predicted["step_seconds"]) < 1e-6 * predicted["step_seconds"]
 assert answer["alternatives"] and answer["rejected"] == []
 assert answer["schema"] == 1 and answer["error"] == predicted["error"] == 0.2 and answer["comparison_error"] == 0.06
+assert answer["family_error"] == 0.14 and answer["unmeasured_error"] == 0.2
 fastest = answer["search"]["fastest_seconds"]
-assert predicted["step_seconds"] <= 1.06 * fastest
-for other in answer["alternatives"]:
-    assert other["predicted"]["step_seconds"] >= fastest * (1 - 1e-9)
-    assert other["equal"] == (other["predicted"]["step_seconds"] <= 1.06 * fastest)
+assert predicted["step_seconds"] <= 1.2 * fastest
+for other in answer["alternatives"]:  # the error of a comparison depends on the axes of both plans
+    slower = other["predicted"]["step_seconds"] / fastest
+    assert slower >= 1 - 1e-9
+    assert other["equal"] if slower <= 1.06 else slower <= 1.2 or not other["equal"], (slower, other["equal"])
