@@ -213,9 +213,11 @@ private:
       std::vector<double> wanted;
       for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end) {
         const Candidate &candidate = *space.at(order[end].second);
-        double limit = limitOf(space.config(candidate));
-        wanted.push_back(isTie ? std::min(limit, best.result.seconds) : limit);
-        candidate.bound < wanted.back() ? which.push_back(order[end].second) : wanted.pop_back();
+        double most = limitOf(space.config(candidate)), limit = isTie ? std::min(most, best.result.seconds) : most;
+        if (candidate.bound >= limit)
+          continue;
+        which.push_back(order[end].second);
+        wanted.push_back(limit);
       }
       for (Incumbent &found : solve(which, wanted, /*budget=*/0))
         if (!found.result.counts.empty() && key(found) < key(best))
