@@ -13,7 +13,7 @@ namespace espalier::rt {
 namespace {
 
 /// Reads scores as floats. The thread scratch holds one token's scores, then the number of used slots per expert. A
-/// part is one sample, because tokens of a sample compete for slots.
+/// part is one sample, because tokens of a sample compete for slots. Tokens that are not needed get no slot.
 class Route final : public LibraryKernel {
 public:
   Route(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {

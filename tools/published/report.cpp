@@ -37,8 +37,10 @@ struct MeasuredPlan {
 };
 
 std::string commandOf(const PublishedRun &run) {
-  std::string text = fmt::format("espalier plan configs/{}.yaml --cluster {} --system {} --pin {}", run.base,
-                                 run.cluster, run.system, run.pin);
+  bool isRange = run.microBatchSizes.size() != 1; // the row is priced with several micro-batches
+  std::string text =
+      fmt::format("espalier plan configs/{}.yaml --cluster {} --system {} --pin {}{}", run.base, run.cluster,
+                  run.system, run.pin, isRange ? "" : fmt::format(",mbs={}", run.microBatchSizes.front()));
   for (const std::string &set : run.sets)
     text += fmt::format(" --set '{}'", set);
   return text;

@@ -61,6 +61,23 @@ TEST(Route, GivesSlotsToFirstChoicesInTheOrderOfTokens) {
   EXPECT_GT(dropped, 0);
 }
 
+/// Tokens that are not needed take no slot from the others.
+TEST(Route, GivesSlotsToNeededTokensOnly) {
+  CallUnderTest test = makeRoute(pb::F32, /*withEqualScores=*/true);
+  test.firstRow = 1;
+  test.endRow = kSeq + 1; // all of the first sample but its first token, and the first token of the second sample
+  test.run(1);
+  for (int64_t token = 0; token < kTokens; ++token) {
+    bool isNeeded = token >= test.firstRow && token < test.endRow;
+    bool hasRoom = token <= 2 * kCapacity || token >= kSeq; // even and odd tokens have different first choices
+    EXPECT_EQ(idAt(test, 2, token) >= 0, isNeeded && hasRoom) << token;
+    EXPECT_EQ(idAt(test, 2, kTokens + token) >= 0, isNeeded && hasRoom) << token;
+  }
+  EXPECT_EQ(idAt(test, 2, 1), 0);
+  EXPECT_EQ(idAt(test, 2, 2), 0);
+  EXPECT_EQ(idAt(test, 2, kSeq), 0);
+}
+
 /// Of three groups of two experts, a token keeps the two with the highest sums.
 TEST(Route, TakesExpertsOfTheBestGroups) {
   CallUnderTest test(pb::LibraryCall::ROUTE, {1, 1, 6, 2, 1, 3, 2});
