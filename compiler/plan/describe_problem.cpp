@@ -134,6 +134,15 @@ void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
 
 } // namespace
 
+/// Sets the format of matrix products and their rate. The rate of attention stays that of the compute dtype.
+static void useFormat(const planner::MatmulFormat &format, planner::Problem &problem) {
+  planner::Machine &machine = problem.machine;
+  if (machine.attentionEfficiency <= 0)
+    machine.attentionEfficiency = machine.matmulEfficiency;
+  machine.matmulEfficiency *= format.gain;
+  problem.matmulFormat = format;
+}
+
 void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.globalBatch = run.globalBatch;
   for (const BatchStep &step : run.batchRamp)
@@ -156,14 +165,6 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
   problem.software = system.software;
   problem.software.name = system.name;
   problem.error = system.error;
-}
-
-void useFormat(const planner::MatmulFormat &format, planner::Problem &problem) {
-  planner::Machine &machine = problem.machine;
-  if (machine.attentionEfficiency <= 0)
-    machine.attentionEfficiency = machine.matmulEfficiency;
-  machine.matmulEfficiency *= format.gain;
-  problem.matmulFormat = format;
 }
 
 planner::Problem describeProblem(const RunConfig &run) {

@@ -19,10 +19,6 @@ planner::Problem describeProblem(const RunConfig &run);
 /// Sets the fields that do not depend on the model.
 void describeRun(const RunConfig &run, planner::Problem &problem);
 
-/// Sets the format of matrix products and their rate. The rate of attention stays that of the compute dtype.
-/// describeRun does so for the format of the run.
-void useFormat(const planner::MatmulFormat &format, planner::Problem &problem);
-
 /// Returns the index of the kind with this name. The problem must have one.
 int kindNamed(const planner::Problem &problem, const std::string &kind);
 

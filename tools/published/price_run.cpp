@@ -1,7 +1,6 @@
 #include "tools/published/price_run.h"
 
 #include "compiler/import/run/import_run.h"
-#include "compiler/plan/apply_system.h"
 #include "compiler/plan/describe_problem.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/search.h"
@@ -120,13 +119,6 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   if (!profile(run, config))
     return refused("the model cannot be partitioned");
   double peak = problem.machine.peakFlops, reserved = config.cluster.reservedBytes + config.system.reservedBytes;
-  double gain = config.system.formatGain(run.format);
-  if (!run.format.empty() && gain <= 0)
-    return refused(run.format + " of " + run.system + " is not modelled");
-  if (!run.format.empty()) {
-    useFormat({run.format, gain}, problem);
-    keepNarrowInputs(problem);
-  }
   problem.machine.memoryBytes += problem.machine.marginBytes; // a run may use the margin
   PricedRun result;
   PricedPlan priced;

@@ -45,14 +45,14 @@ constexpr ClusterName clusters[] = {
     {"ascend910", "", "ascend_910_32g", 8},
 };
 
-/// Returns the format of matrix products if it is narrower than 16 bits, or an empty text. Sets `fault` if the
+/// Returns the matmul_format of a precision, or an empty text if products have 16 or 32 bits. Sets `fault` if the
 /// precision is unknown. 32-bit formats keep and send twice the bytes.
 std::string formatOf(const std::string &precision, std::string &fault) {
   if (holdsOneOf(precision, {"rowwise"})) // one scale per row, which yields no gain in torchtitan's tables
     return "";
   for (const char *format : {"fp4", "fp8", "float8"})
     if (holdsOneOf(precision, {format}))
-      return std::string(format) == "fp4" ? "fp4" : "fp8";
+      return std::string(format) == "fp4" ? "fp4_e2m1" : "fp8_hybrid";
   if (!precision.empty() && !holdsOneOf(precision, {"16", "mixed", "amp", "half"}))
     fault = "precision '" + precision + "' is not modelled";
   return "";
@@ -272,7 +272,8 @@ private:
       perHost = devices;
     run.cluster = fmt::format("{}:{}x{}", found->file, devices / perHost, perHost);
     run.system = systemOf(row);
-    run.format = formatOf(row.lower("precision"), fault);
+    if (std::string format = formatOf(row.lower("precision"), fault); !format.empty())
+      set("model.model_config.matmul_format", format);
     return fault;
   }
 

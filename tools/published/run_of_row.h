@@ -15,7 +15,6 @@ struct PublishedRun {
   std::string base;              ///< run file of configs/ whose model is used, without .yaml
   std::vector<std::string> sets; ///< sizes, dtypes and batch
   std::string cluster, system, pin;
-  std::string format;                   ///< of matrix products, if narrower than the compute dtype: fp8, fp4
   std::vector<int64_t> microBatchSizes; ///< one, or all possible ones if the row has none
   int replicas = 1;                     ///< dp * ep
   int64_t globalBatch = 1;              ///< samples

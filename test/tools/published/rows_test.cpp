@@ -193,10 +193,10 @@ TEST(PublishedRows, ClustersOfManySpellingsAreKnown) {
 }
 
 TEST(PublishedRows, FormatsNarrowerThan16BitsAreNamed) {
-  EXPECT_EQ(runWith({{"precision", "MXFP8"}}).format, "fp8");
-  EXPECT_EQ(runWith({{"precision", "float8"}}).format, "fp8");
-  EXPECT_EQ(runWith({{"precision", "NVFP4"}}).format, "fp4");
-  EXPECT_EQ(runWith({{"precision", "fp8 rowwise"}}).format, "");
+  EXPECT_EQ(sizeOf(runWith({{"precision", "MXFP8"}}), "matmul_format"), "fp8_hybrid");
+  EXPECT_EQ(sizeOf(runWith({{"precision", "float8"}}), "matmul_format"), "fp8_hybrid");
+  EXPECT_EQ(sizeOf(runWith({{"precision", "NVFP4"}}), "matmul_format"), "fp4_e2m1");
+  EXPECT_EQ(sizeOf(runWith({{"precision", "fp8 rowwise"}}), "matmul_format"), "");
   EXPECT_EQ(sizeOf(runWith({{"precision", "fp16"}}), "compute_dtype"), "float16");
   EXPECT_EQ(sizeOf(runWith({{"precision", "fp8"}}), "compute_dtype"), "bfloat16");
 }
