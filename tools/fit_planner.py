@@ -2,7 +2,7 @@
 """Fits the efficiency factors of configs/systems on tables of published runs.
 
 Usage: tools/fit_planner.py [--leave-out TABLE]... [--output FOLDER] [--espalier PROGRAM] TABLE.csv ...
-       tools/fit_planner.py --pairs [--espalier PROGRAM] TABLE.csv ...
+       tools/fit_planner.py --pairs | --errors [--espalier PROGRAM] TABLE.csv ...
 
 Each system has at most two factors: `matmul`, and `memory` or `attention`. A factor is fitted on the rows of that
 system, except those of the tables that are left out, and stays 1 if these rows come from fewer than two sites. The sum
@@ -13,6 +13,10 @@ with the fitted constants and their sources to FOLDER.
 `--pairs` fits nothing. It prints the mean error of the ratio of two predicted times, over the pairs of rows of dense
 models with the same table, publisher, system, machine and format: for pairs with the same tp, pp, cp and parameter
 sharding (`comparison_error`), and for all others (`family_error`).
+
+`--errors` fits nothing. It prints `time_error` of each software and class of devices: the mean error of all rows, rounded up
+to a whole per cent, and at least `comparison_error`. Classes with fewer than five rows have no entry. `other` is the
+mean of the entries, and at least 20 %. Exits with 1 if a file of configs/systems has other values.
 """
 import argparse
 import csv
@@ -30,6 +34,7 @@ import tempfile
 least, most = 0.4, 1.6  # of a factor
 step = 1.05
 source = pathlib.Path(__file__).resolve().parent.parent / "configs"
+variants = {"nemo": "megatron_core", "torchtitan_compiled": "torchtitan", "megatron_deepspeed_fp16": "megatron_deepspeed"}
 
 
 def factors_of(text):
@@ -78,6 +83,40 @@ def print_pairs(rows):
     for (system, cluster, is_same), errors in sorted(pairs.items()):
         print(f"{system} on {cluster}, {'same' if is_same else 'other'} axes: {100 * sum(errors) / len(errors):.1f} % over "
               f"{len(errors)} pairs")
+
+
+def values_of(system, key):
+    """Returns the values by class of a key of a file of configs/systems."""
+    line = re.search(rf"^{key}: \{{(.*?)\}}", (source / "systems" / f"{system}.yaml").read_text(), re.M)
+    return {name: float(value) for name, value in re.findall(r"(\w+): ([\d.]+)", line.group(1))}
+
+
+def device_of(row):
+    text = (source / "clusters" / f"{row['cluster'].split(':')[0]}.yaml").read_text()
+    return re.search(r"^device: (\w+)", text, re.M).group(1)
+
+
+def check_errors(rows):
+    """Prints the time errors by software and class. Returns whether the files have these values."""
+    found = {}
+    for row in rows.values():
+        classes = found.setdefault(variants.get(row["system"], row["system"]), {})
+        classes.setdefault(device_of(row), []).append(abs(row["predicted_seconds"] / row["measured_seconds"] - 1))
+    is_equal = True
+    for software, classes in sorted(found.items()):
+        least, errors = values_of(software, "comparison_error"), {}
+        for device, each in sorted(classes.items()):
+            mean = sum(each) / len(each)
+            print(f"{software} on {device}: mean {100 * mean:.1f} % over {len(each)} rows")
+            if len(each) >= 5:
+                errors[device] = max(math.ceil(100 * mean) / 100, least.get(device, least["other"]))
+        errors["other"] = max(0.2, math.ceil(100 * sum(errors.values()) / len(errors) - 1e-9) / 100)
+        print(f"  time_error: {{{', '.join(f'{device}: {value:g}' for device, value in errors.items())}}}")
+        for system in [software, *(name for name, base in variants.items() if base == software)]:
+            if values_of(system, "time_error") != errors:
+                print(f"  configs/systems/{system}.yaml has {values_of(system, 'time_error')}")
+                is_equal = False
+    return is_equal
 
 
 class Bench:
@@ -130,6 +169,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
     parser.add_argument("--pairs", action="store_true", help="print the errors of ratios and fit nothing")
+    parser.add_argument("--errors", action="store_true", help="check time_error of configs/systems and fit nothing")
     parser.add_argument("--leave-out", action="append", default=[], help="name of a table that nothing is fitted on")
     parser.add_argument("--output", help="folder for the system files")
     parser.add_argument("--espalier", default="build/bin/espalier")
@@ -141,6 +181,8 @@ def main():
     if asked.pairs:
         print_pairs(bench.rows({}))
         return
+    if asked.errors:
+        raise SystemExit(0 if check_errors(bench.rows({})) else 1)
     files = {file.stem: file.read_text() for file in sorted((source / "systems").glob("*.yaml"))}
     start = {name: factors_of(text) for name, text in files.items() if factors_of(text)}
     systems = {name: {key: 1.0 for key in factors} for name, factors in start.items()}
