@@ -1,5 +1,6 @@
 // Imports the cluster that the plan is made for: from --cluster, from the file's `cluster` section, or inferred.
 #include "compiler/import/run/cluster_file.h"
+#include "compiler/import/run/cluster_shares.h"
 #include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
 #include "runtime/path_kind.h"
@@ -22,8 +23,8 @@ using Places = std::map<std::string, SourceLocation>;
 /// Overwrites the constants that a map gives and checks their values. The caller checks the keys.
 class ConstantReader {
 public:
-  ConstantReader(ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
-      : cluster(cluster), places(places), diagnostics(diagnostics) {}
+  ConstantReader(ClusterConfig &cluster, DataSheet &sheet, Places &places, Diagnostics &diagnostics)
+      : cluster(cluster), sheet(sheet), places(places), diagnostics(diagnostics) {}
 
   void read(const YamlNode &map, DType compute) {
     places["cluster"] = map.where;
@@ -41,24 +42,28 @@ public:
       const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
       number(*peak, key, cluster.peakFlops);
     }
-    number(map, "memory_bandwidth", cluster.memoryBandwidth);
+    rate(map, "peak_memory_bandwidth", sheet.memory, "memory_bandwidth", cluster.memoryBandwidth);
     share(map, "matmul_efficiency", cluster.matmulEfficiency, "the peak");
     share(map, "attention_efficiency", cluster.attentionEfficiency, "the peak");
     count(map, "multiprocessors", cluster.multiprocessors);
     number(map, "launch_seconds", cluster.launchSeconds);
     if (const YamlNode *link = child(map, "link")) {
-      number(*link, "bandwidth", cluster.linkBandwidth);
+      rate(*link, "peak_bandwidth", sheet.link, "bandwidth", cluster.linkBandwidth);
       number(*link, "latency", cluster.linkLatency);
     }
     if (const YamlNode *network = child(map, "network")) {
-      number(*network, "bandwidth", cluster.networkBandwidth);
+      rate(*network, "peak_bandwidth", sheet.network, "bandwidth", cluster.networkBandwidth);
       number(*network, "send_bandwidth", cluster.sendBandwidth);
+      if (const YamlNode *fabric = child(*network, "fabric"))
+        sheet.fabric = fabric->text;
       number(*network, "ring_slope", cluster.ringSlope);
+      if (network->find("ring_slope"))
+        sheet.fabric.clear();
       number(*network, "latency", cluster.networkLatency);
     }
     if (const YamlNode *host = child(map, "host")) {
       number(*host, "memory_bytes", cluster.hostMemoryBytes, /*isBytes=*/true);
-      number(*host, "bandwidth", cluster.hostBandwidth);
+      rate(*host, "peak_bandwidth", sheet.host, "bandwidth", cluster.hostBandwidth);
       count(*host, "devices_per_link", cluster.devicesPerHostLink);
     }
     if (const YamlNode *measured = child(map, "matmul_algorithms"))
@@ -86,6 +91,14 @@ private:
                                                isBytes ? "size such as 80GB, at most 1048576TB" : "positive number",
                                                flowText(*node)));
     target = std::max(target, 1.0); // already reported; prevents a second report that it is missing
+  }
+
+  /// Reads the rate of a data sheet and the achieved rate. Those of `map` replace both of a base cluster.
+  void rate(const YamlNode &map, const char *peakKey, double &peak, const char *key, double &achieved) {
+    number(map, peakKey, peak);
+    if (map.find(peakKey))
+      achieved = 0;
+    number(map, key, achieved);
   }
 
   void algorithms(const YamlNode &map, MatmulAlgorithms &target) {
@@ -131,6 +144,7 @@ private:
   }
 
   ClusterConfig &cluster;
+  DataSheet &sheet;
   Places &places;
   Diagnostics &diagnostics;
 };
@@ -252,9 +266,13 @@ public:
     findUnknownKeys(map, "cluster.", unknown);
     for (const UnknownKey &key : unknown)
       misspelt.insert(key.meant);
-    ConstantReader(cluster(), reader.config().places, reader.diagnostics()).read(map, reader.config().dtypes.compute);
+    ConstantReader(cluster(), sheet, reader.config().places, reader.diagnostics())
+        .read(map, reader.config().dtypes.compute);
     return unknown;
   }
+
+  /// Completes the rates that no file states.
+  void complete() { applyShares(cluster(), sheet, folders, reader.diagnostics()); }
 
   /// Changes the number of devices: --devices keeps the size of hosts, and --lose-node removes whole hosts.
   void change(const ImportOptions &options) {
@@ -296,6 +314,7 @@ public:
 private:
   const RunReader &reader;
   const std::vector<std::string> &folders;
+  DataSheet sheet;
   std::set<std::string> misspelt; ///< paths of keys that unknown keys were probably intended as
 };
 
@@ -362,8 +381,10 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
   if (!root)
     return std::nullopt;
   ClusterConfig cluster;
+  DataSheet sheet;
   Places places;
-  ConstantReader(cluster, places, diagnostics).read(*root, compute);
+  ConstantReader(cluster, sheet, places, diagnostics).read(*root, compute);
+  applyShares(cluster, sheet, folders, diagnostics);
   std::vector<UnknownKey> unknown;
   findUnknownKeys(*root, "cluster.", unknown);
   for (const UnknownKey &key : unknown)
@@ -423,6 +444,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
   if (!cluster.name.empty()) { // else the cluster is unreadable, which has been reported
     if (options.devices || options.loseNodes != 0)
       importer.change(options);
+    importer.complete();
     checkConstants(reader, importer);
   }
   if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {

@@ -251,9 +251,48 @@ TEST(Cluster, FileAndInlineMap) {
 TEST(Cluster, HostMemory) {
   ClusterConfig dgx = load("tiny_gpt", {"parallel.parallel_mode=2"}, "a100_80g_selene:2x8").config.cluster;
   EXPECT_EQ(dgx.hostMemoryBytes, 2 * 0x1p40);
-  EXPECT_EQ(dgx.hostBandwidth, 2.5e10);
+  EXPECT_DOUBLE_EQ(dgx.hostBandwidth, 0.8 * 3.15e10);
   EXPECT_EQ(dgx.devicesPerHostLink, 2);
   EXPECT_EQ(load("tiny_gpt").config.cluster.hostBandwidth, 0);
+}
+
+TEST(Cluster, RatesAreSharesOfTheDataSheetUnlessStated) {
+  auto cluster = [](const std::string &map) { return load("tiny_gpt", {"cluster=" + map}).config.cluster; };
+  ClusterConfig dgx = cluster("h100_dgx");
+  EXPECT_DOUBLE_EQ(dgx.memoryBandwidth, 0.78 * 3.35e12);
+  EXPECT_DOUBLE_EQ(dgx.linkBandwidth, 0.8 * 4.5e11);
+  EXPECT_DOUBLE_EQ(dgx.networkBandwidth, 0.9 * 5e10);
+  EXPECT_EQ(dgx.matmulEfficiency, 0.69);
+  EXPECT_EQ(dgx.attentionEfficiency, 0.45);
+  EXPECT_EQ(dgx.ringSlope, 0.06);
+  ClusterConfig stated = cluster("{base: h100_dgx, memory_bandwidth: 3e12, matmul_efficiency: 0.5, "
+                                 "network: {ring_slope: 0}}");
+  EXPECT_EQ(stated.memoryBandwidth, 3e12);
+  EXPECT_EQ(stated.matmulEfficiency, 0.5);
+  EXPECT_EQ(stated.attentionEfficiency, 0); // as products
+  EXPECT_EQ(stated.ringSlope, 0);
+  // a rate of the data sheet replaces the achieved rate of the base
+  EXPECT_DOUBLE_EQ(cluster("{base: a100_jeanzay, link: {peak_bandwidth: 3e11}}").linkBandwidth, 0.767 * 3e11);
+  ClusterConfig other = cluster("{base: h100_dgx, device: x9, matmul_efficiency: 0.5, network: {fabric: roce}}");
+  EXPECT_DOUBLE_EQ(other.memoryBandwidth, 0.78 * 3.35e12);
+  EXPECT_EQ(other.ringSlope, 0.12);
+}
+
+TEST(Cluster, FaultsOfSharesAreReported) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(testing::TempDir()) / "shares_of_plan_test";
+  fs::create_directories(folder / "shares");
+  std::ofstream(folder / "shares" / "achieved.yaml")
+      << "memory: {h100: 1.2, other: 0.7}\nlinks: {other: 1}\ncompute: {h100: 0.6}\n";
+  ImportOptions options{.cluster = "h100_dgx:1x1", .searchPath = {folder.string()}};
+  std::string faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
+  fs::remove_all(folder);
+  EXPECT_THAT(faults, testing::HasSubstr("achieved.yaml:1:16: error: a share of memory must be a number from 0 to 1, "
+                                         "got 1.2"));
+  EXPECT_THAT(faults, testing::HasSubstr("unknown share 'links', did you mean 'link'?"));
+  options = {.sets = {"cluster={base: h100_dgx, device: x9}"}};
+  faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
+  EXPECT_THAT(faults, testing::HasSubstr("cluster 'h100_dgx' has no matmul_efficiency"));
 }
 
 // Sizes from a data sheet do not count as constants, because they are not fitted.

@@ -1,0 +1,72 @@
+#include "compiler/import/run/cluster_shares.h"
+
+#include "compiler/import/run/config_files.h"
+#include "compiler/import/yaml/yaml.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+/// Reads entries of shares/achieved.yaml.
+class ShareReader {
+public:
+  ShareReader(const YamlNode &root, Diagnostics &diagnostics) : root(root), diagnostics(diagnostics) {}
+
+  /// Returns the share of `key` for a class, else that of `other`, else 0.
+  double share(const std::string &key, const std::string &name) {
+    const YamlNode *list = root.find(key);
+    const YamlNode *entry = list ? list->find(name) : nullptr;
+    if (!entry && list)
+      entry = list->find("other");
+    if (!entry)
+      return 0;
+    std::optional<double> value = yamlNumber(*entry);
+    if (value && *value >= 0 && *value <= 1)
+      return *value;
+    diagnostics.error(entry->where,
+                      fmt::format("a share of {} must be a number from 0 to 1, got {}", key, flowText(*entry)));
+    return 1;
+  }
+
+  void checkKeys() {
+    const std::vector<std::string> known = {"memory", "link", "network", "host", "compute", "attention", "ring_slope"};
+    for (const YamlEntry &entry : root.entries)
+      if (std::ranges::find(known, entry.key) == known.end())
+        diagnostics.error(entry.keyWhere,
+                          fmt::format("unknown share '{}'{}", entry.key, didYouMean(entry.key, known)));
+  }
+
+private:
+  const YamlNode &root;
+  Diagnostics &diagnostics;
+};
+
+} // namespace
+
+void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vector<std::string> &folders,
+                 Diagnostics &diagnostics) {
+  std::string file = findConfig("share", "achieved", folders);
+  YamlPtr root = file.empty() ? nullptr : loadYaml(file, diagnostics);
+  if (!root)
+    return; // a rate that is needed and missing is reported later
+  ShareReader shares(*root, diagnostics);
+  shares.checkKeys();
+  auto complete = [&](double &rate, double whole, const char *key) {
+    if (rate == 0 && whole > 0)
+      rate = whole * shares.share(key, cluster.device);
+  };
+  complete(cluster.memoryBandwidth, sheet.memory, "memory");
+  complete(cluster.linkBandwidth, sheet.link, "link");
+  complete(cluster.networkBandwidth, sheet.network, "network");
+  complete(cluster.hostBandwidth, sheet.host, "host");
+  if (cluster.matmulEfficiency == 0) { // a measured rate of products goes with the measured rate of attention
+    complete(cluster.attentionEfficiency, 1, "attention");
+    complete(cluster.matmulEfficiency, 1, "compute");
+  }
+  if (!sheet.fabric.empty())
+    cluster.ringSlope = shares.share("ring_slope", sheet.fabric);
+}
+
+} // namespace espalier
