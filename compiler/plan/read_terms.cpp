@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -97,6 +98,7 @@ public:
         readTransfers(bucket);
     for (auto &[key, term] : stepCollectives)
       terms.collectives.push_back(term);
+    readClips();
     if (!stepBytes.empty())
       terms.compute.push_back(memoryTerm("optimizer", Phase::Step, stepBytes));
     return std::move(terms);
@@ -271,6 +273,25 @@ private:
     addTransfer(bucket, CollectiveKind::AllReduce, sums, summedBytes);
     addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, summedBytes);
     addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
+  }
+
+  /// Reads the maxima of QK-clip, which an update program reduces over all replicas. Profiles of one replica have no
+  /// such collective, so the term is made from the counter of each attention. Nothing overlaps with it.
+  void readClips() {
+    std::set<std::string> counters;
+    for (const SegmentBucket &bucket : segment.buckets) {
+      if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
+        continue;
+      constexpr double f32Bytes = 4;
+      StringAttr heads = StringAttr::get(bucket.stored.getContext(), bucket.clip->dim);
+      CollectiveTerm term;
+      term.name = "all_reduce";
+      term.phase = Phase::Step;
+      term.axis = planner::Axis::Dp;
+      term.overExperts = sizes.at().ep > 1;
+      term.bytes = {scaled(sizes.dimension(heads, bucket.clip->heads), f32Bytes)};
+      terms.collectives.push_back(std::move(term));
+    }
   }
 
   /// Returns the axes over which ZeRO 3 shards a frozen bucket. Profiles are read under ZeRO 1 and 0.
