@@ -80,6 +80,26 @@ void scaleToShard(Size &size, const SegmentBucket &bucket) {
     part = ofShard(scaled(part, shards), bucket);
 }
 
+/// Returns the collectives of QK-clip. An update program reduces the maxima of each attention over all replicas.
+/// Profiles of one replica have no such collective, so the terms are made from the counters. Nothing overlaps with
+/// them.
+std::vector<CollectiveTerm> clipTerms(const SegmentLayout &segment, const SizeReader &sizes) {
+  constexpr double f32Bytes = 4;
+  std::vector<CollectiveTerm> terms;
+  std::set<std::string> counters;
+  for (const SegmentBucket &bucket : segment.buckets) {
+    if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
+      continue;
+    CollectiveTerm &term = terms.emplace_back();
+    term.name = "all_reduce";
+    term.phase = Phase::Step;
+    term.axis = planner::Axis::Dp;
+    term.overExperts = sizes.at().ep > 1;
+    term.bytes = {scaled(sizes.dimension(bucket.clip->dim, bucket.clip->heads), f32Bytes)};
+  }
+  return terms;
+}
+
 class TermReader {
 public:
   TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
@@ -98,7 +118,7 @@ public:
         readTransfers(bucket);
     for (auto &[key, term] : stepCollectives)
       terms.collectives.push_back(term);
-    readClips();
+    llvm::append_range(terms.collectives, clipTerms(segment, sizes));
     if (!stepBytes.empty())
       terms.compute.push_back(memoryTerm("optimizer", Phase::Step, stepBytes));
     return std::move(terms);
@@ -273,25 +293,6 @@ private:
     addTransfer(bucket, CollectiveKind::AllReduce, sums, summedBytes);
     addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, summedBytes);
     addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
-  }
-
-  /// Reads the maxima of QK-clip, which an update program reduces over all replicas. Profiles of one replica have no
-  /// such collective, so the term is made from the counter of each attention. Nothing overlaps with it.
-  void readClips() {
-    std::set<std::string> counters;
-    for (const SegmentBucket &bucket : segment.buckets) {
-      if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
-        continue;
-      constexpr double f32Bytes = 4;
-      StringAttr heads = StringAttr::get(bucket.stored.getContext(), bucket.clip->dim);
-      CollectiveTerm term;
-      term.name = "all_reduce";
-      term.phase = Phase::Step;
-      term.axis = planner::Axis::Dp;
-      term.overExperts = sizes.at().ep > 1;
-      term.bytes = {scaled(sizes.dimension(heads, bucket.clip->heads), f32Bytes)};
-      terms.collectives.push_back(std::move(term));
-    }
   }
 
   /// Returns the axes over which ZeRO 3 shards a frozen bucket. Profiles are read under ZeRO 1 and 0.
