@@ -285,6 +285,12 @@ struct MatmulFormat {
   double gain = 1;  ///< their speed relative to the compute dtype; Machine::matmulEfficiency includes it
 };
 
+/// QK-clip: an update scales the query and key weights of heads whose largest attention score is above the threshold.
+struct QkClip {
+  double threshold = 0; ///< 0: no QK-clip
+  double alpha = 0.5;   ///< exponent of the factor of the queries; the keys have the rest to 1
+};
+
 /// A named dimension and its size. Its index gives its symbol.
 struct Dimension {
   std::string name;
@@ -318,6 +324,7 @@ struct Problem {
   bool tiedEmbedding = false;
   Size tiedBytes;                 ///< gradient bytes of the shared weight on one rank
   bool zeroCenteredNorms = false; ///< norms multiply by one more than their weights
+  QkClip qkClip;                  ///< for exports; the terms of the layers have its collectives
   Machine machine;
   MatmulFormat matmulFormat;
   Software software;

@@ -107,6 +107,13 @@ std::string megatronExpertLayers(const Problem &problem) {
   return isMixed ? "--moe-layer-freq \"(" + list + ")\"\n" : "";
 }
 
+/// Writes a number in its shortest form.
+std::string shortNumber(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
 /// Adds the experts of the model and how they are split. The capacity factor gives the slots that memory is planned
 /// for, relative to an even distribution.
 void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
@@ -120,12 +127,11 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
   if (experts == 0 || choices == 0)
     return;
   double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
-  std::ostringstream factor;
-  factor << static_cast<double>(sizeOf("capacity")) / even;
+  std::string factor = shortNumber(static_cast<double>(sizeOf("capacity")) / even);
   result.text +=
       line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
       line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
-      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor.str() +
+      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor +
       "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
   if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
@@ -161,6 +167,12 @@ bool updatesMatrices(const Problem &problem) {
         if (parameter.matrices > 0)
           return true;
   return false;
+}
+
+/// Reports QK-clip to a system that does not have it, or not for these attentions.
+void addQkClip(const Problem &problem, const char *where, ExportedPlan &result) {
+  if (problem.qkClip.threshold > 0)
+    result.notExpressed.push_back("QK-clip at " + shortNumber(problem.qkClip.threshold) + where);
 }
 
 /// Reports a narrow format of matrix products to a system whose export has no setting for it.
@@ -321,6 +333,9 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--accumulate-allreduce-grads-in-fp32\n"; // with --bf16, this is the default
   if (plan.tp > 1 && updatesMatrices(problem))
     text += "--muon-tp-mode duplicated\n";
+  if (const QkClip &clip = problem.qkClip; clip.threshold > 0)
+    text += "--qk-clip\n--qk-clip-threshold " + shortNumber(clip.threshold) + "\n--qk-clip-alpha " +
+            shortNumber(clip.alpha) + "\n";
   if (plan.zeroReplicas() > 1)
     text += line("--num-distributed-optimizer-instances", plan.zeroReplicas());
   if (plan.zero >= 2)
@@ -355,6 +370,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     return std::string("  ") + key + ": " + std::to_string(value) + "\n";
   };
   addFormat(problem, result);
+  addQkClip(problem, " (MindFormers clips multi-latent attention alone)", result);
   std::string &text = result.text;
   // batch_size is the micro-batch of one replica. Without a pipeline, micro-batches are accumulated.
   text += "runner_config:\n" + entry("batch_size", plan.microBatchSize);
@@ -413,6 +429,7 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
     return std::string("    ") + key + "=" + std::to_string(value) + ",\n";
   };
   addFormat(problem, result);
+  addQkClip(problem, "", result);
   std::string &text = result.text;
   text += "training=TrainingConfig(\n" +
           entry("num_tokens_per_microbatch_per_dp_rank", plan.microBatchSize * problem.tokensPerSample) +

@@ -158,6 +158,7 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
         (run.cluster.attentionEfficiency > 0 ? run.cluster.attentionEfficiency : run.cluster.matmulEfficiency);
   problem.machine.memoryBytesPerSecond *= system.memoryFactor;
   problem.machine.memoryBytes -= std::min(problem.machine.memoryBytes, system.reservedBytes);
+  problem.qkClip = {run.optimizer.qkClipThreshold, run.optimizer.qkClipAlpha};
   problem.matmulFormat = {};
   if (!run.matmulFormat.empty())
     useFormat({run.matmulFormat, run.system.formatGain(run.matmulFormat)}, problem);

@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -79,6 +80,26 @@ void scaleToShard(Size &size, const SegmentBucket &bucket) {
     part = ofShard(scaled(part, shards), bucket);
 }
 
+/// Returns the collectives of QK-clip. An update program reduces the maxima of each attention over all replicas.
+/// Profiles of one replica have no such collective, so the terms are made from the counters. Nothing overlaps with
+/// them.
+std::vector<CollectiveTerm> clipTerms(const SegmentLayout &segment, const SizeReader &sizes) {
+  constexpr double f32Bytes = 4;
+  std::vector<CollectiveTerm> terms;
+  std::set<std::string> counters;
+  for (const SegmentBucket &bucket : segment.buckets) {
+    if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
+      continue;
+    CollectiveTerm &term = terms.emplace_back();
+    term.name = "all_reduce";
+    term.phase = Phase::Step;
+    term.axis = planner::Axis::Dp;
+    term.overExperts = sizes.at().ep > 1;
+    term.bytes = {scaled(sizes.dimension(bucket.clip->dim, bucket.clip->heads), f32Bytes)};
+  }
+  return terms;
+}
+
 class TermReader {
 public:
   TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
@@ -97,6 +118,7 @@ public:
         readTransfers(bucket);
     for (auto &[key, term] : stepCollectives)
       terms.collectives.push_back(term);
+    llvm::append_range(terms.collectives, clipTerms(segment, sizes));
     if (!stepBytes.empty())
       terms.compute.push_back(memoryTerm("optimizer", Phase::Step, stepBytes));
     return std::move(terms);

@@ -121,7 +121,8 @@ public:
       return std::nullopt;
     return PackedLayout{k_, n_, batch_, transposeB_, static_cast<int>(a_), static_cast<int>(b_)};
   }
-  bool hasEqualRows() const override { return !hasFewRows(); }
+  /// Few rows of a transposed b are dot products, whose sums have another order.
+  bool hasEqualRows() const override { return !hasFewRows() || !transposeB_; }
   bool wantsPacked() const override { return packedLayout() && m_ <= kMostRowsOfDecoding; }
   size_t packedBytes() const override { return static_cast<size_t>(batch_ * floatsBefore(n_)) * sizeof(float); }
   int64_t packParts() const override { return batch_ * packed().count(); }

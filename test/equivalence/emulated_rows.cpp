@@ -131,6 +131,7 @@ std::vector<EmulatedRow> allRows() {
        {"glm4_moe", "glm4_moe", {}}},
       expertSplits());
   add({optimizerModels().back()}, sliceSplits());
+  add(clipModels(), clipSplits());
   return rows;
 }
 

@@ -87,11 +87,13 @@ TEST(Experts, DeepSeekV3TrainsLikeTheUnsplitModel) {
   }
 }
 
-/// GLM-4.5 has norms of q and k. DeepSeek-V3 may lack a latent of queries.
+/// GLM-4.5 has norms of q and k. DeepSeek-V3 may lack a latent of queries. With a slot for each token, none is dropped.
 TEST(Experts, VariantsTrainLikeTheUnsplitModel) {
   for (const auto &[file, sets] :
        {std::pair<const char *, std::vector<std::string>>{"glm4_moe", {"model.arch.type=glm4_moe_qk_norm"}},
-        {"deepseek_v3_full_q", {}}}) {
+        {"deepseek_v3_full_q", {}},
+        {"glm4_moe", {"moe_config.capacity_factor=-1"}},
+        {"mixtral", {"moe_config.capacity_factor=-1", "moe_config.z_loss_factor=0.01"}}}) {
     RunConfig run = equivalenceRun(file, sets);
     TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
     SplitCase split = {.dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1};

@@ -329,6 +329,47 @@ void tryEach(Originals plans, int most) {
   print(total);
 }
 
+/// Returns the part of a plan that QK-clip adds to: the updates of layers, and the values and dimensions.
+std::string clipPartOf(const rt::pb::Plan &plan) {
+  rt::pb::Plan part;
+  *part.mutable_values() = plan.values();
+  *part.mutable_dims() = plan.dims();
+  for (const rt::pb::Subprogram &subprogram : plan.subprograms())
+    if (subprogram.name() == "block.update")
+      *part.add_subprograms() = subprogram;
+  return part.SerializeAsString();
+}
+
+/// Covers sums of maxima, and copies of factors of heads into flat shards. In CI, covers one plan; otherwise, each.
+TEST(Mutants, OfUpdatesThatClipAreRefusedOrTrainTheSame) {
+  bool isInCi = Extent().count <= 1000;
+  std::vector<EmulatedRow> rows = allRows();
+  std::erase_if(rows, [&](const EmulatedRow &row) {
+    return isInCi ? row.name != "llama_clip_dp2_zero2_selective" : row.name.find("_clip_") == std::string::npos;
+  });
+  Originals plans(rows, /*stride=*/1, "cpu");
+  uint64_t each = setting("ESPALIER_MUTANTS_EACH", 1);
+  std::array<int, outcomes> total = {};
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Original &original = plans[i];
+    const std::string unchanged = clipPartOf(original.plan);
+    std::map<std::string, uint64_t> tried;
+    original.mutations->forEach([&](const Mutant &mutant) {
+      std::string name = mutant.kind + " of " + mutant.place;
+      if (clipPartOf(original.plan) == unchanged || tried[name]++ >= each)
+        return;
+      Outcome outcome = rt::verifyPlan(original.plan).empty() ? Equal : Refused;
+      if (outcome == Equal)
+        outcome = outcomeOf(tryPlan(original, [&] { return mutant; }), original);
+      EXPECT_LE(outcome, OtherMathematics) << name << " of " << plans.nameOf(i) << ": " << outcomeNames[outcome] << "\n"
+                                           << mutant.change;
+      ++total[outcome];
+    });
+    EXPECT_GT(tried.size(), 100u) << plans.nameOf(i);
+  }
+  print(total);
+}
+
 /// In CI, covers one plan; otherwise, every n-th plan.
 TEST(Mutants, OfEachFieldAreRefusedOrTrainTheSame) {
   Extent extent;

@@ -50,6 +50,8 @@ const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .micro
 const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
 const Original matrices = {"gpt2", {.name = "matrices", .microBatches = 2}, "cpu", {"optimizer.type=Muon"}};
 const Original slices = {"gpt2", {.name = "slices", .tp = 2, .microBatches = 2}, "cpu", {"optimizer.type=Muon"}};
+const Original clipped = {
+    "llama", {.name = "clipped", .dp = 2, .tp = 2, .microBatches = 2}, "cpu", {"optimizer.qk_clip_threshold=0.1"}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .tp = 2, .microBatches = 2}, "cuda"};
 const Original expertsOnDevice = {"mixtral", {.name = "experts_on_device", .microBatches = 2}, "cuda"};
 
@@ -492,6 +494,26 @@ const Refusal subprograms[] = {
        pb::Transfer *sum = collectiveOf(p, "block.none.forward");
        for (pb::Buffer *buffer : {sum->mutable_from(0), sum->mutable_to(0)})
          buffer->set_bytes(buffer->bytes() / 2);
+     }},
+    {"ScoresAddedUp", &clipped, "or not to be reduced so",
+     [](pb::Plan &p) { collectiveOf(p, "block.update")->set_reduction(pb::SUM); }},
+    {"ScoresOfOtherHeads", &clipped, "over axes",
+     [](pb::Plan &p) { collectiveOf(p, "block.update")->set_group(collectiveOf(p, "block.none.forward")->group()); }},
+    {"ScoresOfOneReplica", &clipped, "for the sum",
+     [](pb::Plan &p) {
+       pb::Transfer &largest = *collectiveOf(p, "block.update");
+       replaceInUpdate(p, pb::Buffer(largest.to(0)), pb::Buffer(largest.from(0)));
+     }},
+    {"ScoresThatAreSums", &clipped, "or not to be reduced so",
+     [](pb::Plan &p) {
+       uint32_t largest = collectiveOf(p, "block.update")->from(0).value();
+       p.mutable_values(static_cast<int>(largest))->set_reduction(pb::SUM);
+     }},
+    {"FactorsOfOtherHeads", &clipped, "its part begins at 0",
+     [](pb::Plan &p) {
+       IsIt isCopy = [](const pb::Plan &, const pb::Instruction &one) { return isCall(one, pb::LibraryCall::COPY); };
+       pb::Instruction *copy = rt::instructionOf(p, "block.update", find(p, "block.update", isCopy).at(0));
+       copy->mutable_call()->mutable_buffers(0)->mutable_reads_at()->set_tp(4);
      }},
     {"HalfReducedTwice", &pipeline, "bytes of 'block.decayed.gradient', which has",
      [](pb::Plan &p) {

@@ -287,13 +287,26 @@ TEST(Cache, KeepsSequencesApart) {
     }
 }
 
+/// Plans of eight and of four sequences; four also with weights of 16 bits, whose few rows are not packed.
+std::vector<Split> mixingSplits() {
+  std::vector<Split> splits;
+  for (int tp : {1, 2}) {
+    splits.push_back({fmt::format("batch8, tp {}", tp), eight(tp)});
+    splits.push_back({fmt::format("batch4, tp {}", tp), axes(tp, 1)});
+    Split &half = splits.emplace_back(Split{fmt::format("batch4 in bfloat16, tp {}", tp), axes(tp, 1)});
+    for (const char *set : {"model.model_config.compute_dtype=bfloat16", "model.model_config.param_init_type=bfloat16"})
+      half.sets.emplace_back(set);
+  }
+  return splits;
+}
+
 /// Prompts that are added while other texts are decoded do not change any bit of a text's scores.
 TEST(Generator, AddsPromptsWhileItDecodes) {
   for (const char *name : {"gpt2", "llama", "deepseek_v3", "mixtral", "glm4_moe", "deepseek_v3_experts"})
-    for (int tp : {1, 2}) {
+    for (const Split &split : mixingSplits()) {
       const Subject &subject = subjectOf(name);
-      Running model(subject, {"batch8", eight(tp)});
-      EXPECT_TRUE(model.decoder->mixesPrompts()) << name;
+      Running model(subject, split);
+      EXPECT_TRUE(model.decoder->mixesPrompts()) << name << " " << split.name;
       std::vector<Tokens> prompts = subject.prompts();
       std::vector<rt::Completion> alone = model.scored(prompts, /*between=*/100);
       for (int64_t between : {0, 1, 3}) {
@@ -302,7 +315,7 @@ TEST(Generator, AddsPromptsWhileItDecodes) {
           ASSERT_EQ(together[i].tokens, alone[i].tokens) << name << ", text " << i;
           for (size_t token = 0; token < alone[i].scores.size(); ++token)
             ASSERT_EQ(together[i].scores[token].logProbability, alone[i].scores[token].logProbability)
-                << name << ", tp " << tp << ", between " << between << ", text " << i << ", token " << token;
+                << name << ", " << split.name << ", between " << between << ", text " << i << ", token " << token;
         }
       }
     }

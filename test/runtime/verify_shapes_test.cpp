@@ -106,6 +106,16 @@ const CallCase calls[] = {
      [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("jl")}, {1, 84, 84}); }},
     {"ViewOfAnotherSize", "hold",
      [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("j")}, {1, 168, 168}); }},
+    {"ViewOfAnyDims", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("sa"), toy("k")}, {1, 168, 168}); }},
+    {"ViewOfAnyDimsAt", "reads at tp: 4, its part begins at 0",
+     [](Toy &toy) {
+       pb::LibraryCall call = toy.call(pb::LibraryCall::COPY, {toy("sa"), toy("k")}, {1, 168, 168});
+       call.mutable_buffers(0)->mutable_reads_at()->set_tp(4);
+       return call;
+     }},
+    {"ViewInOtherDims", "hold",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::COPY, {toy("k"), toy("sa")}, {1, 168, 168}); }},
     {"Gathered", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::REARRANGE, {toy("pbrh"), toy("bsh")}, {2, 4, 192}); }},
     {"Embed", "",

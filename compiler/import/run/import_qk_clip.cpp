@@ -10,7 +10,9 @@
 namespace espalier {
 namespace {
 
-constexpr const char *thresholdKey = "optimizer.qk_clip_threshold", *alphaKey = "optimizer.qk_clip_alpha";
+constexpr const char *enabledKey = "optimizer.qk_clip_enabled", *thresholdKey = "optimizer.qk_clip_threshold",
+                     *alphaKey = "optimizer.qk_clip_alpha";
+constexpr double defaultThreshold = 100; // MindFormers' and Megatron's
 
 /// Marks the attentions of one segment.
 class ClipMarker {
@@ -107,17 +109,23 @@ void importQkClip(const RunReader &reader) {
   if (!(optimizer.qkClipAlpha >= 0 && optimizer.qkClipAlpha <= 1))
     return reader.error(alphaKey, fmt::format("{} is {}, must be 0 to 1", alphaKey, optimizer.qkClipAlpha));
   std::optional<double> threshold = reader.number(thresholdKey);
-  if (!threshold) {
-    reader.report(alphaKey, KeyAction::Accepted, "belongs to qk_clip_threshold, which is not set");
+  std::optional<bool> isEnabled = reader.flag(enabledKey);
+  if (!isEnabled.value_or(threshold.has_value())) {
+    const char *reason = isEnabled ? "qk_clip_enabled is False" : "belongs to qk_clip_threshold, which is not set";
+    for (const char *key : {thresholdKey, alphaKey})
+      reader.report(key, KeyAction::Accepted, reason);
     return;
   }
+  const char *givenKey = threshold ? thresholdKey : enabledKey;
+  if (!threshold)
+    threshold = defaultThreshold;
   if (!(*threshold > 0 && *threshold <= 1e30))
     return reader.error(thresholdKey, fmt::format("{} is {}, must be above 0 and at most 1e30; leave it out to train "
                                                   "without QK-clip",
                                                   thresholdKey, *threshold));
   optimizer.qkClipThreshold = *threshold;
   if (config.runMode != "train" && config.runMode != "finetune")
-    return reader.report(thresholdKey, KeyAction::Accepted, "nothing is trained");
+    return reader.report(givenKey, KeyAction::Accepted, "nothing is trained");
   int marked = 0;
   std::string fault;
   for (SegmentDescription &segment : config.model.segments)
@@ -125,7 +133,7 @@ void importQkClip(const RunReader &reader) {
   if (fault.empty() && marked == 0 && !config.model.segments.empty()) // else the model has errors
     fault = "the model has no attention whose scores could be clipped";
   if (!fault.empty())
-    reader.error(thresholdKey, fmt::format("{}; leave {} out", fault, thresholdKey));
+    reader.error(givenKey, fmt::format("{}; leave {} out", fault, givenKey));
 }
 
 } // namespace espalier

@@ -10,7 +10,7 @@
 namespace espalier::rt {
 
 CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
-    : thePlan(plan), object(plan), areTokensPacked(canPackTokens(plan)), arePromptsMixed(areTokensPacked) {
+    : thePlan(plan), object(plan), areTokensPacked(canPackTokens(plan)) {
   for (const pb::Kernel &kernel : plan.kernels())
     kernels.push_back(object.function(kernel.symbol()));
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
@@ -26,9 +26,26 @@ CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
         throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
                                     locationText(plan, instruction.location()), error.what()));
       }
-      arePromptsMixed = arePromptsMixed && prepared[i].kernel->hasEqualRows();
     }
   }
+  arePromptsMixed = areTokensPacked && haveEqualRows();
+}
+
+/// Returns whether each row of a product has the same bits in decoding steps and in steps with prompts. Products with a
+/// transposed weight have not if there are some of few and some of many rows, which may have the same weight. The head
+/// has as many rows in both.
+bool CpuBackend::haveEqualRows() const {
+  bool ofFew = false, ofMany = false;
+  for (int number = 0; number < thePlan.subprograms_size(); ++number)
+    for (int i = 0; i < thePlan.subprograms(number).instructions_size(); ++i) {
+      const pb::LibraryCall &call = thePlan.subprograms(number).instructions(i).call();
+      const LibraryKernel *kernel = instructions[number][i].kernel.get();
+      if (!kernel)
+        continue;
+      ofFew |= !kernel->hasEqualRows();
+      ofMany |= kernel->hasEqualRows() && call.function() == pb::LibraryCall::MATMUL && call.transpose_b();
+    }
+  return !(ofFew && ofMany);
 }
 
 size_t CpuBackend::mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const {

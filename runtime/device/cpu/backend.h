@@ -40,6 +40,7 @@ public:
   const pb::Plan &plan() const { return thePlan; }
 
 private:
+  bool haveEqualRows() const;
   size_t mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const;
 
   const pb::Plan &thePlan;

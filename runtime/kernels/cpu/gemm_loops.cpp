@@ -144,12 +144,7 @@ public:
   }
 
 private:
-  using Step = decltype([] {
-    if constexpr (Paired)
-      return PairStep{};
-    else
-      return FloatStep{};
-  }());
+  using Step = StepOf<Paired>;
 
   /// Adds the products of one block of depth.
   void runBlock() {
@@ -256,18 +251,25 @@ void clearSums(const GemmTask &task, const Sums &sums) {
 /// Multiplies without packing; see few_rows.h.
 void multiplyFewRows(const GemmTask &task) {
   auto *scratch = static_cast<float *>(task.scratch);
-  bool direct = task.c.storage == Storage::F32;
-  float *own = scratch + fewRowsFloats(task);
-  Sums sums = direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, nullptr}
-                     : Sums{own, roundUp(task.n, kTileColumns), nullptr};
-  if (!(direct && task.accumulate))
+  Blocks blocks(task);
+  float *own = scratch + fewRowsFloats(task) + fewRowsSums(task);
+  Sums sums = blocks.direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, nullptr}
+                            : Sums{own, roundUp(task.n, kTileColumns), nullptr};
+  bool isClear = !(blocks.direct && task.accumulate);
+  if (isClear)
     clearSums(task, sums);
-  withStorage(task.a.storage, [&]<Storage A>() {
-    withStorage(task.b.storage, [&]<Storage B>() { addFewRows<A, B>(task, scratch, sums.data, sums.stride); });
-  });
-  if (direct && task.bias)
+  if (blocks.paired && !task.b.transposed) {
+    addFewRows<Storage::BF16, Storage::BF16, kPairs>(task, blocks.depth, scratch, sums.data, sums.stride, isClear);
+  } else {
+    withStorage(task.a.storage, [&]<Storage A>() {
+      withStorage(task.b.storage, [&]<Storage B>() {
+        addFewRows<A, B, false>(task, blocks.depth, scratch, sums.data, sums.stride, isClear);
+      });
+    });
+  }
+  if (blocks.direct && task.bias)
     sums.addBias(static_cast<const float *>(task.bias), 0, task.m, 0, task.n);
-  if (!direct)
+  if (!blocks.direct)
     withStorage(task.c.storage, [&]<Storage S>() { roundSums<S>(task, sums); });
 }
 
@@ -276,7 +278,7 @@ void multiplyFewRows(const GemmTask &task) {
 size_t gemmScratchBytes(const GemmTask &task) {
   if (task.isUnpacked) {
     int64_t sums = task.c.storage == Storage::F32 ? 0 : task.m * roundUp(task.n, kTileColumns);
-    return static_cast<size_t>(fewRowsFloats(task) + sums) * sizeof(float);
+    return static_cast<size_t>(fewRowsFloats(task) + fewRowsSums(task) + sums) * sizeof(float);
   }
   Blocks blocks(task);
   return static_cast<size_t>(scratchOfB(task, blocks) + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);

@@ -183,6 +183,21 @@ TEST(Export, MindFormersAndTorchtitan) {
   EXPECT_THAT(titan.notExpressed, ElementsAre(HasSubstr("ZeRO stage 1")));
 }
 
+TEST(Export, QkClip) {
+  Plan plan;
+  plan.dp = 8, plan.microBatches = 16;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  EXPECT_THAT(exportMegatron(problem(), plan).text, Not(HasSubstr("--qk-clip")));
+  Problem clipped = problem();
+  clipped.qkClip = {.threshold = 100, .alpha = 0.25};
+  EXPECT_THAT(exportMegatron(clipped, plan).text,
+              HasSubstr("--qk-clip\n--qk-clip-threshold 100\n--qk-clip-alpha 0.25\n"));
+  EXPECT_TRUE(exportMegatron(clipped, plan).notExpressed.empty());
+  EXPECT_THAT(exportMindFormers(clipped, plan).notExpressed,
+              ElementsAre("QK-clip at 100 (MindFormers clips multi-latent attention alone)"));
+  EXPECT_THAT(exportTorchtitan(clipped, plan).notExpressed, testing::Contains("QK-clip at 100"));
+}
+
 TEST(Export, MatricesSplitOverTensorRanks) {
   Plan plan;
   plan.dp = 4, plan.tp = 2, plan.microBatches = 32;

@@ -91,6 +91,7 @@ void forPlans(const std::function<void(const Problem &, const Plan &)> &check) {
   experts.zeroCenteredNorms = true;
   experts.matmulFormat = {"fp8_hybrid", 1.65};
   dense.matmulFormat = {"fp4_e2m1", 2.6};
+  dense.qkClip = {.threshold = 100};
   for (SegmentKind &kind : experts.kinds) // the dense model has float32 gradients of 16-bit parameters
     for (PatternTerms &pattern : kind.patterns)
       for (ParameterTerm &parameter : pattern.parameters)
@@ -134,11 +135,12 @@ TEST(OptionTables, HaveEveryOptionOfTheExports) {
   EXPECT_THAT(mindFormers, testing::IsSupersetOf(used[1]));
   EXPECT_THAT(torchtitan, testing::IsSupersetOf(used[2]));
   // The plans reach the rarest options.
-  EXPECT_THAT(used[0], testing::IsSupersetOf({"--offload-optimizer-states", "--moe-layer-freq", "--sequence-parallel",
-                                              "--num-layers-per-virtual-pipeline-stage", "--recompute-method",
-                                              "--decoder-first-pipeline-num-layers", "--pipeline-model-parallel-layout",
-                                              "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32",
-                                              "--apply-layernorm-1p", "--fp8-format", "--fp4-format"}));
+  EXPECT_THAT(used[0],
+              testing::IsSupersetOf({"--offload-optimizer-states", "--moe-layer-freq", "--sequence-parallel",
+                                     "--num-layers-per-virtual-pipeline-stage", "--recompute-method",
+                                     "--decoder-first-pipeline-num-layers", "--pipeline-model-parallel-layout",
+                                     "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32",
+                                     "--apply-layernorm-1p", "--fp8-format", "--fp4-format", "--qk-clip-alpha"}));
   EXPECT_THAT(used[1], testing::IsSupersetOf({"swap_config.layer_swap.layers", "model.model_config.offset",
                                               "parallel.pipeline_config.pipeline_interleave",
                                               "parallel.parallel_optimizer_config.gradient_accumulation_shard"}));

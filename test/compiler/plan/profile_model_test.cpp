@@ -123,12 +123,13 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
 /// Counts collectives per bucket, without padding. A sum of gradients is one collective over all ranks that hold the
 /// same parameters, dp and cp. Shards move once per step, or in every micro-batch if ZeRO gathers them only for that
 /// micro-batch.
-void countShares(const SegmentLayout &segment, int zero, bool isLayer, Traffic &forward, Traffic &backward,
-                 Traffic &step) {
-  auto add = [](Traffic &traffic, planner::CollectiveKind kind, ArrayRef<StringAttr> axes, double bytes) {
+void countShares(const SegmentLayout &segment, const planner::Plan &plan, bool isLayer, Traffic &forward,
+                 Traffic &backward, Traffic &step) {
+  const int zero = plan.zero;
+  auto add = [&](Traffic &traffic, planner::CollectiveKind kind, ArrayRef<StringAttr> axes, double bytes) {
     auto has = [&](StringRef name) { return llvm::any_of(axes, [&](StringAttr axis) { return axis == name; }); };
     if (has("dp") || has("cp") || has("ep"))
-      traffic[{kind, planner::Axis::Dp, has("ep")}] += bytes;
+      traffic[{kind, planner::Axis::Dp, has("ep") && plan.ep > 1}] += bytes;
     if (has("tp"))
       traffic[{kind, planner::Axis::Tp, false}] += bytes;
   };
@@ -172,6 +173,9 @@ INSTANTIATE_TEST_SUITE_P(
     ProfileModel, CollectiveBytes,
     testing::Values(Profiled{"gpt", "tiny_gpt", {}},
                     Profiled{"sliced_inputs", "tiny_gpt", {"recompute_config.recompute_slice_activation=True"}},
+                    Profiled{"clip", "tiny_gpt", {"optimizer.qk_clip_threshold=100"}},
+                    Profiled{"clip_experts", "mixtral_8x7b",
+                             smallExperts("moe_config.expert_num=4", "optimizer.qk_clip_threshold=100")},
                     Profiled{"experts", "mixtral_8x7b", smallExperts("moe_config.expert_num=4")},
                     Profiled{"whole_experts", "mixtral_8x7b",
                              smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")}),
@@ -245,7 +249,7 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);
   PlanSampler sampler(run, 3, /*interleaves=*/false, /*zeros=*/{0, 1, 2, 3});
-  size_t seen = 0, exchanges = 0;
+  size_t seen = 0, exchanges = 0, clips = 0;
   for (int i = 0; i < 24; ++i) {
     planner::Plan plan = sampler.sample();
     for (planner::StagePlan &stage : plan.stages) // uses each policy, so that all functions exist
@@ -265,7 +269,7 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
                          : term.axis == planner::Axis::Cp ? plan.cp > 1
                                                           : plan.tp > 1;
           if (term.phase == phase && hasAxis && isWanted(term))
-            traffic[{term.kind, term.axis, term.overExperts}] += planner::evaluate(term.bytes, symbols);
+            traffic[{term.kind, term.axis, term.overExperts && plan.ep > 1}] += planner::evaluate(term.bytes, symbols);
         }
         seen += traffic.size();
         return traffic;
@@ -275,8 +279,13 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
       Traffic forward, backward, step;
       count(*model->module, kind.name + ".none.forward", 1, forward);
       count(*model->module, kind.name + ".none.backward", 1, backward);
-      countShares(*llvm::find_if(model->segments, [&](const auto &s) { return s.kind == kind.name; }), plan.zero,
+      countShares(*llvm::find_if(model->segments, [&](const auto &s) { return s.kind == kind.name; }), plan,
                   /*isLayer=*/kind.name == "block", forward, backward, step);
+      Traffic maxima;
+      count(*model->module, kind.name + ".update", 1, maxima);
+      clips += maxima.size();
+      for (const auto &[key, bytes] : maxima) // the term of all replicas includes the context ranks
+        step[{std::get<0>(key), planner::Axis::Dp, std::get<2>(key)}] += bytes;
       exchanges += forward.count({planner::CollectiveKind::AllToAll, planner::Axis::Ep, false});
       expectSame(forward, predicted(planner::Phase::Forward, any), "forward of " + where);
       expectSame(backward, predicted(planner::Phase::Backward, any), "backward of " + where);
@@ -292,6 +301,7 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
   }
   EXPECT_GT(seen, 50u);
   EXPECT_EQ(exchanges > 0, run.model.hasExperts());
+  EXPECT_EQ(clips > 0, run.optimizer.qkClipThreshold > 0);
 }
 
 } // namespace

@@ -219,7 +219,34 @@ TEST(Matmul, PackedWeightsGiveTheSameBitsAtEveryLevel) {
   });
 }
 
-// A product of few rows gives other bits with packed weights than without: those of a product of more rows.
+// A row has the same bits in a product of few rows as in one of many rows, for any types and depth.
+TEST(Matmul, FewRowsGiveTheBitsOfManyRowsAtEveryLevel) {
+  constexpr pb::DataType types[] = {pb::F32, pb::BF16, pb::F16};
+  auto expectEqual = [](Product p, int64_t rows, const cpu::Loops &loops) {
+    p.m = rows;
+    CallUnderTest few = makeCall(p);
+    p.m = 16;
+    CallUnderTest many = makeCall(p);
+    few.run(2, loops);
+    many.run(2, loops);
+    for (int64_t i = 0; i < rows * p.n; ++i)
+      ASSERT_EQ(few.at(2, i), many.at(2, i))
+          << rows << " rows, depth " << p.k << ", types " << p.a << p.b << p.c << ", element " << i;
+  };
+  forEachLevel([&](const cpu::Loops &loops) {
+    for (int64_t rows : {1, 3, 4})
+      for (int64_t depth : {33, 500, 801})
+        for (pb::DataType a : types)
+          for (pb::DataType b : types) {
+            expectEqual({.m = 0, .n = 50, .k = depth, .a = a, .b = b, .c = a}, rows, loops);
+            expectEqual({.m = 0, .n = 50, .k = depth, .accumulate = true, .a = a, .b = b}, rows, loops);
+            expectEqual({.m = 0, .n = 50, .k = depth, .a = a, .b = b, .hasBias = true}, rows, loops);
+          }
+  });
+}
+
+// A product of few rows with a transposed b gives other bits with packed weights than without: those of a product of
+// more rows.
 TEST(Matmul, FewRowsOfPackedWeightsGiveTheBitsOfManyRowsAtEveryLevel) {
   forEachLevel([](const cpu::Loops &loops) {
     for (bool transposed : {false, true}) {

@@ -59,6 +59,24 @@ TEST(ModelFault, QkClipNeedsScoresThatScaleWithTheWeights) {
               AllOf(HasSubstr(cannot), HasSubstr("; leave optimizer.qk_clip_threshold out")));
 }
 
+// MindFormers' Muon turns QK-clip on by a key of its own, with a threshold of 100.
+TEST(RunFile, QkClipIsEnabledByItsKey) {
+  ImportOptions options;
+  auto threshold = [&](std::vector<std::string> sets) {
+    options.sets = std::move(sets);
+    ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/tiny_gpt.yaml", options);
+    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+    return run.config.optimizer.qkClipThreshold;
+  };
+  EXPECT_EQ(threshold({}), 0);
+  EXPECT_EQ(threshold({"optimizer.qk_clip_enabled=True"}), 100);
+  EXPECT_EQ(threshold({"optimizer.qk_clip_enabled=True", "optimizer.qk_clip_threshold=30"}), 30);
+  EXPECT_EQ(threshold({"optimizer.qk_clip_enabled=False", "optimizer.qk_clip_threshold=30"}), 0);
+  options.sets = {"optimizer.qk_clip_enabled=True"};
+  EXPECT_THAT(importRun(ESPALIER_SOURCE_DIR "/test/equivalence/olmo2.yaml", options).diagnostics.render(),
+              HasSubstr("; leave optimizer.qk_clip_enabled out"));
+}
+
 // The importer checks this and reports the key. The op's verifier also checks it, but would report a location in the
 // model file.
 TEST(ModelFault, RotaryPositionsNeedPairs) {
