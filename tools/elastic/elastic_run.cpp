@@ -297,6 +297,8 @@ bool ElasticRun::isFailure(int status) {
 
 /// Removes the hosts that do not answer. If all answer, removes the slot of the rank that failed.
 void ElasticRun::loseMembers() {
+  if (contentOf(latest) != latestSeen) // growIfSaved() has not seen the last save
+    members.noteSave();
   if (job.answering) {
     std::vector<std::string> left = members.hosts(/*areLost=*/false), alive = job.answering(left), lost;
     for (const std::string &address : left)
