@@ -159,7 +159,8 @@ int launchElastically(const LaunchWords &words, const RunWords &run, const std::
                      .report = run.options.failureReport,
                      .resume = run.options.resume,
                      .answering = [&](const auto &addresses) { return answering(words, addresses); },
-                     .deathSignal = SIGTERM});
+                     .deathSignal = SIGTERM,
+                     .runAttempt = {}});
 }
 
 int launch(LaunchWords words, RunWords run) {

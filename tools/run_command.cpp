@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/counted.h"
 #include "runtime/error_line.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/run/run.h"
 #include "runtime/run/startup_guard.h"
 #include "runtime/run/summary.h"
@@ -313,13 +314,17 @@ void addRunOptions(const Verb &run, RunWords &words) {
 
 namespace {
 
+int runAttempt(RunWords &words, const Attempt &attempt) {
+  words.plan = attempt.plan;
+  apply(attempt, words.options);
+  return runPlanFile(words);
+}
+
 /// Supervises an elastic run on this host, or, in a process that an elastic run has started, runs the attempt's plan.
 int runElastically(RunWords &words) {
-  if (std::optional<Attempt> attempt = attemptOfProcess()) {
-    words.plan = attempt->plan;
-    apply(*attempt, words.options);
-    return runPlanFile(words);
-  }
+  if (std::optional<Attempt> attempt = attemptOfProcess())
+    return runAttempt(words, *attempt);
+  RunWords given = words;
   rt::RunOptions &options = words.options;
   rt::pb::Plan plan = readTrainingPlan(words);
   if (rt::isForEvaluation(plan.settings()))
@@ -336,14 +341,17 @@ int runElastically(RunWords &words) {
     throw rt::PlanError("--elastic: the ranks are threads of one process, which a failure ends as a whole; give "
                         "--processes");
   int ranks = rt::Mesh(plan.mesh()).ranks();
+  std::vector<ElasticPlan> plans = readElasticPlans(words.plan);
+  given.options.opened = rt::openTrainingSamples(plan, options); // all plans read the same samples
   return runElastic({.limits = words.elastic,
-                     .plans = readElasticPlans(words.plan),
+                     .plans = std::move(plans),
                      .hosts = {{"this host", ranks, {}}},
                      .isCuda = plan.target() != "cpu" && !words.comm.sharesDevices,
                      .checkpoint = options.checkpoint,
                      .report = options.failureReport,
                      .resume = options.resume,
-                     .answering = {}});
+                     .answering = {},
+                     .runAttempt = [&](const Attempt &attempt) { return runAttempt(given, attempt); }});
 }
 
 } // namespace

@@ -1,12 +1,14 @@
 // A save that does not stall training. At a step border, each rank copies the pieces that it owns to host memory. A
 // thread of each rank then writes them, while training goes on. The agreement that every rank's file is on disk costs
-// no message: in every entry, all ranks sum their requests (runtime/train/rank_requests.h), and each rank adds a one
-// while its thread writes. A sum of zero shows all ranks at the same step border that no thread writes any more.
+// one message at the border of step S + 1, and none later: in every entry, all ranks sum their requests
+// (runtime/train/rank_requests.h), and each rank adds a one while its thread writes. A sum of zero shows all ranks at
+// the same step border that no thread writes any more.
 //
 //   step border   ranks                                       threads
-//   S             copy, start the threads                     write and flush rank-*.safetensors and its note
+//   S             copy, start the threads                     write and flush rank-*.safetensors, write its note
 //   first border  exchange faults; rank 0 starts its thread   rank 0: manifest, rename, `latest`, old checkpoints
-//   without ones
+//   without one
+//   that writes
 //   next border   rank 0 reports the checkpoint
 //   without ones
 #pragma once

@@ -73,7 +73,7 @@ void writeShard(const ShardLayout &layout, int rank, const Path &folder, const P
     }
     file.commit();
   }
-  writeWhole(noteFile(folder, rank), shardText(shard));
+  writeWhole(noteFile(folder, rank), shardText(shard), Flush::ToSystem); // the manifest takes its place on the disk
 }
 
 std::vector<Shard> takeShards(const Path &folder, int ranks) {

@@ -2,6 +2,7 @@
 // samples. The default Generator (SeedSequence and PCG64) sizes Megatron's mock documents.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -20,10 +21,20 @@ public:
   /// Returns a number in [0, limit] by rejection sampling under the smallest bit mask that covers `limit`.
   uint64_t below(uint64_t limit);
 
-  /// Shuffles as RandomState.shuffle does for a one-dimensional array: Fisher-Yates from the end.
+  /// Shuffles as RandomState.shuffle does for a one-dimensional array: Fisher-Yates from the end. Draws a block of
+  /// numbers ahead of their swaps and prefetches their elements, because an array beyond the cache waits for each one.
   template <typename T> void shuffle(std::span<T> values) {
-    for (size_t i = values.size(); i-- > 1;)
-      std::swap(values[i], values[below(i)]);
+    constexpr size_t block = 64;
+    std::array<size_t, block> drawn;
+    for (size_t end = values.size(); end > 1;) {
+      size_t count = std::min(block, end - 1);
+      for (size_t i = 0; i < count; ++i) {
+        drawn[i] = below(end - 1 - i);
+        __builtin_prefetch(&values[drawn[i]], /*rw=*/1);
+      }
+      for (size_t i = 0; i < count; ++i)
+        std::swap(values[--end], values[drawn[i]]);
+    }
   }
 
 private:

@@ -38,21 +38,24 @@ void AtomicFile::write(const void *data, size_t bytes) {
     throw DataError(target, fmt::format("cannot write {} bytes: {}", bytes, std::strerror(errno)));
 }
 
-void AtomicFile::commit() {
-  if (std::fflush(file) != 0 || ::fsync(::fileno(file)) != 0)
+void AtomicFile::commit(Flush flush) {
+  if (std::fflush(file) != 0 || (flush == Flush::ToDisk && ::fsync(::fileno(file)) != 0))
     throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
-  std::fclose(std::exchange(file, nullptr));
-  if (std::rename(neighbour.c_str(), target.c_str()) != 0) {
-    int reason = errno;
+  const char *fault = nullptr;
+  if (std::fclose(std::exchange(file, nullptr)) != 0)
+    fault = "cannot write";
+  else if (std::rename(neighbour.c_str(), target.c_str()) != 0)
+    fault = "cannot rename into place";
+  if (int reason = errno; fault) {
     std::remove(neighbour.c_str());
-    throw DataError(target, fmt::format("cannot rename into place: {}", std::strerror(reason)));
+    throw DataError(target, fmt::format("{}: {}", fault, std::strerror(reason)));
   }
 }
 
-void writeWhole(const std::filesystem::path &path, std::string_view text) {
+void writeWhole(const std::filesystem::path &path, std::string_view text, Flush flush) {
   AtomicFile file(path.string());
   file.write(text.data(), text.size());
-  file.commit();
+  file.commit(flush);
 }
 
 } // namespace espalier::rt

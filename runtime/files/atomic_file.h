@@ -11,6 +11,9 @@
 
 namespace espalier::rt {
 
+/// How far the bytes of a file must have come before it appears.
+enum class Flush { ToDisk, ToSystem };
+
 /// An output file that appears complete or not at all.
 class AtomicFile {
 public:
@@ -25,8 +28,9 @@ public:
   void write(const void *data, size_t bytes);
   /// Appends values in their binary form.
   template <typename T> void write(std::span<const T> values) { write(values.data(), values.size_bytes()); }
-  /// Flushes the file to disk and renames it to the target.
-  void commit();
+  /// Renames the file to the target after its bytes have reached the disk, or the system alone. A crash of the machine
+  /// may damage a file that has only reached the system.
+  void commit(Flush flush = Flush::ToDisk);
   /// Returns the path of the target.
   const std::string &path() const { return target; }
 
@@ -37,6 +41,6 @@ private:
 };
 
 /// Writes a file atomically. Throws DataError.
-void writeWhole(const std::filesystem::path &path, std::string_view text);
+void writeWhole(const std::filesystem::path &path, std::string_view text, Flush flush = Flush::ToDisk);
 
 } // namespace espalier::rt

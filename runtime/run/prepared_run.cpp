@@ -47,7 +47,7 @@ std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOpt
     return options.dataset;
   if (isForEvaluation(program.plan().settings()))
     return openHeldOut(program, options);
-  return openRunData(program.plan(), options.data, Split::train, trainingSamples(program.plan().settings(), options));
+  return options.opened ? options.opened : openTrainingSamples(program.plan(), options);
 }
 
 /// Opens the evaluation data. Returns null if the run does not evaluate.
@@ -145,6 +145,10 @@ SaveChoice chooseSave(const Program &program, const RunOptions &options, const P
 }
 
 } // namespace
+
+std::shared_ptr<const Dataset> openTrainingSamples(const pb::Plan &plan, const RunOptions &options) {
+  return openRunData(plan, options.data, Split::train, trainingSamples(plan.settings(), options));
+}
 
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place) {
   FreeMemory free = freeMemory();

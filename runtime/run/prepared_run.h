@@ -19,6 +19,10 @@ struct ProcessPlace {
   bool isMemoryChecked = false;
 };
 
+/// Opens the training samples of a plan that trains: those of `options.data` for as many steps as the plan or the
+/// options name. Throws PlanError or DataError.
+std::shared_ptr<const Dataset> openTrainingSamples(const pb::Plan &plan, const RunOptions &options);
+
 /// The datasets that the ranks of a process read, and how the ranks write checkpoints.
 struct RunData {
   std::shared_ptr<const Dataset> training, heldOut;

@@ -106,6 +106,7 @@ struct RunOptions {
   SampleOrder order = SampleOrder::single;        ///< order of the training samples
   std::shared_ptr<const Dataset> dataset;         ///< used instead of `data` when set
   std::shared_ptr<const Dataset> heldOut;         ///< the same for evaluation
+  std::shared_ptr<const Dataset> opened;          ///< the training samples of `data`, if they are open already
   int64_t steps = 1;                              ///< in total, including the steps before a resume
   int threads = 0;                                ///< per rank; 0: cores / ranks of the host, at least 1
   bool sharesDevices = false;                     ///< ranks may share a device if there are fewer devices

@@ -309,8 +309,14 @@ void Trainer::saveIfDue() {
   report(context.checkpoints->save(executor, agreement, state, isLast));
 }
 
+/// The sum of the requests tells who was writing when the step began. At the first step border after a save, one
+/// message tells who is writing now, so that a short write is complete a step earlier.
 void Trainer::advanceSave() {
-  if (saving && saving->isActive() && isSaveProven && !isAnyWriting)
+  if (!saving || !saving->isActive() || !isSaveProven)
+    return;
+  if (isAnyWriting && state.step == saving->step() + 1)
+    isAnyWriting = !agreement.first(saving->isWriting() ? "writing" : "").empty();
+  if (!isAnyWriting)
     report(saving->advance());
 }
 

@@ -2,10 +2,13 @@
 """Kills processes of an elastic run at random times. Usage: elastic_faults.py COUNT SEED CHECKPOINTS COMMAND ...
 
 Each of COUNT injections waits up to 0.7 seconds and kills one process of the run, but not the supervisor, so that
-injections hit starts, loads, steps, saves and ends of attempts. The last two ranks are spared until the others have
-returned at a save. Afterwards the run gets SIGTERM, and must end with 143.
+injections hit starts, loads, steps, saves and ends of attempts. A third of the injections kills the same rank again
+after the restart, so that its slot stays out until a save. The last two ranks are spared until the others have returned
+at a save. Afterwards the run gets SIGTERM, and must end with 143.
 A run that makes no progress for 30 seconds counts as hanging. Checks after each injection that `latest` in CHECKPOINTS
 names a complete checkpoint, and that its step has not fallen. Prints what was wrong, or a line about all injections."""
+import contextlib
+import json
 import math
 import os
 import pathlib
@@ -50,6 +53,26 @@ def wait_until(holds, what):
         time.sleep(0.05)
 
 
+def pid_of(rank):
+    """Returns the process of a rank by the status of the last attempt; None without one."""
+    entries = json.loads(status.read_text()) if status.exists() else []
+    return next((entry["pid"] for entry in entries if entry["rank"] == rank), None)
+
+
+def kill_again(rank, pid):
+    """Kills the process that takes the place of a killed one within 2 seconds, before its first save."""
+    deadline = time.monotonic() + 2 * slowdown
+    while (again := pid_of(rank)) in (None, pid) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    if again not in (None, pid):
+        kill(again)
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):  # the process may have ended
+        os.kill(pid, signal.SIGKILL)
+
+
 def fail(text):
     process.kill()
     log.seek(0)
@@ -57,7 +80,9 @@ def fail(text):
     sys.exit(text)
 
 
-count, seed, folder, command = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4:]
+count, seed, folder = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+status = pathlib.Path(tempfile.mkdtemp()) / "status.json"
+command = [*sys.argv[4:], "--status", str(status)]
 dice = random.Random(seed)
 log = tempfile.TemporaryFile("w+")
 process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -66,10 +91,11 @@ for injection in range(count):
     time.sleep(0.7 * dice.random() * slowdown)
     wait_until(lambda: ranks_left() > 2, "lost ranks do not return")
     if victims := descendants(process.pid):
-        try:
-            os.kill(dice.choice(sorted(victims)), signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # the process has ended meanwhile
+        victim = dice.choice(sorted(victims))
+        rank = next((rank for rank in range(len(victims)) if pid_of(rank) == victim), None)
+        kill(victim)
+        if rank is not None and injection % 3 == 0:
+            kill_again(rank, victim)
     if process.poll() is not None:
         fail(f"seed {seed}, injection {injection}: the run has ended with {process.returncode}")
     now = latest_step()

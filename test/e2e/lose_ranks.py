@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Kills ranks of an elastic run. Usage: lose_ranks.py STEPS RANK[,RANK ...] COMMAND ...
+"""Kills ranks of an elastic run. Usage: lose_ranks.py STEPS[,STEPS ...] RANK[,RANK ...] COMMAND ...
 
 Kills a rank of STATUS (the file after --status in the command) after STEPS lines of steps of an attempt, then the next
-one after STEPS lines of the next attempt, and so on. Prints the run's output, whether each next step came within 20
+one after STEPS lines of the next attempt, and so on. The last number of STEPS counts for all further ranks. Prints the run's output, whether each next step came within 20
 seconds, the processes of the last attempt that are left, and `exit CODE`."""
 import json
 import os
@@ -21,7 +21,8 @@ def ranks():
         return {entry["rank"]: entry["pid"] for entry in json.load(file)}
 
 
-steps, victims, command = int(sys.argv[1]), [int(rank) for rank in sys.argv[2].split(",")], sys.argv[3:]
+steps, victims = ([int(number) for number in word.split(",")] for word in sys.argv[1:3])
+command = sys.argv[3:]
 run_first()
 process = subprocess.Popen(command + ["--log-every", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 seen, killed = 0, None
@@ -35,9 +36,10 @@ for line in process.stdout:
     if killed and seen == 1:
         print("recovered in time" if time.monotonic() - killed < 20 * slowdown else "recovered too late")
         killed = None
-    if seen == steps and victims:
+    if seen == steps[0] and victims:
         killed = time.monotonic()
         os.kill(ranks()[victims.pop(0)], signal.SIGKILL)
+        steps = steps[1:] or steps
 code = process.wait(timeout=60 * slowdown)
 print("left:", [rank for rank, pid in ranks().items() if runs(pid)])
 print("exit", code)

@@ -22,29 +22,48 @@ TEST(MembersTest, OneHostUsesItsFirstSlots) {
   EXPECT_EQ(members.placesFor(5), std::nullopt);
 }
 
-TEST(MembersTest, ALostRankLosesTheSlotOnWhichItRan) {
+/// Loses a rank so often that its slot is lost.
+void loseSlot(Members &members, const std::vector<Place> &places, int rank, bool isWholePlace = false) {
+  members.loseRank(places, rank, isWholePlace);
+  members.loseRank(places, rank, isWholePlace);
+}
+
+TEST(MembersTest, ASlotThatLosesItsRankOnceIsUsedAgain) {
   Members members({{"a", 4, {}}});
   members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.left(), 4);
+  members.loseRank(*members.placesFor(4), 2, /*isWholePlace=*/false);
+  EXPECT_EQ(members.left(), 4) << "another slot";
+  members.noteSave();
+  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.left(), 4) << "the run has saved since";
+  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 2, 3}}}));
+}
+
+TEST(MembersTest, ALostRankLosesTheSlotOnWhichItRan) {
+  Members members({{"a", 4, {}}});
+  loseSlot(members, *members.placesFor(4), 1);
   EXPECT_EQ(members.left(), 3);
   EXPECT_EQ(members.all(), 4);
   EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 2, 3}}}));
-  members.loseRank(*members.placesFor(3), 1, /*isWholePlace=*/false);
+  loseSlot(members, *members.placesFor(3), 1);
   EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 3}}}));
   EXPECT_EQ(members.placesFor(3), std::nullopt);
 }
 
 TEST(MembersTest, RanksCountThroughTheHosts) {
   Members members({{"a", 2, {}}, {"b", 2, {}}});
-  members.loseRank(*members.placesFor(4), 3, /*isWholePlace=*/false);
+  loseSlot(members, *members.placesFor(4), 3);
   EXPECT_EQ(members.placesFor(2), Places({{"a", {0}}, {"b", {0}}}));
   EXPECT_EQ(members.placesFor(3), std::nullopt) << "hosts take equally many ranks";
-  members.loseRank(*members.placesFor(2), 1, /*isWholePlace=*/false);
+  loseSlot(members, *members.placesFor(2), 1);
   EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 1}}}));
 }
 
 TEST(MembersTest, ALostPlaceLosesAllItsSlots) {
   Members members({{"a", 2, {}}, {"b", 2, {}}});
-  members.loseRank(*members.placesFor(4), 0, /*isWholePlace=*/true);
+  loseSlot(members, *members.placesFor(4), 0, /*isWholePlace=*/true);
   EXPECT_EQ(members.placesFor(2), Places({{"b", {0, 1}}}));
 }
 
@@ -67,7 +86,7 @@ TEST(MembersTest, ALostHostComesBackWithItsSlots) {
 
 TEST(MembersTest, ASlotReturnsAfterASave) {
   Members members({{"a", 2, {}}});
-  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+  loseSlot(members, *members.placesFor(2), 0);
   members.takeSlots();
   EXPECT_EQ(members.left(), 1) << "nothing was saved";
   members.noteSave();
@@ -77,6 +96,7 @@ TEST(MembersTest, ASlotReturnsAfterASave) {
 
 TEST(MembersTest, ASlotThatIsLostOnTrialStaysOutTwiceAsLong) {
   Members members({{"a", 2, {}}});
+  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false); // is on trial from here
   for (int saves : {1, 2, 4, 8}) {
     members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
     for (int save = 0; save < saves; ++save) {
@@ -88,7 +108,8 @@ TEST(MembersTest, ASlotThatIsLostOnTrialStaysOutTwiceAsLong) {
     EXPECT_EQ(members.left(), 2) << saves;
   }
   members.noteSave(); // the trial is over
-  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+  loseSlot(members, *members.placesFor(2), 0);
+  EXPECT_EQ(members.left(), 1);
   members.noteSave();
   members.takeSlots();
   EXPECT_EQ(members.left(), 2);

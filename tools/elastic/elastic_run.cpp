@@ -68,16 +68,6 @@ sigset_t awaitedSignals() {
   return awaited;
 }
 
-/// Executes the command of this process in a child.
-[[noreturn]] void become(std::vector<std::string> &words, pid_t parent, int deathSignal, const sigset_t &mask) {
-  separateChild(deathSignal, mask);
-  if (getppid() != parent)
-    _exit(1);
-  std::vector<char *> pointers = argumentsOf(words);
-  execv("/proc/self/exe", pointers.data());
-  _exit(127);
-}
-
 class ElasticRun {
 public:
   explicit ElasticRun(const ElasticJob &job);
@@ -88,7 +78,7 @@ private:
   std::optional<std::vector<Place>> choose(const Members &all, ElasticPlan &chosen) const;
   bool chooseNext();
   int runAttempt();
-  void startAttempt();
+  std::optional<int> startAttempt();
   void showSlots() const;
   void handle(int signal);
   void growIfSaved();
@@ -108,7 +98,7 @@ private:
   std::vector<Place> places;
   std::vector<rt::RestartRecord> restarts;
   int64_t failures = 0;
-  pid_t child = -1;
+  pid_t child = -1; ///< 0 in the child
   int signalsSeen = 0, firstSignal = 0;
   std::string latestSeen; ///< content of `latest` when it was last examined
   bool isGrowing = false; ///< the attempt was asked to end, because more ranks can go on
@@ -134,6 +124,8 @@ ElasticRun::ElasticRun(const ElasticJob &job)
 }
 
 ElasticRun::~ElasticRun() {
+  if (child == 0)
+    return;
   std::error_code ignored;
   for (const char *hidden : {hiddenReport, hiddenHosts})
     fs::remove(job.checkpoint / hidden, ignored);
@@ -192,7 +184,8 @@ void ElasticRun::showSlots() const {
     setenv(variable, fmt::format("{}", fmt::join(shown, ",")).c_str(), /*overwrite=*/1);
 }
 
-void ElasticRun::startAttempt() {
+/// Returns the exit code in a child that has run the attempt; nothing in this process.
+std::optional<int> ElasticRun::startAttempt() {
   if (fs::is_regular_file(report))
     fs::remove(report);
   Attempt attempt{plan.file, "", report.string(), job.resume || hasNewCheckpoint(), restarts};
@@ -205,7 +198,6 @@ void ElasticRun::startAttempt() {
     rt::writeWhole(hostsFile, lines);
     attempt.hosts = fs::absolute(hostsFile).string();
   }
-  std::string text = printAttempt(attempt);
   latestSeen = contentOf(latest);
   isGrowing = false;
   std::fflush(nullptr);
@@ -215,11 +207,18 @@ void ElasticRun::startAttempt() {
   if (child < 0)
     throw rt::MemoryError(fmt::format("the system refuses a process: {}", std::strerror(errno)));
   if (child > 0)
-    return;
+    return std::nullopt;
   std::signal(SIGPIPE, SIG_DFL);
-  setenv(attemptVariable, text.c_str(), /*overwrite=*/1);
+  separateChild(job.deathSignal, before);
+  if (getppid() != parent)
+    _exit(1);
   showSlots();
-  become(words, parent, job.deathSignal, before);
+  if (job.runAttempt)
+    return job.runAttempt(attempt);
+  setenv(attemptVariable, printAttempt(attempt).c_str(), /*overwrite=*/1);
+  std::vector<char *> pointers = argumentsOf(words);
+  execv("/proc/self/exe", pointers.data());
+  _exit(127);
 }
 
 void ElasticRun::handle(int signal) {
@@ -263,9 +262,11 @@ void ElasticRun::growIfSaved() {
   kill(child, SIGTERM);
 }
 
-/// Runs the chosen plan to the end of the attempt, and returns the wait status.
+/// Runs the chosen plan to the end of the attempt, and returns the wait status. In a child that has run the attempt,
+/// returns the exit code.
 int ElasticRun::runAttempt() {
-  startAttempt();
+  if (std::optional<int> code = startAttempt())
+    return *code;
   int status = 0;
   while (waitpid(child, &status, WNOHANG) != child) {
     timespec time{0, std::chrono::nanoseconds(pollEvery).count()};
@@ -296,6 +297,8 @@ bool ElasticRun::isFailure(int status) {
 
 /// Removes the hosts that do not answer. If all answer, removes the slot of the rank that failed.
 void ElasticRun::loseMembers() {
+  if (contentOf(latest) != latestSeen) // growIfSaved() has not seen the last save
+    members.noteSave();
   if (job.answering) {
     std::vector<std::string> left = members.hosts(/*areLost=*/false), alive = job.answering(left), lost;
     for (const std::string &address : left)
@@ -343,6 +346,8 @@ int ElasticRun::run() {
     throw rt::PlanError("--elastic: " + shortage());
   for (;;) {
     int status = runAttempt();
+    if (child == 0)
+      return status;
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     rt::RestartRecord record;
     record.ranksBefore = plan.ranks;

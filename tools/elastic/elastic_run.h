@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/launch/rank_table.h"
+#include "tools/elastic/attempt.h"
 #include "tools/elastic/plans.h"
 
 #include "compiler/command_line.h"
@@ -35,13 +36,17 @@ struct ElasticJob {
   /// Returns the hosts among `addresses` that answer. Empty: the run has this host only.
   std::function<std::vector<std::string>(const std::vector<std::string> &addresses)> answering;
   int deathSignal = SIGKILL; ///< to the attempt if this process dies
+  /// Runs an attempt in a child process and returns the exit code of the child, or throws the exceptions of `main`. The
+  /// child is a copy of this process, with the inputs that this process has opened. Empty: the child executes the
+  /// command of this process, which finds the attempt in its environment.
+  std::function<int(const Attempt &)> runAttempt;
 };
 
 /// Runs the command of this process again and again, each time as an Attempt, until the run ends: at its last step, by
 /// a signal, by a user error, or because too few ranks or restarts are left. After a failure, the plan with the most
 /// ranks that fits the slots that are left goes on from the last finished checkpoint. After each save, lost slots and
-/// hosts that answer again are taken back if a plan with more ranks fits then. Returns the exit status. Throws
-/// PlanError if no plan fits the slots at the start.
+/// hosts that answer again are taken back if a plan with more ranks fits then. Returns the exit status, also in each
+/// child that has called `job.runAttempt`. Throws PlanError if no plan fits the slots at the start.
 int runElastic(const ElasticJob &job);
 
 } // namespace espalier

@@ -57,9 +57,9 @@ Members::Host *Members::find(const std::string &address) {
 void Members::lose(Slot &slot) {
   constexpr int mostStrikes = 10;
   slot.strikes = slot.isOnTrial ? std::min(slot.strikes + 1, mostStrikes) : 0;
-  slot.savesOut = 1 << slot.strikes;
-  slot.isOnTrial = false;
-  slot.isLost = true;
+  slot.isLost = slot.strikes > 0;
+  slot.isOnTrial = !slot.isLost;
+  slot.savesOut = slot.isLost ? 1 << (slot.strikes - 1) : 0;
 }
 
 void Members::loseRank(const std::vector<Place> &places, int rank, bool isWholePlace) {

@@ -16,8 +16,9 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-/// The hosts of an elastic run. A lost slot may be taken back after the next save. If it is lost again before the save
-/// after its return, it stays out for 2 saves, then for 4, and so on.
+/// The hosts of an elastic run. A slot that loses its rank once is used again at once, because the process has ended and
+/// its host lives. If the slot loses its rank again before the next save, it stays out for 1 save. If it is lost before
+/// the save after its return, it stays out for 2 saves, then for 4, and so on.
 class Members {
 public:
   explicit Members(const std::vector<rt::launch::Host> &hosts);
@@ -31,7 +32,7 @@ public:
   /// hosts and slots. Returns nothing if too few slots are left.
   std::optional<std::vector<Place>> placesFor(int ranks) const;
 
-  /// Marks the slot of a rank of an attempt on `places` as lost, or all slots of its place.
+  /// Notes that the slot of a rank of an attempt on `places`, or all slots of its place, have lost their ranks.
   void loseRank(const std::vector<Place> &places, int rank, bool isWholePlace);
   /// Marks a host as lost, with all its slots.
   void loseHost(const std::string &address);
@@ -49,7 +50,7 @@ public:
 private:
   struct Slot {
     bool isLost = false, isOnTrial = false; ///< on trial: taken back, and no checkpoint was saved since
-    int strikes = 0;                        ///< how often the slot was lost on trial, in a row
+    int strikes = 0;                        ///< how often the slot has lost its rank on trial, in a row
     int savesOut = 0;                       ///< saves until it may be taken back
   };
   struct Host {

@@ -97,7 +97,7 @@ struct Sums {
   float *edge; // [kTileRows, kTileColumns] for tiles that cross the last column; null if data has room
 
   void run(Tile tile, const float *a, const float *b, int64_t units, int64_t row, int64_t rows, int64_t column,
-           int64_t columns, bool accumulate, Ahead ahead) const {
+           int64_t columns, bool accumulate, const Ahead &ahead) const {
     float *to = data + row * stride + column;
     if (!edge || columns >= kTileColumns)
       return tile(a, b, units, to, stride, accumulate, ahead);

@@ -61,10 +61,12 @@ struct Ahead {
 };
 
 /// Computes c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :]. a(r, d) is a[r * RowStride + d * DepthStride];
-/// b is packed [depth, kTileColumns].
+/// b is packed [depth, kTileColumns]. `prefetched` is a reference, because a copy on the stack reads with vectors what
+/// was just written field by field, and such a load waits until the stores of the tile before are done.
 template <int Rows, class Step, int RowStride, int DepthStride>
 static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride, bool accumulate,
-                 Ahead ahead) {
+                 const Ahead &prefetched) {
+  Ahead ahead = prefetched;
   Floats sums[Rows][2] = {};
   for (int64_t d = 0; d < depth; ++d) {
     Ahead::fetch(ahead);
@@ -91,7 +93,7 @@ static void tile(const float *a, const float *b, int64_t depth, float *c, int64_
   }
 }
 
-typedef void (*Tile)(const float *, const float *, int64_t, float *, int64_t, bool, Ahead);
+typedef void (*Tile)(const float *, const float *, int64_t, float *, int64_t, bool, const Ahead &);
 
 template <class Step, int RowStride, int DepthStride, int... Rows> struct TileTable {
   static constexpr Tile tiles[] = {nullptr, tile<Rows, Step, RowStride, DepthStride>...};
