@@ -171,98 +171,91 @@ void checkAttention(const Attention &attention) {
       expectAttention(backward, name, attention);
 }
 
-TEST(AttentionKernels, InF32) { checkAttention({}); }
-TEST(AttentionKernels, CausalWithATailOfKeys) { checkAttention({.queries = 75, .keys = 75, .isCausal = true}); }
-TEST(AttentionKernels, GroupOfHeads) { checkAttention({.batch = 1, .kvHeads = 2, .group = 3, .isCausal = true}); }
-TEST(AttentionKernels, LongHeads) { checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .isCausal = true}); }
-TEST(AttentionKernels, ShardOfTheQueries) {
-  checkAttention({.batch = 1, .queries = 20, .keys = 60, .isCausal = true, .firstPosition = 40});
-}
-TEST(AttentionKernels, Dropout) { checkAttention({.batch = 1, .isCausal = true, .rate = 0.25}); }
-TEST(AttentionKernels, InBf16) { checkAttention({.batch = 1, .kvHeads = 1, .type = "bf16"}); }
-TEST(AttentionKernels, InF16) {
-  checkAttention({.batch = 1, .queries = 150, .keys = 150, .kvHeads = 1, .type = "f16", .isCausal = true});
-}
-TEST(AttentionKernels, Bf16WithHeadDimNotAMultipleOf16) {
-  checkAttention({.batch = 1, .kvHeads = 2, .group = 2, .headDim = 72, .type = "bf16", .isCausal = true});
-}
-TEST(AttentionKernels, Bf16OfLongHeads) {
-  checkAttention({.batch = 1, .kvHeads = 1, .headDim = 256, .type = "bf16", .isCausal = true});
-}
-TEST(AttentionKernels, Bf16ShardOfTheQueriesWithDropout) {
-  checkAttention({.batch = 2,
-                  .queries = 30,
-                  .keys = 90,
-                  .kvHeads = 1,
-                  .group = 2,
-                  .headDim = 64,
-                  .type = "bf16",
-                  .isCausal = true,
-                  .rate = 0.1,
-                  .firstPosition = 60});
+/// Returns causal attention over `tokens` tokens with the other fields of `attention`.
+Attention causal(int64_t tokens, Attention attention) {
+  attention.queries = attention.keys = tokens;
+  attention.isCausal = true;
+  return attention;
 }
 
-TEST(AttentionKernels, Windows) {
+/// Returns causal attention with dropout of the last 30 of 90 tokens, as on the last of three context ranks.
+Attention shardWithDropout(Attention attention) {
+  attention.queries = 30;
+  attention.keys = 90;
+  attention.isCausal = true;
+  attention.rate = 0.1;
+  attention.firstPosition = 60;
+  return attention;
+}
+
+struct AttentionCase {
+  std::string name;
+  Attention attention;
+};
+
+/// Names begin with the type unless it is f32.
+std::vector<AttentionCase> attentionCases() {
+  std::vector<AttentionCase> cases = {
+      {"NoMask", {}},
+      {"Bf16NoMask", {.batch = 1, .kvHeads = 1, .type = "bf16"}},
+      {"CausalWithATailOfKeys", causal(75, {})},
+      {"F16CausalWithATailOfKeys", causal(150, {.kvHeads = 1, .type = "f16"})},
+      {"GroupOfHeads", causal(40, {.batch = 1, .group = 3})},
+      {"Bf16HeadDimNotAMultipleOf16", causal(40, {.batch = 1, .group = 2, .headDim = 72, .type = "bf16"})},
+      {"LongHeads", causal(40, {.batch = 1, .kvHeads = 1, .headDim = 136})},
+      {"Bf16LongHeads", causal(40, {.batch = 1, .kvHeads = 1, .headDim = 256, .type = "bf16"})},
+      {"Dropout", causal(40, {.batch = 1, .rate = 0.25})},
+      {"ShardOfTheQueries", {.batch = 1, .queries = 20, .keys = 60, .isCausal = true, .firstPosition = 40}},
+      {"Bf16ShardWithDropout", shardWithDropout({.kvHeads = 1, .group = 2, .headDim = 64, .type = "bf16"})},
+      {"ShardInAWindow", shardWithDropout({.batch = 1, .window = 25})},
+      {"LongHeadsWithDocuments", causal(200, {.batch = 1, .kvHeads = 1, .headDim = 136, .document = 45})},
+      {"CappedScores", causal(40, {.batch = 1, .softCap = 1.5})},
+      {"CappedScoresOfLongHeads", {.batch = 1, .kvHeads = 1, .headDim = 136, .softCap = 0.5}},
+      {"Bf16CappedScoresInAWindow",
+       causal(100, {.batch = 1, .kvHeads = 1, .type = "bf16", .window = 40, .softCap = 2})},
+      // Keys and values of unequal length, as in multi-head latent attention.
+      {"ShortValues", causal(40, {.batch = 1, .valueDim = 8})},
+      {"LongValues", causal(40, {.batch = 1, .kvHeads = 1, .group = 2, .rate = 0.1, .valueDim = 72})},
+      {"Bf16ShortValues", causal(150, {.batch = 1, .kvHeads = 1, .headDim = 192, .type = "bf16", .valueDim = 128})},
+      {"F16LongValues", causal(40, {.batch = 1, .headDim = 24, .type = "f16", .valueDim = 40})},
+      {"Bf16ShortValuesOfAShardInAWindow",
+       shardWithDropout({.batch = 1, .headDim = 96, .type = "bf16", .window = 25, .valueDim = 64})}};
   for (int64_t window : {1, 20, 64}) {
-    checkAttention({.batch = 1, .queries = 150, .keys = 150, .isCausal = true, .window = window});
-    checkAttention({.batch = 1,
-                    .queries = 150,
-                    .keys = 150,
-                    .kvHeads = 1,
-                    .group = 2,
-                    .headDim = 64,
-                    .type = "bf16",
-                    .isCausal = true,
-                    .window = window});
+    std::string name = "WindowOf" + std::to_string(window);
+    cases.emplace_back(name, causal(150, {.batch = 1, .window = window}));
+    cases.emplace_back(
+        "Bf16" + name,
+        causal(150, {.batch = 1, .kvHeads = 1, .group = 2, .headDim = 64, .type = "bf16", .window = window}));
   }
-}
-TEST(AttentionKernels, WindowOfAPartOfTheQueriesWithDropout) {
-  checkAttention(
-      {.batch = 1, .queries = 30, .keys = 90, .isCausal = true, .rate = 0.1, .firstPosition = 60, .window = 25});
-}
-TEST(AttentionKernels, Documents) {
-  for (int64_t document : {1, 20, 70})
-    for (std::string type : {"f32", "bf16"})
-      checkAttention({.batch = type == "f32" ? 2 : 1,
-                      .queries = 150,
-                      .keys = 150,
-                      .kvHeads = 1,
-                      .group = 2,
-                      .headDim = type == "f32" ? 16 : 64,
-                      .type = type,
-                      .isCausal = true,
-                      .document = document});
-  checkAttention(
-      {.batch = 1, .queries = 200, .keys = 200, .kvHeads = 1, .headDim = 136, .isCausal = true, .document = 45});
-}
-TEST(AttentionKernels, DocumentsOfAPartOfTheQueriesInAWindowWithDropout) {
+  for (int64_t document : {1, 20, 70}) {
+    std::string name = "DocumentsOf" + std::to_string(document);
+    cases.emplace_back(name, causal(150, {.kvHeads = 1, .group = 2, .document = document}));
+    cases.emplace_back(
+        "Bf16" + name,
+        causal(150, {.batch = 1, .kvHeads = 1, .group = 2, .headDim = 64, .type = "bf16", .document = document}));
+  }
   for (int64_t first : {30, 60})
-    for (std::string type : {"f32", "bf16"})
-      checkAttention({.batch = 2,
-                      .queries = 30,
-                      .keys = 90,
-                      .type = type,
-                      .isCausal = true,
-                      .rate = 0.1,
-                      .firstPosition = first,
-                      .window = 25,
-                      .softCap = 2,
-                      .document = 37});
+    for (auto [prefix, type] : {std::pair("", "f32"), {"Bf16", "bf16"}}) {
+      Attention attention = shardWithDropout({.type = type, .window = 25, .softCap = 2, .document = 37});
+      attention.firstPosition = first;
+      cases.emplace_back(prefix + ("DocumentsOfAShardFrom" + std::to_string(first)), attention);
+    }
+  return cases;
 }
+
+class AttentionKernelCases : public testing::TestWithParam<AttentionCase> {};
+
+TEST_P(AttentionKernelCases, EqualTheCpu) { checkAttention(GetParam().attention); }
+
+INSTANTIATE_TEST_SUITE_P(, AttentionKernelCases, testing::ValuesIn(attentionCases()),
+                         [](const auto &info) { return info.param.name; });
+
 /// The largest score of each key-value head raises a maximum; a larger one stays.
 TEST(AttentionKernels, KeepTheLargestScores) {
   for (const Attention &attention :
-       {Attention{.group = 3, .isCausal = true, .keepsMaxima = true}, Attention{.batch = 1,
-                                                                                .queries = 30,
-                                                                                .keys = 90,
-                                                                                .headDim = 64,
-                                                                                .type = "bf16",
-                                                                                .isCausal = true,
-                                                                                .rate = 0.1,
-                                                                                .firstPosition = 60,
-                                                                                .softCap = 2,
-                                                                                .document = 37,
-                                                                                .keepsMaxima = true}}) {
+       {causal(40, {.group = 3, .keepsMaxima = true}),
+        shardWithDropout(
+            {.batch = 1, .headDim = 64, .type = "bf16", .softCap = 2, .document = 37, .keepsMaxima = true})}) {
     CallMachine forward(attention.text(/*isForward=*/true));
     fillDocuments(forward, attention);
     for (auto [seed, name] : {std::pair(1U, "q"), std::pair(2U, "k"), std::pair(3U, "v")})
@@ -276,108 +269,39 @@ TEST(AttentionKernels, KeepTheLargestScores) {
     EXPECT_EQ(forward.cuda("largest0")[1], 1000);
   }
 }
-/// Keys and values of unequal length, as in multi-head latent attention.
-TEST(AttentionKernels, ValuesOfAnotherLength) {
-  checkAttention({.batch = 1, .isCausal = true, .valueDim = 8});
-  checkAttention({.batch = 1, .kvHeads = 1, .group = 2, .headDim = 16, .isCausal = true, .rate = 0.1, .valueDim = 72});
-  checkAttention({.batch = 1,
-                  .queries = 150,
-                  .keys = 150,
-                  .kvHeads = 1,
-                  .headDim = 192,
-                  .type = "bf16",
-                  .isCausal = true,
-                  .valueDim = 128});
-  checkAttention({.batch = 1, .kvHeads = 2, .headDim = 24, .type = "f16", .isCausal = true, .valueDim = 40});
-  checkAttention({.batch = 1,
-                  .queries = 30,
-                  .keys = 90,
-                  .kvHeads = 2,
-                  .headDim = 96,
-                  .type = "bf16",
-                  .isCausal = true,
-                  .rate = 0.1,
-                  .firstPosition = 60,
-                  .window = 25,
-                  .valueDim = 64});
-}
-TEST(AttentionKernels, CappedScores) {
-  checkAttention({.batch = 1, .isCausal = true, .softCap = 1.5});
-  checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .softCap = 0.5});
-  checkAttention({.batch = 1,
-                  .queries = 100,
-                  .keys = 100,
-                  .kvHeads = 1,
-                  .type = "bf16",
-                  .isCausal = true,
-                  .window = 40,
-                  .softCap = 2});
+
+/// Returns the number of GPU instructions of an attention.
+double instructionsOf(const Attention &attention, bool isForward) {
+  CallMachine machine(attention.text(isForward));
+  fillDocuments(machine, attention);
+  machine.runCuda({});
+  return static_cast<double>(machine.instructions());
 }
 
 /// Tiles of keys before the windows of all queries of a block are not computed: 2 of 10 pairs of tiles stay.
 TEST(AttentionKernels, LeaveOutTilesBeforeTheWindow) {
-  for (bool isForward : {true, false}) {
-    std::map<int64_t, double> instructions;
-    for (int64_t window : {0, 32}) {
-      CallMachine machine(Attention{.batch = 1,
-                                    .queries = 640,
-                                    .keys = 640,
-                                    .kvHeads = 1,
-                                    .headDim = 64,
-                                    .type = "bf16",
-                                    .isCausal = true,
-                                    .window = window}
-                              .text(isForward));
-      machine.runCuda({});
-      instructions[window] = static_cast<double>(machine.instructions());
-    }
-    EXPECT_LT(instructions[32], 0.6 * instructions[0]) << isForward;
-  }
+  Attention whole = causal(640, {.batch = 1, .kvHeads = 1, .headDim = 64, .type = "bf16"}), windowed = whole;
+  windowed.window = 32;
+  for (bool isForward : {true, false})
+    EXPECT_LT(instructionsOf(windowed, isForward), 0.6 * instructionsOf(whole, isForward)) << isForward;
 }
 
 /// Tiles of keys before the first document of a block, and tiles of queries after the last document of a block of keys,
 /// are not computed.
 TEST(AttentionKernels, LeaveOutTilesOfOtherDocuments) {
-  for (bool isForward : {true, false}) {
-    std::map<int64_t, double> instructions;
-    for (int64_t document : {0, 64}) {
-      Attention attention{.batch = 1,
-                          .queries = 640,
-                          .keys = 640,
-                          .kvHeads = 1,
-                          .headDim = 64,
-                          .type = "bf16",
-                          .isCausal = true,
-                          .document = document};
-      CallMachine machine(attention.text(isForward));
-      fillDocuments(machine, attention);
-      machine.runCuda({});
-      instructions[document] = static_cast<double>(machine.instructions());
-    }
-    EXPECT_LT(instructions[64], 0.6 * instructions[0]) << isForward;
-  }
+  Attention whole = causal(640, {.batch = 1, .kvHeads = 1, .headDim = 64, .type = "bf16"}), documents = whole;
+  documents.document = 64;
+  for (bool isForward : {true, false})
+    EXPECT_LT(instructionsOf(documents, isForward), 0.6 * instructionsOf(whole, isForward)) << isForward;
 }
 
 /// A warp skips a tile of keys that is masked for all its queries, which are 12 of 32 tiles here. This saves more than
 /// the masks cost.
 TEST(AttentionKernels, WarpsSkipMaskedTiles) {
-  for (bool isForward : {true, false}) {
-    std::map<bool, double> instructions;
-    for (bool isCausal : {false, true}) {
-      CallMachine machine(Attention{.batch = 1,
-                                    .queries = 128,
-                                    .keys = 128,
-                                    .kvHeads = 1,
-                                    .group = 1,
-                                    .headDim = 128,
-                                    .type = "bf16",
-                                    .isCausal = isCausal}
-                              .text(isForward));
-      machine.runCuda({});
-      instructions[isCausal] = static_cast<double>(machine.instructions());
-    }
-    EXPECT_LT(instructions[true], 0.9 * instructions[false]) << isForward;
-  }
+  Attention masked = causal(128, {.batch = 1, .kvHeads = 1, .headDim = 128, .type = "bf16"}), unmasked = masked;
+  unmasked.isCausal = false;
+  for (bool isForward : {true, false})
+    EXPECT_LT(instructionsOf(masked, isForward), 0.9 * instructionsOf(unmasked, isForward)) << isForward;
 }
 
 /// Returns the output of `ptxas -v` for a text.
