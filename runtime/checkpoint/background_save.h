@@ -66,7 +66,7 @@ private:
   ScalarState state;
   double blockedSeconds = 0;
   bool isProofWritten = false; ///< on rank 0
-  SaveRecord record; ///< on rank 0
+  SaveRecord record;           ///< on rank 0
   std::atomic<bool> isCancelled = false;
 
   // Written by the thread while it works.

@@ -47,8 +47,8 @@ public:
 
   /// Creates the hidden folder of a step unless another rank has, and returns its path. Any thread may call this.
   std::filesystem::path begin(int64_t step) const;
-  /// Writes the draft of a save (unfinished.h) into the hidden folder of its step. Called by rank 0; any thread may call
-  /// this. Throws DataError.
+  /// Writes the draft of a save (unfinished.h) into the hidden folder of its step. Called by rank 0; any thread may
+  /// call this. Throws DataError.
   void draft(const ScalarState &state) const;
   /// Writes the manifest from the notes of all ranks, moves the checkpoint to its final name and removes old ones.
   /// Called by rank 0 after all ranks have written their files; any thread may call this. Throws an exception with the

@@ -65,9 +65,7 @@ Manifest Checkpoints::manifestOf(const ScalarState &state) const {
   return manifest;
 }
 
-void Checkpoints::draft(const ScalarState &state) const {
-  writeDraft(folder.partial(state.step), manifestOf(state));
-}
+void Checkpoints::draft(const ScalarState &state) const { writeDraft(folder.partial(state.step), manifestOf(state)); }
 
 SaveRecord Checkpoints::commit(const ScalarState &state) {
   Manifest manifest = manifestOf(state);

@@ -1,6 +1,7 @@
-// Saves whose files were written when a process of their run was lost. A lost process leaves the bytes that it has written
-// in the memory of the system, so the supervisor of an elastic run can complete such a save, although the files were not
-// flushed. A lost host may lose bytes; then the save is not completed, and the checkpoint before it is the latest.
+// Saves whose files were written when a process of their run was lost. A lost process leaves the bytes that it has
+// written in the memory of the system, so the supervisor of an elastic run can complete such a save, although the files
+// were not flushed. A lost host may lose bytes; then the save is not completed, and the checkpoint before it is the
+// latest.
 //
 //   .step-00000020.TOKEN.partial/draft.json    the manifest without its shards, written by rank 0 when the save begins
 //   .step-00000020.TOKEN.partial/proven.json   the same after a step has given a finite loss with the saved weights
