@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/background_save.h"
 
+#include "runtime/checkpoint/unfinished.h"
 #include "runtime/crash_report.h"
 
 #include <algorithm>
@@ -55,7 +56,15 @@ void BackgroundSave::writeFile() {
   auto read = [this](size_t piece, uint64_t begin, uint64_t bytes) {
     return std::span<const std::byte>(block->bytes()).subspan(layout.shard.pieces[piece].at + begin, bytes);
   };
-  writeShard(layout, executor.rankProgram().rank, checkpoints.begin(state.step), read, &isCancelled);
+  std::filesystem::path folder = checkpoints.begin(state.step);
+  if (agreement.isLeader())
+    checkpoints.draft(state);
+  writeShard(layout, executor.rankProgram().rank, folder, read, &isCancelled);
+}
+
+void BackgroundSave::prove() {
+  if (phase == Phase::Files && agreement.isLeader() && !isProofWritten)
+    isProofWritten = proveDraft(checkpoints.partial(state.step));
 }
 
 void BackgroundSave::begin(const ScalarState &saved) {
@@ -63,6 +72,7 @@ void BackgroundSave::begin(const ScalarState &saved) {
   state = saved;
   copy();
   blockedSeconds = secondsSince(start);
+  isProofWritten = false;
   phase = Phase::Files;
   run([this] { writeFile(); });
 }

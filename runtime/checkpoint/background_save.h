@@ -36,6 +36,9 @@ public:
   /// Returns whether this rank's thread works.
   bool isWriting() const { return thread.isBusy(); }
 
+  /// Notes that a step has given a finite loss with the weights that are being saved. From then on, completeSave() of
+  /// unfinished.h can complete the save after a lost process.
+  void prove();
   /// Copies this rank's state and starts to write the copy. No save may be in flight.
   void begin(const ScalarState &saved);
   /// Goes to the next phase. Called when no rank's thread works. Returns a record on rank 0 if the checkpoint is now
@@ -62,7 +65,8 @@ private:
   Phase phase = Phase::None;
   ScalarState state;
   double blockedSeconds = 0;
-  SaveRecord record; ///< on rank 0
+  bool isProofWritten = false; ///< on rank 0
+  SaveRecord record;           ///< on rank 0
   std::atomic<bool> isCancelled = false;
 
   // Written by the thread while it works.

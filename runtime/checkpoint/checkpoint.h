@@ -47,10 +47,15 @@ public:
 
   /// Creates the hidden folder of a step unless another rank has, and returns its path. Any thread may call this.
   std::filesystem::path begin(int64_t step) const;
+  /// Writes the draft of a save (unfinished.h) into the hidden folder of its step. Called by rank 0; any thread may
+  /// call this. Throws DataError.
+  void draft(const ScalarState &state) const;
   /// Writes the manifest from the notes of all ranks, moves the checkpoint to its final name and removes old ones.
   /// Called by rank 0 after all ranks have written their files; any thread may call this. Throws an exception with the
   /// reason if the disk fails.
   SaveRecord commit(const ScalarState &state);
+  /// Returns the hidden folder of a step.
+  std::filesystem::path partial(int64_t step) const { return folder.partial(step); }
   /// Removes the hidden folder of a step. Called by rank 0 when no rank writes.
   void discard(int64_t step) const noexcept { folder.discard(step); }
   /// Called by rank 0 when no rank writes. Removes what was written, then prints a warning: training continues, and the
@@ -68,6 +73,7 @@ public:
 
 private:
   void requireRoom() const;
+  Manifest manifestOf(const ScalarState &state) const;
   void chooseNext(bool isAloud);
   bool isOneChoice(Agreement &agreement);
   void loadChosen(Executor &executor, ThreadPool &pool) const;

@@ -1,6 +1,7 @@
 // All ranks agree on each of two steps: write the files of the ranks, commit the manifest. The disk may fail in both.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/shard_file.h"
+#include "runtime/checkpoint/unfinished.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ std::filesystem::path Checkpoints::begin(int64_t step) const {
   return folder.partial(step);
 }
 
-SaveRecord Checkpoints::commit(const ScalarState &state) {
+Manifest Checkpoints::manifestOf(const ScalarState &state) const {
   const pb::Plan &plan = program.plan();
   Manifest manifest;
   manifest.sequence = folder.nextSequence();
@@ -61,6 +62,14 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
   manifest.state = state;
   manifest.runSteps = options.steps;
   manifest.fingerprint = continuation.fingerprint;
+  return manifest;
+}
+
+void Checkpoints::draft(const ScalarState &state) const { writeDraft(folder.partial(state.step), manifestOf(state)); }
+
+SaveRecord Checkpoints::commit(const ScalarState &state) {
+  Manifest manifest = manifestOf(state);
+  removeDraft(folder.partial(state.step));
   manifest.shards = takeShards(folder.partial(state.step), program.mesh().ranks());
   lastGood = folder.commit(state.step, manifestText(manifest));
   try {

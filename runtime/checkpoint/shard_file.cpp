@@ -71,9 +71,13 @@ void writeShard(const ShardLayout &layout, int rank, const Path &folder, const P
       }
       stored.checksum = sum.text();
     }
-    file.commit();
+    file.commit(Flush::ToSystem);
   }
   writeWhole(noteFile(folder, rank), shardText(shard), Flush::ToSystem); // the manifest takes its place on the disk
+  if (isCancelled && isCancelled->load(std::memory_order_relaxed))
+    throw RankStopped();
+  if (!shard.file.empty())
+    syncFile(folder / shard.file);
 }
 
 std::vector<Shard> takeShards(const Path &folder, int ranks) {

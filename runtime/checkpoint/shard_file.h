@@ -25,9 +25,9 @@ ShardLayout shardLayout(const Program &program, int rank);
 /// Returns bytes [begin, begin + bytes) of piece `piece`. They stay valid until the next call.
 using PieceReader = std::function<std::span<const std::byte>(size_t piece, uint64_t begin, uint64_t bytes)>;
 
-/// Writes the file of a rank and then its note into the hidden folder of a checkpoint. Writes only the note if the rank
-/// saves nothing. Reads the pieces in blocks of a few MiB, in their order. Throws RankStopped once `isCancelled` is
-/// set; DataError if the disk fails.
+/// Writes the file of a rank and then its note into the hidden folder of a checkpoint, and waits until the file is on
+/// the disk. Writes only the note if the rank saves nothing. Reads the pieces in blocks of a few MiB, in their order.
+/// Throws RankStopped once `isCancelled` is set; DataError if the disk fails.
 void writeShard(const ShardLayout &layout, int rank, const std::filesystem::path &folder, const PieceReader &read,
                 const std::atomic<bool> *isCancelled = nullptr);
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -50,6 +51,16 @@ void AtomicFile::commit(Flush flush) {
     std::remove(neighbour.c_str());
     throw DataError(target, fmt::format("{}: {}", fault, std::strerror(reason)));
   }
+}
+
+void syncFile(const std::filesystem::path &path) {
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  bool isWritten = file >= 0 && ::fsync(file) == 0;
+  int reason = errno;
+  if (file >= 0)
+    ::close(file);
+  if (!isWritten)
+    throw DataError(path.string(), fmt::format("cannot write: {}", std::strerror(reason)));
 }
 
 void writeWhole(const std::filesystem::path &path, std::string_view text, Flush flush) {

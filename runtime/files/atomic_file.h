@@ -43,4 +43,7 @@ private:
 /// Writes a file atomically. Throws DataError.
 void writeWhole(const std::filesystem::path &path, std::string_view text, Flush flush = Flush::ToDisk);
 
+/// Waits until the bytes of a written file are on the disk. Throws DataError.
+void syncFile(const std::filesystem::path &path);
+
 } // namespace espalier::rt

@@ -314,6 +314,7 @@ void Trainer::saveIfDue() {
 void Trainer::advanceSave() {
   if (!saving || !saving->isActive() || !isSaveProven)
     return;
+  saving->prove();
   if (isAnyWriting && state.step == saving->step() + 1)
     isAnyWriting = !agreement.first(saving->isWriting() ? "writing" : "").empty();
   if (!isAnyWriting)

@@ -3,6 +3,7 @@
 #include "tools/elastic/elastic_run.h"
 
 #include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/unfinished.h"
 #include "runtime/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
@@ -84,7 +85,7 @@ private:
   void growIfSaved();
   bool isFailure(int status);
   void loseMembers();
-  void awaitUnlocked() const;
+  void completeSave() const;
   void tell(const rt::RestartRecord &record) const;
   std::string shortage() const;
   bool hasNewCheckpoint() const { return contentOf(latest) != latestAtStart; }
@@ -320,14 +321,18 @@ void ElasticRun::loseMembers() {
   members.loseRank(places, rank, /*isWholePlace=*/job.isCuda && job.answering);
 }
 
-/// Waits until the processes of the attempt have ended, which hold the lock of the checkpoints.
-void ElasticRun::awaitUnlocked() const {
+/// Waits until the processes of the attempt have ended, which hold the lock of the checkpoints. Then completes the save
+/// that was in flight, if the lost process had written its part.
+void ElasticRun::completeSave() const {
   int lock = open((job.checkpoint / ".lock").c_str(), O_RDWR | O_CLOEXEC);
   auto end = std::chrono::steady_clock::now() + unlockTime;
   while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && std::chrono::steady_clock::now() < end)
     usleep(10000);
-  if (lock >= 0)
-    close(lock);
+  if (lock < 0)
+    return;
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+    rt::completeSave(job.checkpoint);
+  close(lock);
 }
 
 void ElasticRun::tell(const rt::RestartRecord &record) const {
@@ -380,7 +385,7 @@ int ElasticRun::run() {
     record.plan = plan.file;
     record.number = failures;
     restarts.push_back(record);
-    awaitUnlocked();
+    completeSave();
     tell(record);
   }
 }

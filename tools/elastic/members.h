@@ -16,9 +16,9 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-/// The hosts of an elastic run. A slot that loses its rank once is used again at once, because the process has ended and
-/// its host lives. If the slot loses its rank again before the next save, it stays out for 1 save. If it is lost before
-/// the save after its return, it stays out for 2 saves, then for 4, and so on.
+/// The hosts of an elastic run. A slot that loses its rank once is used again at once, because the process has ended
+/// and its host lives. If the slot loses its rank again before the next save, it stays out for 1 save. If it is lost
+/// before the save after its return, it stays out for 2 saves, then for 4, and so on.
 class Members {
 public:
   explicit Members(const std::vector<rt::launch::Host> &hosts);

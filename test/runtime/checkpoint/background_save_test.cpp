@@ -2,6 +2,7 @@
 // final name or not at all, whatever ends the run. ESPALIER_KILLS is the number of kills at random points, and
 // ESPALIER_KILLS_SEED the seed of these points.
 #include "runtime/background_thread.h"
+#include "runtime/checkpoint/unfinished.h"
 #include "runtime/train/rank_requests.h"
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 #include "test/sanitizer.h"
@@ -214,6 +215,7 @@ protected:
   }
 };
 
+// Half of the kills are followed by a supervisor that completes the save in flight.
 TEST_F(KilledRuns, KeepEveryFinishedCheckpoint) {
   constexpr int cases = 30;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -235,6 +237,8 @@ TEST_F(KilledRuns, KeepEveryFinishedCheckpoint) {
     while (waitpid(-1, nullptr, 0) > 0) // its ranks, which hold the lock of the folder until they end
       ;
     ASSERT_TRUE(WIFSIGNALED(status)) << "the run ended by itself: " << read(folder.string() + ".log");
+    if (random() % 2 == 0)
+      completeSave(folder);
     int64_t now = newestStep();
     EXPECT_GE(finished, before) << "kill " << kill;
     EXPECT_GE(now, finished) << "kill " << kill;
