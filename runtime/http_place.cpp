@@ -2,9 +2,11 @@
 
 #include "runtime/status.h"
 
+#include <chrono>
 #include <fmt/format.h>
 #include <httplib.h>
 #include <sys/socket.h>
+#include <thread>
 
 namespace espalier::rt {
 
@@ -29,6 +31,12 @@ std::string listenForHttp(httplib::Server &http, const std::string &host, int po
   ::listen(listener, backlog); // again, as the library keeps 5
   bool isV6 = host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", isV6 ? "[" : "", host, isV6 ? "]" : "", bound);
+}
+
+void stopHttp(httplib::Server &http, const std::function<bool()> &hasEnded) {
+  while (!http.is_running() && !hasEnded())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  http.stop();
 }
 
 } // namespace espalier::rt

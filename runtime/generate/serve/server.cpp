@@ -97,7 +97,7 @@ public:
       std::jthread watcher([&](const std::stop_token &over) {
         while (!over.stop_requested() && !(signal = options.stopSignal()) && !decoding.failure())
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        http.stop();
+        stopHttp(http, [&] { return over.stop_requested(); });
       });
       http.listen_after_bind();
     }

@@ -2,10 +2,15 @@
 #include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/server.h"
 
+#include "runtime/http_place.h"
+
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <httplib.h>
 #include <latch>
+#include <thread>
 
 namespace espalier::rt {
 namespace {
@@ -40,6 +45,23 @@ TEST(Server, RecognizesLoopbackAddresses) {
     EXPECT_TRUE(isLoopback(host)) << host;
   for (const char *host : {"0.0.0.0", "::", "127.example.com", "10.0.0.1", ""})
     EXPECT_FALSE(isLoopback(host)) << host;
+}
+
+// A signal may come after the address is bound and before connections are accepted.
+TEST(Server, StopsBeforeItAcceptsConnections) {
+  httplib::Server http;
+  listenForHttp(http, "127.0.0.1", 0, "");
+  std::atomic<bool> hasEnded = false;
+  std::jthread stopper([&] { stopHttp(http, [&] { return hasEnded.load(); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(http.listen_after_bind()); // returns because of the stopper
+  hasEnded = true;
+}
+
+TEST(Server, NeedsNoStopIfItHasEnded) {
+  httplib::Server http;
+  stopHttp(http, [] { return true; });
+  EXPECT_FALSE(http.is_running());
 }
 
 } // namespace
