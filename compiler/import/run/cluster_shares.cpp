@@ -34,8 +34,7 @@ public:
     const std::vector<std::string> known = {"memory", "link", "network", "host", "compute", "attention", "ring_slope"};
     for (const YamlEntry &entry : root.entries)
       if (std::ranges::find(known, entry.key) == known.end())
-        diagnostics.error(entry.keyWhere,
-                          fmt::format("unknown share '{}'{}", entry.key, didYouMean(entry.key, known)));
+        diagnostics.error(entry.keyWhere, fmt::format("unknown share '{}'{}", entry.key, didYouMean(entry.key, known)));
   }
 
 private:

@@ -464,7 +464,8 @@ constexpr Row parallelKeys[] = {
     {"cluster.network.latency", T::Number, used, "seconds between hosts"},
     {"cluster.host.memory_bytes", T::Bytes, used, "memory of a host; its devices have equal shares"},
     {"cluster.host.peak_bandwidth", T::Number, used,
-     "bytes/s of the data sheet of a link between devices and host memory, per direction; the share `host` is achieved"},
+     "bytes/s of the data sheet of a link between devices and host memory, per direction; the share `host` is "
+     "achieved"},
     {"cluster.host.bandwidth", T::Number, used,
      "bytes/s that are achieved of a link between devices and host memory, per direction"},
     {"cluster.host.devices_per_link", T::Count, used, "devices that share such a link"},
