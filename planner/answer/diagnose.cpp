@@ -6,19 +6,12 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 #include <optional>
 #include <string_view>
 
 namespace espalier::planner {
 
 namespace {
-
-// Returns the used share of a rank's memory, on the device or in host memory, whichever is larger.
-double memoryShare(const Machine &machine, double bytes, double hostBytes) {
-  double onHost = hostBytes > 0 ? hostBytes / machine.hostShareBytes() : 0;
-  return std::max(bytes / machine.memoryBytes, onHost);
-}
 
 // Spreads layers evenly. Each stage keeps what fits, or what needs least. Sets `share` to the fullest stage's
 // memoryShare.
@@ -42,7 +35,7 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedConfig> &configs
   for (size_t i = 0; i < configs.size(); ++i)
     order.emplace_back(configs[i].leastBytes, i);
   std::sort(order.begin(), order.end());
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   Plan nearest;
   auto schedules = std::make_shared<ScheduleCache>();
   for (const auto &[bytes, i] : order) {

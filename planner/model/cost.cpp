@@ -147,6 +147,12 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
   return group;
 }
 
+Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine) {
+  bool isOfShards =
+      (term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter) || term.kind == CollectiveKind::AllGather;
+  return groupOf(term.axis, config, machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All);
+}
+
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group) {
   if (group.ranks <= 1 || bytes <= 0)
     return 0;
@@ -169,11 +175,13 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   return 0;
 }
 
-double replicaSumSeconds(const CollectiveTerm &scatter, double bytes, const ParallelConfig &config,
+double replicaSumSeconds(const CollectiveTerm &term, double bytes, const ParallelConfig &config,
                          const Machine &machine) {
-  int shards = groupOf(Axis::Dp, config, machine, scatter.overExperts, DataRanks::Shards).ranks;
-  Group replicas = groupOf(Axis::Dp, config, machine, scatter.overExperts, DataRanks::Replicas);
-  return collectiveSeconds(CollectiveKind::AllReduce, bytes / shards, scatter.calls, replicas);
+  if (term.axis != Axis::Dp || term.kind != CollectiveKind::ReduceScatter || config.zeroReplicas() == 1)
+    return 0;
+  int shards = groupOf(term, config, machine).ranks;
+  Group replicas = groupOf(Axis::Dp, config, machine, term.overExperts, DataRanks::Replicas);
+  return collectiveSeconds(CollectiveKind::AllReduce, bytes / shards, term.calls, replicas);
 }
 
 double overlappedSeconds(double computeSeconds, double communicationSeconds) {

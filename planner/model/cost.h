@@ -5,9 +5,13 @@
 #include "planner/problem.h"
 
 #include <array>
+#include <limits>
 #include <vector>
 
 namespace espalier::planner {
+
+/// A time or a size without a limit.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Returns the values of all symbols under a plan: pp, dp, cp, ep, tp, batch, then the dimensions.
 std::vector<double> symbolValues(const Problem &problem, const ParallelConfig &config);
@@ -63,14 +67,18 @@ enum class DataRanks { All, Shards, Replicas };
 Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false,
               DataRanks dataRanks = DataRanks::All);
 
+/// Returns the group of a collective. Gathers and reduce-scatters over dp run in one shard group of ZeRO.
+Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine);
+
 /// Seconds of a ring collective over a whole buffer of B bytes. All-gather and reduce-scatter: (n-1)/n B / W + (n-1)
 /// hops. All-reduce: twice that. Send: B / W + hop. All-to-all: B / n to each other member, + (n-1) hops. Members on
 /// the same host use the links; concurrently the others use each member's share of the network. Source: Thakur,
 /// Rabenseifner, Gropp 2005. Example: all-reduce of 1 GB over 8 ranks at 230 GB/s: 2 * 7/8 / 230 = 7.6 ms.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 
-/// Seconds to sum the shards that a reduce-scatter of `bytes` leaves, over the shard groups of ZeRO.
-double replicaSumSeconds(const CollectiveTerm &scatter, double bytes, const ParallelConfig &config,
+/// Seconds to sum the shards that a reduce-scatter of `bytes` over dp leaves, over the shard groups of ZeRO; 0 for
+/// other collectives, and if there is one group.
+double replicaSumSeconds(const CollectiveTerm &term, double bytes, const ParallelConfig &config,
                          const Machine &machine);
 
 /// The slowdown of overlapped compute and transfers, as a share of the overlapped time.

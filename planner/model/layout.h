@@ -11,7 +11,7 @@ namespace espalier::planner {
 struct Layout {
   CostTable table;
   ScheduleTable schedule;
-  std::vector<StageContent> chunks;  ///< without embedding and head
+  std::vector<StageContent> chunks;  ///< layers, and whether the chunk has the embedding and the head
   std::vector<ChunkSeconds> seconds; ///< of the chunks, with embedding, head and sends
   std::vector<PhaseSeconds> step;    ///< of the stages, work once per step
   std::vector<StageMemory> memory;

@@ -11,6 +11,10 @@ double peakBytes(const SegmentCost &cost, Recompute recompute) {
                    cost.stepPeakBytes});
 }
 
+double memoryShare(const Machine &machine, double bytes, double hostBytes) {
+  return std::max(bytes / machine.memoryBytes, hostBytes > 0 ? hostBytes / machine.hostShareBytes() : 0);
+}
+
 namespace {
 
 void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {

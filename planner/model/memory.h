@@ -64,6 +64,9 @@ SavedBytes savedBytes(const CostTable &table, const StageContent &content, const
 /// Returns the transient bytes while one segment runs.
 double peakBytes(const SegmentCost &cost, Recompute recompute);
 
+/// Returns the used share of a rank's memory, on the device or in host memory, whichever is larger.
+double memoryShare(const Machine &machine, double bytes, double hostBytes);
+
 /// Returns the bytes of a stage by class. Workspace is the largest transient of any segment. Each neighbour costs a
 /// buffer for the activation and one for its gradient. Unsharded ZeRO buffers follow UnshardedBuffers. Offloaded state
 /// counts on the host, and its staging buffers on the device. Staging buffers never exceed the bytes that they replace.

@@ -37,9 +37,9 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
     content.visitLayers([&](size_t kind, Recompute recompute, int count) {
       addSegment(time, layout.table.kinds[kind], recompute, count, m);
     });
-    if (position == 0)
+    if (content.embed)
       addSegment(time, layout.table.embed, Recompute::None, 1, m);
-    if (position == last)
+    if (content.head)
       addSegment(time, layout.table.head, Recompute::None, 1, m);
     int neighbours = 0;
     for (int other : {position - 1, position + 1})

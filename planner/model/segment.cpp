@@ -9,6 +9,8 @@
 
 namespace espalier::planner {
 
+namespace {
+
 bool matches(const Pattern &pattern, const ParallelConfig &config) {
   auto axis = [](const std::optional<bool> &wanted, int size) { return !wanted || *wanted == (size > 1); };
   return axis(pattern.dp, config.dp) && axis(pattern.tp, config.tp) && axis(pattern.cp, config.cp) &&
@@ -17,6 +19,14 @@ bool matches(const Pattern &pattern, const ParallelConfig &config) {
          (!pattern.vocabParallel || *pattern.vocabParallel == config.vocabParallel) &&
          (!pattern.zero || *pattern.zero == config.zero) && axis(pattern.pp, config.pp) &&
          (!pattern.tensorRanks || *pattern.tensorRanks == config.tp);
+}
+
+} // namespace
+
+const PatternTerms *termsOf(const SegmentKind &kind, const ParallelConfig &config) {
+  auto found =
+      std::ranges::find_if(kind.patterns, [&](const PatternTerms &one) { return matches(one.pattern, config); });
+  return found == kind.patterns.end() ? nullptr : &*found;
 }
 
 namespace {
@@ -208,10 +218,7 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
   bool rearranges = problem.software.contextOrders == ContextOrders::Both &&
                     (config.hasTwoRuns() || (config.cp > 1 && config.microBatchSize > 1));
   for (const CollectiveTerm &term : terms.collectives) {
-    bool isScatter = term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter;
-    bool isOfShards = isScatter || term.kind == CollectiveKind::AllGather;
-    Group group =
-        groupOf(term.axis, config, problem.machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All);
+    Group group = groupOf(term, config, problem.machine);
     if (term.axis == Axis::Dp && term.kind == CollectiveKind::AllGather && group.ranks > 1)
       (term.phase == Phase::Forward    ? cost.forward
        : term.phase == Phase::Backward ? cost.backward
@@ -221,8 +228,8 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
     programs.add(term, collectiveSeconds(term.kind, bytes, term.calls, group));
     if (rearranges && term.axis == Axis::Cp && term.phase != Phase::Step && term.kind != CollectiveKind::AllReduce)
       programs.addRearrangement(term, memorySeconds(2 * bytes, problem.machine));
-    if (isScatter && config.zeroReplicas() > 1)
-      programs.addReplicaSum(term, replicaSumSeconds(term, bytes, config, problem.machine));
+    if (double seconds = replicaSumSeconds(term, bytes, config, problem.machine); seconds > 0)
+      programs.addReplicaSum(term, seconds);
   }
   for (size_t i = 0; i < terms.compute.size(); ++i)
     programs.run(terms.compute[i], computeSeconds[i]);
@@ -382,31 +389,24 @@ void SegmentCosts::reorder(bool zigzag) {
 }
 
 void SegmentCosts::evaluate(int kind, const Evaluated *like, Evaluated &result) {
-  const std::vector<PatternTerms> &patterns = problem.kinds[kind].patterns;
-  if (like && !like->terms)
-    return;
+  const SegmentKind &own = problem.kinds[kind];
   if (like) { // has the same patterns in the same order
-    result.terms = &patterns[like->terms - problem.kinds[problem.kinds[kind].like].patterns.data()];
-    result.computeSeconds = like->computeSeconds;
-    result.memory = like->memory;
-  } else {
-    auto found = std::ranges::find_if(patterns, [&](const PatternTerms &one) { return matches(one.pattern, config); });
-    if (found == patterns.end())
-      return;
-    result.terms = &*found;
-    addMemory(problem, *found, symbols, config, result.memory);
+    result = *like;
+    if (like->terms)
+      result.terms = &own.patterns[like->terms - problem.kinds[own.like].patterns.data()];
+  } else if ((result.terms = termsOf(own, config))) {
+    addMemory(problem, *result.terms, symbols, config, result.memory);
   }
-  addTimes(/*onlyAttention=*/like, result);
+  if (result.terms)
+    addTimes(/*onlyAttention=*/like, result);
 }
 
 void SegmentCosts::addTimes(bool onlyAttention, Evaluated &result) {
   const std::vector<ComputeTerm> &compute = result.terms->compute;
   result.computeSeconds.resize(compute.size());
   for (size_t i = 0; i < compute.size(); ++i)
-    if (!onlyAttention || compute[i].kind == ComputeClass::Attention) {
+    if (!onlyAttention || compute[i].kind == ComputeClass::Attention)
       result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem);
-      ++evaluations;
-    }
   result.cost = result.memory;
   addTime(problem, *result.terms, symbols, config, result.computeSeconds, *result.cost);
 }

@@ -40,8 +40,8 @@ struct SegmentCost {
   bool keepsSavedOnDevice(Recompute recompute) const { return savedBufferBytes[recompute] <= 0; }
 };
 
-/// Whether the terms of a pattern hold for a plan.
-bool matches(const Pattern &pattern, const ParallelConfig &config);
+/// Returns the terms of the first pattern of a kind that matches a plan; null if none does.
+const PatternTerms *termsOf(const SegmentKind &kind, const ParallelConfig &config);
 
 /// Sorts terms into program order, as segmentCost() requires. The sort is stable.
 void orderTerms(PatternTerms &terms);
@@ -61,9 +61,6 @@ public:
   /// Changes the order of context ranks. Only attention, workspaces and the simulated programs are evaluated again.
   void reorder(bool zigzag);
 
-  /// Number of compute terms that were evaluated so far.
-  int64_t work() const { return evaluations; }
-
 private:
   /// The evaluated terms of one kind.
   struct Evaluated {
@@ -80,7 +77,6 @@ private:
   ParallelConfig config;
   std::vector<double> symbols;
   std::vector<std::optional<Evaluated>> kinds;
-  int64_t evaluations = 0;
 };
 
 /// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace espalier::planner {
 
@@ -12,7 +11,7 @@ namespace {
 // not recompute.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool isLayer, double count,
                  WorkSum &sum) {
-  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, traversal = least;
+  double least = kInfinity, most = 0, saved = least, traversal = least;
   sum.once += count * cost.step.total();
   for (Recompute recompute : kRecomputes) {
     if (recompute != (isLayer ? pinned.value_or(recompute) : Recompute::None))
@@ -153,7 +152,7 @@ double leastBytes(const WorkSum &sum, const Machine &machine, const ParallelConf
 
 double workBound(const WorkSum &sum, const Machine &machine, const ParallelConfig &config, int chunks) {
   if (!mayFit(sum, machine, /*inFlight=*/1, config.pp, chunks))
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   return machine.devicesPerCore() * (static_cast<double>(config.microBatches) * sum.work + sum.once) / config.pp;
 }
 
@@ -161,7 +160,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const ParallelCo
   int chunks = chunksOf(config.schedule, config.virtualStages);
   double m = static_cast<double>(config.microBatches), p = config.pp;
   if (!mayFit(sum, machine, leastInFlight(config), config.pp, chunks))
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   double sent = sentSeconds(sum, config, chunks), work = sum.work + sent;
   double bound = machine.devicesPerCore() * (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages, plus m - 1 times the longest forward and

@@ -1,11 +1,8 @@
 #include "planner/search/cut_table.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace espalier::planner {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 CutTable::CutTable(StageRanges &ranges, const SplitPlayer &player, const Boundaries &boundaries, int stages)
     : ranges(ranges), player(player), boundaries(boundaries), stages(stages), rows(stages) {}

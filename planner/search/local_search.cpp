@@ -93,9 +93,7 @@ private:
 
   // Returns the memory that a stage lacks, as a share of the capacity.
   double excessOf(const StageOption &option) const {
-    const Machine &machine = problem.machine;
-    double onHost = option.hostBytes > 0 ? option.hostBytes / machine.hostShareBytes() - 1 : 0;
-    return option.fits ? 0 : std::max({option.bytes / machine.memoryBytes - 1, onHost, 1e-12});
+    return option.fits ? 0 : std::max(memoryShare(problem.machine, option.bytes, option.hostBytes) - 1, 1e-12);
   }
 
   // Simulates a split unless a cut rules it out or it does not fit. Returns whether it is the new incumbent.
@@ -130,12 +128,8 @@ private:
     cuts.insert(cuts.begin(), player.play(stages)); // the latest cuts rule out most
     if (cuts.front().seconds > target)
       return false;
-    result.seconds = cuts.front().seconds;
-    result.counts = best = counts;
-    options = chosen;
-    result.recomputed.clear();
-    for (const StageOption *option : stages)
-      result.recomputed.push_back(option->recomputed);
+    best = counts, options = chosen;
+    result.take(cuts.front().seconds, best, stages);
     return true;
   }
 
@@ -182,7 +176,7 @@ private:
   std::vector<LayerRange> ranges;          // of the current stage
   std::vector<const StageOption *> stages; // of the current split
   std::vector<Cut> cuts;
-  double leastExcess = std::numeric_limits<double>::infinity();
+  double leastExcess = kInfinity;
   std::vector<int> best;       // layers of each chunk in the incumbent
   std::vector<size_t> options; // option of each stage in it
   SplitResult result;
@@ -196,15 +190,14 @@ SplitResult searchLocally(const Problem &problem, StageOptions &options, double 
                               /*chunksAlike=*/false);
   // A first search continues only from splits that beat the limit. Later searches may also improve slower splits past
   // it.
-  constexpr double none = std::numeric_limits<double>::infinity();
   SplitResult result;
   if (bound < limitSeconds)
-    result = LocalSearch(problem, options, isQuick ? limitSeconds : none,
+    result = LocalSearch(problem, options, isQuick ? limitSeconds : kInfinity,
                          isQuick ? kQuickBudget : std::min(budget, kMostBudget))
                  .run();
   if (result.seconds >= limitSeconds) {
     result.counts.clear();
-    result.seconds = none;
+    result.seconds = kInfinity;
   }
   result.spent = isQuick ? 0 : result.spent;
   result.optionWork = options.work();

@@ -13,7 +13,7 @@ RecomputeBound::RecomputeBound(const CostTable &costs, const std::vector<LikeLay
   std::vector<double> multipliers = {0};
   for (const LikeLayers &like : kinds) {
     const SegmentCost &cost = costs.kinds[like.kind];
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (Recompute i : kRecomputes) {
       least = std::min(least, planner::peakBytes(cost, i));
       for (Recompute other : kRecomputes) {
@@ -39,7 +39,7 @@ std::vector<RecomputeBound::Completion> RecomputeBound::completionsAt(double mul
   std::vector<Completion> after(kinds.size() + 1);
   for (size_t kind = kinds.size(); kind-- > 0;) {
     const SegmentCost &cost = costs.kinds[kinds[kind].kind];
-    std::tuple<double, double, Recompute> best{std::numeric_limits<double>::infinity(), 0, Recompute::None};
+    std::tuple<double, double, Recompute> best{kInfinity, 0, Recompute::None};
     for (Recompute i : kRecomputes) {
       double bytes = inFlight * keptBytes(cost, i, live),
              lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;

@@ -6,7 +6,6 @@
 
 #include "planner/search/recompute_choices.h"
 
-#include <limits>
 #include <vector>
 
 namespace espalier::planner {
@@ -38,7 +37,7 @@ private:
   double leastPeak, capacity;
   double multiplier = 0;                            ///< seconds per byte that give the tightest bound
   std::vector<std::vector<Completion>> completions; ///< [multiplier][kind], the tightest multiplier first
-  double incumbent = std::numeric_limits<double>::infinity();
+  double incumbent = kInfinity;
 };
 
 } // namespace espalier::planner

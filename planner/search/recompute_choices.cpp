@@ -6,11 +6,7 @@
 #include "planner/search/recompute_states.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <optional>
-#include <ranges>
-#include <tuple>
 
 namespace espalier::planner {
 
@@ -114,7 +110,7 @@ public:
 private:
   void solve() {
     history.clear();
-    leastShare = std::numeric_limits<double>::infinity();
+    leastShare = kInfinity;
     states.reset(room.endsPeakBytes);
     for (size_t i = 0; i < kinds.size() && states.size() > 0; ++i) {
       size_t layers = kinds[i].chunks.size();
@@ -296,7 +292,7 @@ private:
   std::vector<double> leastAfter; // what the kinds from one on keep at least: [kind * chunks + chunk]
   bool mustFit = true;            // states that cannot fit are dropped on the way
   bool anyFits = false, isComplete = true;
-  double leastShare = std::numeric_limits<double>::infinity();
+  double leastShare = kInfinity;
 };
 
 } // namespace

@@ -302,16 +302,12 @@ private:
   Incumbents incumbents;
   SearchStatistics statistics;
   ParallelConfig fastestConfig;
-  int64_t optionWork = 0;                                 // of all candidates so far
-  double work = 0;                                        // of candidates with several options per stage
-  double bound = std::numeric_limits<double>::infinity(); // of dropped or unproved candidates
-  Open open;                                              // by rising bound after each pass
+  int64_t optionWork = 0;   // of all candidates so far
+  double work = 0;          // of candidates with several options per stage
+  double bound = kInfinity; // of dropped or unproved candidates
+  Open open;                // by rising bound after each pass
   std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
 };
-
-} // namespace
-
-namespace {
 
 // Adds the fastest plan of plain 1F1B.
 void addPlain(const Problem &problem, SearchOptions options, SearchResult &result) {

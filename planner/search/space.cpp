@@ -109,18 +109,16 @@ void SearchSpace::enumerateAxes() {
       microBatchCounts.push_back(count);
   int devices = problem.machine.devices();
   const Pins &pins = problem.pins;
-  bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
-  for (int tp : divisors(devices, pins.tp))
-    for (int pp : divisors(devices / tp, pins.pp))
-      for (int cp : divisors(devices / tp / pp, pins.cp))
-        for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
-          auto isLacking = [&](Axis axis, int ranks, const std::optional<int> &pin) {
-            return problem.software.lacks[axis] && ranks > 1 && !pin;
-          };
-          if (isLacking(Axis::Tp, tp, pins.tp) || isLacking(Axis::Pp, pp, pins.pp) ||
-              isLacking(Axis::Cp, cp, pins.cp) || isLacking(Axis::Ep, ep, pins.ep))
-            continue;
-          ParallelConfig config;
+  // An axis that the software lacks has one rank unless it is pinned.
+  auto sizes = [&](Axis axis, int ranks, const std::optional<int> &pin) {
+    return divisors(problem.software.lacks[axis] && !pin ? 1 : ranks, pin);
+  };
+  bool hasExperts = limitsOf(problem).hasExperts();
+  ParallelConfig config;
+  for (int tp : sizes(Axis::Tp, devices, pins.tp))
+    for (int pp : sizes(Axis::Pp, devices / tp, pins.pp))
+      for (int cp : sizes(Axis::Cp, devices / tp / pp, pins.cp))
+        for (int ep : sizes(Axis::Ep, hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
           config.tp = tp, config.pp = pp, config.cp = cp, config.ep = ep;
           config.dp = devices / tp / pp / cp / ep;
           if (!pins.dp || *pins.dp == config.dp)

@@ -117,13 +117,9 @@ private:
     budget -= player.actions();
     ++result.played;
     Cut cut = player.play(options);
-    if (cut.seconds < result.seconds && cut.seconds < limit) {
-      result.seconds = cut.seconds;
-      result.counts = ranges.arePinned() ? *problem.pins.stageLayers : spreadOverChunks(config, split.counts);
-      result.recomputed.clear();
-      for (const StageOption *option : options)
-        result.recomputed.push_back(option->recomputed);
-    }
+    if (cut.seconds < result.seconds && cut.seconds < limit)
+      result.take(cut.seconds, ranges.arePinned() ? *problem.pins.stageLayers : spreadOverChunks(config, split.counts),
+                  options);
     table.add(std::move(cut));
   }
 
@@ -286,6 +282,14 @@ private:
 };
 
 } // namespace
+
+void SplitResult::take(double step, std::vector<int> layers, const std::vector<const StageOption *> &options) {
+  seconds = step;
+  counts = std::move(layers);
+  recomputed.clear();
+  for (const StageOption *option : options)
+    recomputed.push_back(option->recomputed);
+}
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   if (options.chunksPerStage() > 1 && !options.hasOneKind() && !problem.pins.stageLayers)

@@ -4,7 +4,6 @@
 #include "planner/search/stage_options.h"
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace espalier::planner {
@@ -14,11 +13,13 @@ namespace espalier::planner {
 struct SplitResult {
   std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order
   std::vector<std::vector<RecomputedLayers>> recomputed; ///< per stage, of each kind
-  double seconds = std::numeric_limits<double>::infinity();
-  double lowerBound = std::numeric_limits<double>::infinity();
+  double seconds = kInfinity;
+  double lowerBound = kInfinity;
   int64_t played = 0;
   int64_t spent = 0;      ///< of the budget
   int64_t optionWork = 0; ///< StageOptions::work()
+  /// Sets the split: its step, its layers, and the option of each stage.
+  void take(double step, std::vector<int> layers, const std::vector<const StageOption *> &options);
 };
 
 /// Searches splits faster than `limitSeconds`, with any number of layers on each stage. If all layers are equal,

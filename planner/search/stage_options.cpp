@@ -1,7 +1,6 @@
 #include "planner/search/stage_options.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace espalier::planner {
 

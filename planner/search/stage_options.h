@@ -5,7 +5,6 @@
 
 #include "planner/search/recompute_choices.h"
 
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>

@@ -29,7 +29,7 @@ StageRanges::StageRanges(const Problem &problem, StageOptions &stageOptions)
     return pinned ? recompute == *pinned : recompute == Recompute::None || config.offloadActivations;
   };
   for (int kind : costs.layerKinds) {
-    double leastForward = std::numeric_limits<double>::infinity(), least = leastForward;
+    double leastForward = kInfinity, least = leastForward;
     for (Recompute recompute : kRecomputes) {
       if (!mayBeFastest(recompute))
         continue;
@@ -56,13 +56,12 @@ double StageRanges::stageBound(int stage, int first, int count, double target) {
   double m = static_cast<double>(config.microBatches), edge = edges[stage];
   double wait = waits[stage] + (perStage == 1 ? forwards[first] : 0);
   double least = arePinned() && perStage > 1 ? count * leastSeconds : work[first + count] - work[first];
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   if (wait + m * (edge + least) > target * (1 + 1e-9))
-    return infinity;
+    return kInfinity;
   const StageOption &option =
       arePinned() || areUnlike() ? options(stage, first, count).front() : stageOptions.fastest(stage, first, count);
   if (!option.fits)
-    return infinity;
+    return kInfinity;
   double seconds = edge;
   for (const ChunkSeconds &chunk : option.seconds)
     seconds += chunk.total();

@@ -3,7 +3,6 @@
 
 #include "planner/search/stage_options.h"
 
-#include <limits>
 #include <vector>
 
 namespace espalier::planner {
@@ -43,11 +42,11 @@ private:
   StageOptions &stageOptions;
   const ParallelConfig &config;
   int perStage;
-  std::vector<std::vector<StageOption>> pinned;                  // options per stage, where chunks are pinned
-  std::vector<int> totals;                                       // layers per stage, where chunks are pinned
-  std::vector<double> edges, waits;                              // per stage; forwards of edges above it
-  std::vector<double> forwards = {0}, work = {0};                // of the layers before each, at least
-  double leastSeconds = std::numeric_limits<double>::infinity(); // of any layer
+  std::vector<std::vector<StageOption>> pinned;   // options per stage, where chunks are pinned
+  std::vector<int> totals;                        // layers per stage, where chunks are pinned
+  std::vector<double> edges, waits;               // per stage; forwards of edges above it
+  std::vector<double> forwards = {0}, work = {0}; // of the layers before each, at least
+  double leastSeconds = kInfinity;                // of any layer
 };
 
 } // namespace espalier::planner
