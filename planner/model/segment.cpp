@@ -405,8 +405,10 @@ void SegmentCosts::addTimes(bool onlyAttention, Evaluated &result) {
   const std::vector<ComputeTerm> &compute = result.terms->compute;
   result.computeSeconds.resize(compute.size());
   for (size_t i = 0; i < compute.size(); ++i)
-    if (!onlyAttention || compute[i].kind == ComputeClass::Attention)
+    if (!onlyAttention || compute[i].kind == ComputeClass::Attention) {
       result.computeSeconds[i] = computeSeconds(compute[i], symbols, config, problem);
+      ++evaluations;
+    }
   result.cost = result.memory;
   addTime(problem, *result.terms, symbols, config, result.computeSeconds, *result.cost);
 }

@@ -61,6 +61,9 @@ public:
   /// Changes the order of context ranks. Only attention, workspaces and the simulated programs are evaluated again.
   void reorder(bool zigzag);
 
+  /// Number of compute terms that were evaluated so far.
+  int64_t work() const { return evaluations; }
+
 private:
   /// The evaluated terms of one kind.
   struct Evaluated {
@@ -77,6 +80,7 @@ private:
   ParallelConfig config;
   std::vector<double> symbols;
   std::vector<std::optional<Evaluated>> kinds;
+  int64_t evaluations = 0;
 };
 
 /// Sums the terms of the first matching pattern; empty if no pattern matches. Kind -1 (no segment) costs nothing.

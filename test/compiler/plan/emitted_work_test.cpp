@@ -81,9 +81,8 @@ TEST_P(EmittedWorkOf, LayersEqualsTheCompiledPlan) {
       ASSERT_TRUE(compiled);
       auto block = std::ranges::find(problem->kinds, "block", &planner::SegmentKind::name);
       ASSERT_NE(block, problem->kinds.end());
-      auto terms = std::ranges::find_if(block->patterns,
-                                        [&](const auto &pattern) { return planner::matches(pattern.pattern, plan); });
-      ASSERT_NE(terms, block->patterns.end());
+      const planner::PatternTerms *terms = planner::termsOf(*block, plan);
+      ASSERT_TRUE(terms);
       std::vector<double> symbols = planner::symbolValues(*problem, plan);
       for (bool isForward : {true, false}) {
         Work priced;

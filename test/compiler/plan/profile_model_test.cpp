@@ -259,8 +259,8 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
     ASSERT_TRUE(model);
     std::vector<double> symbols = planner::symbolValues(*problem, plan);
     for (const planner::SegmentKind &kind : problem->kinds) {
-      auto terms = llvm::find_if(kind.patterns, [&](const auto &t) { return planner::matches(t.pattern, plan); });
-      ASSERT_NE(terms, kind.patterns.end());
+      const planner::PatternTerms *terms = planner::termsOf(kind, plan);
+      ASSERT_TRUE(terms);
       auto predicted = [&](planner::Phase phase, auto isWanted) {
         Traffic traffic;
         for (const planner::CollectiveTerm &term : terms->collectives) {

@@ -49,9 +49,8 @@ protected:
 
   const planner::PatternTerms &termsOf(const std::string &kind) const {
     for (const planner::SegmentKind &segment : problem->kinds)
-      for (const planner::PatternTerms &terms : segment.patterns)
-        if (segment.name == kind && planner::matches(terms.pattern, plan))
-          return terms;
+      if (const planner::PatternTerms *terms = planner::termsOf(segment, plan); terms && segment.name == kind)
+        return *terms;
     ADD_FAILURE() << "no terms of " << kind;
     return problem->kinds[0].patterns[0];
   }
