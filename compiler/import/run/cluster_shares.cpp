@@ -68,4 +68,17 @@ void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vect
     cluster.ringSlope = shares.share("ring_slope", sheet.fabric);
 }
 
+std::string missingConstant(const ClusterConfig &cluster, const std::string &key) {
+  std::string text = fmt::format("cluster '{}' has no {}", cluster.name, key);
+  if (key == "matmul_efficiency")
+    return fmt::format("{}, and shares/achieved.yaml has no 'compute' for the device '{}'; give one of them", text,
+                       cluster.device);
+  if (key.ends_with("bandwidth")) {
+    size_t last = key.rfind('.') + 1; // 0 without a dot
+    return fmt::format("{}; give the achieved rate, or {}peak_{} of the data sheet", text, key.substr(0, last),
+                       key.substr(last));
+  }
+  return text;
+}
+
 } // namespace espalier

@@ -21,4 +21,7 @@ struct DataSheet {
 void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vector<std::string> &folders,
                  Diagnostics &diagnostics);
 
+/// Returns the text of an error that a cluster lacks `key`, such as "link.bandwidth", with the keys that give it.
+std::string missingConstant(const ClusterConfig &cluster, const std::string &key);
+
 } // namespace espalier

@@ -341,7 +341,7 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
     if (place == places.end())
       place = places.find("cluster");
     reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
-                               fmt::format("cluster '{}' has no {}", cluster.name, name));
+                               missingConstant(cluster, name));
   }
 }
 
@@ -394,7 +394,7 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
                             {"memory_bandwidth", cluster.memoryBandwidth},
                             {"matmul_efficiency", cluster.matmulEfficiency}})
     if (value <= 0)
-      diagnostics.error(root->where, fmt::format("cluster '{}' has no {}", cluster.name, key));
+      diagnostics.error(root->where, missingConstant(cluster, key));
   return cluster;
 }
 

@@ -292,7 +292,8 @@ TEST(Cluster, FaultsOfSharesAreReported) {
   EXPECT_THAT(faults, testing::HasSubstr("unknown share 'links', did you mean 'link'?"));
   options = {.sets = {"cluster={base: h100_dgx, device: x9}"}};
   faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
-  EXPECT_THAT(faults, testing::HasSubstr("cluster 'h100_dgx' has no matmul_efficiency"));
+  EXPECT_THAT(faults, testing::HasSubstr("cluster 'h100_dgx' has no matmul_efficiency, and shares/achieved.yaml has no "
+                                         "'compute' for the device 'x9'; give one of them"));
 }
 
 // Sizes from a data sheet do not count as constants, because they are not fitted.
