@@ -57,7 +57,7 @@ private:
     }
     auto rule = rules.find(rulePath);
     if (rule != rules.end()) {
-      if (!isConstant(rule->second))
+      if (!isCheckedLater(rule->second))
         checkType(rule->second, path, value);
       reports.push_back({path, flowText(value), entry.keyWhere, rule->second.action, rule->second.effect});
     } else if (isInner || inner.count(rulePath + "[]")) {
@@ -105,9 +105,12 @@ private:
     return {keys.begin(), keys.end()};
   }
 
-  /// Returns whether the key is a machine constant. The cluster reader checks its value, because cluster files have the
-  /// same keys.
-  static bool isConstant(const KeyRule &rule) {
+  /// Returns whether another reader checks the value: a machine constant, because cluster files have the same keys, or
+  /// a size of the model in `moe_config`.
+  bool isCheckedLater(const KeyRule &rule) const {
+    constexpr std::string_view experts = "moe_config.";
+    if (rule.path.starts_with(experts))
+      return architecture && architecture->sizeRule(rule.path.substr(experts.size()));
     return rule.path.starts_with("cluster.") && rule.type != KeyType::String;
   }
 
