@@ -42,8 +42,8 @@ constexpr std::chrono::milliseconds suspension{3500};
 /// Concurrent runs per core.
 constexpr int runsPerCore = 4;
 
-/// The event of a run. The memory limit is real. The full disk is a small mounted disk if mounting is possible,
-/// otherwise a file-size limit.
+/// The event of a run. The memory limit is real. The full disk is a small mounted disk if mounting is possible, and a
+/// file-size limit.
 enum Event { Throws, Crashes, Killed, Stopped, NoMemory, MemoryLimit, DiskFull, Late, Suspended, events };
 constexpr const char *eventNames[] = {"exception",    "crash",     "killed", "stopped",  "no memory",
                                       "memory limit", "disk full", "late",   "suspended"};
@@ -126,17 +126,17 @@ void mountSmallDisk(const fs::path &checkpoints) {
     mount("none", checkpoints.c_str(), "tmpfs", 0, fmt::format("size={}", smallDisk).c_str());
 }
 
-/// Fills the small disk. Without a small disk, limits the file size to more than a report and less than a checkpoint.
+/// Fills the small disk, if there is one. Then limits the file size to more than a report and less than a checkpoint,
+/// because a save that is removed may leave as much room as the last save needs.
 void fillDisk(const fs::path &checkpoints, int rank) {
   struct statvfs disk = {};
-  if (statvfs(checkpoints.c_str(), &disk) != 0 || disk.f_blocks * disk.f_frsize > smallDisk) {
-    rlimit small{8192, 8192};
-    setrlimit(RLIMIT_FSIZE, &small);
-    return;
+  if (statvfs(checkpoints.c_str(), &disk) == 0 && disk.f_blocks * disk.f_frsize <= smallDisk) {
+    std::ofstream filler(checkpoints / fmt::format("filler-{}", rank), std::ios::binary);
+    for (std::string block(1 << 16, 'x'); filler.write(block.data(), static_cast<std::streamsize>(block.size()));)
+      filler.flush();
   }
-  std::ofstream filler(checkpoints / fmt::format("filler-{}", rank), std::ios::binary);
-  for (std::string block(1 << 16, 'x'); filler.write(block.data(), static_cast<std::streamsize>(block.size()));)
-    filler.flush();
+  rlimit small{8192, 8192};
+  setrlimit(RLIMIT_FSIZE, &small);
 }
 
 /// Sets the memory limit to the current size and allocates more.
