@@ -368,6 +368,29 @@ void limitMemory(const RunReader &reader) {
   }
 }
 
+/// Returns the entries of a map that --set has given.
+YamlNode entriesOfSet(const YamlNode &map) {
+  YamlNode given = map;
+  given.entries.clear();
+  for (YamlEntry entry : map.entries) {
+    if (entry.value->isMap())
+      entry.value = std::make_shared<YamlNode>(entriesOfSet(*entry.value));
+    if (entry.value->isMap() ? !entry.value->entries.empty() : entry.value->where.file == kSetSource)
+      given.entries.push_back(std::move(entry));
+  }
+  return given;
+}
+
+/// Changes the cluster of --cluster by the values of --set.
+void changeNamed(const RunReader &reader, const YamlNode &section, ClusterImporter &importer) {
+  YamlNode changes = entriesOfSet(section);
+  if (changes.find("base") || (section.isScalar() && section.where.file == kSetSource))
+    return reader.error("cluster", "--cluster and --set cluster name two clusters: leave one of them out");
+  importer.readConstants(changes);
+  for (const YamlEntry &entry : changes.entries)
+    reader.report("cluster." + entry.key, KeyAction::Used, "changes the cluster of --cluster");
+}
+
 } // namespace
 
 std::optional<ClusterConfig> readClusterFile(const std::string &name, DType compute, Diagnostics &diagnostics) {
@@ -427,6 +450,8 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
   if (!options.cluster.empty()) {
     importer.readNamed(options.cluster, {"--cluster", 0, 0});
     reader.report("cluster", KeyAction::Accepted, "--cluster wins");
+    if (section)
+      changeNamed(reader, *section, importer);
   } else if (section && section->isMap()) {
     std::optional<std::string> base = reader.text("cluster.base");
     bool isWhole = !base || importer.readNamed(*base, reader.where("cluster.base"));

@@ -223,6 +223,23 @@ TEST(Cluster, OptionWinsAndTakesAShape) {
 }
 
 // 4 % of 80 GB are reserved, besides the 2 GB of the system. A limit in the file is used as it is.
+TEST(Cluster, SetChangesTheClusterOfTheOption) {
+  ImportOptions options;
+  options.sets = {"cluster.memory_bandwidth=1e12", "cluster.link.latency=1e-6"};
+  options.cluster = "h100_dgx:2x4";
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options);
+  const ClusterConfig &cluster = run.config.cluster;
+  EXPECT_EQ(cluster.name, "h100_dgx");
+  EXPECT_EQ(cluster.memoryBandwidth, 1e12);
+  EXPECT_EQ(cluster.linkLatency, 1e-6);
+  EXPECT_EQ(cluster.linkBandwidth, 3.6e11) << "as in the file of the cluster";
+  for (const char *other : {"cluster=h200", "cluster.base=h200"}) {
+    options.sets = {other};
+    std::string faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
+    EXPECT_THAT(faults, testing::HasSubstr("--cluster and --set cluster name two clusters")) << other;
+  }
+}
+
 TEST(Cluster, AMarginIsLeftUnlessTheFileStatesItsLimit) {
   const std::string cluster = "a100_80g_selene:1x8", gigabytes = "GB";
   auto limit = [&](std::vector<std::string> sets) {
@@ -284,13 +301,16 @@ TEST(Cluster, FaultsOfSharesAreReported) {
   fs::create_directories(folder / "shares");
   std::ofstream(folder / "shares" / "achieved.yaml")
       << "memory: {h100: 1.2, other: 0.7}\nlinks: {other: 1}\ncompute: {h100: 0.6}\n";
-  ImportOptions options{.cluster = "h100_dgx:1x1", .searchPath = {folder.string()}};
+  ImportOptions options;
+  options.cluster = "h100_dgx:1x1";
+  options.searchPath = {folder.string()};
   std::string faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
   fs::remove_all(folder);
   EXPECT_THAT(faults, testing::HasSubstr("achieved.yaml:1:16: error: a share of memory must be a number from 0 to 1, "
                                          "got 1.2"));
   EXPECT_THAT(faults, testing::HasSubstr("unknown share 'links', did you mean 'link'?"));
-  options = {.sets = {"cluster={base: h100_dgx, device: x9}"}};
+  options = {};
+  options.sets = {"cluster={base: h100_dgx, device: x9}"};
   faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
   EXPECT_THAT(faults, testing::HasSubstr("cluster 'h100_dgx' has no matmul_efficiency, and shares/achieved.yaml has no "
                                          "'compute' for the device 'x9'; give one of them"));
