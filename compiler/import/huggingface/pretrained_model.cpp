@@ -55,8 +55,7 @@ YamlPtr mergePretrainedModel(const YamlPtr &root, const std::string &file, const
   std::ifstream in(config, std::ios::binary);
   std::string name = config.lexically_normal().string();
   ImportedHf hf = importHfConfig(name, {std::istreambuf_iterator<char>(in), {}}, searchPath);
-  for (const Diagnostic &fault : hf.diagnostics.sorted())
-    diagnostics.error(fault.where, fault.message);
+  diagnostics.add(hf.diagnostics);
   YamlPtr imported = hf.diagnostics.hasErrors() ? nullptr : parseYaml(name, hf.yaml, diagnostics);
   if (!imported)
     return root;

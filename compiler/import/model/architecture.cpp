@@ -279,7 +279,8 @@ const SizeRule *Architecture::sizeRule(const std::string &key) const {
   return nullptr;
 }
 
-std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics) {
+std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics,
+                                             const std::vector<std::string> &folders) {
   Architecture architecture;
   architecture.file = file;
   architecture.root = loadYaml(file, diagnostics);
@@ -289,7 +290,13 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
     return std::nullopt;
   }
-  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics);
+  std::vector<std::string> modelFolders;
+  for (const std::string &folder : folders)
+    modelFolders.push_back(folder + "/models");
+  size_t before = diagnostics.count();
+  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics, modelFolders);
+  if (diagnostics.count() > before)
+    return std::nullopt; // keys of the base are missing
   std::vector<std::string> known = modelKeys;
   known.insert(known.end(), optionalKeys.begin(), optionalKeys.end());
   checkKeys(*architecture.root, known, "a model file", diagnostics);

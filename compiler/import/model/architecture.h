@@ -57,9 +57,10 @@ struct SizeValue {
 };
 using SizeTable = std::map<std::string, SizeValue>;
 
-/// Reads one model file, merged over the files that its `base_config` names. Returns nothing if the file is not usable,
-/// and reports errors to `diagnostics`.
-std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics);
+/// Reads one model file, merged over the files that its `base_config` names: those beside it, or else in models/ of one
+/// of `folders`. Returns nothing if the file is not usable, and reports errors to `diagnostics`.
+std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics,
+                                             const std::vector<std::string> &folders = {});
 
 /// Reads the sizes that `modelConfig` (may be null) gives, and fills in the others. The caller checks keys that are not
 /// sizes of the architecture.

@@ -110,7 +110,10 @@ std::string explainRun(const ImportedRun &run, const std::string &key, bool isWh
   bool hasDerived = false;
   for (const KeyReport &report : reports)
     text += fmt::format("{}: {}\n  from    {}\n  action  {}\n  effect  {}\n", report.key, report.value,
-                        place(report.where), keyActionName(report.action), report.effect);
+                        place(report.where) + (run.replaced.contains(report.key)
+                                                   ? ", replaces " + run.replaced.at(report.key)
+                                                   : std::string()),
+                        keyActionName(report.action), report.effect);
   for (const DerivedValue &value : run.derived)
     if (key.empty() || value.name == key) {
       text += hasDerived || !key.empty() ? "" : "\nderived:\n";
@@ -134,13 +137,16 @@ std::string explainRunJson(const ImportedRun &run, const std::string &key) {
   json["schema"] = 1;
   json["file"] = run.config.file;
   json["keys"] = nlohmann::ordered_json::array();
-  for (const KeyReport &report : selected(run, key))
+  for (const KeyReport &report : selected(run, key)) {
     json["keys"].push_back({{"key", report.key},
                             {"value", report.value},
                             {"file", report.where.file},
                             {"line", report.where.line},
                             {"action", keyActionName(report.action)},
                             {"effect", report.effect}});
+    if (auto old = run.replaced.find(report.key); old != run.replaced.end())
+      json["keys"].back()["replaces"] = old->second;
+  }
   json["derived"] = nlohmann::ordered_json::array();
   for (const DerivedValue &value : run.derived)
     if (key.empty() || value.name == key)

@@ -53,7 +53,46 @@ std::string whyNoWay(const YamlNode &root, const std::string &path) {
   return fmt::format("'{}' needs a map at {}, which is {}", path, path.substr(0, end), flowText(*node));
 }
 
-YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
+/// Returns the node at "a.b.0", or null.
+const YamlNode *nodeAt(const YamlNode &root, const std::string &path) {
+  const YamlNode *node = &root;
+  for (size_t begin = 0; node && begin <= path.size();) {
+    size_t end = std::min(path.find('.', begin), path.size());
+    std::string key = path.substr(begin, end - begin);
+    if (node->isSequence()) {
+      bool isNumber = !key.empty() && key.size() <= 6 && key.find_first_not_of("0123456789") == std::string::npos;
+      size_t item = isNumber ? std::stoul(key) : node->items.size();
+      node = item < node->items.size() ? node->items[item].get() : nullptr;
+    } else {
+      node = node->find(key);
+    }
+    begin = end + 1;
+  }
+  return node;
+}
+
+/// Records the values of the file below `old` that `value` replaces.
+void recordReplaced(const YamlNode &old, const YamlNode &value, const std::string &path, ImportedRun &run) {
+  if (old.isMap() && value.isMap()) {
+    for (const YamlEntry &entry : value.entries)
+      if (const YamlNode *below = old.find(entry.key))
+        recordReplaced(*below, *entry.value, path + "." + entry.key, run);
+    return;
+  }
+  bool isSame = old.kind == value.kind && flowText(old) == flowText(value);
+  if (old.kind == YamlNode::Kind::Null || isSame || old.where.file == kSetSource)
+    return;
+  std::string text = fmt::format("{} ({}:{})", flowText(old), old.where.file, old.where.line);
+  run.replaced.emplace(path, text);
+  if (old.isMap())
+    run.diagnostics.warning(value.where, value.kind == YamlNode::Kind::Null
+                                             ? fmt::format("{}=null removes {}", path, text)
+                                             : fmt::format("{}={} replaces {}", path, flowText(value), text));
+}
+
+/// Sets a value. A map is merged over the file's map, as a file is merged over its base_config; null removes.
+YamlPtr applySet(const YamlPtr &root, const std::string &set, ImportedRun &run) {
+  Diagnostics &diagnostics = run.diagnostics;
   const SourceLocation where{std::string(kSetSource), 0, 0};
   size_t equals = set.find('=');
   std::string path = set.substr(0, equals);
@@ -66,10 +105,16 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   std::string text = set.substr(equals + 1);
   YamlPtr value = parseYaml(where.file, text.empty() ? "''" : text, faults);
   if (!value || faults.hasErrors()) {
-    diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
+    const Diagnostic fault = faults.sorted().front();
+    diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}: {}", path, text, fault.message));
     return root;
   }
-  YamlPtr changed = withValue(root, path, relocated(value, where));
+  value = relocated(value, where);
+  if (const YamlNode *old = nodeAt(*root, path)) {
+    recordReplaced(*old, *value, path, run);
+    value = mergedOver(std::make_shared<YamlNode>(*old), value);
+  }
+  YamlPtr changed = withValue(root, path, value);
   if (!changed)
     diagnostics.error(where, whyNoWay(*root, path));
   return changed ? changed : root;
@@ -139,9 +184,10 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   std::vector<std::string> known;
   std::string chosen;
   std::map<std::string, std::string> defaults;
+  Diagnostics faults; ///< of model files that are not chosen
   for (const std::string &file : modelFiles(folders)) {
     Diagnostics own;
-    std::optional<Architecture> architecture = loadArchitecture(file, own);
+    std::optional<Architecture> architecture = loadArchitecture(file, own, folders);
     bool matches = fs::path(file).stem() == *type;
     if (architecture) {
       if (const ConditionalArch *choice = choiceBySizes(reader, *architecture, *type)) {
@@ -156,9 +202,12 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
     }
     if (matches && chosen.empty())
       chosen = file;
+    else
+      faults.add(own);
   }
-  if (!chosen.empty()) { // loads the file again, so that errors show its source lines
-    std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics());
+  reader.diagnostics().add(faults, chosen.empty() ? Severity::Error : Severity::Warning);
+  if (!chosen.empty()) { // loads the file again, for its errors
+    std::optional<Architecture> architecture = loadArchitecture(chosen, reader.diagnostics(), folders);
     for (size_t i = 0; architecture && i < architecture->sizes.size(); ++i)
       if (auto own = defaults.find(architecture->sizes[i].name); own != defaults.end())
         architecture->sizes[i].defaultText = own->second;
@@ -392,9 +441,12 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
     return run;
   }
+  auto setsBase = [](const std::string &set) { return set.starts_with("base_config="); };
+  for (const std::string &set : options.sets)
+    root = setsBase(set) ? applySet(root, set, run) : root;
   root = mergeBaseConfigs(root, file, run.diagnostics);
   for (const std::string &set : options.sets)
-    root = applySet(root, set, run.diagnostics);
+    root = setsBase(set) ? root : applySet(root, set, run);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
   root = mergePretrainedModel(root, file, folders, run.diagnostics);
   RunReader reader(*root, run);

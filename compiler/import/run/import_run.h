@@ -38,12 +38,13 @@ struct DerivedValue {
 
 /// The result of importing a run file.
 struct ImportedRun {
-  RunConfig config;                         ///< complete if and only if ok()
-  std::optional<Architecture> architecture; ///< the model file, if it was found
-  SizeTable sizes;                          ///< the model file's sizes in this run
-  Diagnostics diagnostics;                  ///< all errors and warnings of the file
-  std::vector<KeyReport> keys;              ///< every key of the file and of --set, in file order
-  std::vector<DerivedValue> derived;        ///< parameter count, global batch, devices, ...
+  RunConfig config;                            ///< complete if and only if ok()
+  std::optional<Architecture> architecture;    ///< the model file, if it was found
+  SizeTable sizes;                             ///< the model file's sizes in this run
+  Diagnostics diagnostics;                     ///< all errors and warnings of the file
+  std::vector<KeyReport> keys;                 ///< every key of the file and of --set, in file order
+  std::map<std::string, std::string> replaced; ///< key -> the value of the file that --set replaces, with its place
+  std::vector<DerivedValue> derived;           ///< parameter count, global batch, devices, ...
   bool ok() const { return !diagnostics.hasErrors(); }
 };
 

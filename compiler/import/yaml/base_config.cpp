@@ -1,13 +1,17 @@
 // Every node keeps the location it was read from, so an error in a base file names that file.
 #include "compiler/import/yaml/base_config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace espalier {
 namespace {
 
-constexpr int mostLevels = 4;
+namespace fs = std::filesystem;
+
+constexpr int mostLevels = 8;
 constexpr size_t mostBases = 16;
 
 /// Sets `key` of a map and replaces an earlier entry.
@@ -20,35 +24,65 @@ void setEntry(YamlNode &map, const YamlEntry &entry) {
   map.entries.push_back(entry);
 }
 
-YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level, Diagnostics &diagnostics) {
-  const YamlNode *bases = root->find("base_config");
-  if (!bases)
-    return root;
-  std::vector<YamlPtr> names = bases->items;
-  if (bases->isScalar())
-    names = {std::make_shared<YamlNode>(*bases)};
-  if (level >= mostLevels || names.size() > mostBases) {
-    diagnostics.error(bases->where,
-                      fmt::format("base_config takes at most {} files, {} levels deep", mostBases, mostLevels));
-    return root;
-  }
-  auto below = std::make_shared<YamlNode>();
-  below->kind = YamlNode::Kind::Map;
-  for (const YamlPtr &name : names) {
-    std::string path = (std::filesystem::path(file).parent_path() / name->text).lexically_normal().string();
-    std::error_code ignored;
-    if (!name->isScalar() || !std::filesystem::is_regular_file(path, ignored)) {
-      diagnostics.error(name->where, fmt::format("base_config has no file '{}'", path));
-      continue;
+/// Reads the bases of files and merges them.
+class BaseMerger {
+public:
+  BaseMerger(const std::vector<std::string> &folders, Diagnostics &diagnostics)
+      : folders(folders), diagnostics(diagnostics) {}
+
+  YamlPtr merged(const YamlPtr &root, const std::string &file, int level) const {
+    const YamlNode *bases = root->find("base_config");
+    if (!bases || bases->kind == YamlNode::Kind::Null)
+      return root;
+    std::vector<YamlPtr> names = bases->items;
+    if (!bases->isSequence())
+      names = {std::make_shared<YamlNode>(*bases)};
+    if (level >= mostLevels || names.size() > mostBases) {
+      diagnostics.error(bases->where,
+                        fmt::format("base_config takes at most {} files, {} levels deep", mostBases, mostLevels));
+      return root;
     }
-    YamlPtr base = loadYaml(path, diagnostics);
-    if (base && base->isMap())
-      base = mergeAtLevel(base, path, level + 1, diagnostics);
-    for (size_t i = 0; base && i < base->entries.size(); ++i)
-      setEntry(*below, base->entries[i]);
+    auto below = std::make_shared<YamlNode>();
+    below->kind = YamlNode::Kind::Map;
+    for (const YamlPtr &name : names)
+      if (YamlPtr base = read(*name, file, level))
+        for (const YamlEntry &entry : base->entries)
+          setEntry(*below, entry);
+    return mergedOver(below, root);
   }
-  return mergedOver(below, root);
-}
+
+private:
+  /// Returns a base of `file` with its own bases, or null after an error.
+  YamlPtr read(const YamlNode &name, const std::string &file, int level) const {
+    if (!name.isScalar()) {
+      diagnostics.error(name.where, fmt::format("base_config takes names of files, got {}", flowText(name)));
+      return nullptr;
+    }
+    std::vector<fs::path> places = {fs::path(file).parent_path() / name.text};
+    for (const std::string &folder : folders)
+      places.push_back(fs::path(folder) / name.text);
+    std::error_code ignored;
+    for (const fs::path &place : places) {
+      bool isItself = !folders.empty() && fs::equivalent(place, file, ignored); // it may refine its namesake
+      if (isItself || !fs::exists(place, ignored))
+        continue;
+      std::string path = place.lexically_normal().string();
+      YamlPtr base = loadYaml(path, diagnostics);
+      if (base && !base->isMap())
+        diagnostics.error(base->where, fmt::format("a base is a map of sections, got {}", flowText(*base)));
+      return base && base->isMap() ? merged(base, path, level + 1) : nullptr;
+    }
+    std::vector<std::string> missing;
+    for (const fs::path &place : places)
+      if (std::string path = place.lexically_normal().string(); std::ranges::count(missing, path) == 0)
+        missing.push_back(path);
+    diagnostics.error(name.where, fmt::format("base_config has no file '{}'", fmt::join(missing, "' or '")));
+    return nullptr;
+  }
+
+  const std::vector<std::string> &folders;
+  Diagnostics &diagnostics;
+};
 
 } // namespace
 
@@ -67,8 +101,9 @@ YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
   return result;
 }
 
-YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics) {
-  return mergeAtLevel(root, file, 0, diagnostics);
+YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics,
+                         const std::vector<std::string> &folders) {
+  return BaseMerger(folders, diagnostics).merged(root, file, 0);
 }
 
 } // namespace espalier

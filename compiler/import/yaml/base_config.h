@@ -11,7 +11,9 @@ namespace espalier {
 YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over);
 
 /// Returns `root` of `file` with its bases merged in, as MindFormers does. Later bases replace whole sections of
-/// earlier ones. The file itself wins key by key. Paths are relative to the file that names them.
-YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics);
+/// earlier ones. The file itself wins key by key. Paths are relative to the file that names them; a file that is not
+/// there is searched in `folders`.
+YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics,
+                         const std::vector<std::string> &folders = {});
 
 } // namespace espalier

@@ -33,6 +33,13 @@ void Diagnostics::warning(const SourceLocation &where, std::string message) {
   findings.push_back({where, Severity::Warning, std::move(message)});
 }
 
+void Diagnostics::add(const Diagnostics &other, Severity worst) {
+  for (const Diagnostic &finding : other.findings)
+    findings.push_back({finding.where, std::max(finding.severity, worst), finding.message}); // Error is the smallest
+  for (const auto &[file, lines] : other.sources)
+    sources.emplace(file, lines);
+}
+
 void Diagnostics::refuse() {
   for (Diagnostic &finding : findings)
     if (finding.severity == Severity::Refusal)

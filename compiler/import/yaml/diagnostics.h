@@ -35,6 +35,9 @@ public:
   void refusal(const SourceLocation &where, std::string message);
   void warning(const SourceLocation &where, std::string message);
 
+  /// Adds the diagnostics of another file with its source text. No severity is above `worst`.
+  void add(const Diagnostics &other, Severity worst = Severity::Error);
+
   /// Turns the refusals reported so far into errors.
   void refuse();
   /// Returns the number of diagnostics reported so far.

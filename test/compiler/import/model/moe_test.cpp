@@ -54,7 +54,7 @@ TEST(MixtureOfExperts, Qwen3HasThePublishedSizes) {
 }
 
 TEST(MixtureOfExperts, SizesComeFromEitherSection) {
-  ImportedRun run = mixtral({"moe_config={}", "model.model_config.num_local_experts=16",
+  ImportedRun run = mixtral({"moe_config=null", "model.model_config.num_local_experts=16",
                              "model.model_config.num_experts_per_tok=1", "moe_config.capacity_factor=100"});
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   EXPECT_EQ(run.config.model.dims.at("expert"), 16);

@@ -40,7 +40,44 @@ TEST(Explain, SectionsAndListItems) {
 }
 
 TEST(Explain, SetsAreMarked) {
-  EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"), HasSubstr("seed: 7\n  from    --set\n"));
+  EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"), HasSubstr("seed: 7\n  from    --set, replaces 42 ("));
+}
+
+// --set merges a map as a file is merged over its base_config.
+TEST(Sets, AMapIsMergedOverTheSection) {
+  ImportedRun r = run("tiny_gpt", {"parallel_config={data_parallel: 4, model_parallel: 1}"});
+  EXPECT_EQ(r.diagnostics.render(), "");
+  EXPECT_EQ(r.config.pins.dp, 4);
+  EXPECT_EQ(r.config.pins.microBatches, run("tiny_gpt").config.pins.microBatches) << "a key that is not named stays";
+  EXPECT_THAT(explainRun(r, "parallel_config.data_parallel"),
+              MatchesRegex(".*data_parallel: 4\n  from    --set, replaces 2 \\(.*tiny_gpt.yaml:[0-9]+\\)\n.*"));
+  EXPECT_THAT(nlohmann::json::parse(explainRunJson(r, "data_parallel"))["keys"][0]["replaces"].get<std::string>(),
+              HasSubstr("tiny_gpt.yaml:"));
+  r = run("tiny_gpt", {"model={model_config: {num_layers: 6}}"});
+  EXPECT_EQ(r.diagnostics.render(), "");
+  EXPECT_EQ(r.config.model.layerCount(), 6);
+  EXPECT_EQ(r.config.model.dims.at("hidden"), 64);
+}
+
+TEST(Sets, NullRemovesASectionAndSaysWhatWasInIt) {
+  ImportedRun r = run("tiny_gpt", {"lr_schedule=null"});
+  EXPECT_TRUE(r.ok());
+  EXPECT_THAT(r.diagnostics.render(), AllOf(HasSubstr("--set: warning: lr_schedule=null removes {type: "),
+                                            testing::ContainsRegex("tiny_gpt.yaml:[0-9]+")));
+  r = run("tiny_gpt", {"lr_schedule=null", "lr_schedule={type: cosine, learning_rate: 0.5}"});
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.config.schedule.peak, 0.5);
+  EXPECT_EQ(run("tiny_gpt", {"seed=null"}).config.seed, 0u);
+}
+
+TEST(Sets, AFaultOfAValueHasItsReason) {
+  EXPECT_THAT(run("tiny_gpt", {"parallel_config={a: 1"}).diagnostics.render(),
+              HasSubstr("--set: error: the value of 'parallel_config' is not valid YAML: {a: 1: not valid YAML: "));
+  EXPECT_THAT(run("tiny_gpt", {"parallel_config=3"}).diagnostics.render(),
+              AllOf(HasSubstr("--set: warning: parallel_config=3 replaces {"),
+                    HasSubstr("--set: error: parallel_config must be a map, got 3")));
+  EXPECT_THAT(run("tiny_gpt", {"base_config=none.yaml"}).diagnostics.render(),
+              HasSubstr("--set: error: base_config has no file "));
 }
 
 TEST(Explain, AbsentAndUnknownKeys) {

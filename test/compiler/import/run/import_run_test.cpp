@@ -12,6 +12,7 @@ namespace espalier {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::string config(const std::string &name) { return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml"; }
@@ -120,8 +121,64 @@ TEST(ImportRun, FaultsOfBaseConfigs) {
   EXPECT_THAT(imported.diagnostics.render(), HasSubstr("base.yaml:2:1: error: unknown key 'sed'"));
   EXPECT_THAT(imported.diagnostics.render(), HasSubstr("run.yaml:1:26: error: base_config has no file"));
   std::string cycle = write("cycle.yaml", "base_config: cycle.yaml\n");
-  EXPECT_THAT(importRun(cycle).diagnostics.render(), HasSubstr("base_config takes at most 16 files, 4 levels deep"));
+  EXPECT_THAT(importRun(cycle).diagnostics.render(), HasSubstr("base_config takes at most 16 files, 8 levels deep"));
   fs::remove_all(folder);
+}
+
+/// A folder of model files beside a run file. The destructor removes it.
+struct OwnModels {
+  OwnModels() { fs::create_directories(folder / "models"); }
+  ~OwnModels() { fs::remove_all(folder); }
+  void write(const std::string &name, const std::string &text) const { std::ofstream(folder / name) << text; }
+  /// Imports a run file of the model `type` that searches the folder and then the shipped one.
+  ImportedRun run(const std::string &type) const {
+    write("run.yaml", "model: {arch: {type: " + type + "}, model_config: {num_layers: 2, seq_length: 8}}\n");
+    ImportOptions options;
+    options.searchPath = {folder.string(), ESPALIER_SOURCE_DIR "/configs"};
+    return importRun((folder / "run.yaml").string(), options);
+  }
+  const fs::path folder = fs::path(testing::TempDir()) / "espalier_own_models";
+};
+
+// The base of a model file lies beside it, or is a shipped one.
+TEST(ModelFiles, ABaseMayBeAShippedFile) {
+  OwnModels own;
+  own.write("models/mine.yaml", "base_config: llama.yaml\nname: mine\narch: [Mine]\nsizes: {hidden_size: {default: "
+                                "64}, num_heads: {default: 4}}\n");
+  ImportedRun run = own.run("Mine");
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.dims.at("hidden"), 64);
+  own.write("models/llama.yaml",
+            "base_config: llama.yaml\nsizes: {hidden_size: {default: 96}, num_heads: {default: 4}}\n");
+  run = own.run("LlamaForCausalLM");
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.dims.at("hidden"), 96) << "a file refines the shipped file of its name";
+}
+
+TEST(ModelFiles, AFileThatCannotBeReadIsAnError) {
+  OwnModels own;
+  own.write("models/mine.yaml", "base_config: lama.yaml\nname: mine\narch: [Mine]\n");
+  EXPECT_THAT(own.run("Mine").diagnostics.render(),
+              AllOf(HasSubstr("models/mine.yaml:1:14: error: base_config has no file '"), HasSubstr("models/lama.yaml"),
+                    HasSubstr("  base_config: lama.yaml\n"), HasSubstr("no model file has arch 'Mine'")));
+  own.write("models/mine.yaml", "base_config: {a: llama.yaml}\nname: mine\narch: [Mine]\n");
+  EXPECT_THAT(own.run("Mine").diagnostics.render(),
+              HasSubstr("models/mine.yaml:1:14: error: base_config takes names of files, got {a: llama.yaml}"));
+  own.write("models/list.yaml", "[1]\n");
+  own.write("models/mine.yaml", "base_config: list.yaml\nname: mine\narch: [Mine]\n");
+  EXPECT_THAT(own.run("Mine").diagnostics.render(),
+              HasSubstr("models/list.yaml:1:1: error: a base is a map of sections, got [1]"));
+  own.write("models/mine.yaml", "name: mine\narch: [Mine\n");
+  EXPECT_THAT(own.run("Mine").diagnostics.render(), HasSubstr("models/mine.yaml:3:1: error: not valid YAML: "));
+}
+
+// A run of another model works, and the fault is a warning.
+TEST(ModelFiles, AFaultOfAnotherFileIsAWarning) {
+  OwnModels own;
+  own.write("models/broken.yaml", "name: mine\narch: [Mine\n");
+  ImportedRun run = own.run("LlamaForCausalLM");
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_THAT(run.diagnostics.render(), HasSubstr("models/broken.yaml:3:1: warning: not valid YAML: "));
 }
 
 TEST(ImportRun, FileWithoutAMapIsRefused) {

@@ -114,13 +114,13 @@ TEST(Plan, PinsDoNotChangeTheFilesBatch) {
 }
 
 TEST(Plan, WithoutModeThePlannerChooses) {
-  ImportedRun run = load("tiny_gpt", {"parallel={}", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
+  ImportedRun run = load("tiny_gpt", {"parallel=null", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
   EXPECT_FALSE(run.config.isPinned);
   EXPECT_THAT(run.config.pins.tp, Optional(4));
   EXPECT_THAT(run.config.pins.recompute, Optional(planner::Recompute::Full));
   EXPECT_EQ(run.config.pins.dp, std::nullopt);
   EXPECT_EQ(run.config.globalBatch, 64);
-  EXPECT_EQ(load("tiny_gpt", {"parallel={}"}).config.globalBatch, 32);
+  EXPECT_EQ(load("tiny_gpt", {"parallel=null"}).config.globalBatch, 32);
 }
 
 TEST(Plan, EveryAxisCanBePinned) {

@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Model, RunFault,
     testing::Values(
-        Fault{{"model.arch={}", modelConfig + "type=null"},
+        Fault{{"model.arch=null", modelConfig + "type=null"},
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are DeepseekV3ForCausalLM, deepseek_v3_full_q, "
