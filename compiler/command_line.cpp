@@ -1,6 +1,7 @@
 // Wraps CLI11 and formats usage errors.
 #include "compiler/command_line.h"
 
+#include "compiler/help_text.h"
 #include "compiler/import/yaml/diagnostics.h"
 #include "runtime/error_line.h"
 
@@ -205,8 +206,7 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
   return what;
 }
 
-int reportUsage(const CLI::App &root, const std::string &what) {
-  std::string name = chosen(root).second;
+int reportUsage(const std::string &name, const std::string &what) {
   printError(name, fmt::format("{}{} see {} --help", what, what.ends_with("?") ? "" : ";", name));
   return 2;
 }
@@ -225,18 +225,62 @@ static void setErrorFormat(int argc, const char *const *argv) {
   }
 }
 
+/// Returns the words with `help VERB` as `VERB --help`.
+static std::vector<const char *> withoutHelpVerb(int argc, const char *const *argv) {
+  std::vector<const char *> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  return words;
+}
+
+/// Reports a word that CLI11 would misread: an option before the verb, or a long option with one dash, which is
+/// `-o utput` to CLI11. Returns whether there is one.
+static bool reportMisread(const CLI::App &root, const std::vector<const char *> &words) {
+  const CLI::App *verb = &root;
+  std::string name = root.get_name(), early;
+  for (size_t i = 1; i < words.size() && std::string_view(words[i]) != "--"; ++i) {
+    std::string word = words[i], option = word.substr(0, word.find('='));
+    bool isOption = word.size() > 1 && word[0] == '-';
+    std::vector<std::string> names = namesLike(*verb, isOption ? "-" : "");
+    if (!isOption && verb->get_require_subcommand_min() > 0 && std::ranges::count(names, word) > 0) {
+      name += " " + word;
+      if (!early.empty()) {
+        reportUsage(name, fmt::format("{} stands before the command; write `{} ... {}`", early, name, early));
+        return true;
+      }
+      verb = verb->get_subcommand(word);
+    } else if (isOption && word[1] != '-' && option.size() > 2 && std::ranges::count(names, "-" + option) > 0) {
+      reportUsage(name, fmt::format("unknown option '{}', did you mean '-{}'?", option, option));
+      return true;
+    } else if (isOption && verb == &root && early.empty() && option != "-h" && std::ranges::count(names, option) == 0) {
+      early = option;
+    }
+  }
+  return false;
+}
+
 int CommandLine::parse(int argc, const char *const *argv) const {
   setErrorFormat(argc, argv);
+  std::vector<const char *> words = withoutHelpVerb(argc, argv);
+  if (reportMisread(*root, words))
+    return 2;
   try {
-    root->parse(argc, argv);
+    root->parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError &error) {
-    const CLI::App &verb = *chosen(*root).first;
+    const auto [app, name] = chosen(*root);
+    const CLI::App &verb = *app;
     // `espalier comple --help` asks for the help of a verb that does not exist.
     bool asksForNone = error.get_exit_code() == 0 && verb.get_require_subcommand_min() > 0 && !unreadWord(verb).empty();
     bool isHelp = error.get_exit_code() == 0 && !asksForNone;
-    return isHelp ? root->exit(error) : reportUsage(*root, describe(verb, error));
+    if (isHelp && dynamic_cast<const CLI::CallForHelp *>(&error)) {
+      fmt::print("{}", helpText(verb, name, helpColumns()));
+      return 0;
+    }
+    return isHelp ? root->exit(error) : reportUsage(name, describe(verb, error));
   } catch (const UsageError &error) {
-    return reportUsage(*root, error.what());
+    return reportUsage(chosen(*root).second, error.what());
   }
   return *exitCode;
 }

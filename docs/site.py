@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORKER = "javascripts/iframe-worker.js"
 LINK = re.compile(r"\[([^\]\n]*(?:\n[^\]\n]+)?)\]\(([^)\s]+)\)")  # its words may be broken over two lines
 
 # Sections of the navigation: (title, source) of each page. `ninja docs` or this script generates BUILD/... A page that
@@ -63,9 +64,10 @@ def command_line(espalier):
     waiting = [[]]
     while waiting:
         verbs = waiting.pop(0)
-        text = subprocess.run([espalier, *verbs, "--help"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        text = subprocess.run([espalier, *verbs, "--help"], check=True, stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "COLUMNS": "100"}).stdout
         page += f"\n## {' '.join(['espalier', *verbs])}\n\n```text\n{text.strip()}\n```\n"
-        listed = text.partition("Subcommands:\n")[2]
+        listed = text.partition("Subcommands:\n")[2].partition("\n\n")[0]
         waiting[:0] = [[*verbs, name] for name in re.findall(r"^  ([\w-]+)", listed, re.MULTILINE)]
     return page
 
@@ -120,6 +122,8 @@ class Pages:
             if (ROOT / "docs" / name).exists():
                 shutil.copytree(ROOT / "docs" / name, folder / name,
                                 ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        (folder / WORKER).parent.mkdir()
+        shutil.copy(ROOT / "docs/iframe_worker.js", folder / WORKER)
         if self.broken:
             sys.exit("\n".join(self.broken))
         print(f"{len(self.targets)} pages; all links hold")
@@ -153,12 +157,23 @@ def mkdocs_config(pages):
                          "toggle": {"icon": "material/theme-light-dark", "name": "light or dark"}}
                         for scheme, name in (("light", "default"), ("dark", "slate"))]},
         "plugins": ["search", "offline"],
+        "extra": {"polyfills": [WORKER]},  # else the plugin `offline` loads one from the network
         "markdown_extensions": ["tables", "attr_list", "pymdownx.superfences", {"toc": {"permalink": True}}],
         "validation": dict.fromkeys(("omitted_files", "absolute_links", "unrecognized_links", "anchors"), "warn"),
         "nav": [{section: [{title: pages.targets[source]} if title else pages.targets[source]
                            for title, source in listed]}
                 for section, listed in pages.sections.items()],
     }
+
+
+def require_no_network(site):
+    """Ends with an error if a page loads a script, a style or a picture from the network."""
+    loads = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*rel=["']?stylesheet[^>]*href=["']?"""
+                       r"""(?:https?:)?//""")
+    faults = [f"{page}: error: loads a file from the network" for page in sorted(site.rglob("*.html"))
+              if loads.search(page.read_text())]
+    if faults:
+        sys.exit("\n".join(faults))
 
 
 def main():
@@ -172,6 +187,7 @@ def main():
     if "--pages-only" not in sys.argv:
         subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", docs / "mkdocs.yml"],
                        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True)
+        require_no_network(docs / "site")
         print(f"the site is {docs / 'site/index.html'}")
 
 
