@@ -20,11 +20,24 @@ constexpr size_t mostEvents = 20000; ///< drawn in one timeline
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+/// Returns the mark of a plan. The first plan is the best one only if no other plan is faster: a run file may pin it,
+/// or the planner chose it because it is simpler.
+std::string markOf(const PlanReport &report, size_t plan) {
+  const std::vector<planner::PricedPlan> &plans = report.result.plans;
+  auto seconds = [](const planner::PricedPlan &priced) { return priced.prediction.stepSeconds; };
+  auto fastest = static_cast<size_t>(std::ranges::min_element(plans, {}, seconds) - plans.begin());
+  if (plan == 0 && report.first != planner::FirstPlan::Best)
+    return "yours";
+  if (plan == fastest)
+    return plan == 0 || (plan == 1 && report.first == planner::FirstPlan::Own) ? "best" : "fastest";
+  return plan == 0 || (plan == 1 && report.first == planner::FirstPlan::Own) ? "chosen" : "";
+}
+
 Json summary(const PlanReport &report) {
   const planner::PricedPlan &first = report.result.plans.front();
   const planner::Prediction &p = first.prediction;
   const ClusterConfig &cluster = report.run.cluster;
-  std::string role = report.first == planner::FirstPlan::Best  ? "Plan: the best one"
+  std::string role = report.first == planner::FirstPlan::Best  ? fmt::format("Plan: the {} one", markOf(report, 0))
                      : report.first == planner::FirstPlan::Own ? "Plan: the run file's own"
                                                                : "Plan: the run file's own, which is the best one";
   Json facts = {{"Model", fmt::format("{}, {:.4g} billion parameters", report.run.model.name,
@@ -45,7 +58,7 @@ Json summary(const PlanReport &report) {
   return {{"type", "facts"}, {"title", "Summary"}, {"facts", facts}};
 }
 
-Json timeline(const planner::Problem &problem, const planner::Plan &plan) {
+Json timeline(const planner::Problem &problem, const planner::Plan &plan, const std::string &whose) {
   planner::Layout layout = planner::layOut(problem, plan);
   planner::Played played = planner::play(layout.schedule, layout.seconds, /*wantTrace=*/true);
   constexpr const char *kinds[] = {"forward", "backward", "weight"};
@@ -71,7 +84,8 @@ Json timeline(const planner::Problem &problem, const planner::Plan &plan) {
     if (busy > 0)
       events.push_back({stage, "step", "optimizer", end + step - busy, busy});
   }
-  Json section = {{"type", "timeline"}, {"title", "Simulated step"}, {"rows", rows}, {"events", events}};
+  Json section = {
+      {"type", "timeline"}, {"title", fmt::format("Simulated step of {}", whose)}, {"rows", rows}, {"events", events}};
   if (isCut)
     section["text"] = fmt::format("The first {} actions of each stage; `plan --trace` writes all.", shownOfStage);
   return section;
@@ -134,15 +148,11 @@ Json search(const PlanReport &report) {
   const std::vector<planner::PricedPlan> &plans = report.result.plans;
   for (size_t i = 0; i < plans.size(); ++i) {
     const planner::Prediction &p = plans[i].prediction;
-    bool isOwn = report.first != planner::FirstPlan::Best;
-    std::string mark = i == 0                                              ? (isOwn ? "yours" : "best")
-                       : i == 1 && report.first == planner::FirstPlan::Own ? "best"
-                                                                           : "";
     points.push_back({{"x", p.peakBytes / gigabyte},
                       {"y", p.stepSeconds},
                       {"error", p.timeError},
                       {"name", planner::describePlan(plans[i])},
-                      {"mark", mark}});
+                      {"mark", markOf(report, i)}});
   }
   return {{"type", "scatter"},
           {"title", "Plans considered"},
@@ -187,7 +197,9 @@ Json planTable(const PlanReport &report) {
 std::string planReport(const PlanReport &report) {
   const planner::PricedPlan &first = report.result.plans.front();
   planner::Plan plan = planner::pricePlan(report.problem, first.plan).plan; // with stages filled in
-  Json sections = {summary(report),          timeline(report.problem, plan),
+  std::string whose = report.first == planner::FirstPlan::Best ? fmt::format("the {} plan", markOf(report, 0))
+                                                               : std::string("the run file's plan");
+  Json sections = {summary(report),          timeline(report.problem, plan, whose),
                    memory(first.prediction), waterfall(report),
                    search(report),           collectives(report),
                    planTable(report)};

@@ -13,11 +13,12 @@ Errors in files are :class:`InputError` with file, line and hint.
 from .checkpoint import Checkpoint
 from .errors import DoesNotFitError, EspalierError, Finding, InputError, RunError
 from .generation import Completion, generate
+from .notebook import plan_html
 from .planning import CompiledPlan, Explanation, Plan, WhyNot, compile, explain, plan
 from .running import Metrics, RunResult, read_metrics, run
 
 __all__ = [
     "Checkpoint", "CompiledPlan", "Completion", "DoesNotFitError", "EspalierError", "Explanation", "Finding",
     "InputError", "Metrics", "Plan", "RunError", "RunResult", "WhyNot", "compile", "explain", "generate", "plan",
-    "read_metrics", "run",
+    "plan_html", "read_metrics", "run",
 ]

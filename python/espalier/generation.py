@@ -19,6 +19,10 @@ class Completion:
     prefill_tokens_per_second: float
     decode_tokens_per_second: float
 
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else self.text[:59] + "…"
+        return f"<Completion: {text!r}, {len(self.tokens)} tokens, {self.finish_reason}>"
+
 
 def generate(plan: PathLike, prompts: Union[str, Sequence[Union[str, Sequence[int]]]], *,
              checkpoint: Optional[PathLike] = None, tokenizer: Optional[str] = None, max_tokens: int = 64,

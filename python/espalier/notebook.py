@@ -11,11 +11,19 @@ _COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#b
 
 
 def plan_html(plan: "Plan") -> str:
-    """Returns a table of the plan and its alternatives, the pipeline's timeline, and a bar with the parts of a step."""
-    rows = "".join(_row(name, other) for name, other in
-                   [("best", plan), *((str(i), other) for i, other in enumerate(plan.alternatives, 2))])
-    return (f"<table><tr><th></th><th>plan</th><th>step (s)</th><th>tokens/s</th><th>MFU</th><th>memory (GB)</th></tr>"
-            f"{rows}</table>{_timeline(plan.timeline())}{_bar(plan.predicted)}<p>{html.escape(plan.binding)}</p>")
+    """Returns a table of the plan and its alternatives, the pipeline's timeline, and a bar with the parts of a step.
+
+    The plan is called the best one only if no alternative is faster. A run file may pin a slower plan.
+    """
+    plans = [plan, *plan.alternatives]
+    fastest = min(range(len(plans)), key=lambda i: plans[i].step_seconds)
+    names = [str(i) for i in range(1, len(plans) + 1)]
+    names[0] = "best" if fastest == 0 else "this plan"
+    names[fastest] = names[fastest] if fastest == 0 else "fastest"
+    rows = "".join(_row(name, other) for name, other in zip(names, plans))
+    return (f'<table style="white-space:nowrap"><tr><th></th><th>plan</th><th>step (s)</th><th>tokens/s</th><th>MFU</th>'
+            f"<th>memory (GB)</th></tr>{rows}</table><p>a step of {'the best' if fastest == 0 else 'this'} plan</p>"
+            f"{_timeline(plan.timeline())}{_bar(plan.predicted)}<p>{html.escape(plan.binding)}</p>")
 
 
 def _row(name: str, plan: "Plan") -> str:

@@ -48,6 +48,11 @@ class WhyNot:
     items: dict[str, float]           #: parts of ``more_seconds`` by cause
     lower_bound_seconds: Optional[float]
 
+    def __repr__(self) -> str:
+        if self.violated:
+            return f"<WhyNot: impossible: {'; '.join(self.violated)}>"
+        return f"<WhyNot: possible, {self.more_seconds:+.4g} s per step>"
+
 
 class Plan:
     """A plan with its prediction and its alternatives. Numbers are those of ``espalier plan --json``."""
@@ -144,6 +149,9 @@ class CompiledPlan:
     def __fspath__(self) -> str:
         return self.path
 
+    def __repr__(self) -> str:
+        return f"<CompiledPlan {' '.join(self.summary.split())}>"
+
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
@@ -151,6 +159,10 @@ class Explanation:
     keys: list[dict[str, Any]]
     derived: list[dict[str, Any]]   #: values that follow from the file: name, value, reason
     warnings: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        return (f"<Explanation: {len(self.keys)} keys, {len(self.derived)} derived values, "
+                f"{len(self.warnings)} warnings>")
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{html.escape(item['name'])}</td><td>{html.escape(item['value'])}</td>"

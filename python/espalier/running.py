@@ -25,11 +25,27 @@ class Metrics:
         """Returns one value of every step: ``metrics.column("loss")``."""
         return [step[key] for step in self.steps]
 
+    def describe(self) -> str:
+        """Returns one line: "steps 1 to 100, loss 5.51 to 2.05, 2 evaluations"."""
+        if not self.steps:
+            text = "no steps"
+        else:
+            first, last = self.steps[0], self.steps[-1]
+            losses = [f"{step['loss']:.4g}" if step.get("loss") is not None else "not finite" for step in (first, last)]
+            text = f"steps {first['step']} to {last['step']}, loss {' to '.join(losses)}"
+        return text + (f", {len(self.evaluations)} evaluations" if self.evaluations else "")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
 
 @dataclasses.dataclass(frozen=True)
 class RunResult(Metrics):
     """The metrics of a run, and the folder of its checkpoints if it wrote any."""
     checkpoint: Optional[str] = None
+
+    def __repr__(self) -> str:
+        return f"<RunResult: {self.describe()}{f'; checkpoint {self.checkpoint}' if self.checkpoint else ''}>"
 
 
 def _sort(lines: Sequence[Step]) -> tuple[list[Step], list[Step]]:

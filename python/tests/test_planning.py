@@ -38,6 +38,28 @@ def test_html_has_each_plan_and_each_part_of_the_step(run_file):
     assert "stage 1" in page and "forward" in page.lower()  # the timeline of the simulated step
 
 
+def test_html_calls_only_the_fastest_plan_best(run_file):
+    pinned = ep.plan(run_file)  # the run file pins a plan that is slower than others
+    assert min(other.step_seconds for other in pinned.alternatives) < pinned.step_seconds
+    page = ep.plan_html(pinned)
+    assert "<td>best</td>" not in page and "<td>this plan</td>" in page and page.count("<td>fastest</td>") == 1
+    assert "a step of this plan" in page
+    free = ep.plan(run_file, sets=["parallel.parallel_mode=2"])
+    is_best = all(other.step_seconds >= free.step_seconds for other in free.alternatives)
+    assert ("<td>best</td>" in ep.plan_html(free)) == is_best
+
+
+def test_repr_is_one_line(run_file, split_plan_file):
+    plan = ep.plan(run_file)
+    for result in (plan, plan.why_not(tp=2, pp=1), ep.explain(run_file), split_plan_file,
+                   ep.RunResult([{"step": i, "loss": 1.0 / i} for i in range(1, 1000)], [], "ckpt"),
+                   ep.Metrics([], []), ep.Metrics([{"step": 1, "loss": None}], [{"evaluation_after_step": 1}]),
+                   ep.Completion([1, 2], "two\nlines " * 40, "stop", 1.0, 1.0)):
+        assert "\n" not in repr(result) and len(repr(result)) < 250, repr(result)
+    assert repr(ep.RunResult([{"step": 1, "loss": 5.5}, {"step": 2, "loss": 2.25}], [], "ckpt")) == \
+        "<RunResult: steps 1 to 2, loss 5.5 to 2.25; checkpoint ckpt>"
+
+
 def test_error_has_file_line_and_hint(run_file, tmp_path):
     broken = tmp_path / "broken.yaml"
     broken.write_text(run_file.read_text().replace("hidden_size: 64", "hiden_size: 64"))
