@@ -52,6 +52,7 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
                                 from.string()));
   } else {
     foreign.emplace(convertedModel(program.plan()), system, from);
+    foreign->printNote(from);
     openForeign(from);
   }
 }

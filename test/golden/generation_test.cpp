@@ -199,6 +199,13 @@ INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
                                                           "deepseek_v3_experts", "deepseek_v3_experts_full_q"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(Options, Generation,
+                         testing::Combine(testing::Values("llama_biases", "qwen3_biases", "olmo2_biases",
+                                                          "gemma2_biases", "stablelm_biases", "gpt_neox_sequential",
+                                                          "gpt_neox_yarn", "mixtral_yarn", "qwen3_moe_biases",
+                                                          "qwen2_moe_no_biases", "glm4_moe_no_biases"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                          testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
                                                           "glm4_moe_qk_norm", "deepseek_v3_experts"),

@@ -62,6 +62,12 @@ for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral q
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# Options of config.json that change the mathematics.
+for model in llama_biases qwen3_biases olmo2_biases gemma2_biases stablelm_biases gpt_neox_sequential gpt_neox_yarn \
+  mixtral_yarn qwen3_moe_biases qwen2_moe_no_biases glm4_moe_no_biases; do
+  cd "$scratch"
+  generates $model
+done
 # peft's adapters are converted to Espalier and back, and peft loads them.
 adapters() { # NAME RANK ALPHA MODULES
   printf 'base_config: %s.yaml\nmodel:\n  model_config:\n    pet_config: {pet_type: lora, lora_rank: %s, lora_alpha: %s, lora_dropout: 0, target_modules: %s}\n' \

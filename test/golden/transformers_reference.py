@@ -146,6 +146,25 @@ EXPERTS = {
                                             "num_experts_per_tok": 2, "norm_topk_prob": False,
                                             "routed_scaling_factor": 1.5},
 }
+# Options of config.json, for generation_reference.py alone.
+VARIANTS = {
+    "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},
+    "qwen3_biases": GRADED["qwen3"] | {"attention_bias": True},
+    "olmo2_biases": GRADED["olmo2"] | {"attention_bias": True, "num_hidden_layers": 3},
+    "gemma2_biases": GRADED["gemma2"] | {"attention_bias": True},
+    "stablelm_biases": GRADED["stablelm"] | {"use_qkv_bias": True},
+    "gpt_neox_sequential": GRADED["gpt_neox"] | {"use_parallel_residual": False},
+    "gpt_neox_yarn": {key: value for key, value in GRADED["gpt_neox"].items() if not key.startswith("rotary_")} | {
+        "attention_bias": False, "rope_parameters": {
+            "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 100.0,
+            "partial_rotary_factor": 0.5}},
+    "mixtral_yarn": EXPERTS["mixtral"] | {
+        "head_dim": 4, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
+    "qwen3_moe_biases": EXPERTS["qwen3_moe"] | {
+        "attention_bias": True, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
+    "qwen2_moe_no_biases": EXPERTS["qwen2_moe"] | {"qkv_bias": False},
+    "glm4_moe_no_biases": EXPERTS["glm4_moe"] | {"attention_bias": False},
+}
 # The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),

@@ -2,13 +2,12 @@
 // no effect on weights and computation, or is an error.
 #include "compiler/import/huggingface/hf_config.h"
 
+#include "compiler/import/huggingface/hf_json.h"
 #include "compiler/import/huggingface/hf_rules.h"
 #include "compiler/import/huggingface/size_faults.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/run_file_writer.h"
 #include "runtime/json_reason.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,65 +20,6 @@ namespace espalier {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int mostLevels = 8;
-
-/// Keys of every config without effect: files, tokens, decoding, and the form of results.
-const std::set<std::string> inertKeys = {"_name_or_path",
-                                         "_attn_implementation_autoset",
-                                         "architectures",
-                                         "auto_map",
-                                         "bos_token_id",
-                                         "dtype",
-                                         "eos_token_id",
-                                         "gradient_checkpointing",
-                                         "id2label",
-                                         "is_llama_config",
-                                         "label2id",
-                                         "max_length",
-                                         "model_type",
-                                         "num_labels",
-                                         "output_attentions",
-                                         "output_hidden_states",
-                                         "output_past",
-                                         "pad_token_id",
-                                         "return_dict",
-                                         "task_specific_params",
-                                         "torch_dtype",
-                                         "transformers.js_config",
-                                         "transformers_version",
-                                         "use_cache"};
-
-Json::json_pointer pointerTo(std::string path) {
-  std::ranges::replace(path, '.', '/');
-  return Json::json_pointer("/" + path);
-}
-
-/// Returns the value at "a.b", or null.
-const Json *valueAt(const Json &config, const std::string &path) {
-  const Json *value = &config;
-  for (size_t begin = 0; begin <= path.size();) {
-    size_t end = std::min(path.find('.', begin), path.size());
-    auto found = value->is_object() ? value->find(path.substr(begin, end - begin)) : value->end();
-    if (!value->is_object() || found == value->end())
-      return nullptr;
-    value = &*found;
-    begin = end + 1;
-  }
-  return value;
-}
-
-/// Returns the value as a YAML scalar, with strings unquoted.
-std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-std::string dtypeOf(const Json &config) {
-  for (const char *key : {"dtype", "torch_dtype"})
-    if (const Json *value = valueAt(config, key); value && value->is_string())
-      return value->get<std::string>();
-  return "float32";
-}
-
 class HfImporter {
 public:
   HfImporter(const std::string &file, const std::string &text, ImportedHf &result)
@@ -89,16 +29,15 @@ public:
 
   void run(const std::vector<std::string> &folders) {
     try {
-      config = Json::parse(text, [](int depth, Json::parse_event_t, Json &) {
-        if (depth > mostLevels)
-          throw Json::other_error::create(501, "nested too deep", nullptr);
-        return true;
-      });
+      config = parseHfConfig(text);
     } catch (const Json::exception &problem) {
       return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", rt::jsonReason(problem)));
     }
     if (!config.is_object())
       return result.diagnostics.error({file, 0, 0}, "a config.json is an object");
+    if (std::string fault = quantizationFault(config); !fault.empty())
+      error("quantization_config", fault);
+    takeTextModel();
     if (!findModel(folders))
       return;
     writeModel();
@@ -122,9 +61,9 @@ public:
 
   /// Returns transformers' value for a key that is null or missing. Returns null if it is unknown.
   Json standIn(const HfSize &size, bool isNull) const {
-    if (!size.unset.empty() && (isNull || size.defaultText.empty()))
+    if (!size.unset.empty() && size.unset != "false" && (isNull || size.defaultText.empty()))
       return valueOf(size.unset);
-    const std::string &text = size.defaultText;
+    const std::string &text = isNull && !size.unset.empty() ? size.unset : size.defaultText;
     char *end = nullptr;
     double number = std::strtod(text.c_str(), &end);
     if (text.empty())
@@ -135,9 +74,11 @@ public:
   }
 
 private:
-  /// Returns the location of a key: its first quoted occurrence in the file.
+  /// Returns the location of a key: its first quoted occurrence in the file, or behind `text_config`.
   SourceLocation place(const std::string &path) const {
-    size_t at = text.find("\"" + path.substr(path.rfind('.') + 1) + "\"");
+    std::string quoted = "\"" + path.substr(path.rfind('.') + 1) + "\"";
+    size_t at = text.find(quoted, textConfig);
+    at = at == std::string::npos ? text.find(quoted) : at;
     if (at == std::string::npos)
       return {file, 0, 0};
     size_t line = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
@@ -152,6 +93,8 @@ private:
       known.insert(key.substr(0, dot));
   }
 
+  /// Continues with the text model of a model that also reads images or sounds, and reports its other parts.
+  void takeTextModel();
   bool findModel(const std::vector<std::string> &folders);
 
   void requireArchitecture() {
@@ -160,8 +103,8 @@ private:
       return;
     if (names->front() != rules.architecture)
       error("architectures",
-            fmt::format("{} is another model than {}, which {} describes", names->front().dump(), rules.architecture,
-                        std::filesystem::path(architecture->file).filename().string()));
+            fmt::format("{} is another model than {}, which {} describes; {}", names->front().dump(),
+                        rules.architecture, std::filesystem::path(architecture->file).filename().string(), portWay));
   }
 
   /// Returns a number of the config, or transformers' default.
@@ -179,6 +122,15 @@ private:
   }
 
   void writeModel();
+
+  /// Returns whether transformers' value of a key without a default is that of the model file's size.
+  bool hasDefault(const HfSize &size, const std::string &name, const std::string &value) const {
+    const SizeRule *rule = architecture->sizeRule(name);
+    char *end = nullptr;
+    double own = rule ? std::strtod(rule->defaultText.c_str(), &end) : 0;
+    bool isNumber = rule && !rule->defaultText.empty() && *end == '\0';
+    return size.defaultText.empty() && (!size.times.empty() || !isNumber || own == std::strtod(value.c_str(), nullptr));
+  }
 
   /// Reports a value that cannot be a value of the size, such as null where transformers has no meaning for it.
   /// Returns whether there is such a fault.
@@ -223,7 +175,9 @@ private:
   /// Writes settings that a config does not have: the planner chooses the plan, and the optimizer uses common values.
   void writeRun();
 
+  static constexpr const char *portWay = "docs/port_a_model.md shows how to write a model file for another model";
   const std::string &file, &text;
+  size_t textConfig = 0; ///< position of `text_config` in the text
   ImportedHf &result;
   Json config;
   std::optional<Architecture> architecture;
@@ -240,31 +194,50 @@ bool HfImporter::hasOnly(const HfRules &of) const {
   });
 }
 
+void HfImporter::takeTextModel() {
+  const Json *inner = valueAt(config, "text_config");
+  if (!inner || !inner->is_object())
+    return;
+  for (const auto &[key, value] : config.items())
+    if (key != "text_config" && value.is_object() && key.ends_with("_config") && key != "quantization_config")
+      report(key, "of another part than the text model: left out, with its weights", /*isUsed=*/false);
+  config = textConfigOf(config);
+  textConfig = text.find("\"text_config\"");
+}
+
 bool HfImporter::findModel(const std::vector<std::string> &folders) {
   const Json *type = valueAt(config, "model_type");
   std::string wanted = type && type->is_string() ? type->get<std::string>() : "";
   std::vector<std::string> names;
+  Diagnostics faults, ownFaults; ///< of files that are not chosen, and of the chosen one
   for (const std::string &modelFile : modelFiles(folders)) {
     Diagnostics own;
-    std::optional<Architecture> candidate = loadArchitecture(modelFile, own);
+    std::optional<Architecture> candidate = loadArchitecture(modelFile, own, folders);
     std::optional<HfRules> found = candidate ? readHfRules(*candidate) : std::nullopt;
-    if (!found)
+    if (!found) {
+      faults.add(own);
       continue;
-    if (names.empty() || names.back() != found->modelType)
-      names.push_back(found->modelType);
+    }
+    if (names.empty() || names.back() != found->modelTypes.back())
+      names.insert(names.end(), found->modelTypes.begin(), found->modelTypes.end());
     auto folder = [](const std::string &path) { return std::filesystem::path(path).parent_path(); };
     bool isVariant = architecture && folder(modelFile) == folder(architecture->file) && hasOnly(*found);
-    if (found->modelType != wanted || (architecture && !isVariant))
+    if (std::ranges::count(found->modelTypes, wanted) == 0 || (architecture && !isVariant)) {
+      faults.add(own);
       continue;
+    }
+    ownFaults = std::move(own);
     architecture = std::move(candidate);
     rules = std::move(*found);
   }
+  result.diagnostics.add(ownFaults);
+  result.diagnostics.add(faults, architecture ? Severity::Warning : Severity::Error);
   if (architecture) {
     requireArchitecture();
     return true;
   }
-  error("model_type", fmt::format("no model file is for model_type '{}', there are {}{}", wanted,
-                                  fmt::join(names, ", "), didYouMean(wanted, names)));
+  error("model_type", fmt::format("no model file is for model_type '{}', there are {}{}; {}", wanted,
+                                  fmt::join(names, ", "), didYouMean(wanted, names), portWay));
   return false;
 }
 
@@ -281,6 +254,9 @@ void HfImporter::writeModel() {
       if (const Json *found = valueAt(config, place)) {
         report(place, isMeant ? section + size.sizes.front() : "changes nothing beside the other keys", isMeant);
         bool isFirst = !value || value->is_null();
+        if (!isFirst && isMeant && !found->is_null() && *found != *value)
+          error(place, fmt::format("{} is {}, and {} is {}, which is the same; keep one of them", place, found->dump(),
+                                   key, value->dump()));
         key = isFirst ? place : key;
         value = isFirst ? found : value;
       }
@@ -291,7 +267,8 @@ void HfImporter::writeModel() {
         error(key, fmt::format("{} is {}, and {} is not given", key, value->dump(), conditionKey(size)));
       continue;
     }
-    if (!value && size.isNested()) { // the model's own default is the same
+    if (!value && size.isNested() &&
+        (!isMeant || size.unset.empty() || !size.defaultText.empty())) { // the model's own default is the same
       if (size.defaultText.empty() && isMeant)
         error(key.substr(0, key.find('.')), fmt::format("{} is not given", key));
       continue;
@@ -299,10 +276,13 @@ void HfImporter::writeModel() {
     if (value && isMeant && isUnusable(size, key, *value))
       continue;
     if (!value || value->is_null()) {
-      bool isUnset = value && !size.unset.empty();
-      std::string text = isUnset ? fmt::format("{}", valueOf(size.unset)) : size.defaultText;
+      bool isUnset = !size.unset.empty() && (value || size.defaultText.empty());
+      Json unset = isUnset ? standIn(size, /*isNull=*/true) : Json();
+      std::string text = !isUnset            ? size.defaultText
+                         : unset.is_number() ? fmt::format("{}", unset.get<double>())
+                                             : scalar(unset);
       for (const std::string &each : size.sizes)
-        if (!size.defaultText.empty()) // without a default, the model's own default is the same
+        if (!text.empty() && !hasDefault(size, each, text))
           yaml.put(section + each, text, isUnset ? size.unset : "transformers' default");
       continue;
     }
@@ -313,6 +293,9 @@ void HfImporter::writeModel() {
   for (const auto &[size, text] : rules.implied)
     yaml.put(section + size, fmt::format("{}", valueOf(text)), "as transformers does it: " + text);
   std::string dtype = dtypeOf(config);
+  for (const char *key : {"dtype", "torch_dtype"})
+    if (valueAt(config, key))
+      report(key, section + "param_init_type and compute_dtype", /*isUsed=*/true);
   yaml.put(section + "param_init_type", dtype, "torch_dtype");
   yaml.put(section + "compute_dtype", dtype, "torch_dtype");
 }
@@ -461,11 +444,11 @@ void HfImporter::reportRest(const Json &map, const std::string &prefix, const st
     }
     if (known.contains(key) || (maps.contains(key) && value.is_null()))
       continue;
-    if (inertKeys.contains(key) || rules.ignored.contains(key))
+    if (isInertHfKey(key) || rules.ignored.contains(key))
       report(key, "changes neither the weights nor what is trained", /*isUsed=*/false);
-    else
-      error(key, fmt::format("{} is not known for {}{}; remove it where it changes nothing", key, rules.modelType,
-                             didYouMean(key, names)));
+    else if (key != "quantization_config")
+      error(key, fmt::format("{} is not known for {}{}; remove it where it changes nothing, else {}", key,
+                             rules.modelTypes.front(), didYouMean(key, names), portWay));
   }
 }
 
@@ -533,7 +516,7 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
     if (double found = run.sizes.at(name).number.value_or(wanted); found != wanted)
       diagnostics.error(run.sizes.at(name).where,
                         fmt::format("{} is {:.10g}, the config.json of {} can only mean {:.10g}", name, found,
-                                    rules->modelType, wanted));
+                                    rules->modelTypes.front(), wanted));
   Json config = Json::object();
   Json values = expectedValues(run, *rules);
   for (const HfSize &size : rules->sizes) {
@@ -546,7 +529,7 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
       config[pointerTo(size.key)] = isUnset ? Json() : found;
   }
   config["architectures"] = {rules->architecture};
-  config["model_type"] = rules->modelType;
+  config["model_type"] = rules->modelTypes.front();
   config["torch_dtype"] = dtype;
   for (const std::string &key : rules->cleared)
     config[key] = nullptr;
@@ -567,12 +550,19 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     diagnostics.error({file, 0, 0}, "is no config.json of this model");
     return "";
   }
+  bool isTextModel = valueAt(config, "text_config") != nullptr;
+  if (isTextModel) {
+    config = textConfigOf(config);
+    config["architectures"] = {rules->architecture};
+  }
   Json wanted = expectedValues(run, *rules);
   ImportedHf forms;
   HfImporter importer(file, text, forms);
   importer.runOnly(*run.architecture, *rules, config);
   for (const auto &[key, expected] : wanted.items()) {
     auto size = std::ranges::find(rules->sizes, key, &HfSize::key);
+    if (!size->isCondition() && std::ranges::count(size->ifValues, run.sizes.at(size->ifSize).text) == 0)
+      continue; // the key has no meaning
     const Json *value = nullptr;
     for (const std::string &place : size->places())
       value = value ? value : valueAt(config, place);
@@ -590,7 +580,7 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
   }
   for (const Diagnostic &fault : forms.diagnostics.sorted())
     diagnostics.error(fault.where, fault.message);
-  if (dtypeOf(config) == dtype)
+  if (dtypeOf(config) == dtype && !isTextModel)
     return text;
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype;
   return config.dump(2) + "\n";

@@ -65,7 +65,9 @@ std::optional<HfRules> readHfRules(const Architecture &architecture) {
   if (!root || !root->isMap())
     return std::nullopt;
   HfRules rules;
-  rules.modelType = textOf(*root, "model_type");
+  rules.modelTypes = yamlTexts(root->find("model_type"));
+  if (rules.modelTypes.empty())
+    return std::nullopt;
   rules.architecture = textOf(*root, "architecture");
   if (const YamlNode *sizes = root->find("sizes"))
     for (const YamlEntry &entry : sizes->entries)

@@ -56,7 +56,8 @@ struct HfForm {
 
 /// `hf_config:` of a model file.
 struct HfRules {
-  std::string modelType, architecture;
+  std::vector<std::string> modelTypes; ///< values of model_type; the first is written
+  std::string architecture;
   std::vector<HfSize> sizes;
   std::vector<HfForm> only;
   std::vector<std::pair<std::string, std::string>> implied; ///< sizes without a key -> expression that defines them

@@ -112,6 +112,8 @@ private:
   void checkAttributes(const YamlNode *attributes);
   const YamlNode *bodyOf(const YamlEntry &segment);
   void readSegment(const YamlEntry &entry);
+  bool isWanted(const YamlNode &node);
+  std::vector<std::string> inputsOf(const YamlNode &op) const;
   void readParameter(SegmentDescription &segment, const YamlEntry &entry);
   Initializer readInitializer(const YamlNode &node);
   void readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values);
@@ -134,6 +136,8 @@ private:
   ModelDescription model;
   SourceLocation headDimPlace;                 ///< location of the value that head_dim comes from
   const YamlNode *segmentAttributes = nullptr; ///< `attributes:` of the current segment
+  std::set<std::string> absent;                ///< parameters that the current segment does not have in this run
+  std::map<std::string, std::string> standIns; ///< output of an absent op -> its input
 };
 
 /// Checks `attributes:`, a map from op kinds to attributes that their ops have unless they say otherwise.
@@ -174,6 +178,8 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   const YamlNode *body = bodyOf(entry);
   segmentAttributes = entry.value->find("attributes");
   checkAttributes(segmentAttributes);
+  absent.clear();
+  standIns.clear();
   std::set<std::string> values(modelInputs().begin(), modelInputs().end());
   if (const YamlNode *stream = body->find("stream")) {
     checkKeys(*stream, {"in", "out"}, "stream");
@@ -186,6 +192,11 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
     for (const YamlEntry &parameter : parameters->entries) {
       if (parameter.value->kind == YamlNode::Kind::Null) // null takes a parameter of the base file away
         continue;
+      bool isOptional = !parameter.value->find("tied");
+      if (isOptional && !isWanted(*parameter.value)) {
+        absent.insert(parameter.key);
+        continue;
+      }
       readParameter(segment, parameter);
       if (!values.insert(parameter.key).second)
         diagnostics.error(parameter.keyWhere, fmt::format("'{}' names a value already", parameter.key));
@@ -201,13 +212,28 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   model.segments.push_back(std::move(segment));
 }
 
+/// Returns whether the run has a parameter or op, which `when:` decides.
+bool ModelDescriber::isWanted(const YamlNode &node) {
+  const YamlNode *when = node.find("when");
+  return !when || number(*when) != 0;
+}
+
+/// Returns the inputs of an op without absent parameters, and with the input of an absent op in place of its output.
+std::vector<std::string> ModelDescriber::inputsOf(const YamlNode &op) const {
+  std::vector<std::string> inputs = yamlTexts(op.find("in"));
+  std::erase_if(inputs, [&](const std::string &input) { return absent.contains(input); });
+  for (std::string &input : inputs)
+    if (auto standIn = standIns.find(input); standIn != standIns.end())
+      input = standIn->second;
+  return inputs;
+}
+
 void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry &entry) {
   ParameterDescription parameter;
   parameter.name = entry.key;
   parameter.location = entry.keyWhere;
   checkKeys(*entry.value, {"dims", "init", "decay", "frozen", "tied", "when", "type", "sign_rate"}, "a parameter");
-  const YamlNode *when = entry.value->find("when"); // a size of the run that decides whether the parameter is tied
-  if (const YamlNode *tied = entry.value->find("tied"); tied && (!when || number(*when) != 0)) {
+  if (const YamlNode *tied = entry.value->find("tied"); tied && isWanted(*entry.value)) {
     parameter.tiedTo = tied->text;
     segment.parameters.push_back(std::move(parameter));
     return;
@@ -270,8 +296,13 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
   op.location = node.where;
   const YamlNode *kind = node.find("op");
   op.kind = kind ? kind->text : "";
-  op.inputs = yamlTexts(node.find("in"));
+  op.inputs = inputsOf(node);
   op.outputs = yamlTexts(node.find("out"));
+  if (!isWanted(node)) {
+    for (size_t i = 0; i < op.outputs.size() && !op.inputs.empty(); ++i)
+      standIns[op.outputs[i]] = op.inputs.front();
+    return;
+  }
   const OpSignature *signature = opSignature(op.kind);
   if (!signature) {
     std::vector<std::string> kinds;
@@ -313,7 +344,7 @@ const YamlNode *ModelDescriber::attributeOf(const YamlNode &op, const std::strin
 }
 
 void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node) {
-  std::vector<std::string> known = {"op", "in", "out"};
+  std::vector<std::string> known = {"op", "in", "out", "when"};
   for (const OpAttribute &attribute : signature.attributes) {
     std::string name(attribute.name);
     known.push_back(name);

@@ -194,6 +194,7 @@ Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path 
   if (from == WeightSystem::Peft)
     return joinAdapters(model, source, target, base);
   ForeignWeights weights(model, from, source);
+  weights.printNote(source);
   return writeNative(weights.model(), target, weights.parameters());
 }
 

@@ -13,6 +13,11 @@ public:
   ForeignWeights(const ForeignWeights &) = delete;
 
   const WeightModel &model() const { return converted.model; }
+  /// Says which tensors of the folder are left out, because they belong to other parts than the text model; empty if
+  /// there are none.
+  const std::string &note() const { return theNote; }
+  /// Prints the note to standard error, if there is one.
+  void printNote(const std::filesystem::path &source) const;
   /// Returns the parameters in the model's order.
   const std::vector<NewParameter> &parameters() const { return theParameters; }
 
@@ -20,6 +25,7 @@ private:
   const ConvertedModel converted;
   std::unique_ptr<WeightSource> weights; ///< for Hugging Face folders
   MegatronFolder megatron;
+  std::string theNote;
   std::vector<NewParameter> theParameters; ///< read from `weights` or `megatron`
 };
 

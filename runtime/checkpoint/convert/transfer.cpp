@@ -98,8 +98,9 @@ private:
     if (listed.shape != tensor.shape)
       throw PlanError(fmt::format("{} is {}, the model requires {}", place, listed.shape, tensor.shape));
     if (!listed.otherType.empty() || listed.type == pb::I32)
-      throw PlanError(fmt::format("{} is of type {}; weights are F32, BF16 or F16", place,
-                                  listed.otherType.empty() ? "I32" : listed.otherType));
+      throw PlanError(fmt::format("{} is of type {}; weights are F32, BF16 or F16: dequantise them first, as "
+                                  "docs/from_huggingface.md shows",
+                                  place, listed.otherType.empty() ? "I32" : listed.otherType));
     for (const PlacedPart &part : tensor.parts) {
       if (part.isEmpty())
         continue;

@@ -243,6 +243,36 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
               "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, sigmoid, silu"}));
 
+// An op whose `when` is 0 passes its input on. An absent parameter is no input.
+TEST(ModelFile, PartsMayDependOnSizes) {
+  const std::string op = "      - {op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}\n",
+                    optional = "      - {op: rms_norm, in: [x, spare], out: n, epsilon: 1e-5, when: width - 8}\n"
+                               "      - {op: rms_norm, in: [n, weight], out: y, epsilon: 1e-5}\n";
+  const std::string parameter = "      weight: {dims: [hidden], init: ones}\n",
+                    spare = "      spare: {dims: [hidden], init: ones, when: width - 8}\n";
+  std::string text = smallModel;
+  text.replace(text.find(op), op.size(), optional);
+  text.replace(text.find(parameter), parameter.size(), parameter + spare);
+  std::string file = testing::TempDir() + "espalier_optional_model.yaml";
+  for (const char *width : {"8", "16"}) {
+    std::string changed = text;
+    const std::string given = "width: {default: 8}";
+    changed.replace(changed.find(given), given.size(), "width: {default: " + std::string(width) + "}");
+    std::ofstream(file) << changed;
+    Diagnostics diagnostics;
+    std::optional<Architecture> architecture = loadArchitecture(file, diagnostics);
+    ASSERT_TRUE(architecture) << diagnostics.render();
+    ModelDescription model =
+        describeModel(*architecture, resolveSizes(*architecture, nullptr, diagnostics), diagnostics);
+    EXPECT_EQ(diagnostics.render(), "");
+    bool isWide = std::string(width) == "16";
+    EXPECT_EQ(model.segment("block").parameters.size(), isWide ? 2u : 1u);
+    EXPECT_EQ(model.segment("block").ops.size(), isWide ? 2u : 1u);
+    EXPECT_EQ(model.segment("block").ops.back().inputs.front(), isWide ? "n" : "x");
+  }
+  std::filesystem::remove(file);
+}
+
 TEST(ModelFile, ListIsNoModel) {
   std::string file = testing::TempDir() + "espalier_list_model.yaml";
   std::ofstream(file) << "[1, 2]\n";

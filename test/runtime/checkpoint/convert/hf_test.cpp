@@ -1,6 +1,9 @@
 // Tests conversions between transformers folders and checkpoints, in both directions, and their errors.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
+#include "runtime/checkpoint/convert/foreign_weights.h"
+#include "runtime/checkpoint/convert/hf.h"
+
 #include <nlohmann/json.hpp>
 
 namespace espalier::rt {
@@ -154,6 +157,29 @@ TEST_F(Hf, BothSpellingsMustAgree) {
   writeSafetensors(there / "b", second, {});
   write(there / "model.safetensors.index.json", R"({"weight_map": {"head.weight": "a", "embed.weight": "b"}})");
   EXPECT_THAT(importError(there), HasSubstr("is of type BF16, other parts of 'embed.wte' of F32"));
+}
+
+// A folder whose model also reads images has the text model under a prefix. The other parts are named and left out.
+TEST_F(Hf, ReadsTheTextModelOfAMultimodalFolder) {
+  converted.rules["hf"].back().first = "lm_head.weight";
+  for (std::string prefix : {"language_model.", "model.language_model."}) {
+    Path there = exported({}, "of-" + prefix), whole = folder / ("whole-" + prefix);
+    std::unique_ptr<WeightSource> text = openHfFolder(there);
+    std::vector<WrittenTensor> tensors;
+    for (const auto &[name, tensor] : text->tensors()) {
+      bool isShort = prefix.starts_with("model.") && name.starts_with("model.");
+      bool isHead = prefix.starts_with("model.") && name == "lm_head.weight"; // it has no prefix
+      std::string own = isHead ? name : prefix + (isShort ? name.substr(6) : name);
+      tensors.push_back({own, tensor.type, tensor.shape, [&text, name = name] { return text->read(name); }});
+    }
+    for (const char *name : {"vision_tower.layers.0.weight", "model.multi_modal_projector.bias", "vision_tower.norm"})
+      tensors.push_back({name, pb::F32, {2}, [] { return std::vector<std::byte>(8); }});
+    writeHfFolder(whole, std::move(tensors), {});
+    ForeignWeights weights(converted, WeightSystem::Hf, whole);
+    EXPECT_EQ(weights.note(), "the text model is read; 3 tensors of multi_modal_projector, vision_tower left out");
+    expectSmall(converted.model, convertToNative(converted, WeightSystem::Hf, whole, folder / ("read-" + prefix)));
+    EXPECT_EQ(ForeignWeights(converted, WeightSystem::Hf, there).note(), "");
+  }
 }
 
 TEST_F(Hf, RefusesFoldersAndIndices) {

@@ -1,0 +1,178 @@
+// Forms of config.json that transformers and other software write: nulls, notes, other names, quantised weights, and
+// models that also read images.
+#include "compiler/import/huggingface/hf_config.h"
+
+#include "gmock/gmock.h"
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::vector<std::string> configs = {ESPALIER_SOURCE_DIR "/configs"};
+
+Json gpt2() {
+  return Json::parse(R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 19, "n_positions": 8,
+                         "n_embd": 24, "n_layer": 2, "n_head": 4, "n_inner": 48, "activation_function": "gelu_new",
+                         "scale_attn_weights": true, "bos_token_id": 3, "n_ctx": 8})");
+}
+
+Json llama() {
+  return Json::parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 19,
+                         "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+                         "intermediate_size": 40, "max_position_embeddings": 8, "rope_theta": 500000.0,
+                         "torch_dtype": "bfloat16", "tie_word_embeddings": true, "head_dim": 4,
+                             "rope_scaling": null})");
+}
+
+Json deepseek() {
+  return Json::parse(R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "vocab_size": 19,
+                         "hidden_size": 24, "num_hidden_layers": 2, "first_k_dense_replace": 2,
+                         "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 12,
+                         "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 10, "intermediate_size": 40,
+                         "max_position_embeddings": 8})");
+}
+
+ImportedHf imported(const Json &config) { return importHfConfig("config.json", config.dump(1), configs); }
+
+std::string errorsOf(Json config, const std::string &key, const Json &value) {
+  config[key] = value;
+  return imported(config).diagnostics.render();
+}
+
+/// Imports the run file that a config.json becomes.
+ImportedRun runOf(const Json &config) {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + ".yaml");
+  std::ofstream(file) << imported(config).yaml;
+  ImportOptions options;
+  options.searchPath = configs;
+  ImportedRun run = importRun(file.string(), options);
+  std::filesystem::remove(file);
+  return run;
+}
+
+// transformers writes null for a key that is not set.
+TEST(HfForms, NullIsTransformersDefault) {
+  Json config = gpt2();
+  config["n_inner"] = nullptr;
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  EXPECT_EQ(runOf(config).config.model.dims.at("ffn"), 96);
+  config = llama();
+  for (const char *key : {"num_key_value_heads", "head_dim", "attention_dropout", "pretraining_tp", "rope_parameters"})
+    config[key] = nullptr;
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  EXPECT_EQ(runOf(config).config.model.dims.at("kv_heads"), 6);
+  config = deepseek();
+  for (const char *key : {"norm_topk_prob", "rope_interleave", "attention_dropout"})
+    config[key] = nullptr;
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  EXPECT_THAT(imported(config).yaml, AllOf(HasSubstr("norm_topk_prob: false"), HasSubstr("rope_interleave: false")))
+      << "null is false where transformers asks whether the value is true";
+}
+
+// Two places of one key must agree, because transformers reads one of them.
+TEST(HfForms, TwoPlacesOfAKeyAgree) {
+  Json config = llama(); // rope_theta is 500000
+  config["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  config["rope_parameters"]["rope_theta"] = 10000.0;
+  EXPECT_THAT(
+      imported(config).diagnostics.render(),
+      HasSubstr("rope_parameters.rope_theta is 10000.0, and rope_theta is 500000.0, which is the same; keep one"));
+}
+
+TEST(HfForms, TheTypeOfTheWeightsIsUsed) {
+  for (const char *key : {"dtype", "torch_dtype"}) {
+    Json config = gpt2();
+    config[key] = "bfloat16";
+    ImportedHf hf = imported(config);
+    EXPECT_THAT(hf.yaml, HasSubstr("param_init_type: bfloat16"));
+    EXPECT_TRUE(std::ranges::any_of(hf.keys, [&](const HfKeyReport &used) { return used.key == key && used.isUsed; }));
+  }
+}
+
+TEST(HfForms, NotesOfOtherSoftwareAreIgnored) {
+  for (const char *key : {"unsloth_fixed", "unsloth_version", "unsloth_anything"})
+    EXPECT_EQ(errorsOf(llama(), key, "2024.9"), "") << key;
+}
+
+TEST(HfForms, KimiK2IsDeepseekV3) {
+  Json config = deepseek();
+  config["model_type"] = "kimi_k2";
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  Diagnostics diagnostics;
+  EXPECT_EQ(Json::parse(hfConfigText(runOf(config), "bfloat16", diagnostics))["model_type"], "deepseek_v3");
+}
+
+TEST(HfForms, BiasesAreParametersOfTheModel) {
+  Json config = llama();
+  int64_t without = runOf(config).config.model.parameterCount();
+  config["attention_bias"] = true; // 24 of q, 8 of k, 8 of v, 24 of the output
+  EXPECT_EQ(runOf(config).config.model.parameterCount(), without + 2 * (24 + 8 + 8 + 24));
+  config["mlp_bias"] = true; // 40 of the gate, 40 of the up projection, 24 of the down projection
+  ImportedRun run = runOf(config);
+  EXPECT_EQ(run.config.model.parameterCount(), without + 2 * (24 + 8 + 8 + 24 + 40 + 40 + 24));
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(run, "bfloat16", diagnostics));
+  EXPECT_EQ(written["attention_bias"], true);
+  EXPECT_EQ(written["mlp_bias"], true);
+}
+
+// A width of heads that the config does not give is hidden_size / num_attention_heads, whatever the model file says.
+TEST(HfForms, HeadDimIsTransformersNotTheModelFiles) {
+  Json config = {{"model_type", "glm4_moe"}, {"hidden_size", 24},          {"num_attention_heads", 6},
+                 {"num_key_value_heads", 2}, {"moe_intermediate_size", 8}, {"n_routed_experts", 4},
+                 {"num_experts_per_tok", 2}};
+  EXPECT_EQ(imported(config).diagnostics.render(), "");
+  EXPECT_THAT(imported(config).yaml, HasSubstr("head_dim: 4  # hidden_size / num_attention_heads"));
+}
+
+TEST(HfForms, QuantizedWeightsAreDequantizedFirst) {
+  for (Json config : {gpt2(), llama(), deepseek()}) {
+    std::string errors = errorsOf(config, "quantization_config", {{"quant_method", "fp8"}});
+    EXPECT_THAT(errors, AllOf(HasSubstr("error: the weights are quantised (fp8); dequantise them first: "),
+                              HasSubstr(".dequantize()"), HasSubstr("docs/from_huggingface.md")));
+    EXPECT_THAT(errors, testing::Not(HasSubstr("remove it")));
+    EXPECT_EQ(errorsOf(config, "quantization_config", nullptr), "");
+  }
+}
+
+// The text model of a model that also reads images.
+TEST(HfForms, TextConfigIsTheModel) {
+  Json inner = llama();
+  for (const char *key : {"architectures", "torch_dtype", "tie_word_embeddings"})
+    inner.erase(key);
+  Json config = {{"architectures", {"LlavaForConditionalGeneration"}},
+                 {"model_type", "llava"},
+                 {"vision_config", {{"hidden_size", 1024}, {"model_type", "clip_vision_model"}}},
+                 {"image_token_index", 7},
+                 {"text_config", inner},
+                 {"tie_word_embeddings", true},
+                 {"torch_dtype", "bfloat16"}};
+  ImportedHf hf = imported(config);
+  EXPECT_EQ(hf.diagnostics.render(), "");
+  EXPECT_THAT(hf.yaml, AllOf(HasSubstr("type: LlamaForCausalLM"), HasSubstr("hidden_size: 24"),
+                             HasSubstr("tie_word_embeddings: true"), HasSubstr("compute_dtype: bfloat16")));
+  EXPECT_TRUE(std::ranges::any_of(hf.keys, [](const HfKeyReport &key) {
+    return key.key == "vision_config" && key.effect.find("left out") != std::string::npos;
+  }));
+  config["text_config"]["hidden_size"] = "many";
+  EXPECT_THAT(imported(config).diagnostics.render(), HasSubstr("config.json:14:")) << "the line of the text model";
+  config["text_config"]["hidden_size"] = 24;
+  Diagnostics diagnostics;
+  ImportedRun run = runOf(llama());
+  Json written = Json::parse(agreeingHfConfig(run, "bfloat16", "c", config.dump(), diagnostics));
+  EXPECT_EQ(diagnostics.render(), "");
+  EXPECT_EQ(written["architectures"], Json({"LlamaForCausalLM"}));
+  EXPECT_FALSE(written.contains("text_config")) << "the export is the text model alone";
+}
+
+} // namespace
+} // namespace espalier
