@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -95,7 +96,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   }
   std::optional<std::string> text = readBounded(arguments.file);
   if (!text) {
-    printError(arguments.file, "cannot read the file");
+    printError(arguments.file, "cannot read the file: " + rt::whyNotOpened(arguments.file, errno));
     return UserError;
   }
   ArgsOptions options;

@@ -7,10 +7,14 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fmt/format.h>
 #include <fstream>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace espalier::rt {
 
@@ -95,6 +99,36 @@ Path prefixOf(const Path &path) {
 
 bool isIndex(const Path &file) { return isFile(file) && headOf(file).starts_with("MMIDIDX"); }
 
+constexpr size_t mostEntries = 1000; ///< of a folder that are compared with a name
+
+/// Returns the name in the folder that differs from `name` in at most two letters, or in its ending only; else an empty
+/// text.
+std::string nearestIn(const std::filesystem::path &folder, const std::string &name) {
+  auto distance = [](const std::string &a, const std::string &b) {
+    std::vector<size_t> row(b.size() + 1);
+    for (size_t j = 0; j <= b.size(); ++j)
+      row[j] = j;
+    for (size_t i = 1; i <= a.size(); ++i)
+      for (size_t j = 1, diagonal = std::exchange(row[0], i); j <= b.size(); ++j)
+        diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
+    return row[b.size()];
+  };
+  std::string nearest;
+  size_t least = 3, looked = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end && looked < mostEntries;
+       entry.increment(error), ++looked) {
+    std::string other = entry->path().filename().string();
+    bool isOtherEnding = entry->path().stem() == std::filesystem::path(name).stem() || other.starts_with(name + ".");
+    size_t letters = isOtherEnding ? 2 : other.size() > 255 ? least : distance(name, other);
+    if (letters < least || (letters == least && least < 3 && other < nearest)) {
+      least = letters;
+      nearest = other;
+    }
+  }
+  return nearest;
+}
+
 } // namespace
 
 PathKind pathKind(const Path &path) {
@@ -151,6 +185,27 @@ std::string wayOf(const Path &path) {
 void refuseOther(const Path &path, const std::string &otherwise) {
   std::string way = wayOf(path);
   throw PlanError(fmt::format("{}: {}", path.string(), way.empty() ? otherwise : way));
+}
+
+std::string whyNotOpened(const std::filesystem::path &path, int reason) {
+  std::string text = path.string();
+  if (text.find("://") != std::string::npos)
+    return "is a URL, and nothing is downloaded; fetch the file and give its path";
+  std::error_code error;
+  if (reason == EISDIR || (reason == 0 && std::filesystem::is_directory(path, error)))
+    return "is a folder, wanted a file";
+  std::string system = std::strerror(reason);
+  if (reason != ENOENT)
+    return system;
+  std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  bool hasFolder = std::filesystem::is_directory(folder, error);
+  std::string nearest = hasFolder ? nearestIn(folder, path.filename().string()) : "";
+  if (!nearest.empty())
+    return fmt::format("{}, did you mean {}?", system, (path.parent_path() / nearest).string());
+  auto parts = std::distance(path.begin(), path.end());
+  if (path.is_relative() && path.extension().empty() && (parts == 1 || (parts == 2 && !hasFolder))) // ORG/NAME
+    return system + "; a model or data set by its name on a hub is not downloaded: fetch it and give its folder";
+  return hasFolder ? system : fmt::format("{}: there is no folder {}", system, folder.string());
 }
 
 } // namespace espalier::rt

@@ -35,4 +35,9 @@ std::string wayOf(const std::filesystem::path &path);
 /// unknown.
 [[noreturn]] void refuseOther(const std::filesystem::path &path, const std::string &otherwise);
 
+/// Returns why `path` cannot be opened, where the system says `reason` (an errno): a URL, a missing folder, a missing
+/// file with the nearest name in its folder, a name of a model or data set instead of a path, or the system's words
+/// alone.
+std::string whyNotOpened(const std::filesystem::path &path, int reason);
+
 } // namespace espalier::rt

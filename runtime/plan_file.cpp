@@ -70,7 +70,7 @@ std::string readPlanBytes(const std::filesystem::path &file) {
   std::error_code error;
   uint64_t size = std::filesystem::file_size(file, error);
   if (error)
-    refuseOther(file, error.message());
+    refuseOther(file, whyNotOpened(file, error.value()));
   if (size > maxPlanBytes)
     throw PlanError(fmt::format("{}: {} bytes, a plan has at most {}", file.string(), size, maxPlanBytes));
   std::ifstream stream(file, std::ios::binary);

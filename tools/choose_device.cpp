@@ -16,7 +16,9 @@ void loadEmulatedDevice(int devices) {
   std::filesystem::path folder = here.parent_path() / "emulator";
   for (const char *name : {"libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"})
     if (!dlopen((folder / name).c_str(), RTLD_NOW | RTLD_GLOBAL))
-      throw rt::PlanError(fmt::format("the emulated device is not built: {}; ./dev build makes it", dlerror()));
+      throw rt::PlanError(fmt::format("the emulated device is not built; in the folder of the sources, `ninja -C build "
+                                      "emulated_cuda emulated_cublaslt emulated_nccl` builds it ({})",
+                                      dlerror()));
 }
 
 void chooseDevice(const std::string &device, const rt::pb::Plan &plan, const std::string &file) {

@@ -1,5 +1,6 @@
 #include "tools/generate_words.h"
 
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 #include "tools/choose_device.h"
 #include "tools/data_command.h"
@@ -22,6 +23,11 @@ void addModelOptions(const Verb &command, ModelWords &words) {
 
 Model openModel(const ModelWords &words) {
   Model model;
+  if (rt::pathKind(words.plan) == rt::PathKind::RunFile)
+    throw rt::PlanError(
+        fmt::format("{0}: is a run file: `espalier compile {0} -o {1}.plan --set run_mode=predict` makes "
+                    "the plan that generates text",
+                    words.plan, std::filesystem::path(words.plan).stem().string()));
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (std::string reason = rt::whyNotGenerating(plan); !reason.empty())
     throw rt::PlanError(fmt::format("{}: {}", words.plan, reason));

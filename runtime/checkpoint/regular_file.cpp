@@ -1,6 +1,7 @@
 // Opened with O_NONBLOCK and checked with fstat() before the first read.
 #include "runtime/checkpoint/regular_file.h"
 
+#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ RegularFile::RegularFile(const std::filesystem::path &path, Links links) : name(
     int reason = errno;
     if (descriptor >= 0)
       ::close(descriptor);
-    throw PlanError(fmt::format("{}: {}", path.string(), reason == ELOOP ? "is a link" : std::strerror(reason)));
+    throw PlanError(fmt::format("{}: {}", path.string(), reason == ELOOP ? "is a link" : whyNotOpened(path, reason)));
   }
   if (!S_ISREG(status.st_mode)) {
     ::close(descriptor);

@@ -5,8 +5,11 @@
 #include "runtime/dataset/mock_source.h"
 #include "runtime/dataset/text_source.h"
 #include "runtime/files/data_error.h"
+#include "runtime/path_kind.h"
 
+#include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -29,7 +32,10 @@ std::shared_ptr<const TokenSource> openSource(const std::string &path, const Dat
     throw DataError(prefix + ".idx", "cannot open: no such file, and a .bin needs its .idx");
   if (isRegularFile(path))
     return std::make_shared<IndexedDataset>(openText(path));
-  throw DataError(path, "neither a text file nor a prefix of .bin and .idx files");
+  const std::string none = "neither a text file nor a prefix of .bin and .idx files";
+  std::error_code error;
+  bool isThere = std::filesystem::exists(path, error);
+  throw DataError(path, isThere ? none : fmt::format("{}: {}", none, whyNotOpened(path, ENOENT)));
 }
 
 class BlendedDataset final : public Dataset {

@@ -37,6 +37,8 @@ public:
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t &name) override {
+    if (depth == 1 && names.size() <= mostKeysShown)
+      names.push_back(name);
     if (depth == 1)
       current = std::find(keys.begin(), keys.end(), name) - keys.begin();
     return true;
@@ -50,7 +52,7 @@ public:
       return reason;
     for (size_t i = 0; i < keys.size(); ++i)
       if (!found[i])
-        return fmt::format("no key \"{}\"", keys[i]);
+        return noKey(keys[i], names);
     return {};
   }
 
@@ -80,11 +82,19 @@ private:
   const std::vector<std::string> &keys;
   std::vector<std::string> &values;
   std::vector<bool> found;
+  std::vector<std::string> names; ///< the first keys of the object
   size_t depth = 0, current = ~size_t{0};
   std::string reason;
 };
 
 } // namespace
+
+std::string noKey(const std::string &key, const std::vector<std::string> &names) {
+  std::string text = fmt::format("no key \"{}\"", key);
+  for (size_t i = 0; i < std::min(names.size(), mostKeysShown); ++i)
+    text += fmt::format("{}\"{}\"", i == 0 ? "; there are " : ", ", names[i].substr(0, 40));
+  return text + (names.size() > mostKeysShown ? ", ..." : "");
+}
 
 std::string readJsonFields(std::string_view line, const std::vector<std::string> &keys,
                            std::vector<std::string> &values) {

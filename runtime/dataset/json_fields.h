@@ -13,4 +13,10 @@ namespace espalier::rt {
 std::string readJsonFields(std::string_view line, const std::vector<std::string> &keys,
                            std::vector<std::string> &values);
 
+/// Keys of an object that an error names.
+constexpr size_t mostKeysShown = 8;
+
+/// Returns the fault that an object has no such key. `names` are its first keys, at most one more than the error names.
+std::string noKey(const std::string &key, const std::vector<std::string> &names);
+
 } // namespace espalier::rt

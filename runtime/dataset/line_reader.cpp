@@ -3,6 +3,7 @@
 
 #include "runtime/dataset/text_check.h"
 #include "runtime/files/data_error.h"
+#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -38,7 +39,7 @@ bool isNamedPipe(int descriptor) {
 int openInput(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
-    throw DataError(path, fmt::format("cannot open: {}", std::strerror(errno)));
+    throw DataError(path, fmt::format("cannot open: {}", whyNotOpened(path, errno)));
   if (isNamedPipe(descriptor)) {
     ::close(descriptor);
     throw DataError(path, fmt::format("is a pipe, want a file; to read from it: cat {} | ... -", path));

@@ -3,6 +3,7 @@
 // part differ from the tokens of the whole text.
 #include "runtime/dataset/tokenize_chat.h"
 
+#include "runtime/dataset/json_fields.h"
 #include "runtime/files/data_error.h"
 #include "runtime/json_reason.h"
 
@@ -19,11 +20,20 @@ constexpr std::array roles = {"system", "user", "assistant"};
 /// Names of the token that begins a document, in the vocabularies of published models.
 constexpr std::array usualBos = {"<s>", "<|begin_of_text|>", "<bos>"};
 
+/// Returns the fault that an object has no such key.
+std::string noKey(const std::string &key, const nlohmann::json &object) {
+  std::vector<std::string> names;
+  for (const auto &[name, value] : object.items())
+    if (names.size() <= mostKeysShown)
+      names.push_back(name);
+  return noKey(key, names);
+}
+
 /// Reads a string field of an object. Returns a fault, or an empty string.
 std::string readText(const nlohmann::json &object, const std::string &key, std::string &text) {
   auto found = object.find(key);
   if (found == object.end())
-    return fmt::format("no key \"{}\"", key);
+    return noKey(key, object);
   if (!found->is_string())
     return fmt::format("key \"{}\" holds {}, want a string", key, found->type_name());
   text = found->get<std::string>();
@@ -34,7 +44,7 @@ std::string readText(const nlohmann::json &object, const std::string &key, std::
 std::string readMessages(const nlohmann::json &line, const std::string &key, std::vector<ChatMessage> &messages) {
   auto list = line.find(key);
   if (list == line.end())
-    return fmt::format("no key \"{}\"", key);
+    return noKey(key, line);
   if (!list->is_array())
     return fmt::format("key \"{}\" holds {}, want a list of messages", key, list->type_name());
   if (list->empty())

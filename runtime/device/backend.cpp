@@ -23,7 +23,9 @@ std::filesystem::path cudaLibrary() {
 std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
   void *library = dlopen(cudaLibrary().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw PlanError(fmt::format("the plan is compiled for cuda, whose back end is missing: {}", dlerror()));
+    throw PlanError(fmt::format("the plan is compiled for cuda, whose back end is not built; in the folder of the "
+                                "sources, `./dev build` builds it ({})",
+                                dlerror()));
   auto make = reinterpret_cast<Backend *(*)(const pb::Plan &)>(dlsym(library, cudaBackendSymbol));
   if (!make)
     throw PlanError(fmt::format("the back end for cuda is of another version of Espalier: {}", dlerror()));

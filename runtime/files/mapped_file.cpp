@@ -2,6 +2,7 @@
 #include "runtime/files/mapped_file.h"
 
 #include "runtime/files/data_error.h"
+#include "runtime/path_kind.h"
 
 #include <cerrno>
 #include <cstring>
@@ -29,7 +30,7 @@ MappedFile::MappedFile(const std::string &path) {
   // O_NONBLOCK: opening a pipe without a writer would block.
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0)
-    throw DataError(path, fmt::format("cannot open: {}", std::strerror(errno)));
+    throw DataError(path, fmt::format("cannot open: {}", whyNotOpened(path, errno)));
   struct stat status = {};
   if (::fstat(file.number, &status) != 0)
     throw DataError(path, fmt::format("cannot read its size: {}", std::strerror(errno)));

@@ -35,8 +35,9 @@ TEST_F(PathKindOf, RecognizesShippedFiles) {
     if (entry.path().extension() == ".yaml") {
       EXPECT_EQ(pathKind(entry.path()), PathKind::RunFile) << entry.path();
     }
-  for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs/models"))
-    EXPECT_EQ(pathKind(entry.path()), PathKind::ModelFile) << entry.path();
+  for (const auto &entry : fs::recursive_directory_iterator(ESPALIER_SOURCE_DIR "/configs/models"))
+    if (entry.is_regular_file())
+      EXPECT_EQ(pathKind(entry.path()), PathKind::ModelFile) << entry.path();
   for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters"))
     EXPECT_EQ(pathKind(entry.path()), PathKind::ClusterFile) << entry.path();
   EXPECT_EQ(pathKind(ESPALIER_SOURCE_DIR "/test/e2e/inputs/pretrain_gpt_distributed.sh"), PathKind::ShellScript);

@@ -1,6 +1,8 @@
 // Compares a run file with the table of keys. Every leaf is reported, or is an error with the nearest known name.
+#include "compiler/import/run/foreign_names.h"
 #include "compiler/import/run/run_keys.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
@@ -80,6 +82,9 @@ private:
   /// Returns a suggestion for an unknown key of `parent`: the same name in another section, or a similar name.
   std::string hint(const std::string &key, const std::string &parent) const {
     std::vector<std::string> paths;
+    for (const std::string &own : ownNamesOf(key))
+      if (rules.contains(own) || isSize(own))
+        return fmt::format(", did you mean '{}'?", own);
     if (architecture && architecture->sizeRule(key))
       paths.push_back("model.model_config." + key);
     for (const auto &[path, rule] : rules)
@@ -89,6 +94,14 @@ private:
     if (paths.empty() || paths.size() > 3)
       return didYouMean(key, keysOf(parent));
     return fmt::format(", did you mean '{}'?", fmt::join(paths, "' or '"));
+  }
+
+  /// Returns whether a path is a size of the model, by its own name.
+  bool isSize(const std::string &path) const {
+    constexpr std::string_view section = "model.model_config.";
+    return architecture && path.starts_with(section) &&
+           std::ranges::find(architecture->sizes, path.substr(section.size()), &SizeRule::name) !=
+               architecture->sizes.end();
   }
 
   std::vector<std::string> keysOf(const std::string &parent) const {

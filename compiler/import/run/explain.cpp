@@ -1,6 +1,8 @@
 // Prints the same reports as text and as JSON.
 #include "compiler/import/run/explain.h"
 
+#include "compiler/import/run/foreign_names.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,6 +33,10 @@ std::vector<KeyReport> selected(const ImportedRun &run, const std::string &key) 
   for (const KeyReport &report : run.keys)
     if (matches(report.key, key))
       reports.push_back(report);
+  for (const std::string &own : ownNamesOf(key)) // "tp" of other systems is parallel_config.model_parallel
+    for (const KeyReport &report : run.keys)
+      if (reports.empty() && report.key == own)
+        return {report};
   return reports;
 }
 
@@ -41,8 +47,9 @@ std::string place(const SourceLocation &where) {
 /// Explains keys that the file does not have, if the query matches none of its keys.
 std::string explainAbsent(const std::string &key) {
   std::string text;
+  std::vector<std::string> own = ownNamesOf(key);
   for (const KeyRule &rule : runKeys())
-    if (matches(rule.path, tablePath(key)))
+    if (own.empty() ? matches(rule.path, tablePath(key)) : rule.path == own.front())
       text += fmt::format("{} is not given\n  type    {}\n  action  {}\n  effect  {}\n", rule.path,
                           keyTypeName(rule.type), keyActionName(rule.action), rule.effect);
   return text;
@@ -127,6 +134,8 @@ std::string explainRun(const ImportedRun &run, const std::string &key, bool isWh
 
 std::string noSuchKey(const std::string &key) {
   std::vector<std::string> paths;
+  if (std::vector<std::string> own = ownNamesOf(key); !own.empty())
+    return fmt::format("no key '{}', did you mean '{}'?", key, own.front());
   for (const KeyRule &rule : runKeys())
     paths.push_back(rule.path);
   return fmt::format("no key '{}'{}", key, didYouMean(key, paths));

@@ -2,7 +2,11 @@
 // its children's sizes. Nested aliases are therefore rejected without expanding them.
 #include "compiler/import/yaml/yaml.h"
 
+#include "compiler/import/yaml/yaml_fault.h"
+#include "runtime/path_kind.h"
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -33,6 +37,7 @@ public:
       : file(file), diagnostics(diagnostics), limits(limits) {}
 
   YamlPtr root;
+  SourceLocation lastQuoted; ///< of the last scalar in quotes; no location if there is none
 
   void OnDocumentStart(const YAML::Mark &) override {}
   void OnDocumentEnd() override {}
@@ -45,6 +50,8 @@ public:
     auto node = makeNode(YamlNode::Kind::Scalar, mark);
     node->text = value;
     node->quoted = tag == "!";
+    if (node->quoted)
+      lastQuoted = node->where;
     checkTag(tag, node->where);
     if (!node->quoted && (value == "~" || value == "null" || value == "Null" || value == "NULL"))
       node->kind = YamlNode::Kind::Null;
@@ -202,6 +209,10 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
       return nullptr;
     }
     YamlPtr root = builder.root;
+    if (!isClosed(text, builder.lastQuoted)) {
+      diagnostics.error(builder.lastQuoted, "a quote begins here and has no end");
+      return nullptr;
+    }
     TreeBuilder second(file, diagnostics, limits);
     if (parser.HandleNextDocument(second) && second.root)
       diagnostics.error(second.root->where, "a second document in one file, only one is read");
@@ -209,7 +220,8 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
   } catch (const LimitReached &) {
     return nullptr;
   } catch (const YAML::Exception &fault) {
-    diagnostics.error({file, fault.mark.line + 1, fault.mark.column + 1}, fmt::format("not valid YAML: {}", fault.msg));
+    auto [where, message] = faultOf(text, {file, fault.mark.line + 1, fault.mark.column + 1}, fault.msg);
+    diagnostics.error(where, message);
     return nullptr;
   }
 }
@@ -249,10 +261,12 @@ YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLi
     diagnostics.error({file, 0, 0}, "cannot read the file, it is a pipe");
     return nullptr;
   }
+  errno = 0;
   std::ifstream stream(file, std::ios::binary);
+  int reason = errno;
   std::string text(limits.bytes + 1, '\0');
   if (!stream || !stream.read(text.data(), 0)) {
-    diagnostics.error({file, 0, 0}, "cannot read the file");
+    diagnostics.error({file, 0, 0}, "cannot read the file: " + rt::whyNotOpened(file, reason));
     return nullptr;
   }
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));

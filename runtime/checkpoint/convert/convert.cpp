@@ -8,6 +8,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -127,7 +128,7 @@ WeightSystem systemAt(const Path &path) {
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
-    refuseOther(path, "is no folder");
+    refuseOther(path, std::filesystem::exists(path) ? "is no folder" : "is no folder: " + whyNotOpened(path, ENOENT));
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;

@@ -174,12 +174,13 @@ TEST(TokenizeChat, EachBadLineIsOneErrorWithItsLine) {
   EXPECT_THAT(errorOf("{", chatml), HasSubstr("not JSON: parse error"));
   EXPECT_EQ(errorOf("1", chatml), "want an object, got number");
   EXPECT_THAT(errorOf("[", chatml), HasSubstr("begins a JSON array, want an object per line; jq -c '.[]' FILE"));
-  EXPECT_EQ(errorOf(R"({"text": "a"})", chatml), "no key \"messages\"");
+  EXPECT_EQ(errorOf(R"({"text": "a"})", chatml), "no key \"messages\"; there are \"text\"");
   EXPECT_EQ(errorOf(R"({"messages": "a"})", chatml), "key \"messages\" holds string, want a list of messages");
   EXPECT_EQ(errorOf(R"({"messages": []})", chatml), "key \"messages\" holds no message");
   EXPECT_EQ(errorOf(R"({"messages": ["a"]})", chatml),
             "message 1 of \"messages\" is string, want an object with role and content");
-  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user"}]})", chatml), "message 1 of \"messages\": no key \"content\"");
+  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user"}]})", chatml),
+            "message 1 of \"messages\": no key \"content\"; there are \"role\"");
   EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": null}]})", chatml),
             "message 1 of \"messages\": key \"content\" holds null, want a string");
   EXPECT_EQ(errorOf(chatLine({{"user", "a"}, {"tool", "b"}}), chatml),
@@ -189,7 +190,7 @@ TEST(TokenizeChat, EachBadLineIsOneErrorWithItsLine) {
   EXPECT_EQ(errorOf(chatLine({{"assistant", "a"}, {"user", "b"}}), llama2),
             "template llama2 takes messages of user and assistant in turn, beginning with user; a system message may "
             "come first");
-  EXPECT_EQ(errorOf(R"({"instruction": "a"})", alpaca), "no key \"output\"");
+  EXPECT_EQ(errorOf(R"({"instruction": "a"})", alpaca), "no key \"output\"; there are \"instruction\"");
   EXPECT_EQ(errorOf(R"({"instruction": "a", "output": "b", "input": 1})", alpaca),
             "key \"input\" holds number, want a string");
 }

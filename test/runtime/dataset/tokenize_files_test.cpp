@@ -377,7 +377,13 @@ TEST(JsonFields, ReasonsForEachFault) {
   auto reason = [&values](const std::string &line) { return readJsonFields(line, {"a", "b"}, values); };
   EXPECT_EQ(reason(R"({"b":"2","x":{"a":[{"a":3}]},"a":"1"})"), "");
   EXPECT_THAT(values, testing::ElementsAre("1", "2"));
-  EXPECT_EQ(reason(R"({"a":"1"})"), "no key \"b\"");
+  EXPECT_EQ(reason(R"({"a":"1"})"), "no key \"b\"; there are \"a\"");
+  EXPECT_EQ(reason(R"({"content":"1","meta":{"b":"2"},"id":3})"),
+            "no key \"a\"; there are \"content\", \"meta\", \"id\"");
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i)
+    many += "\"key" + std::to_string(i) + "\":1,";
+  EXPECT_THAT(reason(many + "\"b\":\"\"}"), testing::EndsWith("\"key6\", \"key7\", ..."));
   EXPECT_EQ(reason(R"({"a":1,"b":""})"), "key \"a\" holds a number, want a string");
   EXPECT_EQ(reason(R"({"a":{"a":""},"b":""})"), "key \"a\" holds an object, want a string");
   EXPECT_THAT(reason("[1]"), HasSubstr("got an array"));

@@ -88,6 +88,14 @@ TEST(Explain, AbsentAndUnknownKeys) {
   EXPECT_EQ(noSuchKey("optimizer.bets"), "no key 'optimizer.bets', did you mean 'optimizer.betas'?");
 }
 
+TEST(Explain, NamesOfOtherSystems) {
+  ImportedRun r = run("gpt2_13b");
+  EXPECT_THAT(explainRun(r, "tp"), HasSubstr("parallel_config.model_parallel: 8\n"));
+  EXPECT_THAT(explainRun(r, "pp"), HasSubstr("parallel_config.pipeline_stage"));
+  EXPECT_THAT(explainRun(r, "lr"), HasSubstr("lr_schedule.learning_rate: "));
+  EXPECT_THAT(explainRun(r, "zero_stage"), HasSubstr("planner.pin.zero is not given\n"));
+}
+
 TEST(Explain, DerivedValues) {
   EXPECT_THAT(explainRun(run("gpt2_124m"), "", /*isWhole=*/true),
               AllOf(HasSubstr("\nderived:\n"), HasSubstr("parameters: 124,439,808"), HasSubstr("global batch: 4")));

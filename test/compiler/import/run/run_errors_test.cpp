@@ -436,6 +436,30 @@ INSTANTIATE_TEST_SUITE_P(
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
 // A wrong value gives one error, without errors that follow from it.
+// Names of transformers, torch and Megatron, under every model file.
+TEST(RunErrors, NamesOfOthersAreUnderstood) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"tensor_parallel", "parallel_config.model_parallel"},
+      {"parallel_config.tensor_model_parallel_size", "parallel_config.model_parallel"},
+      {"global_batch_size", "planner.global_batch"},
+      {"runner_config.per_device_train_batch_size", "runner_config.batch_size"},
+      {"lr", "lr_schedule.learning_rate"},
+      {"optimizer.lr", "lr_schedule.learning_rate"},
+      {"max_steps", "lr_schedule.total_steps"},
+      {"n_layer", "model.model_config.num_layers"},
+      {modelConfig + "n_layers", "model.model_config.num_layers"},
+      {modelConfig + "n_embd", "model.model_config.hidden_size"}};
+  for (const char *config : {"tiny_gpt", "llama2_7b", "mixtral_8x7b", "qwen3_30b_a3b"})
+    for (const auto &[name, own] : names) {
+      ImportOptions options;
+      options.sets = {name + "=3"};
+      ImportedRun run = importRun(std::string(ESPALIER_SOURCE_DIR "/configs/") + config + ".yaml", options);
+      EXPECT_THAT(run.diagnostics.render(), HasSubstr(", did you mean '" + own + "'?")) << config << " " << name;
+    }
+  EXPECT_THAT(tiny({modelConfig + "num_hidden_layers=3"}).diagnostics.render(), HasSubstr("model_config.num_layers'?"));
+  EXPECT_THAT(tiny({modelConfig + "ffn_hidden_size=3"}).diagnostics.render(), HasSubstr("model_config.expand_ratio'?"));
+}
+
 TEST(RunErrors, AFaultIsReportedOnce) {
   for (const char *set :
        {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",

@@ -57,6 +57,42 @@ TEST(Yaml, SyntaxErrorHasALocation) {
   EXPECT_THAT(parse("a: *nowhere\n").errors(), StartsWith("run.yaml:1:4: error: not valid YAML"));
 }
 
+struct InWords {
+  const char *text, *fault;
+};
+class YamlFault : public testing::TestWithParam<InWords> {};
+
+// The parser's own messages name its states, such as "end of map not found".
+TEST_P(YamlFault, SaysWhatToWrite) {
+  Parsed p = parse(GetParam().text);
+  EXPECT_FALSE(p.root);
+  EXPECT_THAT(p.errors(), StartsWith(std::string("run.yaml:") + GetParam().fault)) << GetParam().text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, YamlFault,
+    testing::Values(
+        InWords{"a:\n\tb: 3\n", "2:1: error: not valid YAML: a tab indents this line; YAML takes spaces only"},
+        InWords{"a:\n  b:\n \t c: 3\n", "3:2: error: not valid YAML: a tab indents this line"},
+        InWords{"a:\n  b:\n     c: d\n   x: 3\n",
+                "4:4: error: not valid YAML: this line is indented by 3 spaces; the sections above have 0, 2 or 5"},
+        InWords{"a: 1\n b: 2\n",
+                "2:2: error: not valid YAML: this line is indented by 1 space; the sections above have 0"},
+        InWords{"a: [1, 2\nb: 3\n", "2:"}, InWords{"a: {b: 1\nc: 3\n", "2:2: error: not valid YAML: a list '[...]'"},
+        InWords{"a: \"x\nb: 3\n", "1:4: error: a quote begins here and has no end"},
+        InWords{"\xC3\xA4: 1\n\xC3\xB6: 'x\nb: 3\n", "2:5: error: a quote begins here and has no end"},
+        InWords{"a: b: c\n", "1:5: error: not valid YAML: a second ':' in one line; put the value in quotes"},
+        InWords{"a: @x\n",
+                "1:4: error: not valid YAML: a value cannot begin with this character; put the value in quotes"},
+        InWords{"a 3\nb: 2\n",
+                "1:1: error: not valid YAML: this line is no `key: value`; is the ':' with a space missing?"},
+        InWords{"b: 1\na:3\nc: 2\n", "2:1: error: not valid YAML: this line is no `key: value`"}));
+
+TEST(Yaml, QuotesHaveAnEnd) {
+  for (const char *text : {"a: 'it''s'\n", "a: \"x\\\"y\"\n", "\"a\": 1\n", "a: 'x\n  y'\n"})
+    EXPECT_EQ(parse(text).errors(), "") << text;
+}
+
 TEST(Yaml, AnchorsAreShared) {
   Parsed p = parse("a: &x {b: 1}\nc: *x\n");
   ASSERT_TRUE(p.root) << p.errors();
@@ -136,7 +172,8 @@ TEST(Yaml, EqualFilesAreParsedOnce) {
 TEST(Yaml, MissingFileIsAnError) {
   Diagnostics diagnostics;
   EXPECT_EQ(loadYaml("/nowhere/run.yaml", diagnostics), nullptr);
-  EXPECT_EQ(diagnostics.render(), "/nowhere/run.yaml: error: cannot read the file\n");
+  EXPECT_EQ(diagnostics.render(),
+            "/nowhere/run.yaml: error: cannot read the file: No such file or directory: there is no folder /nowhere\n");
   Diagnostics folder;
   EXPECT_EQ(loadYaml("/", folder), nullptr);
   EXPECT_THAT(folder.render(), HasSubstr("cannot read the file"));
