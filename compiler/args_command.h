@@ -11,6 +11,7 @@ struct ArgsArguments {
   std::string output;       ///< run file to write; empty means standard output
   std::string cluster;      ///< NAME or NAME:HOSTSxDEVICES
   std::string base;         ///< run file with the values that the flags do not give
+  bool json = false;        ///< print the effect of each flag and the run file as JSON
   std::string ignoredFlags; ///< flags of the script to ignore: "fp8-format,--own-flag"
 };
 

@@ -97,6 +97,7 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb.option("--base", arguments.base, "run file that holds what the flags do not say");
   verb.option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: min-loss-scale,own-flag");
+  verb.flag("--json", arguments.json, "print the effect of each flag and the run file as JSON");
   verb.action([&] { return importArgsVerb(arguments); });
 }
 

@@ -4,6 +4,7 @@
 #include "tools/choose_device.h"
 #include "tools/commands.h"
 
+#include "compiler/import/yaml/yaml.h"
 #include "runtime/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/memory_check.h"
@@ -16,6 +17,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -28,7 +30,33 @@ struct CalibrateWords {
   std::vector<std::string> plans;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
   double seconds = 0.1;
+  bool json = false;
 };
+
+/// Returns a cluster file as JSON.
+nlohmann::ordered_json asJson(const YamlNode &node) {
+  if (node.isMap()) {
+    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    for (const YamlEntry &entry : node.entries)
+      map[entry.key] = asJson(*entry.value);
+    return map;
+  }
+  if (node.isSequence()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const YamlPtr &item : node.items)
+      list.push_back(asJson(*item));
+    return list;
+  }
+  std::optional<double> number = yamlNumber(node);
+  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(node.text);
+}
+
+void printJson(const CalibrateWords &words, const std::string &text) {
+  Diagnostics none;
+  YamlPtr cluster = parseYaml(words.output, text, none);
+  nlohmann::ordered_json answer = {{"schema", 1}, {"output", words.output}, {"cluster", asJson(*cluster)}};
+  fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
 
 /// Measures the threads as ranks. Prints at most one line per second, because many ranks on few cores take minutes.
 MeasuredMachine measureCpu(const CalibrateWords &words) {
@@ -96,6 +124,7 @@ void addCalibrateCommand(const Verb &app) {
                    "their fastest algorithms");
   calibrate.option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores").range(1, 256);
   calibrate.option("--seconds", words->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
+  calibrate.flag("--json", words->json, "print the cluster file as JSON");
   calibrate.action([words] {
     std::optional<rt::AtomicFile> file; // fail before the measurement if the file cannot be written
     if (!words->output.empty())
@@ -105,12 +134,14 @@ void addCalibrateCommand(const Verb &app) {
     if (!words->plans.empty() && words->target != "cuda")
       throw UsageError("--plan is of --target cuda");
     std::string text = measure(*words);
-    if (!file) {
-      fmt::print("{}", text);
-      return;
+    if (file) {
+      file->write(text.data(), text.size());
+      file->commit();
     }
-    file->write(text.data(), text.size());
-    file->commit();
+    if (words->json)
+      printJson(*words, text);
+    else if (!file)
+      fmt::print("{}", text);
   });
 }
 

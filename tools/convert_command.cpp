@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace espalier {
@@ -22,7 +23,7 @@ namespace {
 
 struct ConvertWords {
   std::string source, target, to, run, base, names = "mcore", format = "safetensors", reference;
-  bool merges = false;
+  bool merges = false, json = false;
   int64_t tp = 1, pp = 1, shards = 0;
 };
 
@@ -161,8 +162,16 @@ void convert(ConvertWords words) {
     rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
   uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
   bool hasAdapters = words.to == "peft" || from == rt::WeightSystem::Peft;
-  fmt::print("{}: {} parameters of {}\n", written, (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0),
-             model.model.name);
+  uint64_t parameters = (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0);
+  if (words.json)
+    fmt::print("{}\n", nlohmann::ordered_json({{"schema", 1},
+                                               {"folder", written},
+                                               {"format", words.to},
+                                               {"model", model.model.name},
+                                               {"parameters", parameters}})
+                           .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  else
+    fmt::print("{}: {} parameters of {}\n", written, parameters, model.model.name);
 }
 
 } // namespace
@@ -184,6 +193,7 @@ void addConvertCommand(const Verb &app) {
   command.option("--model", words->run,
                  "run file of the model; default: made from the config.json of SRC or --reference");
   command.option("--base", words->base, "weights beside which the adapters of a folder of peft lie");
+  command.flag("--json", words->json, "print the folder, the model and its size as JSON");
   Verb megatron = command.group("megatron", "with --to megatron");
   megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);
   megatron.option("--pp", words->pp, "pipeline stages").range(1, 100000);

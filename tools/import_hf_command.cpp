@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 
 #include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/yaml/findings_json.h"
 
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/files/atomic_file.h"
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace espalier {
 namespace {
@@ -21,7 +23,28 @@ constexpr uint64_t mostConfigBytes = uint64_t(1) << 20;
 
 struct ImportHfWords {
   std::string folder, output;
+  bool json = false;
 };
+
+/// Prints what became of each key.
+void printKeys(const ImportHfWords &words, const ImportedHf &imported) {
+  if (!words.json) {
+    for (const HfKeyReport &key : imported.keys)
+      fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", key.where.file, key.where.line, key.where.column,
+                 key.isUsed ? "used" : "ignored", key.key, key.effect);
+    return;
+  }
+  nlohmann::ordered_json answer = {{"schema", 1}, {"file", words.folder}, {"output", words.output}};
+  answer["run_file"] = imported.diagnostics.hasErrors() ? nullptr : nlohmann::ordered_json(imported.yaml);
+  answer["keys"] = nlohmann::ordered_json::array();
+  for (const HfKeyReport &key : imported.keys)
+    answer["keys"].push_back({{"key", key.key},
+                              {"line", key.where.line},
+                              {"action", key.isUsed ? "used" : "ignored"},
+                              {"effect", key.effect}});
+  addFindings(answer, imported.diagnostics);
+  fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
 
 ExitCode importHf(const ImportHfWords &words) {
   std::string file = words.folder;
@@ -38,13 +61,12 @@ ExitCode importHf(const ImportHfWords &words) {
   }
   ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
   fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (words.json || !imported.diagnostics.hasErrors())
+    printKeys(words, imported);
   if (imported.diagnostics.hasErrors())
     return UserError;
-  for (const HfKeyReport &key : imported.keys)
-    fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", key.where.file, key.where.line, key.where.column,
-               key.isUsed ? "used" : "ignored", key.key, key.effect);
   if (words.output.empty()) {
-    fmt::print("{}", imported.yaml);
+    fmt::print("{}", words.json ? "" : imported.yaml);
     return Success;
   }
   rt::writeWhole(words.output, imported.yaml);
@@ -61,6 +83,7 @@ void addImportHfCommand(const Verb &app) {
   Verb command = app.verb("import-hf", "Turn a config.json of transformers into a run file");
   command.option("DIR", words->folder, "folder with a config.json, or the file").required();
   command.option("-o,--output", words->output, "the run file to write; default: standard output");
+  command.flag("--json", words->json, "print the effect of each key and the run file as JSON");
   command.action([words] { return importHf(*words); });
 }
 

@@ -210,7 +210,13 @@ void addLaunchCommand(const Verb &app) {
   verb.flag("--here", words->isHere,
             "start mpirun on this machine; default: on the first host if this machine is not one of the hosts");
   verb.option("command", words->run, "behind --: run X.plan ...");
-  verb.action([words] { return readRunAndLaunch(*words); });
+  auto json = std::make_shared<bool>(false);
+  verb.flag("--json", *json, "print one JSON object about the run at its end, as run --json does");
+  verb.action([words, json] {
+    if (*json && std::ranges::count(words->run, "--json") == 0)
+      words->run.push_back("--json");
+    return readRunAndLaunch(*words);
+  });
 }
 
 } // namespace espalier

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -28,6 +29,7 @@ struct PreflightWords {
   std::string hosts, ssh, output;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 256U));
   double seconds = 0.1;
+  bool json = false;
 };
 
 /// Starts this command on the hosts by mpirun.
@@ -38,6 +40,8 @@ int preflightOnHosts(const PreflightWords &words) {
                            fmt::format("{}", words.seconds)});
   if (!words.output.empty())
     line.insert(line.end(), {"-o", std::filesystem::absolute(words.output).string()});
+  if (words.json)
+    line.push_back("--json");
   return runMpirun(std::move(line));
 }
 
@@ -89,8 +93,33 @@ std::optional<Preflight> measureMpiRank(const PreflightWords &words) {
   }
 }
 
+void printJson(const PreflightWords &words, const Preflight &preflight, const std::vector<std::string> &outliers) {
+  using Json = nlohmann::ordered_json;
+  Json answer = {
+      {"schema", 1}, {"output", words.output}, {"ranks", Json::array()}, {"links", Json::array()}, {"slow", outliers}};
+  for (size_t rank = 0; rank < preflight.ranks.size(); ++rank)
+    answer["ranks"].push_back({{"rank", rank},
+                               {"host", preflight.ranks[rank].host},
+                               {"flops_per_second", preflight.ranks[rank].machine.f32Flops},
+                               {"memory_bytes_per_second", preflight.ranks[rank].machine.memoryBytesPerSecond}});
+  for (const PairFigures &pair : preflight.pairs)
+    answer["links"].push_back({{"first", pair.first},
+                               {"second", pair.second},
+                               {"between_hosts", preflight.isBetweenHosts(pair)},
+                               {"bytes_per_second", pair.bytesPerSecond},
+                               {"latency_seconds", pair.latencySeconds}});
+  fmt::print("{}\n", answer.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 int report(const PreflightWords &words, const Preflight &preflight) {
   MeasuredMachine machine = typicalMachine(preflight);
+  std::vector<std::string> outliers = outliersOf(preflight);
+  if (!words.output.empty())
+    rt::writeWhole(words.output, clusterYaml(clusterNameOf(words.output), machine));
+  if (words.json) {
+    printJson(words, preflight, outliers);
+    return outliers.empty() ? Success : Failed;
+  }
   for (size_t rank = 0; rank < preflight.ranks.size(); ++rank) {
     const RankFigures &one = preflight.ranks[rank];
     fmt::print("rank {} on {}: matrix product {:.3g} FLOP/s, memory {:.3g} B/s\n", rank, one.host, one.machine.f32Flops,
@@ -99,9 +128,6 @@ int report(const PreflightWords &words, const Preflight &preflight) {
   for (const PairFigures &pair : preflight.pairs)
     fmt::print("link {}-{}{}: {:.3g} B/s, latency {:.3g} s\n", pair.first, pair.second,
                preflight.isBetweenHosts(pair) ? " between hosts" : "", pair.bytesPerSecond, pair.latencySeconds);
-  if (!words.output.empty())
-    rt::writeWhole(words.output, clusterYaml(clusterNameOf(words.output), machine));
-  std::vector<std::string> outliers = outliersOf(preflight);
   for (const std::string &outlier : outliers)
     fmt::print("{}\n", outlier);
   fmt::print("{}, {}: {}\n", rt::counted(preflight.ranks.size(), "rank"), rt::counted(preflight.pairs.size(), "link"),
@@ -122,6 +148,7 @@ void addPreflightCommand(const Verb &app) {
       .excludes(hosts);
   verb.option("--seconds", words->seconds, "least time of each measurement").range(0.0, 60.0);
   verb.option("-o,--output", words->output, "cluster file to write, with the medians, as calibrate does");
+  verb.flag("--json", words->json, "print the figures as JSON");
   verb.action([words] {
     if (!words->hosts.empty())
       return preflightOnHosts(*words);

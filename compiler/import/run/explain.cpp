@@ -2,6 +2,7 @@
 #include "compiler/import/run/explain.h"
 
 #include "compiler/import/run/foreign_names.h"
+#include "compiler/import/yaml/findings_json.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -160,13 +161,7 @@ std::string explainRunJson(const ImportedRun &run, const std::string &key) {
   for (const DerivedValue &value : run.derived)
     if (key.empty() || value.name == key)
       json["derived"].push_back({{"name", value.name}, {"value", value.value}, {"reason", value.reason}});
-  json["errors"] = nlohmann::ordered_json::array();
-  json["warnings"] = nlohmann::ordered_json::array();
-  for (const Diagnostic &finding : run.diagnostics.sorted())
-    json[finding.severity == Severity::Error ? "errors" : "warnings"].push_back({{"file", finding.where.file},
-                                                                                 {"line", finding.where.line},
-                                                                                 {"column", finding.where.column},
-                                                                                 {"message", finding.message}});
+  addFindings(json, run.diagnostics);
   // Invalid UTF-8 from the user's file must not stop the report.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
