@@ -283,13 +283,10 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
                                              const std::vector<std::string> &folders) {
   Architecture architecture;
   architecture.file = file;
-  architecture.root = loadYaml(file, diagnostics);
+  architecture.root =
+      loadYamlMap(file, "a model file is a map with name, sizes, dims, model and segments", diagnostics);
   if (!architecture.root)
     return std::nullopt;
-  if (!architecture.root->isMap()) {
-    diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
-    return std::nullopt;
-  }
   std::vector<std::string> modelFolders;
   for (const std::string &folder : folders)
     modelFolders.push_back(folder + "/models");

@@ -47,7 +47,7 @@ private:
 void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vector<std::string> &folders,
                  Diagnostics &diagnostics) {
   std::string file = findConfig("share", "achieved", folders);
-  YamlPtr root = file.empty() ? nullptr : loadYaml(file, diagnostics);
+  YamlPtr root = file.empty() ? nullptr : loadYamlMap(file, "shares are a map of lists by device", diagnostics);
   if (!root)
     return; // a rate that is needed and missing is reported later
   ShareReader shares(*root, diagnostics);

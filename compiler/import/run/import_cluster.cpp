@@ -213,7 +213,7 @@ public:
       reader.diagnostics().error(where, other.empty() ? whyNoCluster(name, folders) : other);
       return false;
     }
-    YamlPtr root = loadYaml(file, reader.diagnostics());
+    YamlPtr root = loadYamlMap(file, "a cluster file is a map of constants", reader.diagnostics());
     if (!root)
       return false;
     cluster().name = name;
@@ -400,7 +400,7 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
     diagnostics.error({"--cluster", 0, 0}, noConfig("cluster", name, folders));
     return std::nullopt;
   }
-  YamlPtr root = loadYaml(file, diagnostics);
+  YamlPtr root = loadYamlMap(file, "a cluster file is a map of constants", diagnostics);
   if (!root)
     return std::nullopt;
   ClusterConfig cluster;

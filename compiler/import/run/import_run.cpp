@@ -434,13 +434,10 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.diagnostics.error({file, 0, 0}, rt::wayOf(file));
     return run;
   }
-  YamlPtr root = loadYaml(file, run.diagnostics);
+  YamlPtr root =
+      loadYamlMap(file, "a run file is a map of sections such as model and parallel_config", run.diagnostics);
   if (!root)
     return run;
-  if (!root->isMap()) {
-    run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
-    return run;
-  }
   auto setsBase = [](const std::string &set) { return set.starts_with("base_config="); };
   for (const std::string &set : options.sets)
     root = setsBase(set) ? applySet(root, set, run) : root;
@@ -448,6 +445,10 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   for (const std::string &set : options.sets)
     root = setsBase(set) ? root : applySet(root, set, run);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
+  std::error_code error;
+  const char *named = std::getenv("ESPALIER_CONFIGS");
+  if (named && *named && !fs::is_directory(fs::path(named) / "models", error))
+    run.diagnostics.warning({"ESPALIER_CONFIGS", 0, 0}, fmt::format("is not searched: {} has no models/", named));
   root = mergePretrainedModel(root, file, folders, run.diagnostics);
   RunReader reader(*root, run);
   std::optional<Architecture> architecture = findArchitecture(reader, folders);

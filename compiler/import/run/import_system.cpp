@@ -236,7 +236,7 @@ void importSystem(const RunReader &reader, const ImportOptions &options, const s
     return;
   }
   system.name = name;
-  if (YamlPtr root = loadYaml(file, reader.diagnostics()))
+  if (YamlPtr root = loadYamlMap(file, "a system file is a map of constants", reader.diagnostics()))
     SystemReader(system, reader.config().cluster, reader.diagnostics()).read(*root);
 }
 

@@ -287,6 +287,14 @@ YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLi
   return tree;
 }
 
+YamlPtr loadYamlMap(const std::string &file, const std::string &what, Diagnostics &diagnostics) {
+  YamlPtr root = loadYaml(file, diagnostics);
+  if (!root || root->isMap())
+    return root;
+  diagnostics.error({file, 1, 1}, what);
+  return nullptr;
+}
+
 YamlPtr withValue(const YamlPtr &root, std::string_view path, const YamlPtr &value) {
   if (path.empty())
     return value;

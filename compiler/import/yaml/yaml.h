@@ -57,6 +57,9 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
 /// texts once, if they have no faults.
 YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLimits &limits = {});
 
+/// Reads a file that is a map. `what` says what it is, such as "a system is a map of its constants".
+YamlPtr loadYamlMap(const std::string &file, const std::string &what, Diagnostics &diagnostics);
+
 /// Returns a copy of `root` in which `path` ("a.b.c", list items by index) holds `value`. Missing maps are added.
 /// Returns null if the path passes through a scalar or beyond the end of a list.
 YamlPtr withValue(const YamlPtr &root, std::string_view path, const YamlPtr &value);

@@ -181,6 +181,26 @@ TEST(ModelFiles, AFaultOfAnotherFileIsAWarning) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr("models/broken.yaml:3:1: warning: not valid YAML: "));
 }
 
+// A file that is no map has no keys that could be read, and was taken for one without keys.
+TEST(ImportRun, EveryFileIsAMap) {
+  fs::path file = fs::path(testing::TempDir()) / "espalier_list.yaml";
+  std::ofstream(file) << "[1]\n";
+  ImportOptions system, cluster;
+  system.system = cluster.cluster = file.string();
+  EXPECT_THAT(importRun(config("tiny_gpt"), system).diagnostics.render(),
+              HasSubstr("espalier_list.yaml:1:1: error: a system file is a map of constants"));
+  EXPECT_THAT(importRun(config("tiny_gpt"), cluster).diagnostics.render(),
+              HasSubstr("espalier_list.yaml:1:1: error: a cluster file is a map of constants"));
+  fs::remove(file);
+}
+
+TEST(ImportRun, AConfigFolderWithoutModelsIsReported) {
+  setenv("ESPALIER_CONFIGS", "/nowhere", 1);
+  EXPECT_THAT(importRun(config("tiny_gpt")).diagnostics.render(),
+              HasSubstr("ESPALIER_CONFIGS: warning: is not searched: /nowhere has no models/"));
+  unsetenv("ESPALIER_CONFIGS");
+}
+
 TEST(ImportRun, FileWithoutAMapIsRefused) {
   fs::path file = fs::path(testing::TempDir()) / "espalier_list_run.yaml";
   std::ofstream(file) << "[1]\n";
