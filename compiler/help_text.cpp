@@ -19,8 +19,7 @@ constexpr const char *restGroup = "Options", *helpGroup = "Help";
 
 /// The groups of options of all verbs, in the order of `--help`. An option that no group names is among "Options".
 const std::vector<std::pair<std::string, std::vector<std::string>>> optionGroups = {
-    {"Run file and machine",
-     {"cluster", "set", "system", "target", "base", "rank-table", "model", "devices", "lose-node"}},
+    {"Run file and machine", {"cluster", "set", "system", "target", "base", "model", "devices", "lose-node"}},
     {"Choice of the plan", {"all", "pin", "why-not", "sweep", "price", "elastic-hosts", "elastic-devices"}},
     {"Weights and text",
      {"load", "prompt", "file", "tokens", "tokenizer", "vocab-file", "merge-file", "tokenizer-model", "chat-template"}},
@@ -32,8 +31,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> optionGroups
      {"steps", "eval-every", "on-divergence", "max-rollbacks", "dump-gradients", "dump-parameters"}},
     {"Checkpoints", {"checkpoint", "save-every", "save", "keep", "max-unsaved", "resume", "accept-changes"}},
     {"Devices and processes",
-     {"device", "threads", "processes", "comm", "nodes", "node-rank", "rendezvous", "token-file", "server-id",
-      "device-range", "share-devices", "workers", "partitions", "host", "port"}},
+     {"device", "threads", "processes", "comm", "nodes", "node-rank", "rendezvous", "token-file", "rank-table",
+      "server-id", "device-range", "share-devices", "workers", "partitions", "host", "port"}},
     {"Failures",
      {"elastic", "min-ranks", "max-restarts", "failure-report", "failure-timeout", "stall-timeout", "compare-every"}},
     {"Results",
