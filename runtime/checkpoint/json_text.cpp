@@ -1,5 +1,7 @@
-// The depth is limited while parsing, because a megabyte of brackets would become a hundred megabytes of values.
+// The depth is limited before parsing, because a megabyte of brackets would become a hundred megabytes of values.
 #include "runtime/checkpoint/json_text.h"
+
+#include "runtime/json_bounds.h"
 
 #include <limits>
 
@@ -8,16 +10,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int mostLevels = 8;
+constexpr size_t mostLevels = 8;
 
 } // namespace
 
 Json parseShallow(std::string_view text) {
-  return Json::parse(text, [](int depth, Json::parse_event_t, Json &) {
-    if (depth > mostLevels)
-      throw Json::other_error::create(501, "nested too deep", nullptr);
-    return true;
-  });
+  if (!isWithinBounds(text, {.levels = mostLevels}))
+    throw Json::other_error::create(501, "nested too deep", nullptr);
+  return Json::parse(text);
 }
 
 int64_t wholeNumber(const Json &value) {

@@ -1,5 +1,7 @@
 #include "runtime/generate/body_reader.h"
 
+#include "runtime/json_bounds.h"
+
 #include <fmt/format.h>
 #include <map>
 
@@ -7,20 +9,19 @@ namespace espalier::rt {
 
 namespace {
 
-constexpr int deepest = 8;
+/// Bounds of a valid body. The keys of an object are looked up one by one, so many keys would take quadratic time.
+constexpr JsonBounds bounds = {.levels = 8, .keys = 256};
 
 } // namespace
 
 BodyReader::BodyReader(std::string_view text, const BodyLimits &limits) : limits(limits) {
   if (text.size() > limits.bytes)
     throw BodyError(fmt::format("the body has {} bytes, at most {} are taken", text.size(), limits.bytes));
-  bool isDeep = false;
-  auto limit = [&](int depth, Json::parse_event_t, Json &) {
-    isDeep |= depth > deepest;
-    return !isDeep;
-  };
-  body = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
-  if (isDeep || body.is_discarded() || !body.is_object())
+  if (!isWithinBounds(text, bounds))
+    throw BodyError(fmt::format("the body is nested in more than {} levels, or an object has more than {} keys",
+                                bounds.levels, bounds.keys));
+  body = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (body.is_discarded() || !body.is_object())
     throw BodyError("the body is not a JSON object");
 }
 

@@ -104,7 +104,12 @@ TEST(ChatBody, RejectsInvalidBodies) {
 TEST(CompletionBody, RejectsInvalidBodies) {
   EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
   EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
-  EXPECT_EQ(faultOf(std::string(100, '[')), "the body is not a JSON object");
+  const char *tooMuch = "the body is nested in more than 8 levels, or an object has more than 256 keys";
+  EXPECT_EQ(faultOf(std::string(100, '[')), tooMuch);
+  std::string keys = "\"0\": 0";
+  for (int i = 1; i < 257; ++i)
+    keys += ", \"" + std::to_string(i) + "\": 0";
+  EXPECT_EQ(faultOf("{" + keys + "}"), tooMuch);
   const char *noPrompt = "prompt is neither a text nor a list of token ids, nor a list of texts or of such lists";
   EXPECT_EQ(faultOf("{}"), noPrompt);
   EXPECT_EQ(faultOf(R"({"prompt": [-1]})"), noPrompt);
