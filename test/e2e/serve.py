@@ -75,6 +75,7 @@ def check_answers(server):
     joined = "".join(choice["text"] for choice in choices)
     reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
     assert joined == whole["choices"][0]["text"] and reasons == ["length"], (joined, whole, reasons)
+    assert server.ask(json.dumps(body), path="/v1/completions/")[0] == 200, "a final slash"
     print("the joined stream is the whole answer")
     for refused in REFUSED:
         status, text = server.ask(refused)
@@ -178,6 +179,23 @@ def check_pages(server):
     print("metrics, the page, and requests of an allowed origin")
 
 
+def check_refused_body(server):
+    """The body of a refused request is not read as the next request of the connection."""
+    inner = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(inner)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20 * slowdown) as client:
+        client.sendall(head)
+        said = client.recv(4096)
+        try:
+            client.sendall(inner)  # after the refusal, as a proxy that passes on a body may do
+            while piece := client.recv(4096):
+                said += piece
+        except (BrokenPipeError, ConnectionResetError):  # the server has closed the connection with the body unread
+            pass
+    assert said.count(b"HTTP/1.1 ") == 1 and b" 401 " in said, said
+    print("a refused body is no request")
+
+
 def check_backlog():
     """The system queues connections for a server that does not accept them, here a suspended server."""
     server = Server()
@@ -259,6 +277,7 @@ def main():
     status, text = guarded.ask(json.dumps({"messages": MESSAGES}), "-H", f"Authorization: Bearer {TOKEN}",
                                path="/v1/chat/completions")
     assert status == 400 and "--chat-template chatml|llama2|llama3|alpaca" in text, text
+    check_refused_body(guarded)
     guarded.end()
     check_backlog()
     check_bound()

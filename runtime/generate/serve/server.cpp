@@ -72,7 +72,7 @@ public:
     http.set_payload_max_length(BodyLimits().bytes);
     http.set_read_timeout(readSeconds, 0);
     http.set_write_timeout(writeSeconds, 0);
-    http.set_keep_alive_timeout(2);
+    http.set_keep_alive_max_count(1); // the library would read the unread body of a refused request as the next request
     http.set_pre_routing_handler([&](const httplib::Request &request, httplib::Response &response) {
       return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
                                        : httplib::Server::HandlerResponse::Handled;
@@ -82,8 +82,11 @@ public:
         refuse(response, response.status, reasonOf(request, response.status));
     });
     http.set_logger([&](const httplib::Request &request, const httplib::Response &response) {
-      bool isKnown = std::ranges::any_of(routes, [&](const auto &route) { return request.path == route.second; });
-      metrics.countResponse(isKnown ? request.path : "other", response.status);
+      std::string path = request.path; // clients may add a final slash
+      if (path.size() > 1 && path.ends_with('/'))
+        path.pop_back();
+      bool isKnown = std::ranges::any_of(routes, [&](const auto &route) { return path == route.second; });
+      metrics.countResponse(isKnown ? path : "other", response.status);
     });
     route();
   }
@@ -122,12 +125,12 @@ private:
       DecodeThread::Load load = decoding.load();
       response.set_content(metrics.text(load.running, load.waiting), prometheusType);
     });
-    http.Get("/v1/models",
+    http.Get("/v1/models/?",
              [&](const httplib::Request &, httplib::Response &response) { response.set_content(modelsText(), json); });
-    http.Post("/v1/completions", [&](const httplib::Request &request, httplib::Response &response) {
+    http.Post("/v1/completions/?", [&](const httplib::Request &request, httplib::Response &response) {
       complete(request, response, /*isChat=*/false);
     });
-    http.Post("/v1/chat/completions", [&](const httplib::Request &request, httplib::Response &response) {
+    http.Post("/v1/chat/completions/?", [&](const httplib::Request &request, httplib::Response &response) {
       complete(request, response, /*isChat=*/true);
     });
   }
