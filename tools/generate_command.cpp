@@ -142,7 +142,7 @@ void print(const GenerateWords &words, const Model &model, const std::vector<rt:
     if (words.json)
       all.push_back(describe(requests[i], completions[i]));
     else if (model.tokenizer)
-      fmt::print("{}{}\n", model.tokenizer->decode(requests[i].prompt), completions[i].text);
+      fmt::print("{}{}\n", rt::textOfPrompt(*model.tokenizer, requests[i].prompt), completions[i].text);
     else
       fmt::print("{}\n", fmt::join(completions[i].tokens, " "));
   }

@@ -1,8 +1,10 @@
 #include "runtime/generate/completion_answer.h"
 
+#include "runtime/generate/text_stream.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/utf8.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -11,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-size_t charactersOf(std::string_view text) {
-  size_t count = 0;
+int64_t charactersOf(std::string_view text) {
+  int64_t count = 0;
   for (size_t at = 0; at < text.size(); at += decodeUtf8(text, at).bytes)
     ++count;
   return count;
@@ -41,22 +43,20 @@ std::string errorJson(const std::string &message, const std::string &type) {
   return jsonText({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}});
 }
 
-std::string CompletionAnswer::textOf(int32_t token, int32_t before) const {
-  if (!tokenizer || token >= tokenizer->vocabSize())
+std::string CompletionAnswer::textOf(int32_t token, std::span<const int32_t> before) const {
+  if (!tokenizer || !tokenizer->hasToken(token))
     return fmt::format("token_id:{}", token);
-  // Tokenizers may drop the white space before the first token, so the text is what the token adds to another one.
-  auto textOfTokens = [&](std::initializer_list<int32_t> tokens) {
-    return tokenizer->decode(std::span(tokens.begin(), tokens.size()));
-  };
-  if (before >= 0 && before < tokenizer->vocabSize()) {
-    std::string first = textOfTokens({before}), both = textOfTokens({before, token});
-    if (both.starts_with(first))
-      return both.substr(first.size());
-  }
-  return textOfTokens({token});
+  return continuationOf(*tokenizer, before, {&token, 1}).added();
 }
 
-int32_t CompletionAnswer::lastOf(size_t choice) const { return body.promptOf(choice).ids.back(); }
+CompletionAnswer::Written CompletionAnswer::behindPrompt(size_t choice) const {
+  Written written{body.promptOf(choice).ids, 0, ""};
+  if (tokenizer) {
+    std::string text = continuationOf(*tokenizer, {}, written.ids).text;
+    written.open = text.substr(wholeCharacters(text)); // the text of the choice begins with this character
+  }
+  return written;
+}
 
 Json CompletionAnswer::open(const char *object) const {
   return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
@@ -71,26 +71,31 @@ Json CompletionAnswer::usage(std::span<const Completion> ends) const {
   return {{"prompt_tokens", prompts}, {"completion_tokens", tokens}, {"total_tokens", prompts + tokens}};
 }
 
-Json CompletionAnswer::logProbabilities(std::span<const TokenScore> scores, int32_t before, size_t &offset,
-                                        bool isUnscoredFirst) const {
+Json CompletionAnswer::logProbabilities(std::span<const TokenScore> scores, Written &written,
+                                        const Prompt *echo) const {
   Json tokens = Json::array(), values = Json::array(), best = Json::array(), offsets = Json::array();
   auto add = [&](int32_t token, const Json &value, const Json &alternatives) {
-    std::string text = textOf(token, before);
+    std::string text = textOf(token, written.ids);
     tokens.push_back(text);
     values.push_back(value);
     best.push_back(alternatives);
-    offsets.push_back(offset);
-    offset += charactersOf(text);
+    offsets.push_back(std::max<int64_t>(0, written.characters));
+    written.open += text;
+    size_t whole = wholeCharacters(written.open);
+    written.characters += charactersOf(std::string_view(written.open).substr(0, whole));
+    written.open.erase(0, whole);
+    written.ids.push_back(token);
   };
-  if (isUnscoredFirst) {
-    int32_t first = std::exchange(before, -1);
-    add(first, nullptr, nullptr);
-    before = first;
+  if (echo) {
+    // The text of the prompt's tokens may be longer than the prompt, by the token that begins a document.
+    if (tokenizer)
+      written.characters = charactersOf(echo->text) - charactersOf(textOfPrompt(*tokenizer, echo->ids));
+    add(echo->ids.front(), nullptr, nullptr);
   }
   for (const TokenScore &score : scores) {
     Json alternatives = Json::object();
     auto name = [&](int32_t token, double value) {
-      std::string text = textOf(token, before);
+      std::string text = textOf(token, written.ids);
       if (!alternatives.contains(text)) // tokens of equal text: the most probable one
         alternatives[text] = value;
     };
@@ -99,20 +104,19 @@ Json CompletionAnswer::logProbabilities(std::span<const TokenScore> scores, int3
     if (!score.best.empty())
       name(score.token, score.logProbability);
     add(score.token, score.logProbability, score.best.empty() ? Json(nullptr) : alternatives);
-    before = score.token;
   }
   return {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", best}, {"text_offset", offsets}};
 }
 
-Json CompletionAnswer::chatLogProbabilities(std::span<const TokenScore> scores, int32_t before) const {
+Json CompletionAnswer::chatLogProbabilities(std::span<const TokenScore> scores, Written &written) const {
   Json content = Json::array();
   for (const TokenScore &score : scores) {
-    Json one = chatToken(textOf(score.token, before), score.logProbability);
+    Json one = chatToken(textOf(score.token, written.ids), score.logProbability);
     one["top_logprobs"] = Json::array();
     for (const auto &[token, value] : score.best)
-      one["top_logprobs"].push_back(chatToken(textOf(token, before), value));
+      one["top_logprobs"].push_back(chatToken(textOf(token, written.ids), value));
     content.push_back(one);
-    before = score.token;
+    written.ids.push_back(score.token);
   }
   return {{"content", content}, {"refusal", nullptr}};
 }
@@ -123,8 +127,9 @@ Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
   Json scores = nullptr;
   if (body.isChat) {
     one["message"] = {{"role", "assistant"}, {"content", end.text}, {"refusal", nullptr}};
+    Written written = behindPrompt(choice);
     if (body.options.bestTokens)
-      scores = chatLogProbabilities(end.scores, lastOf(choice));
+      scores = chatLogProbabilities(end.scores, written);
   } else {
     one["text"] = (body.echo ? prompt.text : "") + end.text;
     if (body.options.bestTokens) {
@@ -132,8 +137,8 @@ Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
       if (body.echo)
         all = end.promptScores;
       all.insert(all.end(), end.scores.begin(), end.scores.end());
-      size_t offset = 0;
-      scores = logProbabilities(all, body.echo ? prompt.ids.front() : lastOf(choice), offset, body.echo);
+      Written written = body.echo ? Written() : behindPrompt(choice);
+      scores = logProbabilities(all, written, body.echo ? &prompt : nullptr);
     }
   }
   one["logprobs"] = scores;
@@ -162,11 +167,11 @@ std::string CompletionAnswer::event(size_t choice, const News &news) {
     if (!news.text.empty())
       one["delta"]["content"] = news.text;
     if (body.options.bestTokens && !news.scores.empty())
-      scores = chatLogProbabilities(news.scores, lastOf(choice));
+      scores = chatLogProbabilities(news.scores, streamed[choice]);
   } else {
     one["text"] = news.text;
     if (body.options.bestTokens)
-      scores = logProbabilities(news.scores, lastOf(choice), offsets[choice], /*isUnscoredFirst=*/false);
+      scores = logProbabilities(news.scores, streamed[choice]);
   }
   one["logprobs"] = scores;
   one["finish_reason"] = reasonOf(news.end);

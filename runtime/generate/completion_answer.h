@@ -23,7 +23,10 @@ class CompletionAnswer {
 public:
   /// The body and the tokenizer must outlive this object.
   CompletionAnswer(AnswerHead head, const CompletionBody &body, const Tokenizer *tokenizer)
-      : head(std::move(head)), body(body), tokenizer(tokenizer), offsets(body.choices()) {}
+      : head(std::move(head)), body(body), tokenizer(tokenizer), streamed(body.choices()) {
+    for (size_t choice = 0; choice < streamed.size(); ++choice)
+      streamed[choice] = behindPrompt(choice);
+  }
 
   /// Returns the whole response to a request without streaming. `ends` are the completions of all choices.
   std::string whole(std::span<const Completion> ends) const;
@@ -40,17 +43,27 @@ private:
   Json open(const char *object) const;
   Json usage(std::span<const Completion> ends) const;
   Json wholeChoice(size_t choice, const Completion &end) const;
-  /// Returns the `logprobs` of scored tokens; `offset` counts characters before the first, and is advanced.
-  Json logProbabilities(std::span<const TokenScore> scores, int32_t before, size_t &offset, bool isUnscoredFirst) const;
-  Json chatLogProbabilities(std::span<const TokenScore> scores, int32_t before) const;
-  /// Returns the text of a token behind another one; -1: at the beginning.
-  std::string textOf(int32_t token, int32_t before) const;
-  int32_t lastOf(size_t choice) const;
+  /// The tokens of a choice whose log probabilities were written, with the prompt, and the number of characters of
+  /// their text. `open` holds the bytes of a character that is not complete.
+  struct Written {
+    std::vector<int32_t> ids;
+    int64_t characters = 0;
+    std::string open;
+  };
+
+  /// Returns the `logprobs` of scored tokens, and adds the tokens to those written. With `echo`, the first token is
+  /// that of the prompt, which has no score.
+  Json logProbabilities(std::span<const TokenScore> scores, Written &written, const Prompt *echo = nullptr) const;
+  Json chatLogProbabilities(std::span<const TokenScore> scores, Written &written) const;
+  /// Returns the text that a token adds to the tokens before it.
+  std::string textOf(int32_t token, std::span<const int32_t> before) const;
+  /// Returns the tokens of a choice before the first generated token.
+  Written behindPrompt(size_t choice) const;
 
   const AnswerHead head;
   const CompletionBody &body;
   const Tokenizer *const tokenizer;
-  std::vector<size_t> offsets; ///< of streams: characters of each choice so far
+  std::vector<Written> streamed; ///< of the choices of a stream
 };
 
 /// Returns {"error": {"message", "type", "param", "code"}}.

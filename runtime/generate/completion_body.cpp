@@ -1,6 +1,7 @@
 #include "runtime/generate/completion_body.h"
 
 #include "runtime/files/data_error.h"
+#include "runtime/generate/stop.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <algorithm>
@@ -26,9 +27,12 @@ std::vector<int32_t> encoded(Tokenizer &tokenizer, const std::string &text) {
   }
 }
 
+/// Returns the text of a prompt of ids; an incomplete character at its end belongs to the continuation.
 std::string decoded(Tokenizer &tokenizer, const std::vector<int32_t> &ids) {
   try {
-    return tokenizer.decode(ids);
+    std::string text = tokenizer.decode(ids);
+    text.resize(wholeCharacters(text));
+    return text;
   } catch (const DataError &error) {
     throw BodyError(error.what());
   }

@@ -52,9 +52,8 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
 }
 
 void Generator::add(Request request, Listener listener) {
-  std::vector<std::string> stops = request.stop;
-  active.push_back(
-      {std::move(request), std::move(listener), TextStream(tokenizer, std::move(stops)), *slots.acquire(), {}});
+  TextStream text(tokenizer, request.prompt, request.stop);
+  active.push_back({std::move(request), std::move(listener), std::move(text), *slots.acquire(), {}});
 }
 
 void Generator::step() {
@@ -123,9 +122,7 @@ bool Generator::sample(Active &one) {
   if (tokenizer && token == tokenizer->eodToken())
     return end(one, Finish::Stop, "");
   tokens.push_back(token);
-  // The model's vocabulary may be larger than the tokenizer's; such ids have no text.
-  bool isText = !tokenizer || token < tokenizer->vocabSize();
-  std::string piece = isText ? one.text.push(token) : "";
+  std::string piece = one.text.push(token);
   if (one.text.isStopped())
     return end(one, Finish::Stop, piece);
   auto size = static_cast<int64_t>(tokens.size());

@@ -37,6 +37,7 @@ public:
     return decodeByteLevel(*vocabulary, ids, fileName);
   }
   int64_t vocabSize() const override { return vocabulary->size(); }
+  bool hasToken(int32_t id) const override { return vocabulary->hasToken(id); }
   int32_t eodToken() const override { return vocabulary->idOf(std::string(endOfText)); }
   std::unique_ptr<Tokenizer> clone() const override {
     return std::make_unique<Gpt2Tokenizer>(vocabulary, fileName, recognizesSpecial);

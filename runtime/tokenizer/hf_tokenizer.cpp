@@ -76,6 +76,7 @@ public:
     return decoder.decode(std::move(tokens));
   }
   int64_t vocabSize() const override { return file->vocabulary.size(); }
+  bool hasToken(int32_t id) const override { return file->vocabulary.hasToken(id); }
   int32_t eodToken() const override { return file->eodId; }
   std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<HfTokenizer>(file, addsFrame); }
 

@@ -21,6 +21,8 @@ public:
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// Returns the largest id plus 1.
   virtual int64_t vocabSize() const = 0;
+  /// Returns whether the id is a token. A vocabulary may have gaps.
+  virtual bool hasToken(int32_t id) const { return id >= 0 && id < vocabSize(); }
   /// Returns the end-of-document id, or -1 if the vocabulary has none.
   virtual int32_t eodToken() const = 0;
   /// Returns the same tokenizer for another thread.

@@ -1,6 +1,5 @@
 // Stop strings and characters may arrive in pieces of any size.
 #include "runtime/generate/stop.h"
-#include "runtime/generate/text_stream.h"
 
 #include <gmock/gmock.h>
 
@@ -77,27 +76,6 @@ TEST(WholeCharacters, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(wholeCharacters("a\xf0\x9f\x98\x80"), 5U);
   EXPECT_EQ(wholeCharacters("\x80\x80\x80\x80"), 4U); // no character begins here
   EXPECT_EQ(wholeCharacters(""), 0U);
-}
-
-// With one token per byte, a character is returned after its last byte.
-TEST(TextStream, ReturnsWholeCharacters) {
-  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
-  TextStream stream(bytes.get(), {});
-  EXPECT_EQ(stream.push('a'), "a");
-  EXPECT_EQ(stream.push(0xc3), "");
-  EXPECT_EQ(stream.push(0xa9), "\xc3\xa9");
-  EXPECT_EQ(stream.push(0xe2), "");
-  EXPECT_EQ(stream.finish(), "\xe2");
-}
-
-TEST(TextStream, StopsInTheMiddleOfATokensText) {
-  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
-  TextStream stream(bytes.get(), {"bc"});
-  std::string text;
-  for (char c : std::string("abcd"))
-    text += stream.push(c);
-  EXPECT_EQ(text + stream.finish(), "a");
-  EXPECT_TRUE(stream.isStopped());
 }
 
 } // namespace
