@@ -30,16 +30,20 @@ bool isJson(const std::string &path) { return path.ends_with(".jsonl") || path.e
 void countFile(const std::string &path, const std::string &key, WordCounts &words) {
   LineReader reader(path);
   std::string_view line;
-  std::vector<std::string> values;
+  std::vector<JsonField> fields;
   while (reader.next(line)) {
     if (!isJson(path)) {
       words.add(reader.endsWithNewline() ? std::string(line) + '\n' : std::string(line));
       continue;
     }
-    std::string reason = readJsonFields(line, {key}, values);
+    if (isBlankLine(line))
+      continue;
+    std::string reason = readJsonFields(line, {key}, fields);
+    if (reason.empty() && fields[0].isIds)
+      reason = fmt::format("key \"{}\" holds token ids, want a string", key);
     if (!reason.empty())
       throw DataError(path, reason, reader.lineNumber());
-    words.add(values[0]);
+    words.add(fields[0].text);
   }
 }
 

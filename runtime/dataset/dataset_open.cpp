@@ -3,6 +3,7 @@
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/mock_source.h"
+#include "runtime/dataset/text_check.h"
 #include "runtime/dataset/text_source.h"
 #include "runtime/files/data_error.h"
 #include "runtime/path_kind.h"
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 
 namespace espalier::rt {
 
@@ -22,6 +24,16 @@ std::string withoutIndexSuffix(const std::string &path) {
   return path;
 }
 
+/// Throws for a .bin or .idx without the other file. A .bin may be a token file of another system.
+[[noreturn]] void refuseBin(const std::string &path, const std::string &prefix) {
+  if (path.ends_with(".bin") && isRegularFile(path)) {
+    std::string beginning(8, 0);
+    std::ifstream(path, std::ios::binary).read(beginning.data(), std::ssize(beginning));
+    requireTextFormat(path, beginning);
+  }
+  throw DataError(prefix + ".idx", "cannot open: no such file, and a .bin needs its .idx");
+}
+
 std::shared_ptr<const TokenSource> openSource(const std::string &path, const DatasetOptions &options) {
   if (path == "mock")
     return std::make_shared<MockSource>(options.vocabSize, options.eodToken);
@@ -29,9 +41,11 @@ std::shared_ptr<const TokenSource> openSource(const std::string &path, const Dat
   if (isRegularFile(prefix + ".idx"))
     return std::make_shared<IndexedDataset>(IndexedDataset::open(prefix));
   if (prefix != path)
-    throw DataError(prefix + ".idx", "cannot open: no such file, and a .bin needs its .idx");
+    refuseBin(path, prefix);
   if (isRegularFile(path))
     return std::make_shared<IndexedDataset>(openText(path));
+  if (std::filesystem::is_directory(path))
+    throw DataError(path, folderWay(path));
   const std::string none = "neither a text file nor a prefix of .bin and .idx files";
   std::error_code error;
   bool isThere = std::filesystem::exists(path, error);
@@ -58,18 +72,23 @@ private:
   BlendOrder order;
 };
 
-std::vector<double> normalizedWeights(const std::vector<BlendPart> &parts) {
+/// Returns the weights, which sum to 1. Parts without weights count by their samples of one epoch, as in Megatron.
+std::vector<double> normalizedWeights(const std::vector<BlendPart> &parts, DatasetOptions options) {
   if (parts.empty() || parts.size() > 32767)
     throw DataError("blend", fmt::format("{} parts, want 1 to 32767", parts.size()));
+  options.samples = 0;
   double sum = 0;
-  for (const BlendPart &part : parts) {
-    if (!(part.weight > 0) || std::isinf(part.weight))
-      throw DataError(part.path, fmt::format("blend weight {}, want a number above 0", part.weight));
-    sum += part.weight;
-  }
   std::vector<double> weights;
-  for (const BlendPart &part : parts)
-    weights.push_back(part.weight / sum);
+  for (const BlendPart &part : parts) {
+    double weight =
+        isWeighted(parts) ? part.weight : static_cast<double>(openDataset(part.path, options)->sampleCount());
+    if (!(weight > 0) || std::isinf(weight))
+      throw DataError(part.path, fmt::format("blend weight {}, want a number above 0", weight));
+    weights.push_back(weight);
+    sum += weight;
+  }
+  for (double &weight : weights)
+    weight /= sum;
   return weights;
 }
 
@@ -88,7 +107,7 @@ std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptio
 }
 
 std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options) {
-  std::vector<double> weights = normalizedWeights(parts);
+  std::vector<double> weights = normalizedWeights(parts, options);
   std::vector<std::unique_ptr<Dataset>> sets;
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -57,7 +57,7 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
   struct stat status = {};
   if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
     ::close(descriptor);
-    throw DataError(name, "is a folder, want a file");
+    throw DataError(name, folderWay(name));
   }
   // Seeks one byte early and skips to the next line break, so that a line that starts exactly at `begin` belongs to the
   // range.

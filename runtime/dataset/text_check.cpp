@@ -1,6 +1,7 @@
 // ASCII is checked eight bytes at a time, so the check runs at the speed of memory.
 #include "runtime/dataset/text_check.h"
 
+#include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/files/data_error.h"
 #include "runtime/tokenizer/utf8.h"
@@ -23,16 +24,23 @@ struct Format {
 
 constexpr std::string_view gzipMagic = "\x1f\x8b"sv;
 constexpr std::string_view noTextThere = "give text, JSON lines, or either as gzip";
+constexpr std::string_view tableWay = "python3 tools/to_jsonl.py COLUMN {0} | espalier data tokenize - --jsonl "
+                                      "--json-keys COLUMN --output-prefix PREFIX reads it";
 constexpr Format formats[] = {
-    {"PAR1"sv, "a Parquet file",
-     "python3 tools/parquet_to_jsonl.py COLUMN {0} | espalier data tokenize - --jsonl --json-keys COLUMN "
-     "--output-prefix PREFIX reads it"},
+    {"PAR1"sv, "a Parquet file", tableWay},
+    {"ARROW1"sv, "an Arrow file", tableWay},
+    {"\xff\xff\xff\xff"sv, "an Arrow stream", tableWay},
+    {"\x88\xd8\x34\x01"sv, "a token file of llm.c (GPT-2)",
+     "python3 tools/to_jsonl.py --tokens uint16 {0} | espalier data tokenize - --jsonl --json-keys input_ids "
+     "--tokenizer null --vocab-size 50257 --output-prefix PREFIX reads it"},
+    {"\xa1\xd9\x34\x01"sv, "a token file of llm.c (Llama 3)",
+     "python3 tools/to_jsonl.py --tokens uint32 {0} | espalier data tokenize - --jsonl --json-keys input_ids "
+     "--tokenizer null --vocab-size 128256 --output-prefix PREFIX reads it"},
     {"\x28\xb5\x2f\xfd"sv, "compressed by zstd",
      "zstd -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"\xfd\x37zXZ\0"sv, "compressed by xz", "xz -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"BZh"sv, "compressed by bzip2", "bzip2 -dc {0} | espalier data tokenize - --output-prefix PREFIX reads it"},
     {"PK\x03\x04"sv, "a zip archive", noTextThere},
-    {"ARROW1"sv, "an Arrow file", noTextThere},
     {"\x93NUMPY"sv, "a NumPy array", noTextThere},
     {"MMIDIDX\0"sv, "the index of an indexed dataset", "espalier run --data takes the dataset by its prefix"},
 };
@@ -47,8 +55,16 @@ bool isCutOff(std::string_view text, size_t at) {
 }
 
 bool isJsonLine(std::string_view text) {
+  size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos)
+    return false;
+  text = text.substr(first);
+  if (beginsJsonArray(text)) { // of objects: other text may begin with a bracket
+    size_t second = text.find_first_not_of(" \t\r\n", text.find('[') + 1);
+    return second != std::string_view::npos && text[second] == '{';
+  }
   std::string_view line = text.substr(0, text.find('\n'));
-  std::vector<std::string> none;
+  std::vector<JsonField> none;
   return line.starts_with('{') && readJsonFields(line, {}, none).empty();
 }
 
@@ -60,6 +76,8 @@ void requireTextFormat(const std::string &name, std::string_view beginning) {
     if (beginning.starts_with(format.magic))
       throw DataError(name,
                       fmt::format("is {}, not text; {}", format.name, fmt::format(fmt::runtime(format.wayOut), file)));
+  if (name.ends_with(".bin"))
+    throw DataError(name, tokenFileWay(name));
 }
 
 bool isGzip(std::string_view beginning) { return beginning.starts_with(gzipMagic); }
@@ -90,6 +108,19 @@ BinaryByte describeBinary(std::string_view text, size_t at) {
   size_t column = lineEnd == std::string_view::npos ? at + 1 : at - lineEnd;
   return {line, fmt::format("byte {} of the line is 0x{:02x}, want UTF-8 text without NUL", column,
                             static_cast<uint8_t>(text[at]))};
+}
+
+std::string tokenFileWay(const std::string &file) {
+  return fmt::format(
+      "a .bin needs its .idx; a token file of nanoGPT is read by: python3 tools/to_jsonl.py --tokens "
+      "uint16 --border 50256 {} | espalier data tokenize - --jsonl --json-keys input_ids --tokenizer null "
+      "--vocab-size 50257 --output-prefix PREFIX",
+      file);
+}
+
+std::string folderWay(const std::string &folder) {
+  return fmt::format("is a folder, want a file; {}", fmt::format(fmt::runtime(tableWay), folder)) +
+         " if it has Parquet or Arrow files";
 }
 
 void requireRawText(const std::string &name, std::string_view text) {

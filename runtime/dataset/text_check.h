@@ -15,6 +15,12 @@ constexpr const char *standardInput = "standard input";
 /// says how to convert the input to text. Example: "a.parquet: error: is a Parquet file; ...".
 void requireTextFormat(const std::string &name, std::string_view beginning);
 
+/// Returns why a .bin without .idx is not read, with the command that converts a token file of nanoGPT.
+std::string tokenFileWay(const std::string &file);
+
+/// Returns why a folder is not read, with the command that converts a Hugging Face data set.
+std::string folderWay(const std::string &folder);
+
 /// Returns whether a file with these first bytes is gzip.
 bool isGzip(std::string_view beginning);
 

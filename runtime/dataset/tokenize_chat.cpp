@@ -5,7 +5,6 @@
 
 #include "runtime/dataset/json_fields.h"
 #include "runtime/files/data_error.h"
-#include "runtime/json_reason.h"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,9 @@ namespace espalier::rt {
 namespace {
 
 constexpr std::array roles = {"system", "user", "assistant"};
+/// The names of roles in ShareGPT's conversations.
+constexpr std::pair<std::string_view, std::string_view> shareGptRoles[] = {
+    {"human", "user"}, {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"}};
 /// Names of the token that begins a document, in the vocabularies of published models.
 constexpr std::array usualBos = {"<s>", "<|begin_of_text|>", "<bos>"};
 
@@ -37,28 +39,70 @@ std::string readText(const nlohmann::json &object, const std::string &key, std::
   if (!found->is_string())
     return fmt::format("key \"{}\" holds {}, want a string", key, found->type_name());
   text = found->get<std::string>();
+  if (text.find(loneSurrogate) != std::string::npos)
+    return fmt::format("key \"{}\" holds U+FFFF or half of a surrogate pair, which are no characters", key);
   return "";
+}
+
+/// Reads the content of a message: a string, or a list of parts that are texts. Returns a fault, or an empty string.
+std::string readContent(const nlohmann::json &message, const std::string &key, std::string &text) {
+  auto found = message.find(key);
+  if (found == message.end() || !found->is_array())
+    return readText(message, key, text);
+  for (const nlohmann::json &part : *found) {
+    std::string piece, fault;
+    if (part.is_string())
+      fault = readText({{"part", part}}, "part", piece);
+    else if (!part.is_object() || part.value("type", nlohmann::json("text")) != "text")
+      fault = "is no text";
+    else
+      fault = readText(part, "text", piece);
+    if (!fault.empty())
+      return fmt::format("a part of \"{}\": {}; only parts of type text are read", key, fault);
+    text += piece;
+  }
+  return "";
+}
+
+/// Reads a message: an object with role and content, or ShareGPT's from and value. Returns a fault, or an empty string.
+std::string readMessage(const nlohmann::json &object, ChatMessage &message) {
+  bool isShareGpt = !object.contains("role") && object.contains("from");
+  std::string fault = readText(object, isShareGpt ? "from" : "role", message.role);
+  if (fault.empty())
+    fault = readContent(object, isShareGpt ? "value" : "content", message.content);
+  if (!fault.empty())
+    return fault;
+  for (auto [name, role] : shareGptRoles)
+    if (isShareGpt && message.role == name)
+      message.role = role;
+  return std::ranges::find(roles, message.role) != roles.end()
+             ? ""
+             : fmt::format("role \"{}\", want system, user or assistant", message.role);
 }
 
 /// Reads the list of messages. Returns a fault, or an empty string.
 std::string readMessages(const nlohmann::json &line, const std::string &key, std::vector<ChatMessage> &messages) {
   auto list = line.find(key);
+  if (list == line.end() && key == "messages")
+    list = line.find("conversations"); // the key of ShareGPT
   if (list == line.end())
     return noKey(key, line);
   if (!list->is_array())
     return fmt::format("key \"{}\" holds {}, want a list of messages", key, list->type_name());
   if (list->empty())
     return fmt::format("key \"{}\" holds no message", key);
-  for (const nlohmann::json &one : *list) {
-    std::string place = fmt::format("message {} of \"{}\"", messages.size() + 1, key);
+  // ShareGPT may have the system message beside the conversation.
+  if (line.contains("conversations") && line.contains("system") && line["system"] != "")
+    if (std::string fault = readText(line, "system", messages.emplace_back("system", "").content); !fault.empty())
+      return fault;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const nlohmann::json &one = (*list)[i];
+    std::string place = fmt::format("message {} of \"{}\"", i + 1, key);
     if (!one.is_object())
       return fmt::format("{} is {}, want an object with role and content", place, one.type_name());
     ChatMessage message;
-    for (auto [name, text] : {std::pair("role", &message.role), {"content", &message.content}})
-      if (std::string fault = readText(one, name, *text); !fault.empty())
-        return fmt::format("{}: {}", place, fault);
-    if (std::ranges::find(roles, message.role) == roles.end())
-      return fmt::format("{}: role \"{}\", want system, user or assistant", place, message.role);
+    if (std::string fault = readMessage(one, message); !fault.empty())
+      return fmt::format("{}: {}", place, fault);
     messages.push_back(std::move(message));
   }
   if (std::ranges::find(messages, "assistant", &ChatMessage::role) == messages.end())
@@ -123,13 +167,9 @@ int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, 
     fault = "begins a JSON array, want an object per line; jq -c '.[]' FILE > FILE.jsonl writes them";
     return 0;
   }
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception &error) {
-    fault = fmt::format("not JSON: {}", jsonReason(error));
+  nlohmann::json json = parseJsonLine(line, fault);
+  if (!fault.empty())
     return 0;
-  }
   std::vector<ChatMessage> messages;
   if (!json.is_object())
     fault = fmt::format("want an object, got {}", json.type_name());

@@ -4,6 +4,7 @@
 #include "runtime/dataset/tokenize_partitions.h"
 
 #include "runtime/dataset/indexed_writer.h"
+#include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
 #include "runtime/dataset/text_check.h"
@@ -90,6 +91,7 @@ public:
       block.bytesReadBefore = bytesOfEarlier + bytesRead;
       if (isEnd) {
         bytesOfEarlier += bytesRead;
+        array.reset();
         reader.reset();
       }
     }
@@ -103,15 +105,30 @@ private:
     const InputRange &range = ranges[input++];
     isJson = holdsJson(range.path, job);
     reader = std::make_unique<LineReader>(range.path, range.begin, range.end);
+    isAtStart = range.begin == 0;
     return true;
   }
+  static void add(Block &block, std::string_view text, int64_t line) {
+    block.records.push_back({block.text.size(), block.text.size() + text.size(), line});
+    block.text += text;
+  }
+  /// Fills a block with the lines or, if the file is one array, with its elements. Blank lines are no records.
   bool fillLines(Block &block) {
     std::string_view line;
-    while (block.text.size() < blockBytes) {
+    while (!array && block.text.size() < blockBytes) {
       if (!reader->next(line))
         return true;
-      block.records.push_back({block.text.size(), block.text.size() + line.size(), reader->lineNumber()});
-      block.text += line;
+      if (isAtStart && beginsJsonArray(line))
+        array = std::make_unique<JsonArrayReader>(block.file, *reader, line);
+      else if (!isBlankLine(line))
+        add(block, line, reader->lineNumber());
+      isAtStart = isAtStart && isBlankLine(line);
+    }
+    std::string element;
+    while (array && block.text.size() < blockBytes) {
+      if (!array->next(element))
+        return true;
+      add(block, element, array->lineNumber());
     }
     return false;
   }
@@ -154,14 +171,20 @@ private:
   std::span<const InputRange> ranges;
   size_t input = 0; // ranges begun
   bool isJson = false;
+  bool isAtStart = false; // of a JSON input: only blank lines were read
   std::unique_ptr<LineReader> reader;
+  std::unique_ptr<JsonArrayReader> array;
   int64_t bytesOfEarlier = 0;
 };
 
-void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text, KeyTokens &out) {
+/// Appends the tokens of a text, or token ids, which may end with the end-of-document token already.
+void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text, std::span<const int32_t> ids,
+                    KeyTokens &out) {
   size_t before = out.tokens.size();
+  out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
   tokenizer.encode(text, out.tokens);
-  if (job.appendEod && out.tokens.size() != before)
+  bool hasEod = !ids.empty() && ids.back() == tokenizer.eodToken();
+  if (job.appendEod && out.tokens.size() != before && !hasEod)
     out.tokens.push_back(tokenizer.eodToken());
   out.lengths.push_back(static_cast<int32_t>(out.tokens.size() - before));
 }
@@ -175,6 +198,16 @@ std::string textFault(std::string_view document, int64_t &line) {
   BinaryByte byte = describeBinary(document, *at);
   line += byte.line;
   return byte.reason + "; convert the file (iconv -f ENCODING -t UTF-8), or leave such documents out with --skip-bad";
+}
+
+/// Returns why token ids are not those of the tokenizer, or an empty string.
+std::string idsFault(const Tokenizer &tokenizer, const std::string &key, std::span<const int32_t> ids) {
+  auto other = std::ranges::find_if(ids, [&](int32_t id) { return id >= tokenizer.vocabSize(); });
+  if (other == ids.end())
+    return "";
+  return fmt::format("key \"{}\" holds id {}, the tokenizer has {} ids; for ids of another one give --tokenizer null "
+                     "--vocab-size N",
+                     key, *other, tokenizer.vocabSize());
 }
 
 /// Records the position of the first endOfText in a block of text.
@@ -213,18 +246,20 @@ std::string appendChat(ChatTokenizer &chat, std::string_view line, BlockTokens &
 
 /// Appends a record to the outputs. Returns a fault, or an empty string; `line` becomes the line of the fault.
 std::string appendRecord(Worker &worker, const TokenizeJob &job, const Block &block, const Block::Record &record,
-                         int64_t &line, std::vector<std::string> &values, BlockTokens &result) {
+                         int64_t &line, std::vector<JsonField> &fields, BlockTokens &result) {
   std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
   if (worker.chat)
     return appendChat(*worker.chat, text, result);
-  std::string reason = block.isJson ? readJsonFields(text, job.keys, values) : textFault(text, line);
+  std::string reason = block.isJson ? readJsonFields(text, job.keys, fields) : textFault(text, line);
+  for (size_t k = 0; k < fields.size() && reason.empty(); ++k)
+    reason = idsFault(*worker.tokenizer, job.keys[k], fields[k].ids);
   if (!reason.empty())
     return reason;
   if (!block.isJson)
     noteMark(block, record, result);
-  for (size_t k = 0; k < values.size(); ++k) {
-    std::string_view value = block.isJson ? std::string_view(values[k]) : text;
-    appendDocument(*worker.tokenizer, job, value, result.keys[k]);
+  for (size_t k = 0; k < fields.size(); ++k) {
+    std::string_view value = block.isJson ? std::string_view(fields[k].text) : text;
+    appendDocument(*worker.tokenizer, job, value, fields[k].ids, result.keys[k]);
     result.textBytes += static_cast<int64_t>(value.size());
   }
   return "";
@@ -234,10 +269,10 @@ BlockTokens tokenizeBlock(Worker &worker, const TokenizeJob &job, const Block &b
   BlockTokens result;
   result.keys.resize(job.chat ? 2 : job.keys.size());
   result.bytesRead = block.bytesReadBefore;
-  std::vector<std::string> values(job.keys.size());
+  std::vector<JsonField> fields(job.keys.size());
   for (const Block::Record &record : block.records) {
     int64_t line = record.line;
-    std::string reason = appendRecord(worker, job, block, record, line, values, result);
+    std::string reason = appendRecord(worker, job, block, record, line, fields, result);
     if (reason.empty())
       continue;
     if (!job.skipBad)

@@ -3,6 +3,8 @@
 #include "runtime/dataset/tokenize_partitions.h"
 
 #include "runtime/dataset/indexed_writer.h"
+#include "runtime/dataset/json_array.h"
+#include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/text_check.h"
 #include "runtime/files/data_error.h"
 
@@ -33,12 +35,22 @@ bool isGzipFile(const std::string &path) {
   return isGzip({beginning, sizeof beginning});
 }
 
+/// Returns whether a file is one JSON array, which is read from its start.
+bool isJsonArrayFile(const std::string &path) {
+  LineReader reader(path);
+  std::string_view line;
+  while (reader.next(line))
+    if (!isBlankLine(line))
+      return beginsJsonArray(line);
+  return false;
+}
+
 std::vector<Stretch> stretchesOf(const TokenizeJob &job) {
   std::vector<Stretch> stretches;
   for (const std::string &input : job.inputs) {
     std::error_code error;
     uint64_t size = std::filesystem::file_size(input, error);
-    bool canBeCut = !error && holdsJson(input, job) && !isGzipFile(input);
+    bool canBeCut = !error && holdsJson(input, job) && !isGzipFile(input) && !isJsonArrayFile(input);
     stretches.push_back({input, error ? 0 : static_cast<int64_t>(size), canBeCut});
   }
   return stretches;

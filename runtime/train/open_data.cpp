@@ -90,7 +90,9 @@ std::string describeTrainingData(const pb::Plan &plan, const DataOptions &option
   for (const BlendPart &part : parts)
     sum += part.weight;
   for (const BlendPart &part : parts) {
-    words += (parts.size() > 1 ? fmt::format("{:.6g} of ", part.weight / sum) : "") + contentDigest(part.path);
+    if (parts.size() > 1)
+      words += isWeighted(parts) ? fmt::format("{:.6g} of ", part.weight / sum) : "the samples of ";
+    words += contentDigest(part.path);
     if (std::string mask = findLossMask(part.path); !mask.empty())
       words += " with a loss mask of " + contentDigest(mask);
     words += ", ";

@@ -84,7 +84,7 @@ int fuzzSentencepiece(Bytes data, size_t size) {
 }
 
 int fuzzJsonl(Bytes data, size_t size) {
-  std::vector<std::string> values;
+  std::vector<JsonField> values;
   readJsonFields({reinterpret_cast<const char *>(data), size}, {"text", "title"}, values);
   return 0;
 }

@@ -225,10 +225,43 @@ TEST(Blend, DrawsFromFilesInProportion) {
   for (int64_t i = 0; i < 400; ++i)
     fromA += set->sample(i).tokens[0] == 'a';
   EXPECT_EQ(fromA, 300);
-  for (const std::vector<std::string> &bad : std::vector<std::vector<std::string>>{
-           {}, {""}, {"a", "b"}, {"", "b"}, {"1", ""}, {"0", "b"}, {"-1", "b"}, {"inf", "b"}, {"1", "a", "2"}})
-    EXPECT_THROW(parseBlend(bad), DataError);
-  EXPECT_THROW(openBlend({{0.0, scratch.path("a.txt")}}, options), DataError);
+  for (const std::vector<std::string> &bad : std::vector<std::vector<std::string>>{{},
+                                                                                   {""},
+                                                                                   {"", "b"},
+                                                                                   {"1", ""},
+                                                                                   {"0", "b"},
+                                                                                   {"-1", "b"},
+                                                                                   {"inf", "b"},
+                                                                                   {"1", "a", "b", "c"},
+                                                                                   {"1", "a", "2"}})
+    EXPECT_THROW(parseBlend(bad), DataError) << testing::PrintToString(bad);
+  EXPECT_THROW(openBlend({{-1.0, scratch.path("a.txt")}}, options), DataError);
+}
+
+// Megatron takes a list of paths without weights, whose samples count equally.
+TEST(Blend, DrawsFromFilesWithoutWeightsBySize) {
+  Scratch scratch;
+  for (auto [name, size] : {std::pair("a", 4000), {"b", 2000}, {"c", 2000}})
+    spit(scratch.path(name), std::string(size, name[0]));
+  DatasetOptions options;
+  options.seqLength = 8;
+  options.split = Split::all;
+  for (int64_t samples : {400, 0, 3000}) { // a part of an epoch, an epoch, several epochs
+    options.samples = samples;
+    auto set = openBlend(parseBlend({scratch.path("a"), scratch.path("b"), scratch.path("c")}), options);
+    ASSERT_GE(set->sampleCount(), samples);
+    int64_t fromA = 0, first = 0;
+    for (int64_t i = 0; i < set->sampleCount(); ++i) {
+      fromA += set->sample(i).tokens[0] == 'a';
+      first += i < 8 && set->sample(i).tokens[0] == 'a';
+    }
+    // 4000 bytes are 499 samples of 8 and one more token, 2000 bytes are 249.
+    EXPECT_NEAR(static_cast<double>(fromA), static_cast<double>(set->sampleCount()) * 499 / 997, 1) << samples;
+    EXPECT_EQ(first, 4);
+  }
+  EXPECT_FALSE(isWeighted(parseBlend({"a", "b"})));
+  EXPECT_TRUE(isWeighted(parseBlend({"2", "b"})));
+  EXPECT_EQ(parseBlend({"a", "1", "2"}).size(), 3U);
 }
 
 } // namespace

@@ -58,13 +58,20 @@ TEST(RequireRawText, AcceptsOnlyText) {
   EXPECT_THAT(rawFault("\x1f\x8b\x08"sv),
               HasSubstr("f: error: is gzip, which a run does not read; `espalier data tokenize f"));
   EXPECT_THAT(rawFault("{\"text\":\"a\"}\n{\"text\":\"b\"}\n"), HasSubstr("is JSON lines, which a run does not read"));
-  EXPECT_THAT(rawFault("PAR1\x15\x04"sv), HasSubstr("is a Parquet file, not text; python3 tools/parquet_to_jsonl.py"));
+  EXPECT_THAT(rawFault("\r\n\n{\"text\":NaN}\n"), HasSubstr("is JSON lines"));
+  EXPECT_THAT(rawFault("[\n  {\"text\":\"a\"}\n]\n"), HasSubstr("is JSON lines"));
+  EXPECT_EQ(rawFault("[1] a note\n"), "");
+  EXPECT_THAT(rawFault("PAR1\x15\x04"sv), HasSubstr("is a Parquet file, not text; python3 tools/to_jsonl.py"));
   EXPECT_THAT(rawFault("text\nmore\0text"sv), HasSubstr("f:2: error: byte 5 of the line is 0x00"));
   EXPECT_THAT(rawFault("\x08\x02\x12\xff"sv), HasSubstr("the prefix of a dataset that `espalier data tokenize` makes"));
 }
 
 TEST(RequireTextFormat, ExplainsHowToConvertEachFormat) {
-  for (auto [bytes, hint] : {std::pair("PAR1"sv, "parquet_to_jsonl.py"),
+  for (auto [bytes, hint] : {std::pair("PAR1"sv, "to_jsonl.py COLUMN f |"),
+                             {"ARROW1\0\0"sv, "to_jsonl.py COLUMN f |"},
+                             {"\xff\xff\xff\xff\x10"sv, "is an Arrow stream, not text; python3 tools/to_jsonl.py"},
+                             {"\x88\xd8\x34\x01\1"sv, "to_jsonl.py --tokens uint16 f |"},
+                             {"\xa1\xd9\x34\x01\1"sv, "to_jsonl.py --tokens uint32 f |"},
                              {"\x28\xb5\x2f\xfd"sv, "zstd -dc f |"},
                              {"\xfd\x37zXZ\0"sv, "xz -dc f |"},
                              {"BZh9"sv, "bzip2 -dc f |"},
@@ -81,7 +88,7 @@ TEST(RequireTextFormat, ExplainsHowToConvertEachFormat) {
     ADD_FAILURE();
   } catch (const DataError &error) {
     EXPECT_THAT(error.what(), HasSubstr("standard input: error: is a Parquet file, not text; python3 "
-                                        "tools/parquet_to_jsonl.py COLUMN FILE |"));
+                                        "tools/to_jsonl.py COLUMN FILE |"));
   }
   EXPECT_NO_THROW(requireTextFormat("f", "PA"));
 }

@@ -79,6 +79,34 @@ TEST(TokenizeChat, TokensAndMasksAreThoseOfTransformers) {
   EXPECT_EQ(cases, 31);
 }
 
+// Other files name messages and roles otherwise, and have values that Python's json alone reads.
+TEST(TokenizeChat, ReadsTheConversationsOfOtherPrograms) {
+  Scratch scratch;
+  auto tokenizer = openWith(scratch, "split.json", {"<|im_start|>", "<|im_end|>"});
+  auto idsOf = [&](const std::string &line) {
+    ChatJob job = jobOf("chatml");
+    ChatTokenizer chat(*tokenizer, job);
+    std::vector<int32_t> ids, mask;
+    std::string fault;
+    EXPECT_GT(chat.append(line, ids, mask, fault), 0) << line;
+    EXPECT_EQ(fault, "");
+    ids.insert(ids.end(), mask.begin(), mask.end());
+    return ids;
+  };
+  const std::string first = R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a b"},
+                              {"role": "assistant", "content": "c"}]})";
+  for (const char *other :
+       {R"({"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a b"},
+            {"from": "gpt", "value": "c"}], "id": NaN})",
+        R"({"system": "s", "conversations": [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]})",
+        R"({"conversations": [{"role": "system", "content": "s"}, {"role": "user", "content": "a b"},
+            {"role": "assistant", "content": "c"}], "system": ""})",
+        R"({"score": 1e400, "t": "\ud83d", "messages": [{"role": "system", "content": [{"type": "text", "text": "s"}]},
+            {"role": "user", "content": [{"type": "text", "text": "a "}, "b"]},
+            {"role": "assistant", "content": "c"}]})"})
+    EXPECT_EQ(idsOf(other), idsOf(first)) << other;
+}
+
 /// A line of a conversation with these messages, each a role and a content.
 std::string chatLine(const std::vector<std::pair<std::string, std::string>> &messages) {
   json list = json::array();
@@ -175,6 +203,13 @@ TEST(TokenizeChat, EachBadLineIsOneErrorWithItsLine) {
   EXPECT_EQ(errorOf("1", chatml), "want an object, got number");
   EXPECT_THAT(errorOf("[", chatml), HasSubstr("begins a JSON array, want an object per line; jq -c '.[]' FILE"));
   EXPECT_EQ(errorOf(R"({"text": "a"})", chatml), "no key \"messages\"; there are \"text\"");
+  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", chatml),
+            "message 1 of \"messages\": a part of \"content\": is no text; only parts of type text are read");
+  EXPECT_EQ(errorOf(R"({"conversations": [{"from": "observation", "value": "a"}]})", chatml),
+            "message 1 of \"messages\": role \"observation\", want system, user or assistant");
+  EXPECT_EQ(errorOf(R"({"conversations": [{"from": "human", "value": "\ud83d"}]})", chatml),
+            "message 1 of \"messages\": key \"value\" holds U+FFFF or half of a surrogate pair, which are no "
+            "characters");
   EXPECT_EQ(errorOf(R"({"messages": "a"})", chatml), "key \"messages\" holds string, want a list of messages");
   EXPECT_EQ(errorOf(R"({"messages": []})", chatml), "key \"messages\" holds no message");
   EXPECT_EQ(errorOf(R"({"messages": ["a"]})", chatml),

@@ -1,6 +1,7 @@
 // Tests the data subcommands as a user runs them: byte-equal fixtures, every kind of input and every error.
 #include "runtime/dataset/tokenize_files.h"
 
+#include "runtime/dataset/dataset.h"
 #include "runtime/dataset/indexed_dataset.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <zlib.h>
 
 namespace espalier::rt {
@@ -240,7 +242,7 @@ TEST(Tokenize, RejectsBinaryInputWithItsLocation) {
   for (auto [name, fault] :
        {std::pair("latin1.txt", ":4: error: byte 3 of the line is 0xe9, want UTF-8 text without NUL; convert"),
         {"nul.txt", ":2: error: byte 2 of the line is 0x00"},
-        {"table.txt", ": error: is a Parquet file, not text; python3 tools/parquet_to_jsonl.py COLUMN"},
+        {"table.txt", ": error: is a Parquet file, not text; python3 tools/to_jsonl.py COLUMN"},
         {"table.jsonl.gz", ": error: is a Parquet file"}})
     for (const char *partitions : {"1", "2"}) {
       Outcome outcome = run(
@@ -373,10 +375,10 @@ TEST(DataVerbs, IndexFillsTheCache) {
 }
 
 TEST(JsonFields, ReasonsForEachFault) {
-  std::vector<std::string> values;
-  auto reason = [&values](const std::string &line) { return readJsonFields(line, {"a", "b"}, values); };
+  std::vector<JsonField> fields;
+  auto reason = [&fields](const std::string &line) { return readJsonFields(line, {"a", "b"}, fields); };
   EXPECT_EQ(reason(R"({"b":"2","x":{"a":[{"a":3}]},"a":"1"})"), "");
-  EXPECT_THAT(values, testing::ElementsAre("1", "2"));
+  EXPECT_EQ(fields[0].text + fields[1].text, "12");
   EXPECT_EQ(reason(R"({"a":"1"})"), "no key \"b\"; there are \"a\"");
   EXPECT_EQ(reason(R"({"content":"1","meta":{"b":"2"},"id":3})"),
             "no key \"a\"; there are \"content\", \"meta\", \"id\"");
@@ -384,14 +386,127 @@ TEST(JsonFields, ReasonsForEachFault) {
   for (int i = 0; i < 100; ++i)
     many += "\"key" + std::to_string(i) + "\":1,";
   EXPECT_THAT(reason(many + "\"b\":\"\"}"), testing::EndsWith("\"key6\", \"key7\", ..."));
-  EXPECT_EQ(reason(R"({"a":1,"b":""})"), "key \"a\" holds a number, want a string");
-  EXPECT_EQ(reason(R"({"a":{"a":""},"b":""})"), "key \"a\" holds an object, want a string");
+  EXPECT_EQ(reason("{}"), "no key \"a\"");
+  EXPECT_EQ(reason(R"({"a":1,"b":""})"), "key \"a\" holds a number, want a string or a list of token ids");
+  EXPECT_EQ(reason(R"({"a":{"a":""},"b":""})"), "key \"a\" holds an object, want a string or a list of token ids");
+  EXPECT_EQ(reason(R"({"a":[1,"2"],"b":""})"), "the list of key \"a\" holds a string, want token ids");
+  EXPECT_EQ(reason(R"({"a":[-1],"b":""})"), "the list of key \"a\" holds a number, want token ids");
+  EXPECT_EQ(reason(R"({"a":[[1]],"b":""})"), "the list of key \"a\" holds an array, want token ids");
+  EXPECT_EQ(reason(R"({"b":"2","a":[5,0,2147483647],"a2":[0.5]})"), "");
+  EXPECT_THAT(fields[0].ids, testing::ElementsAre(5, 0, 2147483647));
   EXPECT_THAT(reason("[1]"), HasSubstr("got an array"));
   EXPECT_THAT(reason("\"a\""), HasSubstr("got a string"));
   EXPECT_THAT(reason(""), HasSubstr("not JSON"));
   EXPECT_THAT(reason("{\"a\":\"\xff\"}"), HasSubstr("not JSON"));
   EXPECT_THAT(reason(std::string(200000, '[')), testing::Not(""));
   EXPECT_THAT(reason("{\"c\":" + std::string(200000, '[')), HasSubstr("not JSON"));
+}
+
+// Python's json writes and reads these values, so files of pandas and datasets have them.
+TEST(JsonFields, OtherKeysHoldWhatPythonReads) {
+  std::vector<JsonField> fields;
+  for (const char *other :
+       {"NaN", "Infinity", "-Infinity", "1e400", "-1E+999", R"("\ud83d")", R"("a\ude00b\\")",
+        R"(["\ud83dx", {"\udc00": NaN}])", R"("NaN \" \ud83d 1e400")", "[NaN,NaN,1e400]", R"("\ud83d\ud83d\ude00")"}) {
+    for (const char *form : {R"({{"a":"x\u00e9","p":{0}}})", R"({{"p" : {0} , "a":"x\u00e9"}})"}) {
+      std::string line = fmt::format(fmt::runtime(form), other), fault;
+      EXPECT_EQ(readJsonFields(line, {"a"}, fields), "") << line;
+      EXPECT_EQ(fields[0].text, "x\xc3\xa9") << line;
+      EXPECT_EQ(parseJsonLine(line, fault)["a"], "x\xc3\xa9") << line << fault;
+    }
+  }
+  EXPECT_EQ(readJsonFields(R"({"p":NaN,"a":"\ud83d\ude00"})", {"a"}, fields), "");
+  EXPECT_EQ(fields[0].text, "\xf0\x9f\x98\x80");
+  EXPECT_EQ(readJsonFields(R"({"a":"\ud83d"})", {"a"}, fields),
+            "key \"a\" holds half of a surrogate pair, which is no character");
+  EXPECT_THAT(readJsonFields(R"({"a":NaN})", {"a"}, fields), HasSubstr("holds a number"));
+  for (const char *bad : {R"({"a":"x","p":nan})", R"({"a":"x","p":NaNs})", R"({"a":"x","p":+Infinity})",
+                          R"({"a":"x","p":1e})", R"({"a":"x","p":NaN)", R"({"a":"x\)", R"({"a":"x","p":--Infinity})"})
+    EXPECT_THAT(readJsonFields(bad, {"a"}, fields), HasSubstr("not JSON")) << bad;
+}
+
+/// Returns the documents of a data set of bytes, joined by "|".
+std::string documentsOf(const std::string &prefix) {
+  IndexedDataset set = IndexedDataset::open(prefix);
+  std::string text;
+  for (int64_t i = 0; i < set.sequenceCount(); ++i) {
+    std::vector<int32_t> ids(set.sequenceLength(i));
+    set.read(i, 0, ids);
+    text += (i ? "|" : "") + std::string(ids.begin(), ids.end());
+  }
+  return text;
+}
+
+// Files of other programs: blank lines, carriage returns, values of Python, and arrays over several lines or in one.
+TEST(Tokenize, ReadsTheJsonOfOtherPrograms) {
+  Scratch scratch;
+  const std::string cases[] = {
+      "{\"text\":\"a\"}\n\n{\"text\":\"b\"}\n",
+      "\r\n{\"text\":\"a\"}\r\n \t\r\n{\"text\":\"b\"}\r\n\r\n",
+      "{\"text\":\"a\",\"score\":NaN}\n{\"text\":\"b\",\"p\":1e400,\"t\":\"\\ud83d\"}\n\n\n",
+      R"([{"text":"a"},{"text":"b","l":[1,[2]],"q":"]},\""}])",
+      "\xef\xbb\xbf[\n  {\n    \"text\": \"a\"\n  },\n\n  {\"p\": NaN, \"text\": \"b\"}\n]\n\n",
+      "\n\n[{\"text\":\"a\"}\n,{\"text\":\"b\"}\n]",
+      "{\"text\":[97]}\n{\"text\":\"b\"}"};
+  for (const std::string &text : cases)
+    for (const char *partitions : {"1", "3"}) {
+      spit(scratch.path("a.json"), text);
+      Outcome outcome = run({"data", "tokenize", scratch.path("a.json"), "--output-prefix", scratch.path("t"),
+                             "--overwrite", "--partitions", partitions});
+      ASSERT_EQ(outcome.status, 0) << text << outcome.err;
+      EXPECT_EQ(documentsOf(scratch.path("t_text_document")), "a|b") << text;
+    }
+}
+
+TEST(Tokenize, NamesTheFaultOfAnArray) {
+  Scratch scratch;
+  for (auto [text, fault] :
+       {std::pair("[\n{\"text\":\"a\"},\n\n{\"txt\":\"b\"}\n]", ":4: error: no key \"text\"; the keys are \"txt\""),
+        {"[\n{\"text\":\"a\"}", ":2: error: the array has no end"},
+        {"[{\"text\":\"a\"},]", ":1: error: an element of the array is empty"},
+        {"[{\"text\":\"a\"}]\n{\"text\":\"b\"}", ":2: error: text follows the array"},
+        {"[{\"text\":\"a\"} {\"text\":\"b\"}]", ":1: error: not JSON"},
+        {"[\"a\\\"]\", 5]", ":1: error: want an object, got a string"},
+        {"[{\"text\":[300]}]", "holds id 300, the tokenizer has 257 ids; for ids of another one give --tokenizer null "
+                               "--vocab-size N"}}) {
+    spit(scratch.path("a.jsonl"), text);
+    Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--output-prefix", scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2) << text;
+    EXPECT_THAT(outcome.err, HasSubstr(fault)) << text;
+    EXPECT_EQ(filesIn(scratch.path("")), 1U);
+  }
+}
+
+// Token ids of another program need no tokenizer. The end token is not appended twice.
+TEST(Tokenize, TakesTokenIds) {
+  Scratch scratch;
+  spit(scratch.path("a.jsonl"), "{\"input_ids\":[5,300],\"attention_mask\":[1,1]}\n{\"input_ids\":[7,999]}\n");
+  Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--json-keys", "input_ids", "--tokenizer", "null",
+                         "--vocab-size", "1000", "--append-eod", "--output-prefix", scratch.path("t")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 documents, 5 tokens"));
+  Outcome refused = run({"data", "tokenize", scratch.path("a.jsonl"), "--output-prefix", scratch.path("t")});
+  EXPECT_THAT(refused.err, HasSubstr("no key \"text\"; the keys are \"input_ids\", \"attention_mask\""));
+}
+
+// A folder or a token file of another system is refused with the command that converts it.
+TEST(Tokenize, NamesTheCommandForFoldersAndTokenFiles) {
+  Scratch scratch;
+  std::filesystem::create_directory(scratch.path("set"));
+  spit(scratch.path("train.bin"), std::string("\x05\0\x06\0", 4));
+  for (auto [name, way] : {std::pair("set", "python3 tools/to_jsonl.py COLUMN "),
+                           {"train.bin", "python3 tools/to_jsonl.py --tokens uint16 --border 50256 "}}) {
+    std::string fault = way + scratch.path(name) + " | espalier data tokenize - --jsonl";
+    Outcome outcome = run({"data", "tokenize", scratch.path(name), "--output-prefix", scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(fault));
+    try {
+      openDataset(scratch.path(name), {});
+      ADD_FAILURE();
+    } catch (const DataError &error) {
+      EXPECT_THAT(error.what(), HasSubstr(fault));
+    }
+  }
 }
 
 TEST(LineReader, LinesOfAnyLengthAndLastLineWithoutEnd) {
